@@ -1,0 +1,1 @@
+//! Channels to a gRPC server.

@@ -1,0 +1,2 @@
+//! The `pelton` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Puts protocol, driver, services and store together.

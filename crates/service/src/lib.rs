@@ -1,0 +1,1 @@
+//! What each RPC means, as pure state machines.

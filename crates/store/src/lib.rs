@@ -1,0 +1,1 @@
+//! Operations on keys and values: the contract, the committer and the indexes.

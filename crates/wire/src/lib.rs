@@ -1,0 +1,1 @@
+//! HTTP/2, HPACK and gRPC as pure state machines.
