@@ -1,0 +1,1 @@
+//! gRPC over HTTP/2: messages, status, metadata, timeouts, compression.

@@ -1,0 +1,1 @@
+//! Recognises an HTTP/1.1 greeting.

@@ -1,0 +1,1 @@
+//! Every bound of this crate.
