@@ -1,0 +1,95 @@
+//! The running calls of one loop.
+
+use drive::ConnectionId;
+use wire::StreamKey;
+
+/// Names a call of this loop; a late completion for a call that ended is recognised by the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallId {
+    pub index: u32,
+    pub generation: u32,
+}
+
+impl CallId {
+    /// The form in which the id travels through the store as the tag of a commit.
+    pub fn tag(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub fn from_tag(tag: u64) -> CallId {
+        CallId { index: tag as u32, generation: (tag >> 32) as u32 }
+    }
+}
+
+/// One running call: where it came from, and its state machine.
+pub(crate) struct Running {
+    pub connection: ConnectionId,
+    pub stream: StreamKey,
+    pub call: service::Call,
+    /// `u64::MAX`: the caller set no deadline.
+    pub deadline_ns: u64,
+    /// A message was reported while the call held its stream: taken up again on resume.
+    pub held: bool,
+    /// Wants to be woken when the topic it subscribed to changes.
+    pub subscribed: bool,
+    /// Its write is with the committer; the call can not be shed any more.
+    pub committing: bool,
+}
+
+struct Slot {
+    generation: u32,
+    running: Option<Running>,
+}
+
+/// A slab of running calls. Slots are reused, so the steady state allocates nothing.
+#[derive(Default)]
+pub(crate) struct Calls {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Calls {
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub fn insert(&mut self, running: Running) -> CallId {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            debug_assert!(slot.running.is_none(), "a free slot holds no call");
+            slot.running = Some(running);
+            return CallId { index, generation: slot.generation };
+        }
+        let index = u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
+        self.slots.push(Slot { generation: 0, running: Some(running) });
+        CallId { index, generation: 0 }
+    }
+
+    pub fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation == id.generation { slot.running.as_mut() } else { None }
+    }
+
+    /// The id of the call that is in a slot now. The stream that carries `index` as its token is alive, so is its call.
+    pub fn current(&self, index: u32) -> Option<CallId> {
+        let slot = self.slots.get(index as usize)?;
+        slot.running.as_ref()?;
+        Some(CallId { index, generation: slot.generation })
+    }
+
+    pub fn remove(&mut self, id: CallId) -> Option<Running> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let running = slot.running.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+        Some(running)
+    }
+
+    /// Every running call, for the rare walks of draining and topic changes.
+    pub fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
+        (0..self.slots.len() as u32).filter_map(|index| self.current(index))
+    }
+}

@@ -1,0 +1,53 @@
+//! Wake-ups of one loop: call deadlines, waits that services asked for, and the timers of connections.
+
+use crate::calls::CallId;
+use drive::ConnectionId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Who is to be looked at when a time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    Deadline(CallId),
+    Wake(CallId),
+    Connection { slot: u32, generation: u32 },
+}
+
+impl Alarm {
+    pub fn connection(id: ConnectionId) -> Alarm {
+        Alarm::Connection { slot: id.slot, generation: id.generation }
+    }
+}
+
+/// A heap of alarms. An alarm is never searched for: one whose owner is gone is dropped when its time comes.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(u64, Alarm)>>,
+}
+
+impl Timers {
+    pub fn set(&mut self, at_ns: u64, alarm: Alarm) {
+        self.heap.push(Reverse((at_ns, alarm)));
+    }
+
+    pub fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
+    }
+
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<Alarm> {
+        if self.next_ns()? > now_ns {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, alarm))| alarm)
+    }
+
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Drops the alarms whose owner is gone. Called when the heap has grown well beyond the number of owners, so
+    /// that calls which end long before a far deadline do not pile up.
+    pub fn retain(&mut self, mut is_alive: impl FnMut(&Alarm) -> bool) {
+        self.heap.retain(|Reverse((_, alarm))| is_alive(alarm));
+    }
+}
