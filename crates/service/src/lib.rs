@@ -1,1 +1,4 @@
 //! What each RPC means, as pure state machines.
+
+pub mod limits;
+pub mod protobuf;

@@ -1,0 +1,395 @@
+//! Reading: one field after the other, borrowed from the input, every length checked before it is believed.
+
+use std::fmt;
+
+use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, GROUP_END, GROUP_START, LENGTH_DELIMITED, VARINT};
+use crate::limits::PROTOBUF_GROUP_DEPTH_MAX;
+
+/// Why a message cannot be decoded, and at which of its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Number of the field, 0 if not even its tag could be read.
+    pub field: u32,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The message ends within a tag, a number, or before the length that was announced.
+    Truncated,
+    /// A varint has more than ten bytes or more than 64 bits.
+    VarintTooLong,
+    /// The field number is 0 or above [`FIELD_NUMBER_MAX`].
+    FieldNumber,
+    /// The wire type is 6 or 7, which do not exist.
+    UnknownWireType,
+    /// A known field comes with the wire type of another kind of field.
+    WrongWireType,
+    /// A group ends that was not begun, or another one is still open.
+    UnbalancedGroup,
+    /// Groups are nested deeper than [`PROTOBUF_GROUP_DEPTH_MAX`].
+    TooDeep,
+    /// A string is not UTF-8.
+    NotUtf8,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field {
+            0 => write!(formatter, "a tag: {}", self.fault),
+            field => write!(formatter, "field number {field}: {}", self.fault),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Fault::Truncated => "the message ends in the middle of it",
+            Fault::VarintTooLong => "a variable-length number has more than 64 bits",
+            Fault::FieldNumber => "the field number is not between 1 and 536870911",
+            Fault::UnknownWireType => "there is no such wire type",
+            Fault::WrongWireType => "its wire type is not the one of this field",
+            Fault::UnbalancedGroup => "a group ends that was not begun",
+            Fault::TooDeep => "groups are nested too deeply",
+            Fault::NotUtf8 => "the string is not UTF-8",
+        })
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The value of one field as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A number in variable length.
+    Varint(u64),
+    /// Eight bytes, little-endian.
+    Fixed64(u64),
+    /// Bytes, a string, an embedded message, or packed numbers.
+    Bytes(&'a [u8]),
+    /// Four bytes, little-endian.
+    Fixed32(u32),
+}
+
+impl<'a> Value<'a> {
+    /// A `uint64`, or the raw form of any other varint field.
+    pub fn varint(self) -> Result<u64, Fault> {
+        match self {
+            Value::Varint(value) => Ok(value),
+            _ => Err(Fault::WrongWireType),
+        }
+    }
+
+    /// A `uint32`; higher bits are cut off, as every protobuf implementation does.
+    pub fn uint32(self) -> Result<u32, Fault> {
+        self.varint().map(|value| value as u32)
+    }
+
+    /// An `int32` or an enum; higher bits are cut off.
+    pub fn int32(self) -> Result<i32, Fault> {
+        self.varint().map(|value| value as i32)
+    }
+
+    /// An `int64`.
+    pub fn int64(self) -> Result<i64, Fault> {
+        self.varint().map(u64::cast_signed)
+    }
+
+    /// A `sint64`.
+    pub fn sint64(self) -> Result<i64, Fault> {
+        self.varint().map(super::unzigzag)
+    }
+
+    /// A `bool`; every number but 0 is true.
+    pub fn bool(self) -> Result<bool, Fault> {
+        self.varint().map(|value| value != 0)
+    }
+
+    /// A `fixed64`.
+    pub fn fixed64(self) -> Result<u64, Fault> {
+        match self {
+            Value::Fixed64(value) => Ok(value),
+            _ => Err(Fault::WrongWireType),
+        }
+    }
+
+    /// A `fixed32`.
+    pub fn fixed32(self) -> Result<u32, Fault> {
+        match self {
+            Value::Fixed32(value) => Ok(value),
+            _ => Err(Fault::WrongWireType),
+        }
+    }
+
+    /// `bytes`, or the inside of an embedded message.
+    pub fn bytes(self) -> Result<&'a [u8], Fault> {
+        match self {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Err(Fault::WrongWireType),
+        }
+    }
+
+    /// A `string`, checked to be UTF-8.
+    pub fn string(self) -> Result<&'a str, Fault> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Fault::NotUtf8)
+    }
+}
+
+/// Walks the fields of one message.
+///
+/// Groups are skipped. What comes out is for the caller to match by number; numbers that it does not know it lets go,
+/// which is how old programs read new messages.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the first field of `message`.
+    pub fn new(message: &'a [u8]) -> Reader<'a> {
+        Reader { rest: message }
+    }
+
+    /// The next field, `None` at the end of the message.
+    #[inline]
+    pub fn next_field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
+        while !self.rest.is_empty() {
+            let (number, wire_type) = self.tag()?;
+            let at_field = |fault| DecodeError {
+                field: number,
+                fault,
+            };
+            match wire_type {
+                GROUP_START => self.skip_group(number).map_err(at_field)?,
+                GROUP_END => return Err(at_field(Fault::UnbalancedGroup)),
+                _ => {
+                    return self
+                        .value(wire_type)
+                        .map(|value| Some((number, value)))
+                        .map_err(at_field);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `visit` with each field; what it complains about is reported with the number of the field.
+    #[inline]
+    pub fn for_each(
+        mut self,
+        mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
+    ) -> Result<(), DecodeError> {
+        while let Some((field, value)) = self.next_field()? {
+            visit(field, value).map_err(|fault| DecodeError { field, fault })?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
+        let outside = |fault| DecodeError { field: 0, fault };
+        let tag = self.varint().map_err(outside)?;
+        let number = tag >> 3;
+        if number == 0 || number > u64::from(FIELD_NUMBER_MAX) {
+            return Err(outside(Fault::FieldNumber));
+        }
+        Ok((number as u32, (tag & 7) as u32))
+    }
+
+    #[inline]
+    fn value(&mut self, wire_type: u32) -> Result<Value<'a>, Fault> {
+        match wire_type {
+            VARINT => self.varint().map(Value::Varint),
+            FIXED64 => self
+                .array()
+                .map(|bytes| Value::Fixed64(u64::from_le_bytes(bytes))),
+            LENGTH_DELIMITED => {
+                let length = self.varint()?;
+                let length = usize::try_from(length).map_err(|_| Fault::Truncated)?;
+                let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Fault::Truncated)?;
+                self.rest = rest;
+                Ok(Value::Bytes(bytes))
+            }
+            FIXED32 => self
+                .array()
+                .map(|bytes| Value::Fixed32(u32::from_le_bytes(bytes))),
+            _ => Err(Fault::UnknownWireType),
+        }
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, Fault> {
+        match self.rest {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Fault> {
+        let mut value = 0_u64;
+        for (index, &byte) in self.rest.iter().take(10).enumerate() {
+            // The tenth byte carries bit 63 alone; whatever else it says would be lost.
+            if index == 9 && byte > 1 {
+                return Err(Fault::VarintTooLong);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
+            }
+        }
+        // Ten bytes never get here: the tenth ends the number or is refused.
+        Err(Fault::Truncated)
+    }
+
+    #[inline]
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// Skips to the end of the group `number` whose start was just read, and over all groups within.
+    #[cold]
+    fn skip_group(&mut self, number: u32) -> Result<(), Fault> {
+        let mut open = [0; PROTOBUF_GROUP_DEPTH_MAX];
+        open[0] = number;
+        let mut depth = 1;
+        while depth > 0 {
+            if self.rest.is_empty() {
+                return Err(Fault::Truncated);
+            }
+            let (number, wire_type) = self.tag().map_err(|error| error.fault)?;
+            match wire_type {
+                GROUP_START => {
+                    *open.get_mut(depth).ok_or(Fault::TooDeep)? = number;
+                    depth += 1;
+                }
+                GROUP_END if open[depth - 1] == number => depth -= 1,
+                GROUP_END => return Err(Fault::UnbalancedGroup),
+                _ => drop(self.value(wire_type)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(message: &[u8]) -> Result<Vec<(u32, Value<'_>)>, DecodeError> {
+        let mut fields = Vec::new();
+        Reader::new(message).for_each(|number, value| {
+            fields.push((number, value));
+            Ok(())
+        })?;
+        Ok(fields)
+    }
+
+    fn fault(message: &[u8]) -> (u32, Fault) {
+        let error = fields(message).expect_err("the message is broken");
+        (error.field, error.fault)
+    }
+
+    #[test]
+    fn reads_every_wire_type() {
+        let message = [
+            0x08, 0x96, 0x01, // 1: varint 150
+            0x12, 0x02, b'h', b'i', // 2: bytes
+            0x19, 1, 0, 0, 0, 0, 0, 0, 0, // 3: fixed64
+            0x25, 2, 0, 0, 0, // 4: fixed32
+        ];
+        let expected = vec![
+            (1, Value::Varint(150)),
+            (2, Value::Bytes(b"hi")),
+            (3, Value::Fixed64(1)),
+            (4, Value::Fixed32(2)),
+        ];
+        assert_eq!(fields(&message), Ok(expected));
+        assert_eq!(fields(&[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn varints_have_at_most_64_bits() {
+        let mut message = vec![0x08];
+        message.extend([0xff; 9]);
+        message.push(0x01);
+        assert_eq!(fields(&message), Ok(vec![(1, Value::Varint(u64::MAX))]));
+        *message.last_mut().expect("not empty") = 0x02;
+        assert_eq!(fault(&message), (1, Fault::VarintTooLong));
+        *message.last_mut().expect("not empty") = 0x81;
+        assert_eq!(fault(&message), (1, Fault::VarintTooLong));
+        // Longer than needed is allowed: some encoders reserve the room before they know the number.
+        assert_eq!(
+            fields(&[0x08, 0x81, 0x80, 0x00]),
+            Ok(vec![(1, Value::Varint(1))])
+        );
+    }
+
+    #[test]
+    fn lengths_are_checked_before_they_are_believed() {
+        assert_eq!(fault(&[0x12, 0x03, 1, 2]), (2, Fault::Truncated));
+        let huge = [
+            0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
+        ];
+        assert_eq!(fault(&huge), (2, Fault::Truncated));
+        assert_eq!(fault(&[0x19, 1, 2, 3]), (3, Fault::Truncated));
+        assert_eq!(fault(&[0x25, 1, 2, 3]), (4, Fault::Truncated));
+        assert_eq!(fault(&[0x80]), (0, Fault::Truncated));
+        assert_eq!(fault(&[0x08]), (1, Fault::Truncated));
+    }
+
+    #[test]
+    fn tags_are_checked() {
+        assert_eq!(fault(&[0x00, 0x00]), (0, Fault::FieldNumber));
+        assert_eq!(
+            fault(&[0x80, 0x80, 0x80, 0x80, 0x10, 0x00]),
+            (0, Fault::FieldNumber)
+        );
+        assert_eq!(
+            fields(&[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x07]),
+            Ok(vec![(FIELD_NUMBER_MAX, Value::Varint(7))])
+        );
+        assert_eq!(fault(&[0x0e, 0x00]), (1, Fault::UnknownWireType));
+        assert_eq!(fault(&[0x0f, 0x00]), (1, Fault::UnknownWireType));
+    }
+
+    #[test]
+    fn groups_are_skipped_with_all_that_is_in_them() {
+        // Group 1 { 2: varint 5, group 3 { 4: "x" } }, then field 5: 6.
+        let message = [
+            0x0b, 0x10, 0x05, 0x1b, 0x22, 0x01, b'x', 0x1c, 0x0c, 0x28, 0x06,
+        ];
+        assert_eq!(fields(&message), Ok(vec![(5, Value::Varint(6))]));
+        assert_eq!(fault(&[0x0b, 0x10, 0x05]), (1, Fault::Truncated));
+        assert_eq!(fault(&[0x0b, 0x14]), (1, Fault::UnbalancedGroup));
+        assert_eq!(fault(&[0x0c]), (1, Fault::UnbalancedGroup));
+        let mut deep = vec![0x0b; PROTOBUF_GROUP_DEPTH_MAX];
+        deep.extend(vec![0x0c; PROTOBUF_GROUP_DEPTH_MAX]);
+        assert_eq!(fields(&deep), Ok(vec![]));
+        deep.insert(0, 0x0b);
+        deep.push(0x0c);
+        assert_eq!(fault(&deep), (1, Fault::TooDeep));
+    }
+
+    #[test]
+    fn values_check_their_kind() {
+        assert_eq!(Value::Varint(3).bytes(), Err(Fault::WrongWireType));
+        assert_eq!(Value::Bytes(b"x").varint(), Err(Fault::WrongWireType));
+        assert_eq!(Value::Varint(3).fixed32(), Err(Fault::WrongWireType));
+        assert_eq!(Value::Varint(3).fixed64(), Err(Fault::WrongWireType));
+        assert_eq!(Value::Bytes(&[0xff]).string(), Err(Fault::NotUtf8));
+        assert_eq!(Value::Bytes("ä".as_bytes()).string(), Ok("ä"));
+        assert_eq!(Value::Varint(u64::MAX).int32(), Ok(-1));
+        assert_eq!(Value::Varint(1 << 40).bool(), Ok(true));
+        assert_eq!(Value::Varint(3).sint64(), Ok(-2));
+    }
+}
