@@ -1,4 +1,18 @@
 //! What each RPC means, as pure state machines.
+//!
+//! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and [`State`] names the steps
+//! that the room above brings to it. What a call wants done it asks of [`Actions`].
 
+pub mod call;
+pub mod echo;
+pub mod health;
+pub mod interop;
 pub mod limits;
+pub mod method;
 pub mod protobuf;
+pub mod reflection;
+pub mod status;
+
+pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+pub use method::{Kind, Method, route};
+pub use status::{Code, Status};

@@ -1,0 +1,236 @@
+//! A call as a state machine: what comes in ([`State`]) and what it asks for ([`Actions`]).
+//!
+//! The room above makes a [`Call`] when a request head has arrived, feeds it what the caller sends, and carries out
+//! what the call asks for. A call keeps no borrowed bytes between two steps and never blocks. Once it has called
+//! [`Actions::respond`] or [`Actions::finish`] it is over: the room above drops it and brings it nothing more.
+
+use std::sync::Arc;
+
+use crate::echo::EchoCall;
+use crate::health::{self, HealthCall};
+use crate::interop::InteropCall;
+use crate::method::Method;
+use crate::reflection::ReflectionCall;
+use crate::status::Status;
+
+/// What a call may ask of the room above. Generic, so that nothing is called through a pointer on the way of a request.
+pub trait Actions {
+    /// Sends the only message of this call and status OK: the answer of a unary call.
+    fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>));
+
+    /// [`Actions::respond`] with a message that is `head` followed by `body`; a large `body` is not copied before it
+    /// goes out.
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
+
+    /// Sends one message of a stream of answers.
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>));
+
+    /// Ends the call.
+    fn finish(&mut self, status: Status);
+
+    /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
+    fn can_send(&self) -> bool;
+
+    /// Asks for [`State::woken`] at `at_ns` on the clock of [`Actions::now_ns`]. A later request replaces an earlier.
+    fn wake_at_ns(&mut self, at_ns: u64);
+
+    /// Asks for [`State::woken`] at every change of `topic`, until the call ends.
+    fn subscribe(&mut self, topic: Topic);
+
+    /// Asks that no further message of the caller be brought until [`Actions::resume`]; the window of its stream stays
+    /// shut meanwhile, so the caller is slowed down instead of buffered.
+    fn hold(&mut self);
+
+    /// Takes [`Actions::hold`] back.
+    fn resume(&mut self);
+
+    /// Monotonic time in nanoseconds, any origin, read anew: for cutting long work into slices.
+    fn now_ns(&self) -> u64;
+
+    /// Wall-clock time of this tick in milliseconds since 1970.
+    fn now_ms(&self) -> u64;
+
+    /// Adds a header to those that go before the first message. After the first message it has no effect.
+    /// `value` is as on the wire: base64 for names that end in `-bin`.
+    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]);
+
+    /// Adds a header to those that go with the status. `value` is as on the wire.
+    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]);
+
+    /// Whether the messages that follow are compressed, if the caller accepts that. At first they are not.
+    fn compress(&mut self, wanted: bool);
+
+    /// Whether the message now in [`State::message`] was compressed on the wire.
+    fn message_was_compressed(&self) -> bool;
+}
+
+/// Something that changes while calls wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// The serving status of some service ([`health::Registry`]).
+    Health,
+}
+
+/// What is known when a call begins.
+#[derive(Clone, Copy)]
+pub struct CallHead<'a> {
+    /// When the caller gives up, on the clock of [`Actions::now_ns`]; `u64::MAX` if it did not say.
+    /// The room above ends the call then; it is here for those who want to plan.
+    pub deadline_ns: u64,
+    /// From where the call comes.
+    pub peer: PeerKind,
+    /// The metadata that came with the request.
+    pub metadata: &'a dyn Metadata,
+}
+
+/// From where a call comes, as far as it matters for what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerKind {
+    /// A UNIX socket of this machine.
+    Unix,
+    /// A loopback address of this machine.
+    Loopback,
+    /// Anywhere else.
+    Remote,
+}
+
+/// The metadata of a request. Asking costs a walk over the headers; nothing is paid by those who do not ask.
+pub trait Metadata {
+    /// Value of the first header `name` (lower case), as on the wire: base64 if `name` ends in `-bin`.
+    fn first(&self, name: &[u8]) -> Option<&[u8]>;
+}
+
+/// What all calls of one server share. Immutable, apart from what guards itself.
+pub struct Shared {
+    /// Name and version of the server, as greetings and statistics say it.
+    pub server: ServerInfo,
+    /// Which services are ready.
+    pub health: health::Registry,
+    /// Whether `grpc.testing.TestService` is served.
+    pub interop: bool,
+}
+
+/// Who this server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The name of the program.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// The steps of a call. Those that a kind of call never sees have nothing to do.
+pub trait State {
+    /// One whole message of the caller. `last`: with it the caller has ended its side; [`State::half_closed`] does not
+    /// follow.
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions);
+
+    /// The caller ended its side without a further message.
+    fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions);
+
+    /// After [`Actions::can_send`] said no: now it says yes.
+    fn writable(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
+
+    /// The time of [`Actions::wake_at_ns`] has come, or a subscribed topic has changed.
+    fn woken(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
+
+    /// The call is dead: the caller cancelled it, its deadline has passed, or its connection is gone. Nothing can be
+    /// sent any more, and no further step follows.
+    fn cancelled(&mut self, _shared: &Shared) {}
+}
+
+/// A call of any method. Small, as a server holds many: what needs more than a few words is boxed.
+pub enum Call {
+    /// `grpc.health.v1.Health`
+    Health(HealthCall),
+    /// `grpc.reflection.v1.ServerReflection`, and `v1alpha`
+    Reflection(ReflectionCall),
+    /// `pelton.v1.Echo`
+    Echo(EchoCall),
+    /// `grpc.testing.TestService`
+    Interop(InteropCall),
+    /// Ended while it was started.
+    Over,
+}
+
+const _: () = assert!(
+    size_of::<Call>() <= 64,
+    "a server holds many calls: box what is large"
+);
+
+impl Call {
+    /// Begins a call of `method`.
+    pub fn started(
+        method: Method,
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Call {
+        use Method as M;
+        match method {
+            M::HealthCheck | M::HealthList | M::HealthWatch => {
+                Call::Health(HealthCall::started(method, head, shared, actions))
+            }
+            M::ReflectionV1 | M::ReflectionV1Alpha => {
+                Call::Reflection(ReflectionCall::started(method, head, shared, actions))
+            }
+            M::EchoUnary | M::EchoStream => {
+                Call::Echo(EchoCall::started(method, head, shared, actions))
+            }
+            method if method.is_interop() && shared.interop => {
+                Call::Interop(InteropCall::started(method, head, shared, actions))
+            }
+            _ => {
+                actions.finish(not_served(method));
+                Call::Over
+            }
+        }
+    }
+}
+
+#[cold]
+fn not_served(method: Method) -> Status {
+    let path = method.path();
+    if method.is_interop() {
+        return Status::unimplemented(format!("{path} is served only with the flag --interop"));
+    }
+    Status::unimplemented(format!(
+        "{path} is not there yet: this version of the server does not serve it"
+    ))
+}
+
+/// Brings a step to the state of whatever kind of call it is.
+macro_rules! step {
+    ($call:expr, $state:ident => $step:expr) => {
+        match $call {
+            Call::Health($state) => $step,
+            Call::Reflection($state) => $step,
+            Call::Echo($state) => $step,
+            Call::Interop($state) => $step,
+            Call::Over => {}
+        }
+    };
+}
+
+impl State for Call {
+    #[inline]
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.message(bytes, last, shared, actions));
+    }
+
+    fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.half_closed(shared, actions));
+    }
+
+    fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.writable(shared, actions));
+    }
+
+    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.woken(shared, actions));
+    }
+
+    fn cancelled(&mut self, shared: &Shared) {
+        step!(self, state => state.cancelled(shared));
+    }
+}

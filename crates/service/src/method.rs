@@ -1,0 +1,125 @@
+//! Which methods there are, and where the path of a request leads.
+
+/// How many messages go each way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One request, one answer.
+    Unary,
+    /// One request, a stream of answers.
+    ServerStreaming,
+    /// A stream of requests, one answer.
+    ClientStreaming,
+    /// A stream each way.
+    Bidirectional,
+}
+
+macro_rules! methods {
+    ($($method:ident $kind:ident $path:literal)*) => {
+        /// A method that this server knows, served already or not.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Method {
+            $(#[doc = concat!("`", $path, "`")] $method,)*
+        }
+
+        impl Method {
+            /// All methods, in the order of their numbers (`method as usize`).
+            pub const ALL: &[Method] = &[$(Method::$method),*];
+
+            /// The path without its leading slash: `package.Service/Method`.
+            pub fn path(self) -> &'static str {
+                match self { $(Method::$method => $path,)* }
+            }
+
+            /// How many messages go each way.
+            pub fn kind(self) -> Kind {
+                match self { $(Method::$method => Kind::$kind,)* }
+            }
+        }
+
+        /// The method that the `:path` of a request names, `None` if there is none (status UNIMPLEMENTED).
+        pub fn route(path: &[u8]) -> Option<Method> {
+            let name = path.strip_prefix(b"/")?;
+            $(
+                if name == $path.as_bytes() {
+                    return Some(Method::$method);
+                }
+            )*
+            None
+        }
+    };
+}
+
+methods! {
+    Get Unary "pelton.v1.KeyValue/Get"
+    Put Unary "pelton.v1.KeyValue/Put"
+    Delete Unary "pelton.v1.KeyValue/Delete"
+    Append Unary "pelton.v1.KeyValue/Append"
+    Increment Unary "pelton.v1.KeyValue/Increment"
+    Batch Unary "pelton.v1.KeyValue/Batch"
+    Transact Unary "pelton.v1.KeyValue/Transact"
+    Scan ServerStreaming "pelton.v1.KeyValue/Scan"
+    Count Unary "pelton.v1.KeyValue/Count"
+    Pipe Bidirectional "pelton.v1.KeyValue/Pipe"
+    Watch ServerStreaming "pelton.v1.KeyValue/Watch"
+
+    BlobUpload ClientStreaming "pelton.v1.Blob/Upload"
+    BlobDownload ServerStreaming "pelton.v1.Blob/Download"
+    BlobStat Unary "pelton.v1.Blob/Stat"
+    BlobList ServerStreaming "pelton.v1.Blob/List"
+    BlobDelete Unary "pelton.v1.Blob/Delete"
+
+    AdminCreateDatabase Unary "pelton.v1.Admin/CreateDatabase"
+    AdminListDatabases Unary "pelton.v1.Admin/ListDatabases"
+    AdminDropDatabase Unary "pelton.v1.Admin/DropDatabase"
+    AdminStatistics Unary "pelton.v1.Admin/Statistics"
+    AdminBackup ServerStreaming "pelton.v1.Admin/Backup"
+
+    EchoUnary Unary "pelton.v1.Echo/Unary"
+    EchoStream Bidirectional "pelton.v1.Echo/Stream"
+
+    HealthCheck Unary "grpc.health.v1.Health/Check"
+    HealthList Unary "grpc.health.v1.Health/List"
+    HealthWatch ServerStreaming "grpc.health.v1.Health/Watch"
+
+    ReflectionV1 Bidirectional "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+    ReflectionV1Alpha Bidirectional "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+    InteropEmptyCall Unary "grpc.testing.TestService/EmptyCall"
+    InteropUnaryCall Unary "grpc.testing.TestService/UnaryCall"
+    InteropCacheableUnaryCall Unary "grpc.testing.TestService/CacheableUnaryCall"
+    InteropStreamingOutputCall ServerStreaming "grpc.testing.TestService/StreamingOutputCall"
+    InteropStreamingInputCall ClientStreaming "grpc.testing.TestService/StreamingInputCall"
+    InteropFullDuplexCall Bidirectional "grpc.testing.TestService/FullDuplexCall"
+    InteropHalfDuplexCall Bidirectional "grpc.testing.TestService/HalfDuplexCall"
+}
+
+impl Method {
+    /// Whether this is a method of `grpc.testing.TestService`, which is served only behind a flag.
+    pub fn is_interop(self) -> bool {
+        self.path().starts_with("grpc.testing.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_leads_to_its_method() {
+        for (index, &method) in Method::ALL.iter().enumerate() {
+            assert_eq!(method as usize, index);
+            let path = format!("/{}", method.path());
+            assert_eq!(route(path.as_bytes()), Some(method), "{path}");
+            assert_eq!(
+                route(&path.as_bytes()[1..]),
+                None,
+                "{path} without its slash"
+            );
+            assert_eq!(route(format!("{path}/").as_bytes()), None);
+            assert_eq!(route(path.to_lowercase().as_bytes()), None);
+        }
+        assert_eq!(route(b""), None);
+        assert_eq!(route(b"/"), None);
+    }
+}

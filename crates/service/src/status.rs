@@ -1,0 +1,80 @@
+//! How a call ends: a gRPC status.
+
+use std::borrow::Cow;
+
+/// The gRPC status codes (<https://grpc.io/docs/guides/status-codes/>).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(
+    missing_docs,
+    reason = "the names are the documentation; where they are used says why"
+)]
+pub enum Code {
+    Ok = 0,
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+/// The end of a call: a code, and words for a human.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What programs look at.
+    pub code: Code,
+    /// What people read: what happened, to what, and what to do.
+    pub message: Cow<'static, str>,
+}
+
+impl Status {
+    /// The status of a call that went well.
+    pub const OK: Status = Status {
+        code: Code::Ok,
+        message: Cow::Borrowed(""),
+    };
+
+    /// A status with a message.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Status {
+        Status {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// A field of the request is wrong; the message names it.
+    pub fn invalid_argument(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::InvalidArgument, message)
+    }
+
+    /// Something is too large; the message names the limit, what was given and what is allowed.
+    pub fn resource_exhausted(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::ResourceExhausted, message)
+    }
+
+    /// What was named does not exist.
+    pub fn not_found(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::NotFound, message)
+    }
+
+    /// The server cannot do this (yet).
+    pub fn unimplemented(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::Unimplemented, message)
+    }
+
+    /// The caller broke the rules of the kind of call it made.
+    pub fn internal(message: impl Into<Cow<'static, str>>) -> Status {
+        Status::new(Code::Internal, message)
+    }
+}
