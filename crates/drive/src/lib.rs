@@ -1,1 +1,24 @@
 //! Moves bytes between sockets and protocols.
+//!
+//! One event loop is one thread with one [`Handler`]. In each *tick* it reads every readable
+//! socket once, hands the bytes to the handler, lets the handler serve what has gathered, and
+//! writes every connection that has output once. So the cost of a system call is shared by all
+//! requests that arrived together.
+//!
+//! The same handlers run over [`sim`], a network in memory with virtual time and one seed.
+
+mod address;
+mod buffers;
+mod config;
+mod counters;
+mod handler;
+mod io;
+pub mod limits;
+mod notice;
+
+pub use address::{Address, AddressError};
+pub use config::LoopConfig;
+pub use counters::LoopCounters;
+pub use handler::{Closed, ConnectionId, Connections, Handler, Peer, PeerAddress, Waker};
+pub use io::{Input, Io};
+pub use notice::{Notice, Notices, Silent};

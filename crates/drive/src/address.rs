@@ -1,0 +1,160 @@
+//! Where to listen.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A TCP port or a UNIX socket, as written on a command line: `127.0.0.1:1978`, `[::1]:1978`,
+/// `localhost:1978`, `unix:/run/pelton.sock`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A host name or address, and a port (0: the system chooses one).
+    Tcp {
+        /// Without the brackets of an IPv6 address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a UNIX socket.
+    Unix(PathBuf),
+}
+
+/// Why a text is not an address. Each says what the right form is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressError {
+    /// There is no `:port`.
+    NoPort(String),
+    /// The part after the last colon is not a number from 0 to 65535.
+    BadPort(String),
+    /// An IPv6 address without brackets, or a bracket without its partner.
+    BadBrackets(String),
+    /// Nothing stands before the port.
+    NoHost(String),
+    /// `unix:` without a path, or with one too long for a socket address.
+    BadPath(String),
+}
+
+/// What the kernel's `sockaddr_un` holds, less the closing zero.
+const UNIX_PATH_MAX_BYTES: usize = 107;
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() || path.len() > UNIX_PATH_MAX_BYTES || path.contains('\0') {
+                return Err(AddressError::BadPath(text.into()));
+            }
+            return Ok(Address::Unix(path.into()));
+        }
+        let (host, port) = text
+            .rsplit_once(':')
+            .ok_or(AddressError::NoPort(text.into()))?;
+        let host = match host.strip_prefix('[') {
+            Some(inner) => inner
+                .strip_suffix(']')
+                .ok_or(AddressError::BadBrackets(text.into()))?,
+            None if host.contains([':', ']']) => {
+                return Err(AddressError::BadBrackets(text.into()));
+            }
+            None => host,
+        };
+        if host.is_empty() {
+            return Err(AddressError::NoHost(text.into()));
+        }
+        // `u16::from_str` also takes a leading plus.
+        if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(AddressError::BadPort(text.into()));
+        }
+        let port = port
+            .parse()
+            .map_err(|_| AddressError::BadPort(text.into()))?;
+        Ok(Address::Tcp {
+            host: host.into(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressError::NoPort(text) => {
+                write!(
+                    f,
+                    "`{text}` has no port; write host:port, [ipv6]:port or unix:/path"
+                )
+            }
+            AddressError::BadPort(text) => {
+                write!(f, "the port of `{text}` is not a number from 0 to 65535")
+            }
+            AddressError::BadBrackets(text) => {
+                write!(f, "`{text}` looks like IPv6; write it as [address]:port")
+            }
+            AddressError::NoHost(text) => {
+                write!(
+                    f,
+                    "`{text}` has no host; write 127.0.0.1{text} for this machine only, or 0.0.0.0{text} for all interfaces"
+                )
+            }
+            AddressError::BadPath(text) => {
+                write!(
+                    f,
+                    "`{text}` is no socket path; write unix:/path with at most {UNIX_PATH_MAX_BYTES} bytes of path"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_back() {
+        for text in [
+            "127.0.0.1:1978",
+            "[::1]:0",
+            "localhost:65535",
+            "unix:/run/a b.sock",
+        ] {
+            assert_eq!(text.parse::<Address>().expect("valid").to_string(), text);
+        }
+        assert_eq!(
+            "[::1]:7".parse(),
+            Ok(Address::Tcp {
+                host: "::1".into(),
+                port: 7
+            }),
+            "the brackets are no part of the host"
+        );
+    }
+
+    #[test]
+    fn wrong_addresses_say_what_is_wrong() {
+        let cause = |text: &str| text.parse::<Address>().expect_err(text);
+        assert!(matches!(cause("localhost"), AddressError::NoPort(_)));
+        assert!(matches!(cause("localhost:"), AddressError::BadPort(_)));
+        assert!(matches!(cause("h:65536"), AddressError::BadPort(_)));
+        assert!(matches!(cause("h:+1"), AddressError::BadPort(_)));
+        assert!(matches!(cause("::1:80"), AddressError::BadBrackets(_)));
+        assert!(matches!(cause("[::1:80"), AddressError::BadBrackets(_)));
+        assert!(matches!(cause(":80"), AddressError::NoHost(_)));
+        assert!(matches!(cause("unix:"), AddressError::BadPath(_)));
+        let long = format!("unix:/{}", "x".repeat(107));
+        assert!(matches!(cause(&long), AddressError::BadPath(_)));
+    }
+}

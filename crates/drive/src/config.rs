@@ -1,0 +1,52 @@
+//! What a caller may choose.
+
+use std::sync::Arc;
+
+use crate::notice::{Notices, Silent};
+use crate::{Address, limits};
+
+/// How event loops listen, run and stop.
+#[derive(Clone)]
+pub struct LoopConfig {
+    /// Where to listen; at least one.
+    pub listen: Vec<Address>,
+    /// Event loops, one thread each. Default: the CPUs that this process may use.
+    pub threads: usize,
+    /// CPUs to pin loops to, in turn: loop 0 to the first. Empty (default): not pinned.
+    pub pin: Vec<usize>,
+    /// Open connections of all loops together, above which new ones are refused.
+    pub max_connections: usize,
+    /// Socket send buffer of TCP connections in bytes; `None`: the kernel sizes it as it goes.
+    pub tcp_send_buffer: Option<usize>,
+    /// Socket receive buffer of TCP connections in bytes; `None`: the kernel sizes it as it goes.
+    pub tcp_receive_buffer: Option<usize>,
+    /// Permission bits of UNIX socket files. Default 0o600: only this user.
+    pub unix_mode: u32,
+    /// Milliseconds without a byte taken after which a peer with waiting output is closed.
+    pub write_stall_ms: u64,
+    /// Milliseconds that running calls may take to end after a stop was asked for.
+    pub drain_ms: u64,
+    /// Whether SIGTERM, SIGINT and SIGQUIT stop the loops. Off: only
+    /// [`StopHandle`](crate::StopHandle) does.
+    pub handle_signals: bool,
+    /// Who is told what happens.
+    pub notices: Arc<dyn Notices>,
+}
+
+impl Default for LoopConfig {
+    fn default() -> LoopConfig {
+        LoopConfig {
+            listen: Vec::new(),
+            threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            pin: Vec::new(),
+            max_connections: limits::MAX_CONNECTIONS,
+            tcp_send_buffer: None,
+            tcp_receive_buffer: None,
+            unix_mode: 0o600,
+            write_stall_ms: limits::WRITE_STALL_MS,
+            drain_ms: limits::DRAIN_MS,
+            handle_signals: true,
+            notices: Arc::new(Silent),
+        }
+    }
+}

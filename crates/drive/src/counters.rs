@@ -1,0 +1,86 @@
+//! What a loop counts.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Defines the counters once, as plain numbers for readers and as cells for the loop.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What one loop did since it started, and what it holds now.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct LoopCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The loop's own cells. Only the loop writes, so plain loads and stores suffice.
+        #[derive(Debug, Default)]
+        pub(crate) struct CounterCells {
+            $(pub(crate) $name: Cell,)*
+        }
+
+        impl CounterCells {
+            pub(crate) fn read(&self) -> LoopCounters {
+                LoopCounters { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Turns of the loop.
+    ticks,
+    /// Turns that waited in the kernel with nothing to do.
+    waits,
+    /// `recv` calls.
+    reads,
+    /// `send` calls.
+    writes,
+    /// Bytes received.
+    bytes_in,
+    /// Bytes sent.
+    bytes_out,
+    /// `send` calls that could not take all: the peer is slower than this side.
+    short_writes,
+    /// Times that a peer's waiting output rose above the high-water mark, so that reading stopped.
+    chokes,
+    /// Connections opened.
+    opened,
+    /// Connections closed.
+    closed,
+    /// Connections opened only to be refused, because of the connection limit.
+    refused,
+    /// Connections closed because their peer took nothing for too long.
+    stalled,
+    /// Connections that the loop has now, with those lingering.
+    connections,
+    /// Connections that hold an input buffer now.
+    input_buffers_lent,
+    /// Connections that hold an output buffer now.
+    output_buffers_lent,
+    /// Free buffers in the loop's pool now.
+    buffers_pooled,
+    /// Buffers allocated so far: constant in a steady state.
+    buffers_allocated,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    pub(crate) fn add(&self, count: u64) {
+        self.0
+            .store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, count: u64) {
+        self.0
+            .store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}

@@ -1,0 +1,91 @@
+//! Every bound of this room: its name, its default, and what it stops.
+
+/// Connections of a server above which new ones are refused politely. Keeps memory and file
+/// descriptors bounded whatever the world sends. Default of `LoopConfig::max_connections`.
+pub const MAX_CONNECTIONS: usize = 10_000;
+
+/// So many connections above `max_connections` are opened to be refused in their own protocol.
+/// Beyond, sockets are closed at once: a flood of refused peers must not cost more than that.
+pub const MAX_REFUSALS: usize = 256;
+
+/// Connections that the kernel completes ahead of `accept`. Covers a burst of clients that start
+/// together; the kernel caps it at `net.core.somaxconn`.
+pub const LISTEN_BACKLOG: i32 = 4096;
+
+/// Accepted sockets per tick: a burst of new connections must not hold up the open ones.
+pub const ACCEPTS_PER_TICK: usize = 64;
+
+/// Pause after `accept` failed for want of file descriptors or memory: without it the loop would
+/// spin, since the listener stays readable.
+pub const ACCEPT_BACKOFF_MS: u64 = 100;
+
+/// Events taken from the kernel per tick. Bounds the length of a tick; the rest comes with the
+/// next.
+pub const EVENTS_PER_TICK: usize = 256;
+
+/// Input bytes per tick and loop after which the remaining connections wait for the next tick.
+/// Bounds the time between a request's arrival and its answer when many large inputs arrive.
+pub const TICK_INPUT_BYTES: usize = 512 * 1024;
+
+/// Unconsumed input of one connection, and the largest read. A handler must be able to go on with
+/// this much before it.
+pub const INPUT_MAX_BYTES: usize = 256 * 1024;
+
+/// Sizes of the input buffers in a loop's pool. The smallest holds what a handler leaves over
+/// (the start of a frame), the others are for reading: a connection moves up a size while its
+/// reads come full, and down while they leave the buffer nearly empty.
+pub const INPUT_BUFFER_BYTES: [usize; 4] = [4 * 1024, 16 * 1024, 64 * 1024, INPUT_MAX_BYTES];
+
+/// Free input buffers of each size that a loop keeps: more are freed. Bounds what a past burst
+/// leaves behind.
+pub const POOL_INPUT_BUFFERS: usize = 32;
+
+/// Free output buffers that a loop keeps.
+pub const POOL_OUTPUT_BUFFERS: usize = 64;
+
+/// A new output buffer's size.
+pub const OUTPUT_BUFFER_BYTES: usize = 16 * 1024;
+
+/// An output buffer that grew beyond this is freed instead of kept.
+pub const POOL_OUTPUT_BUFFER_MAX_BYTES: usize = 512 * 1024;
+
+/// Waiting output of one connection from which on nothing more is read from it: who does not take
+/// answers may not ask (slow-read attack). The handler may still add what it owes.
+pub const OUTPUT_HIGH_WATER_BYTES: usize = 256 * 1024;
+
+/// Waiting output at which reading goes on and `Handler::writable` is called. A quarter of the
+/// high-water mark, so that the two do not alternate with every write.
+pub const OUTPUT_LOW_WATER_BYTES: usize = 64 * 1024;
+
+/// A peer that takes no byte of waiting output for so long is closed (window stall, slow read).
+/// Default of `LoopConfig::write_stall_ms`.
+pub const WRITE_STALL_MS: u64 = 30_000;
+
+/// After the last output the socket stays open for reading so long, and what comes is thrown away:
+/// closing with unread input makes the kernel reset the connection, and the peer may lose the last
+/// output, which says why.
+pub const LINGER_MS: u64 = 1_000;
+
+/// The same while the loop stops: the process should end soon.
+pub const STOP_LINGER_MS: u64 = 250;
+
+/// Input thrown away while lingering, after which the connection is cut.
+pub const LINGER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long running calls may take to end after a stop was asked for. Default of
+/// `LoopConfig::drain_ms`.
+pub const DRAIN_MS: u64 = 10_000;
+
+/// After draining, how long the peers may take to accept the rest of the output.
+pub const STOP_FLUSH_MS: u64 = 2_000;
+
+/// Threads that one server may have: far above any machine, below what a slip of the finger costs.
+pub const MAX_THREADS: usize = 1024;
+
+/// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
+/// system call; others to the millisecond.
+pub const PRECISE_WAIT_NS: u64 = 2_000_000;
+
+/// Reads and writes of one turn are never larger than the buffers above; this bounds what the
+/// kernel is offered in one write, so that one peer with a large answer does not hold up the tick.
+pub const WRITE_MAX_BYTES: usize = 1024 * 1024;
