@@ -1,1 +1,62 @@
 //! Operations on keys and values: the contract, the committer and the indexes.
+//!
+//! A [`Store`] holds databases. Reads take a [`View`] of one database; writes are put into a [`WriteBatch`], commit
+//! by commit, and carried out by a [`Committer`], which leaves their [`Outcomes`].
+//!
+//! ```
+//! use store::*;
+//! # struct Fixed;
+//! # impl Clock for Fixed {
+//! #     fn now_ns(&mut self) -> u64 { 0 }
+//! #     fn now_ms(&mut self) -> u64 { 1 }
+//! # }
+//! # let mut clock = Fixed;
+//! let store = Store::in_memory(StoreConfig::new(42))?;
+//! let mut batch = store.write_batch();
+//! let mut commit = batch.begin(7, DatabaseId::DEFAULT, Mode::Atomic);
+//! let (condition, expiry) = (Condition::Absent, Expiry::None);
+//! commit.push(&Operation::Put { key: b"key", value: b"value", condition, expiry, want_previous: false })?;
+//! commit.submit();
+//!
+//! let mut outcomes = Outcomes::new();
+//! drop(store.committer().run(&mut batch, &mut clock, &mut outcomes));
+//! assert_eq!(outcomes.get(0).tag, 7);
+//! assert_eq!(outcomes.get(0).decision, Decision::Applied);
+//!
+//! let view = store.view(DatabaseId::DEFAULT).expect("the default database always exists");
+//! let entry = view.get(b"key", store.hasher().hash(b"key"), 1).expect("it was just put");
+//! assert_eq!(entry.value.bytes(), b"value");
+//! assert_eq!(entry.version, outcomes.get(0).sequence);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod limits;
+
+mod batch;
+mod catalogue;
+mod committer;
+mod decide;
+mod effects;
+mod garbage;
+mod hash;
+mod memory;
+mod operation;
+mod outcome;
+mod range;
+mod store;
+mod value;
+
+pub use batch::{Bound, Commit, PushError, WriteBatch};
+pub use catalogue::{
+    CreateError, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, Durability, Kind,
+};
+pub use committer::{Clock, Committer};
+pub use garbage::Garbage;
+pub use hash::KeyHasher;
+pub use operation::{Condition, Expiry, List, Mode, Operation};
+pub use outcome::{
+    CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
+};
+pub use range::{CountSlice, Direction, Range, ScanEnd};
+pub use store::{DatabaseInfo, Statistics, Store, StoreConfig, View};
+pub use value::{Entry, Value};

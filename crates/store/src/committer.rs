@@ -1,0 +1,250 @@
+//! The committer: decides, applies and publishes commits.
+//!
+//! # The order of things
+//!
+//! For each commit: *decide* it against the pending state, which gives outcomes and effects; *apply* the effects
+//! to the index; *publish* by raising the database's sequence. Readers see the index under the database's lock, so
+//! they see whole commits only. In a volatile database pending and visible state are the same, and all of this
+//! happens at once under the write lock.
+//!
+//! A durable database puts two steps between: the effects of a decided commit go to the log and into an overlay
+//! over the index; after the sync they are applied, under the write lock, and leave the overlay. Nothing above
+//! changes: [`Pending`](crate::decide::Pending) is then the overlay before the index, commits are decided under the
+//! read lock (there is one committer, so nobody else writes), and the outcomes of a group are kept back until
+//! all its commits are published. This is why a commit is always decided as a whole before anything is applied,
+//! and why effects name each key once.
+//!
+//! # Readers first
+//!
+//! A writer keeps readers out for at most one slice ([`SLICE_NS`](crate::limits::SLICE_NS)), or one commit if that takes longer; between
+//! slices the lock is handed to those who wait, fairly.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockWriteGuard;
+
+use crate::batch::{CommitRecord, WriteBatch};
+use crate::catalogue::{Database, DatabaseLimits, State};
+use crate::decide::{Context, decide};
+use crate::effects::Effects;
+use crate::garbage::Garbage;
+use crate::limits;
+use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
+use crate::store::Store;
+
+/// Where a committer takes the time from.
+pub trait Clock {
+    /// Monotonic nanoseconds of any origin. Read about every ten microseconds.
+    fn now_ns(&mut self) -> u64;
+    /// Milliseconds since 1970. Read once per run.
+    fn now_ms(&mut self) -> u64;
+}
+
+/// Carries out write batches. A value without a thread: volatile databases are served by the loop that has the
+/// writes, each loop with a committer of its own.
+#[derive(Debug)]
+pub struct Committer {
+    store: Store,
+    effects: Effects,
+    /// Large values that were overwritten: freed when the lock is not held.
+    old_values: Vec<Arc<[u8]>>,
+    slices: u64,
+}
+
+impl Committer {
+    pub(crate) fn new(store: &Store) -> Committer {
+        Committer {
+            store: store.clone(),
+            effects: Effects::default(),
+            old_values: Vec::new(),
+            slices: 0,
+        }
+    }
+
+    /// Decides all commits of the batch in order, applies them and publishes them. `outcomes` then holds one outcome
+    /// for each, in the same order, and the batch is empty. What the batch cleared comes back to be freed where
+    /// that disturbs nobody.
+    ///
+    /// The calling thread must hold no [`View`](crate::View).
+    pub fn run(
+        &mut self,
+        batch: &mut WriteBatch,
+        clock: &mut dyn Clock,
+        outcomes: &mut Outcomes,
+    ) -> Garbage {
+        outcomes.clear();
+        let now_ms = self.store.clock_ms(clock.now_ms());
+        let mut run = Run {
+            batch,
+            now_ms,
+            clock,
+            outcomes,
+            garbage: Garbage::default(),
+        };
+        let mut commits = run.batch.commits();
+        while let Some(first) = commits.first() {
+            let alike = commits
+                .iter()
+                .take_while(|commit| commit.database == first.database)
+                .count();
+            let (these, rest) = commits.split_at(alike);
+            match self.store.find(first.database) {
+                Some(database) => self.run_database(&database, these, &mut run),
+                None => refuse_unknown(these, run.outcomes),
+            }
+            self.old_values.clear();
+            commits = rest;
+        }
+        let garbage = run.garbage;
+        batch.clear();
+        garbage
+    }
+
+    /// How many slices have ended so far because their time was up, and the lock was offered to others.
+    pub fn slices(&self) -> u64 {
+        self.slices
+    }
+
+    fn run_database(&mut self, database: &Database, commits: &[CommitRecord], run: &mut Run<'_>) {
+        let mut state = database.state.write();
+        let mut slice_start_ns = run.clock.now_ns();
+        let mut work = 0;
+        for (index, commit) in commits.iter().enumerate() {
+            // Asked anew after each slice: the lock was open.
+            if state.dropped {
+                return refuse_unknown(&commits[index..], run.outcomes);
+            }
+            self.commit(&database.config.limits, &mut state, commit, run);
+            work +=
+                commit.operations().len() + run.batch.bytes_of(commit) / limits::SLICE_WORK_BYTES;
+            if work < limits::SLICE_WORK {
+                continue;
+            }
+            work = 0;
+            let now_ns = run.clock.now_ns();
+            if now_ns.saturating_sub(slice_start_ns) >= limits::SLICE_NS {
+                RwLockWriteGuard::unlocked_fair(&mut state, || self.old_values.clear());
+                self.slices += 1;
+                slice_start_ns = run.clock.now_ns();
+            }
+        }
+    }
+
+    fn commit(
+        &mut self,
+        limits: &DatabaseLimits,
+        state: &mut State,
+        commit: &CommitRecord,
+        run: &mut Run<'_>,
+    ) {
+        let sequence = self.store.next_sequence();
+        let mark = run.outcomes.mark();
+        let decision = if commit.clear {
+            self.clear(state, run);
+            Decision::Applied
+        } else {
+            let context = Context {
+                sequence,
+                now_ms: run.now_ms,
+                limits: *limits,
+            };
+            let decision = decide(
+                &state.index,
+                run.batch,
+                commit,
+                context,
+                &mut self.effects,
+                run.outcomes,
+            );
+            match self.check_memory(limits, state) {
+                Ok(()) => {
+                    self.apply(state, run.batch, sequence);
+                    decision
+                }
+                Err(refusal) => {
+                    run.outcomes.truncate(&mark, false);
+                    Decision::Refused(refusal)
+                }
+            }
+        };
+        state.sequence = sequence;
+        run.outcomes.finish(&mark, commit, sequence, decision);
+    }
+
+    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it, always goes.
+    fn check_memory(&self, limits: &DatabaseLimits, state: &State) -> Result<(), Refusal> {
+        let Ok(added_bytes @ 1..) = u64::try_from(self.effects.growth_bytes()) else {
+            return Ok(());
+        };
+        let (used_bytes, limit_bytes) = (state.memory_bytes, limits.memory_bytes);
+        if used_bytes.saturating_add(added_bytes) > limit_bytes {
+            return Err(Refusal::DatabaseFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            });
+        }
+        let (used_bytes, limit_bytes) =
+            (self.store.memory_bytes(), self.store.memory_limit_bytes());
+        if used_bytes.saturating_add(added_bytes) > limit_bytes {
+            return Err(Refusal::StoreFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
+        for effect in self.effects.iter() {
+            let old_value = match effect.entry(batch, sequence) {
+                Some(entry) => state.index.put(effect.hash(), &entry),
+                None => state.index.remove(effect.key(batch), effect.hash()),
+            };
+            self.old_values.extend(old_value);
+        }
+        let memory_bytes = state
+            .memory_bytes
+            .wrapping_add_signed(self.effects.growth_bytes());
+        self.store.change_memory(state.memory_bytes, memory_bytes);
+        state.memory_bytes = memory_bytes;
+    }
+
+    fn clear(&self, state: &mut State, run: &mut Run<'_>) {
+        let removed = state.index.len();
+        if removed > 0 {
+            run.garbage.add(state.index.take());
+        }
+        self.store.change_memory(state.memory_bytes, 0);
+        state.memory_bytes = 0;
+        let untouched = KeyState::default();
+        run.outcomes.push(
+            OperationStatus::Done,
+            untouched,
+            untouched,
+            removed as i64,
+            None,
+        );
+    }
+}
+
+/// What one run works with.
+struct Run<'a> {
+    batch: &'a WriteBatch,
+    now_ms: u64,
+    clock: &'a mut dyn Clock,
+    outcomes: &'a mut Outcomes,
+    garbage: Garbage,
+}
+
+fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
+    for commit in commits {
+        outcomes.finish(
+            &outcomes.mark(),
+            commit,
+            0,
+            Decision::Refused(Refusal::UnknownDatabase),
+        );
+    }
+}

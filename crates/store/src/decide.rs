@@ -1,0 +1,329 @@
+//! Decides one commit: what it answers, and what it changes.
+//!
+//! This is the meaning of every operation, written once for every kind of database. Nothing is changed here:
+//! the effects are applied (and, for a durable database, logged before) by the committer.
+
+use crate::batch::{Action, Check, CommitRecord, OperationRecord, WriteBatch};
+use crate::catalogue::DatabaseLimits;
+use crate::effects::{After, Effects, NewValue};
+use crate::limits::ANSWER_BYTES_PER_OPERATION;
+use crate::memory::{MemoryIndex, bytes_of};
+use crate::operation::{Expiry, List, Mode};
+use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
+use crate::value::Entry;
+
+/// The state against which a commit is decided: what all earlier commits of its database have left, whether or not
+/// readers see it yet.
+pub(crate) trait Pending {
+    /// The entry of a key, be it expired or not.
+    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>>;
+}
+
+impl Pending for MemoryIndex {
+    #[inline]
+    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>> {
+        MemoryIndex::find(self, key, hash)
+    }
+}
+
+/// What surrounds a commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) sequence: u64,
+    pub(crate) now_ms: u64,
+    pub(crate) limits: DatabaseLimits,
+}
+
+/// Decides a commit. Unless the decision is to apply, there are no effects afterwards, and the outcomes are those
+/// that [`CommitOutcome::operations`](crate::CommitOutcome::operations) promises.
+pub(crate) fn decide(
+    pending: &impl Pending,
+    batch: &WriteBatch,
+    commit: &CommitRecord,
+    context: Context,
+    effects: &mut Effects,
+    outcomes: &mut Outcomes,
+) -> Decision {
+    effects.clear();
+    let mark = outcomes.mark();
+    let mut decider = Decider {
+        pending,
+        batch,
+        commit,
+        context,
+        effects,
+        outcomes,
+        answer_bytes: 0,
+        rewritten_bytes: 0,
+    };
+    let decided = match commit.mode {
+        Mode::Independent => decider.independent(),
+        Mode::Atomic => decider.atomic(List::Compares).map(|()| Decision::Applied),
+        Mode::Transact => decider.transact(),
+    };
+    decided.unwrap_or_else(|halt| {
+        effects.clear();
+        outcomes.truncate(&mark, matches!(halt, Decision::Failed { .. }));
+        halt
+    })
+}
+
+/// A decision in the making. Where a function answers with an error, that is the decision.
+struct Decider<'a, P> {
+    pending: &'a P,
+    batch: &'a WriteBatch,
+    commit: &'a CommitRecord,
+    context: Context,
+    effects: &'a mut Effects,
+    outcomes: &'a mut Outcomes,
+    answer_bytes: usize,
+    rewritten_bytes: usize,
+}
+
+impl<P: Pending> Decider<'_, P> {
+    fn independent(&mut self) -> Result<Decision, Decision> {
+        for place in self.commit.operations() {
+            self.operation(place)?;
+        }
+        Ok(Decision::Applied)
+    }
+
+    /// All operations of one list, or none.
+    fn atomic(&mut self, list: List) -> Result<(), Decision> {
+        let (batch, commit) = (self.batch, self.commit);
+        let in_list = commit
+            .operations()
+            .filter(|&place| batch.operation(place).list == list);
+        for (index, place) in in_list.enumerate() {
+            match self.operation(place)? {
+                OperationStatus::Done => {}
+                status => return Err(Decision::Failed { index, status }),
+            }
+        }
+        Ok(())
+    }
+
+    fn transact(&mut self) -> Result<Decision, Decision> {
+        let compares = self
+            .commit
+            .operations()
+            .map(|place| self.batch.operation(place));
+        let all_hold = compares
+            .filter(|one| one.list == List::Compares)
+            .all(|one| {
+                let entry = self.pending.find(self.batch.key(one), one.hash);
+                let current = entry.filter(|entry| !entry.is_expired(self.context.now_ms));
+                holds(one.check, self.batch.expected_value(one), current.as_ref())
+            });
+        if all_hold {
+            self.atomic(List::Then).map(|()| Decision::Applied)
+        } else {
+            self.atomic(List::Otherwise)
+                .map(|()| Decision::AppliedOtherwise)
+        }
+    }
+
+    /// Decides the operation at `place` of the batch.
+    fn operation(&mut self, place: usize) -> Result<OperationStatus, Decision> {
+        let (batch, pending, context) = (self.batch, self.pending, self.context);
+        let record = batch.operation(place);
+        let own = self.effects.find(batch, record);
+        let found = if own.is_some() {
+            None
+        } else {
+            pending.find(batch.key(record), record.hash)
+        };
+
+        let entry = match own {
+            Some(own) => self.effects.get(own).entry(batch, context.sequence),
+            None => found,
+        };
+        let current = entry.filter(|entry| !entry.is_expired(context.now_ms));
+        let (status, change, counter) = verdict(batch, record, current.as_ref(), &context);
+        let before = current.as_ref().map_or(KeyState::default(), state_of);
+        let after = change.state_after(before, batch.value(record).len(), context.sequence);
+        let wanted = record.want_previous || matches!(record.action, Action::Get);
+        let value = current.as_ref().map(|entry| entry.value).filter(|_| wanted);
+        self.answer_bytes += ANSWER_BYTES_PER_OPERATION + value.map_or(0, |value| value.len());
+        if self.answer_bytes > self.commit.answer_bytes {
+            return Err(Decision::Refused(Refusal::AnswerTooLarge {
+                limit_bytes: self.commit.answer_bytes,
+            }));
+        }
+        self.outcomes.push(status, before, after, counter, value);
+
+        let after = match change {
+            Change::None => return Ok(status),
+            Change::Remove => After::Absent,
+            Change::Put { expires_ms } => After::Present {
+                value: NewValue::Given(place),
+                expires_ms,
+            },
+            Change::Count { expires_ms } => After::Present {
+                value: NewValue::Counter(counter.to_be_bytes()),
+                expires_ms,
+            },
+            Change::Extend { expires_ms } => {
+                let value = NewValue::Built(self.extend(place, own, found.as_ref())?);
+                After::Present { value, expires_ms }
+            }
+        };
+        self.effects
+            .set(batch, place, own, found.as_ref().map_or(0, bytes_of), after);
+        Ok(status)
+    }
+
+    /// The value of an Append to a key that has one: in this commit's own effects, or in the pending state.
+    fn extend(
+        &mut self,
+        place: usize,
+        own: Option<usize>,
+        found: Option<&Entry<'_>>,
+    ) -> Result<Vec<u8>, Decision> {
+        let added = self.batch.value(self.batch.operation(place));
+        let mut value = match own {
+            Some(own) if self.effects.is_built(own) => self.effects.take_value(self.batch, own),
+            own => {
+                let old = match own {
+                    Some(own) => self.effects.take_value(self.batch, own),
+                    None => Vec::new(),
+                };
+                let old = found.map_or(&old[..], |entry| entry.value.bytes());
+                self.rewritten_bytes += old.len();
+                let limit_bytes = self.context.limits.rewritten_bytes;
+                if self.rewritten_bytes > limit_bytes {
+                    return Err(Decision::Refused(Refusal::RewritesTooMuch { limit_bytes }));
+                }
+                let mut value = Vec::with_capacity(old.len() + added.len());
+                value.extend_from_slice(old);
+                value
+            }
+        };
+        value.extend_from_slice(added);
+        Ok(value)
+    }
+}
+
+/// What an operation does to its key.
+#[derive(Clone, Copy)]
+enum Change {
+    None,
+    Remove,
+    /// Its value becomes the one given.
+    Put {
+        expires_ms: u64,
+    },
+    /// The value given comes behind the one that is there.
+    Extend {
+        expires_ms: u64,
+    },
+    /// Its value becomes the counter.
+    Count {
+        expires_ms: u64,
+    },
+}
+
+impl Change {
+    fn state_after(self, before: KeyState, given_len: usize, version: u64) -> KeyState {
+        let given_bytes = given_len as u64;
+        match self {
+            Change::None => before,
+            Change::Remove => KeyState::default(),
+            Change::Put { expires_ms } => KeyState {
+                version,
+                expires_ms,
+                value_bytes: given_bytes,
+            },
+            Change::Extend { expires_ms } => KeyState {
+                version,
+                expires_ms,
+                value_bytes: before.value_bytes + given_bytes,
+            },
+            Change::Count { expires_ms } => KeyState {
+                version,
+                expires_ms,
+                value_bytes: 8,
+            },
+        }
+    }
+}
+
+/// What an operation does, and the counter after it.
+fn verdict(
+    batch: &WriteBatch,
+    record: &OperationRecord,
+    current: Option<&Entry<'_>>,
+    context: &Context,
+) -> (OperationStatus, Change, i64) {
+    let nothing = |status| (status, Change::None, 0);
+    let done = |change| (OperationStatus::Done, change, 0);
+    if !holds(record.check, batch.expected_value(record), current) {
+        return nothing(OperationStatus::ConditionFailed);
+    }
+    let kept_ms = current.map_or(0, |entry| entry.expires_ms);
+    match record.action {
+        Action::Get | Action::Compare => nothing(OperationStatus::Done),
+        Action::Put(expiry) => {
+            let expires_ms = match expiry {
+                Expiry::None => 0,
+                Expiry::Keep => kept_ms,
+                // 0 means that there is none, so an entry that expires at once expires at 1.
+                Expiry::AfterMs(ms) => context.now_ms.saturating_add(ms).max(1),
+            };
+            done(Change::Put { expires_ms })
+        }
+        Action::Delete => done(if current.is_some() {
+            Change::Remove
+        } else {
+            Change::None
+        }),
+        Action::Append => match current {
+            None => done(Change::Put { expires_ms: 0 }),
+            Some(entry)
+                if entry.value.len() + batch.value(record).len() > context.limits.value_bytes =>
+            {
+                nothing(OperationStatus::TooLarge)
+            }
+            Some(_) => done(Change::Extend {
+                expires_ms: kept_ms,
+            }),
+        },
+        Action::Increment { delta, initial } => {
+            let number = match current.map(|entry| <[u8; 8]>::try_from(entry.value.bytes())) {
+                None => initial,
+                Some(Ok(bytes)) => i64::from_be_bytes(bytes),
+                Some(Err(_)) => return nothing(OperationStatus::WrongLength),
+            };
+            match number.checked_add(delta) {
+                Some(sum) => (
+                    OperationStatus::Done,
+                    Change::Count {
+                        expires_ms: kept_ms,
+                    },
+                    sum,
+                ),
+                None => (OperationStatus::Overflow, Change::None, number),
+            }
+        }
+        Action::Clear => unreachable!("a commit that clears is not decided here"),
+    }
+}
+
+/// Whether a condition holds for a key as it is.
+fn holds(check: Check, expected: &[u8], current: Option<&Entry<'_>>) -> bool {
+    match check {
+        Check::None => true,
+        Check::Absent => current.is_none(),
+        Check::Present => current.is_some(),
+        Check::VersionIs(version) => current.map_or(0, |entry| entry.version) == version,
+        Check::ValueIs => current.is_some_and(|entry| entry.value.bytes() == expected),
+    }
+}
+
+fn state_of(entry: &Entry<'_>) -> KeyState {
+    KeyState {
+        version: entry.version,
+        expires_ms: entry.expires_ms,
+        value_bytes: entry.value.len() as u64,
+    }
+}

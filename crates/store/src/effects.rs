@@ -1,0 +1,201 @@
+//! What a commit that is being decided will change: each key at most once, with its last result.
+//!
+//! Nothing of it is in the index yet, so that a commit can still fail as a whole; its own later operations see it.
+//! These results are also what a log stores.
+
+use hashbrown::HashTable;
+
+use crate::batch::{OperationRecord, WriteBatch};
+use crate::memory::entry_bytes;
+use crate::value::{Entry, Value};
+
+/// Up to this many effects a search by walking is faster than a table.
+const WALKED: usize = 8;
+
+/// The effects of one commit. Reused from commit to commit.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    list: Vec<Effect>,
+    /// Places in the list, by hash of the key; empty while the list is short.
+    table: HashTable<usize>,
+    /// By how much the commit changes the memory in use.
+    growth_bytes: i64,
+}
+
+/// The result for one key.
+#[derive(Debug)]
+pub(crate) struct Effect {
+    /// The operation in the batch whose key it is.
+    operation: usize,
+    hash: u64,
+    after: After,
+    new_bytes: u64,
+}
+
+/// What a commit leaves under a key.
+#[derive(Debug)]
+pub(crate) enum After {
+    Absent,
+    Present { value: NewValue, expires_ms: u64 },
+}
+
+/// Where a value comes from.
+#[derive(Debug)]
+pub(crate) enum NewValue {
+    /// The value of this operation in the batch.
+    Given(usize),
+    Counter([u8; 8]),
+    Built(Vec<u8>),
+}
+
+impl NewValue {
+    fn bytes<'a>(&'a self, batch: &'a WriteBatch) -> &'a [u8] {
+        match self {
+            NewValue::Given(operation) => batch.value(batch.operation(*operation)),
+            NewValue::Counter(bytes) => bytes,
+            NewValue::Built(bytes) => bytes,
+        }
+    }
+}
+
+impl Effect {
+    /// The key of this effect.
+    pub(crate) fn key<'a>(&self, batch: &'a WriteBatch) -> &'a [u8] {
+        batch.key(batch.operation(self.operation))
+    }
+
+    /// The hash of the key.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The entry that this effect leaves; `None`: the key is removed.
+    pub(crate) fn entry<'a>(&'a self, batch: &'a WriteBatch, sequence: u64) -> Option<Entry<'a>> {
+        match &self.after {
+            After::Absent => None,
+            &After::Present {
+                ref value,
+                expires_ms,
+            } => Some(Entry {
+                key: self.key(batch),
+                value: Value::Inline(value.bytes(batch)),
+                version: sequence,
+                expires_ms,
+            }),
+        }
+    }
+}
+
+impl Effects {
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        if !self.table.is_empty() {
+            self.table.clear();
+        }
+        self.growth_bytes = 0;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Effect> {
+        self.list.iter()
+    }
+
+    pub(crate) fn growth_bytes(&self) -> i64 {
+        self.growth_bytes
+    }
+
+    pub(crate) fn get(&self, place: usize) -> &Effect {
+        &self.list[place]
+    }
+
+    /// The place of the effect on an operation's key, if there is one.
+    pub(crate) fn find(&self, batch: &WriteBatch, operation: &OperationRecord) -> Option<usize> {
+        let key = batch.key(operation);
+        let same = |place: usize| {
+            let effect = &self.list[place];
+            effect.hash == operation.hash && effect.key(batch) == key
+        };
+        if self.table.is_empty() {
+            (0..self.list.len()).find(|&place| same(place))
+        } else {
+            self.table
+                .find(operation.hash, |&place| same(place))
+                .copied()
+        }
+    }
+
+    /// Sets the result for the key of `operation`, which has its effect at `place`, or none yet; then `base_bytes`
+    /// is what the key takes now.
+    pub(crate) fn set(
+        &mut self,
+        batch: &WriteBatch,
+        operation: usize,
+        place: Option<usize>,
+        base_bytes: u64,
+        after: After,
+    ) {
+        let record = batch.operation(operation);
+        let new_bytes = match &after {
+            After::Absent => 0,
+            After::Present { value, expires_ms } => entry_bytes(
+                batch.key(record).len(),
+                value.bytes(batch).len(),
+                *expires_ms,
+            ),
+        };
+        let old_bytes = match place {
+            Some(place) => {
+                let effect = &mut self.list[place];
+                effect.after = after;
+                std::mem::replace(&mut effect.new_bytes, new_bytes)
+            }
+            None => {
+                self.list.push(Effect {
+                    operation,
+                    hash: record.hash,
+                    after,
+                    new_bytes,
+                });
+                self.list_in_table();
+                base_bytes
+            }
+        };
+        self.growth_bytes += new_bytes as i64 - old_bytes as i64;
+    }
+
+    /// Whether the value at `place` was built in this commit, so that more can be added without a copy.
+    pub(crate) fn is_built(&self, place: usize) -> bool {
+        matches!(
+            self.list[place].after,
+            After::Present {
+                value: NewValue::Built(_),
+                ..
+            }
+        )
+    }
+
+    /// Takes the value at `place` out, to build on; a new one must be [`set`](Effects::set) there.
+    pub(crate) fn take_value(&mut self, batch: &WriteBatch, place: usize) -> Vec<u8> {
+        match &mut self.list[place].after {
+            After::Absent => Vec::new(),
+            After::Present {
+                value: NewValue::Built(bytes),
+                ..
+            } => std::mem::take(bytes),
+            After::Present { value, .. } => value.bytes(batch).to_vec(),
+        }
+    }
+
+    fn list_in_table(&mut self) {
+        let last = self.list.len() - 1;
+        let first = match last {
+            0..WALKED => return,
+            WALKED => 0,
+            _ => last,
+        };
+        let list = &self.list;
+        for place in first..=last {
+            self.table
+                .insert_unique(list[place].hash, place, |&place| list[place].hash);
+        }
+    }
+}

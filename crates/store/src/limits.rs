@@ -1,0 +1,71 @@
+//! Every bound of this crate, with its default and its reason.
+
+/// Longest key, in bytes. A key's length is stored in 16 bits.
+pub const KEY_BYTES: usize = 65_535;
+
+/// Longest value by default, in bytes: the default client of every language refuses answers above 4 MiB,
+/// and what can be stored must be readable.
+pub const VALUE_BYTES: usize = 4_000_000;
+
+/// Longest value that a database can be configured for, in bytes: a message length must fit in 32 bits
+/// with room to spare.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// Values of this many bytes and more are reference-counted, so that a reader need not copy them.
+pub const SHARED_VALUE_BYTES: usize = 16 * 1024;
+
+/// Operations in one commit by default. A commit is applied whole under the database's lock:
+/// this many new keys hold it for about ten milliseconds.
+pub const COMMIT_OPERATIONS: usize = 10_000;
+
+/// Bytes of keys and values in one commit by default; one largest key and value always fit
+/// (see [`commit_bytes`]). Copying this much holds the lock for a few milliseconds.
+pub const COMMIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Room beside one largest key and value in a commit of values beyond [`COMMIT_BYTES`].
+pub const COMMIT_BYTES_BESIDE_LARGEST: usize = 64 * 1024;
+
+/// Bytes of *existing* values that one commit may copy to append to them, by default. Without it,
+/// a small commit could rewrite thousands of large values under the lock. One largest value always fits.
+pub const REWRITTEN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of values that the answer to one commit may carry, unless the commit says otherwise: what the
+/// default client of every language accepts. One largest value always fits.
+pub const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// What one operation's outcome counts for beside its value, when the answer's bytes are limited.
+pub const ANSWER_BYTES_PER_OPERATION: usize = 48;
+
+/// Longest time for which a writer keeps the readers of its database out, in nanoseconds, between two commits.
+pub const SLICE_NS: u64 = 100_000;
+
+/// Work between two looks at the clock within a slice: one unit per operation and one per
+/// [`SLICE_WORK_BYTES`]. Small against a slice, large against the price of reading a clock.
+pub const SLICE_WORK: usize = 16;
+
+/// See [`SLICE_WORK`].
+pub const SLICE_WORK_BYTES: usize = 1024;
+
+/// Databases that may exist at a time. Each costs about 30 KiB while it is empty.
+pub const DATABASES: usize = 1_000;
+
+/// Longest name of a database, in bytes: it must fit a file name with a suffix.
+pub const DATABASE_NAME_BYTES: usize = 200;
+
+/// Bytes of capacity that a write batch or an outcome list keeps for its next use. One huge batch
+/// must not hold its memory for ever.
+pub const KEPT_BYTES: usize = 1024 * 1024;
+
+/// A count that must look at the expiry of each entry pays this many rows of its budget for one row,
+/// since such a row costs a look-up in the hash table.
+pub const COUNT_ROWS_PER_LOOKUP: u32 = 16;
+
+/// The bound on a commit's bytes for values of at most `value_bytes`.
+pub const fn commit_bytes(value_bytes: usize) -> usize {
+    let largest = KEY_BYTES + value_bytes + COMMIT_BYTES_BESIDE_LARGEST;
+    if largest > COMMIT_BYTES {
+        largest
+    } else {
+        COMMIT_BYTES
+    }
+}

@@ -1,0 +1,161 @@
+//! The index of a memory database: hash tables for the keys, and one ordered index beside them.
+//!
+//! - **256 hash tables**, chosen by middle bits of the hash (a table itself uses the top and the low bits): a table
+//!   that grows stalls everybody while it moves its slots, and a 256th of the slots is a 256th of the stall.
+//! - **One ordered index** of the keys alone, which only inserts and removals touch. Scans walk it and look each key
+//!   up. An ordered index per table would have to be merged at each scan, which costs a hundred times as much for
+//!   short ones.
+//! - **One index of expiries**, touched only by entries that have one.
+
+mod key;
+mod slot;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as TableEntry;
+
+use crate::hash::KeyHasher;
+use crate::value::Entry;
+use key::Key;
+use slot::Slot;
+
+const TABLES: usize = 256;
+
+/// A slot's share of its table, which is between 7/16 and 7/8 full, with a control byte each.
+const SLOT_BYTES: usize = (size_of::<Slot>() + 1) * 3 / 2;
+
+/// A key's share of an ordered index: nodes are about two thirds full, and one in eleven is an inner node.
+const ORDERED_KEY_BYTES: usize = size_of::<Key>() * 8 / 5;
+
+/// An expiry's share of the index of expiries.
+const EXPIRY_BYTES: usize = size_of::<(u64, Key)>() * 8 / 5;
+
+/// Tables below this capacity are not shrunk.
+const KEPT_CAPACITY: usize = 1024;
+
+/// Which table a hash belongs to.
+#[inline]
+pub(crate) fn table_of(hash: u64) -> usize {
+    // Bits 48 to 55: hashbrown tells slots apart by the topmost seven bits and places them by the lowest.
+    (hash >> 48) as usize % TABLES
+}
+
+/// About what an allocator takes for an allocation of this size.
+fn allocation_bytes(bytes: usize) -> usize {
+    (bytes + 8).next_multiple_of(16).max(32)
+}
+
+/// The memory that an entry takes, by estimate.
+pub(crate) fn entry_bytes(key_len: usize, value_len: usize, expires_ms: u64) -> u64 {
+    let expiry = if expires_ms == 0 {
+        0
+    } else {
+        EXPIRY_BYTES + Key::heap_bytes(key_len)
+    };
+    let key = ORDERED_KEY_BYTES + Key::heap_bytes(key_len);
+    (slot::heap_bytes(key_len, value_len) + SLOT_BYTES + key + expiry) as u64
+}
+
+/// [`entry_bytes`] of an entry.
+pub(crate) fn bytes_of(entry: &Entry<'_>) -> u64 {
+    entry_bytes(entry.key.len(), entry.value.len(), entry.expires_ms)
+}
+
+/// All entries of one memory database, the expired ones among them.
+#[derive(Debug)]
+pub(crate) struct MemoryIndex {
+    hasher: KeyHasher,
+    tables: Box<[HashTable<Slot>]>,
+    ordered: BTreeSet<Key>,
+    expiring: BTreeSet<(u64, Key)>,
+}
+
+impl MemoryIndex {
+    pub(crate) fn new(hasher: KeyHasher) -> MemoryIndex {
+        let tables = (0..TABLES).map(|_| HashTable::new()).collect();
+        MemoryIndex {
+            hasher,
+            tables,
+            ordered: BTreeSet::new(),
+            expiring: BTreeSet::new(),
+        }
+    }
+
+    /// How many entries there are, the expired ones among them.
+    pub(crate) fn len(&self) -> usize {
+        self.ordered.len()
+    }
+
+    /// How many entries have an expiry.
+    pub(crate) fn expiring_len(&self) -> usize {
+        self.expiring.len()
+    }
+
+    /// The entry of a key, be it expired or not.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>> {
+        let slot = self.tables[table_of(hash)]
+            .find(hash, |slot| slot.hash == hash && slot.key() == key)?;
+        Some(slot.entry())
+    }
+
+    /// Puts an entry, in the place of one of the same key. A large old value is returned: to free it takes time.
+    pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
+        let table = &mut self.tables[table_of(hash)];
+        match table.entry(
+            hash,
+            |slot| slot.hash == hash && slot.key() == entry.key,
+            |slot| slot.hash,
+        ) {
+            TableEntry::Occupied(mut occupied) => {
+                let slot = occupied.get_mut();
+                let expired_ms = slot.entry().expires_ms;
+                let old = slot.replace(entry);
+                if expired_ms != entry.expires_ms {
+                    self.change_expiry(entry.key, expired_ms, entry.expires_ms);
+                }
+                old
+            }
+            TableEntry::Vacant(vacant) => {
+                vacant.insert(Slot::new(hash, entry));
+                self.ordered.insert(Key::new(entry.key));
+                self.change_expiry(entry.key, 0, entry.expires_ms);
+                None
+            }
+        }
+    }
+
+    /// Removes the entry of a key, if there is one. A large old value is returned: to free it takes time.
+    pub(crate) fn remove(&mut self, key: &[u8], hash: u64) -> Option<Arc<[u8]>> {
+        let table = &mut self.tables[table_of(hash)];
+        let occupied = table
+            .find_entry(hash, |slot| slot.hash == hash && slot.key() == key)
+            .ok()?;
+        let (slot, _) = occupied.remove();
+        // A table that was large once must not keep its memory, nor cost a walk over empty slots.
+        if table.capacity() > KEPT_CAPACITY && table.len() < table.capacity() / 8 {
+            table.shrink_to(2 * table.len(), |slot| slot.hash);
+        }
+        self.ordered.remove(key);
+        self.change_expiry(key, slot.entry().expires_ms, 0);
+        slot.into_large_value()
+    }
+
+    fn change_expiry(&mut self, key: &[u8], old_ms: u64, new_ms: u64) {
+        if old_ms != 0 {
+            self.expiring.remove(&(old_ms, Key::new(key)));
+        }
+        if new_ms != 0 {
+            self.expiring.insert((new_ms, Key::new(key)));
+        }
+    }
+
+    /// Takes all content out. To free it takes long: about 0.1 µs for each entry.
+    pub(crate) fn take(&mut self) -> MemoryIndex {
+        let empty = MemoryIndex::new(self.hasher.clone());
+        std::mem::replace(self, empty)
+    }
+}

@@ -1,0 +1,194 @@
+//! What the hash tables hold: an entry, as compactly as safe code allows.
+
+use std::sync::Arc;
+
+use crate::limits::SHARED_VALUE_BYTES;
+use crate::value::{Entry, Value};
+
+/// Version, expiry, length of the key; then the key, then the value.
+const HEADER_BYTES: usize = 18;
+
+/// One entry: 24 bytes in the table. The hash stays beside it so that a table can grow without touching
+/// the entries, and a look-up follows a pointer only where the whole hash agrees.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) hash: u64,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Header, key and value in one piece: one allocation, and one place in memory to go to.
+    Small(Box<[u8]>),
+    /// The value is counted by itself.
+    Large(Box<Large>),
+}
+
+#[derive(Debug)]
+struct Large {
+    key: Box<[u8]>,
+    value: Arc<[u8]>,
+    version: u64,
+    expires_ms: u64,
+}
+
+impl Slot {
+    pub(super) fn new(hash: u64, entry: &Entry<'_>) -> Slot {
+        Slot {
+            hash,
+            body: Body::new(entry),
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        match &self.body {
+            Body::Small(bytes) => {
+                let key_len = usize::from(u16::from_le_bytes(field(bytes, 16)));
+                &bytes[HEADER_BYTES..HEADER_BYTES + key_len]
+            }
+            Body::Large(large) => &large.key,
+        }
+    }
+
+    #[inline]
+    pub(super) fn entry(&self) -> Entry<'_> {
+        match &self.body {
+            Body::Small(bytes) => {
+                let key_len = usize::from(u16::from_le_bytes(field(bytes, 16)));
+                let (key, value) = bytes[HEADER_BYTES..].split_at(key_len);
+                Entry {
+                    key,
+                    value: Value::Inline(value),
+                    version: u64::from_le_bytes(field(bytes, 0)),
+                    expires_ms: u64::from_le_bytes(field(bytes, 8)),
+                }
+            }
+            Body::Large(large) => Entry {
+                key: &large.key,
+                value: Value::Shared(&large.value),
+                version: large.version,
+                expires_ms: large.expires_ms,
+            },
+        }
+    }
+
+    /// Puts another entry of the same key in place. A large old value is returned: to free it takes time.
+    pub(super) fn replace(&mut self, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
+        debug_assert_eq!(self.key(), entry.key);
+        if let Body::Small(bytes) = &mut self.body
+            && bytes.len() == HEADER_BYTES + entry.key.len() + entry.value.len()
+            && entry.value.len() < SHARED_VALUE_BYTES
+        {
+            bytes[0..8].copy_from_slice(&entry.version.to_le_bytes());
+            bytes[8..16].copy_from_slice(&entry.expires_ms.to_le_bytes());
+            bytes[HEADER_BYTES + entry.key.len()..].copy_from_slice(&entry.value);
+            return None;
+        }
+        std::mem::replace(&mut self.body, Body::new(entry)).into_large_value()
+    }
+
+    /// The value, if it is large.
+    pub(super) fn into_large_value(self) -> Option<Arc<[u8]>> {
+        self.body.into_large_value()
+    }
+}
+
+impl Body {
+    fn new(entry: &Entry<'_>) -> Body {
+        let &Entry {
+            key,
+            value,
+            version,
+            expires_ms,
+        } = entry;
+        if value.len() >= SHARED_VALUE_BYTES {
+            let value = match value {
+                Value::Inline(bytes) => Arc::from(bytes),
+                Value::Shared(bytes) => Arc::clone(bytes),
+            };
+            return Body::Large(Box::new(Large {
+                key: key.into(),
+                value,
+                version,
+                expires_ms,
+            }));
+        }
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + key.len() + value.len());
+        bytes.extend_from_slice(&version.to_le_bytes());
+        bytes.extend_from_slice(&expires_ms.to_le_bytes());
+        // Keys have at most 65 535 bytes: checked where they came in.
+        bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(&value);
+        Body::Small(bytes.into_boxed_slice())
+    }
+
+    fn into_large_value(self) -> Option<Arc<[u8]>> {
+        match self {
+            Body::Small(_) => None,
+            Body::Large(large) => Some(large.value),
+        }
+    }
+}
+
+#[inline]
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N]
+        .try_into()
+        .expect("the slice has just this length")
+}
+
+/// Bytes of memory that an entry takes outside the tables and the ordered index.
+pub(super) fn heap_bytes(key_len: usize, value_len: usize) -> usize {
+    if value_len >= SHARED_VALUE_BYTES {
+        let counts = 2 * size_of::<usize>();
+        super::allocation_bytes(size_of::<Large>())
+            + super::allocation_bytes(key_len)
+            + super::allocation_bytes(counts + value_len)
+    } else {
+        super::allocation_bytes(HEADER_BYTES + key_len + value_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_takes_24_bytes() {
+        assert_eq!(size_of::<Slot>(), 24);
+    }
+
+    #[test]
+    fn entries_survive_all_changes_of_size() {
+        let sizes = [
+            0,
+            1,
+            100,
+            SHARED_VALUE_BYTES - 1,
+            SHARED_VALUE_BYTES,
+            SHARED_VALUE_BYTES + 1,
+            100,
+            100,
+        ];
+        let value = vec![7; SHARED_VALUE_BYTES + 1];
+        let entry = |size: usize, version| Entry {
+            key: b"key",
+            value: Value::Inline(&value[..size]),
+            version,
+            expires_ms: version * 3,
+        };
+        let mut slot = Slot::new(9, &entry(5, 1));
+        for (size, version) in sizes.into_iter().zip(2..) {
+            let was_large = matches!(slot.body, Body::Large(_));
+            assert_eq!(slot.replace(&entry(size, version)).is_some(), was_large);
+            assert_eq!(slot.entry(), entry(size, version));
+            assert_eq!(slot.key(), b"key");
+            assert_eq!(
+                matches!(slot.entry().value, Value::Shared(_)),
+                size >= SHARED_VALUE_BYTES
+            );
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Walks over the memory index: scans, counts, and what has expired.
+
+use std::ops::ControlFlow;
+
+use super::{Key, MemoryIndex};
+use crate::limits::COUNT_ROWS_PER_LOOKUP;
+use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::value::{Entry, is_expired};
+
+impl MemoryIndex {
+    /// Visits the live entries of a range, walking at most `budget_rows` entries.
+    pub(crate) fn scan<'a>(
+        &'a self,
+        range: &Range<'_>,
+        direction: Direction,
+        now_ms: u64,
+        budget_rows: u32,
+        visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
+    ) -> ScanEnd<'a> {
+        if range.is_empty() {
+            return ScanEnd::Complete;
+        }
+        let keys = self.ordered.range::<[u8], _>((range.start, range.end));
+        match direction {
+            Direction::Forward => self.scan_keys(keys, now_ms, budget_rows, visit),
+            Direction::Backward => self.scan_keys(keys.rev(), now_ms, budget_rows, visit),
+        }
+    }
+
+    fn scan_keys<'a>(
+        &'a self,
+        keys: impl Iterator<Item = &'a Key>,
+        now_ms: u64,
+        budget_rows: u32,
+        visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
+    ) -> ScanEnd<'a> {
+        let mut passed = None;
+        for (rows, key) in keys.enumerate() {
+            if rows >= budget_rows as usize
+                && let Some(passed) = passed
+            {
+                return ScanEnd::BudgetSpent(passed);
+            }
+            passed = Some(key.bytes());
+            let entry = self.entry_of(key);
+            if !entry.is_expired(now_ms) && visit(&entry).is_break() {
+                return ScanEnd::Stopped;
+            }
+        }
+        ScanEnd::Complete
+    }
+
+    /// Counts the live entries of a range, walking at most `budget_rows` entries (less where their expiry
+    /// must be looked up). All entries of a database in which nothing has expired are counted at once.
+    pub(crate) fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
+        if range.is_empty() {
+            return CountSlice {
+                count: 0,
+                passed: None,
+            };
+        }
+        // While nothing has expired there is nothing to look up.
+        let all_live = self
+            .expiring
+            .first()
+            .is_none_or(|&(expires_ms, _)| !is_expired(expires_ms, now_ms));
+        if all_live && *range == Range::ALL {
+            return CountSlice {
+                count: self.ordered.len() as u64,
+                passed: None,
+            };
+        }
+        let cost = if all_live { 1 } else { COUNT_ROWS_PER_LOOKUP };
+        let (mut count, mut spent, mut passed) = (0, 0u32, None);
+        for key in self.ordered.range::<[u8], _>((range.start, range.end)) {
+            if spent >= budget_rows && passed.is_some() {
+                return CountSlice { count, passed };
+            }
+            spent = spent.saturating_add(cost);
+            passed = Some(key.bytes());
+            count += u64::from(all_live || !self.entry_of(key).is_expired(now_ms));
+        }
+        CountSlice {
+            count,
+            passed: None,
+        }
+    }
+
+    /// Visits the keys that have expired, those that expired first at first.
+    pub(crate) fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
+        let has_expired = move |(expires_ms, _): &&(u64, Key)| is_expired(*expires_ms, now_ms);
+        self.expiring
+            .iter()
+            .take_while(has_expired)
+            .map(|(_, key)| key.bytes())
+    }
+
+    fn entry_of(&self, key: &Key) -> Entry<'_> {
+        let hash = self.hasher.hash(key.bytes());
+        self.find(key.bytes(), hash)
+            .expect("every key of the ordered index is in a table")
+    }
+}

@@ -1,0 +1,401 @@
+//! What became of commits.
+//!
+//! Outcomes own all they carry: small values in one arena, large ones by a counted reference.
+//! So they outlive the lock under which they were decided, and can travel.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::batch::CommitRecord;
+use crate::catalogue::DatabaseId;
+use crate::limits;
+use crate::value::Value;
+
+/// The outcomes of the commits of one batch, in commit order. Reused from run to run.
+#[derive(Debug, Default)]
+pub struct Outcomes {
+    commits: Vec<Decided>,
+    operations: Vec<OperationResult>,
+    arena: Vec<u8>,
+    shared: Vec<Arc<[u8]>>,
+}
+
+impl Outcomes {
+    /// An empty list.
+    pub fn new() -> Outcomes {
+        Outcomes::default()
+    }
+
+    /// How many commits have an outcome here.
+    pub fn len(&self) -> usize {
+        self.commits.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    /// The outcome of the commit at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn get(&self, index: usize) -> CommitOutcome<'_> {
+        let Decided {
+            tag,
+            database,
+            sequence,
+            decision,
+            first,
+            end,
+        } = self.commits[index];
+        CommitOutcome {
+            tag,
+            database,
+            sequence,
+            decision,
+            operations: &self.operations[first..end],
+            outcomes: self,
+        }
+    }
+
+    /// All outcomes, in commit order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = CommitOutcome<'_>> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Forgets all outcomes.
+    pub fn clear(&mut self) {
+        self.commits.clear();
+        self.operations.clear();
+        self.arena.clear();
+        self.shared.clear();
+        self.commits
+            .shrink_to(limits::KEPT_BYTES / size_of::<Decided>());
+        self.operations
+            .shrink_to(limits::KEPT_BYTES / size_of::<OperationResult>());
+        self.arena.shrink_to(limits::KEPT_BYTES);
+    }
+
+    /// Where the outcomes of the next commit begin.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            operations: self.operations.len(),
+            arena: self.arena.len(),
+            shared: self.shared.len(),
+        }
+    }
+
+    /// Adds the outcome of one operation of the commit that is being decided.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        status: OperationStatus,
+        before: KeyState,
+        after: KeyState,
+        counter: i64,
+        value: Option<Value<'_>>,
+    ) {
+        let value = match value {
+            None => Kept::Nothing,
+            Some(Value::Shared(bytes)) => {
+                self.shared.push(Arc::clone(bytes));
+                Kept::Shared(self.shared.len() - 1)
+            }
+            Some(Value::Inline(bytes)) => {
+                let start = self.arena.len();
+                self.arena.extend_from_slice(bytes);
+                Kept::Inline(start, bytes.len())
+            }
+        };
+        self.operations.push(OperationResult {
+            status,
+            before,
+            after,
+            counter,
+            value,
+        });
+    }
+
+    /// Takes back the outcomes since `mark`, but for the last one if `keep_last`.
+    pub(crate) fn truncate(&mut self, mark: &Mark, keep_last: bool) {
+        let last = if keep_last {
+            self.operations.pop()
+        } else {
+            None
+        };
+        self.operations.truncate(mark.operations);
+        match last {
+            // The values stay where they are: the last one may be the failed operation's.
+            Some(last) => self.operations.push(last),
+            None => {
+                self.arena.truncate(mark.arena);
+                self.shared.truncate(mark.shared);
+            }
+        }
+    }
+
+    /// Ends the outcomes of a commit.
+    pub(crate) fn finish(
+        &mut self,
+        mark: &Mark,
+        commit: &CommitRecord,
+        sequence: u64,
+        decision: Decision,
+    ) {
+        let (first, end) = (mark.operations, self.operations.len());
+        let &CommitRecord { tag, database, .. } = commit;
+        self.commits.push(Decided {
+            tag,
+            database,
+            sequence,
+            decision,
+            first,
+            end,
+        });
+    }
+}
+
+/// A place in [`Outcomes`].
+pub(crate) struct Mark {
+    operations: usize,
+    arena: usize,
+    shared: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Decided {
+    tag: u64,
+    database: DatabaseId,
+    sequence: u64,
+    decision: Decision,
+    first: usize,
+    end: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OperationResult {
+    status: OperationStatus,
+    before: KeyState,
+    after: KeyState,
+    counter: i64,
+    value: Kept,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Nothing,
+    Inline(usize, usize),
+    Shared(usize),
+}
+
+/// What became of one commit.
+#[derive(Clone, Copy)]
+pub struct CommitOutcome<'a> {
+    /// The tag it was begun with.
+    pub tag: u64,
+    /// Its database.
+    pub database: DatabaseId,
+    /// Its sequence, also if it changed nothing; 0 if its database is not known.
+    pub sequence: u64,
+    /// Whether it took effect.
+    pub decision: Decision,
+    operations: &'a [OperationResult],
+    outcomes: &'a Outcomes,
+}
+
+impl<'a> CommitOutcome<'a> {
+    /// The outcomes of its operations, in the order pushed; in [`Mode::Transact`](crate::Mode::Transact), of those
+    /// of the list that was applied. After [`Decision::Failed`], only that of the operation that failed;
+    /// after [`Decision::Refused`], none.
+    pub fn operations(&self) -> impl ExactSizeIterator<Item = OperationOutcome<'a>> + use<'a> {
+        let outcomes = self.outcomes;
+        self.operations
+            .iter()
+            .map(move |result| outcomes.operation(result))
+    }
+
+    /// The outcome of the first operation: for requests that have only one.
+    pub fn first(&self) -> Option<OperationOutcome<'a>> {
+        self.operations
+            .first()
+            .map(|result| self.outcomes.operation(result))
+    }
+}
+
+impl fmt::Debug for CommitOutcome<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CommitOutcome")
+            .field("tag", &self.tag)
+            .field("sequence", &self.sequence)
+            .field("decision", &self.decision)
+            .field("operations", &self.operations().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Outcomes {
+    fn operation(&self, result: &OperationResult) -> OperationOutcome<'_> {
+        let value = match result.value {
+            Kept::Nothing => None,
+            Kept::Inline(start, len) => Some(Value::Inline(&self.arena[start..start + len])),
+            Kept::Shared(index) => Some(Value::Shared(&self.shared[index])),
+        };
+        let &OperationResult {
+            status,
+            before,
+            after,
+            counter,
+            ..
+        } = result;
+        OperationOutcome {
+            status,
+            before,
+            after,
+            counter,
+            value,
+        }
+    }
+}
+
+/// Whether a commit took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Yes (in an independent commit, each operation as its outcome says; in a transaction, its first list).
+    Applied,
+    /// The compares of a transaction did not all hold: its second list was applied.
+    AppliedOtherwise,
+    /// An operation of an atomic commit or of a transaction's list failed: nothing was done.
+    Failed {
+        /// Which, counted from 0 within the commit, or within the list.
+        index: usize,
+        /// Why.
+        status: OperationStatus,
+    },
+    /// The commit as a whole was refused: nothing was done.
+    Refused(Refusal),
+}
+
+/// Why a commit was refused whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such database (any more).
+    UnknownDatabase,
+    /// The commit grows the database beyond its memory limit.
+    DatabaseFull {
+        /// The limit.
+        limit_bytes: u64,
+        /// What is in use, by estimate.
+        used_bytes: u64,
+        /// What the commit would add.
+        added_bytes: u64,
+    },
+    /// The commit grows all databases together beyond the store's memory limit.
+    StoreFull {
+        /// The limit.
+        limit_bytes: u64,
+        /// What is in use, by estimate.
+        used_bytes: u64,
+        /// What the commit would add.
+        added_bytes: u64,
+    },
+    /// The answer would be larger than the commit allows.
+    AnswerTooLarge {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// Its Appends would copy more bytes of existing values than one commit may.
+    RewritesTooMuch {
+        /// The limit.
+        limit_bytes: usize,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut full = |what: &str, limit_bytes, used_bytes, added_bytes| {
+            write!(
+                formatter,
+                "{what} is full: {used_bytes} bytes of its memory limit of {limit_bytes} are in use, \
+                 and the request would add {added_bytes}; deletes and reads go on"
+            )
+        };
+        match *self {
+            Refusal::UnknownDatabase => write!(formatter, "there is no such database"),
+            Refusal::DatabaseFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            } => full("the database", limit_bytes, used_bytes, added_bytes),
+            Refusal::StoreFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            } => full("the server", limit_bytes, used_bytes, added_bytes),
+            Refusal::AnswerTooLarge { limit_bytes } => {
+                write!(
+                    formatter,
+                    "the answer would be larger than {limit_bytes} bytes; nothing was done"
+                )
+            }
+            Refusal::RewritesTooMuch { limit_bytes } => write!(
+                formatter,
+                "the appends of the request would copy more than {limit_bytes} bytes of existing values; \
+                 send them in several requests"
+            ),
+        }
+    }
+}
+
+/// What became of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationOutcome<'a> {
+    /// Whether it did what it should.
+    pub status: OperationStatus,
+    /// The key before the operation.
+    pub before: KeyState,
+    /// The key after it; the same as before if the operation changed nothing.
+    pub after: KeyState,
+    /// Increment: the number after it, which is the old one after an overflow; 0 if there is no number or the
+    /// condition failed. Clear: how many entries were removed. Otherwise 0.
+    pub counter: i64,
+    /// Get: the value. With `want_previous`: the value before, whether or not the condition held.
+    /// `None` if there is none, or none was wanted.
+    pub value: Option<Value<'a>>,
+}
+
+impl OperationOutcome<'_> {
+    /// Whether the key had a value before the operation.
+    pub fn existed(&self) -> bool {
+        self.before.version != 0
+    }
+}
+
+/// What is known of a key without its value. All zero: it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyState {
+    /// The sequence of the commit that last wrote it; 0: the key has no value.
+    pub version: u64,
+    /// Milliseconds since 1970 from which on it counts as absent; 0: never.
+    pub expires_ms: u64,
+    /// Bytes of its value.
+    pub value_bytes: u64,
+}
+
+/// Whether an operation did what it should. All but `Done` changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationStatus {
+    /// It did. (To read or delete a key that is not there is no failure.)
+    Done,
+    /// Its condition did not hold.
+    ConditionFailed,
+    /// Increment: the value is not 8 bytes long.
+    WrongLength,
+    /// Increment: the sum does not fit in a signed 64-bit number.
+    Overflow,
+    /// Append: the value would become longer than the database allows.
+    TooLarge,
+}

@@ -1,0 +1,284 @@
+//! The handle to all databases.
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::lock_api::ArcRwLockReadGuard;
+use parking_lot::{RawRwLock, RwLock};
+
+use crate::batch::WriteBatch;
+use crate::catalogue::{
+    Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, State,
+};
+use crate::committer::Committer;
+use crate::garbage::Garbage;
+use crate::hash::KeyHasher;
+use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::value::Entry;
+
+/// What a store is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreConfig {
+    /// The secret of the key hash. A server draws it at random; a test fixes it.
+    pub hash_seed: u64,
+    /// Bytes of memory that all databases together may take, by estimate.
+    pub memory_bytes: u64,
+    /// The default database.
+    pub default_database: DatabaseConfig,
+}
+
+impl StoreConfig {
+    /// A default database with default limits, and no bound on memory.
+    pub fn new(hash_seed: u64) -> StoreConfig {
+        StoreConfig {
+            hash_seed,
+            memory_bytes: u64::MAX,
+            default_database: DatabaseConfig::default(),
+        }
+    }
+}
+
+/// All databases of a server. A handle: clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    hasher: KeyHasher,
+    catalogue: RwLock<Catalogue>,
+    /// The last commit sequence given out, of whatever database.
+    sequence: AtomicU64,
+    /// The latest wall clock seen.
+    clock_ms: AtomicU64,
+    memory_bytes: AtomicU64,
+    memory_limit_bytes: u64,
+}
+
+impl Store {
+    /// A store in memory, with an empty default database.
+    pub fn in_memory(config: StoreConfig) -> Result<Store, CreateError> {
+        config.default_database.check()?;
+        let hasher = KeyHasher::new(config.hash_seed);
+        let catalogue = Catalogue::new(Database::new("", config.default_database, &hasher));
+        let shared = Shared {
+            hasher,
+            catalogue: RwLock::new(catalogue),
+            sequence: AtomicU64::new(0),
+            clock_ms: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(0),
+            memory_limit_bytes: config.memory_bytes,
+        };
+        Ok(Store {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The database of a name; the default one has the empty name.
+    pub fn database(&self, name: &str) -> Option<DatabaseId> {
+        self.shared.catalogue.read().find(name)
+    }
+
+    /// All databases, in the order of their creation.
+    pub fn databases(&self) -> Vec<DatabaseInfo> {
+        let catalogue = self.shared.catalogue.read();
+        let info = |(id, database): (DatabaseId, &Arc<Database>)| DatabaseInfo {
+            id,
+            name: database.name.to_string(),
+            config: database.config,
+        };
+        catalogue.iter().map(info).collect()
+    }
+
+    /// Creates an empty database.
+    pub fn create_database(
+        &self,
+        name: &str,
+        config: DatabaseConfig,
+    ) -> Result<DatabaseId, CreateError> {
+        config.check()?;
+        self.shared
+            .catalogue
+            .write()
+            .insert(Database::new(name, config, &self.shared.hasher))
+    }
+
+    /// Drops a database with all it holds. Calls that still name it find it unknown.
+    pub fn drop_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
+        let database = self.shared.catalogue.write().remove(id)?;
+        let mut state = database.state.write();
+        state.dropped = true;
+        self.change_memory(state.memory_bytes, 0);
+        state.memory_bytes = 0;
+        Ok(Garbage::of(state.index.take()))
+    }
+
+    /// The limits of a database.
+    pub fn limits(&self, id: DatabaseId) -> Option<DatabaseLimits> {
+        self.shared
+            .catalogue
+            .read()
+            .get(id)
+            .map(|database| database.config.limits)
+    }
+
+    /// What readers of a database see, held still until the view is dropped: `None` if there is no such database
+    /// (any more). Writers wait meanwhile, so a loop takes one view per tick and drops it with the tick's reads.
+    ///
+    /// A thread that holds a view must neither take another one of the same database nor run a committer.
+    pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
+        let state = Arc::clone(&self.shared.catalogue.read().get(id)?.state);
+        let state = state.read_arc();
+        if state.dropped {
+            None
+        } else {
+            Some(View {
+                state,
+                store: PhantomData,
+            })
+        }
+    }
+
+    /// A committer for one thread.
+    pub fn committer(&self) -> Committer {
+        Committer::new(self)
+    }
+
+    /// A write buffer for one thread.
+    pub fn write_batch(&self) -> WriteBatch {
+        WriteBatch::new(self)
+    }
+
+    /// The hash of keys in this store.
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.shared.hasher
+    }
+
+    /// The store's clock, which never goes back: the latest of the wall clocks shown to it. Reads should be given
+    /// this time, so that what had expired for one stays so for all.
+    pub fn clock_ms(&self, wall_ms: u64) -> u64 {
+        // A load first: nearly always somebody has seen this millisecond already, and a load is shared, a
+        // read-modify-write is not.
+        let seen_ms = self.shared.clock_ms.load(Ordering::Relaxed);
+        if wall_ms <= seen_ms {
+            seen_ms
+        } else {
+            self.shared
+                .clock_ms
+                .fetch_max(wall_ms, Ordering::Relaxed)
+                .max(wall_ms)
+        }
+    }
+
+    /// What all entries take, in bytes, by estimate.
+    pub fn memory_bytes(&self) -> u64 {
+        self.shared.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The bound on [`Store::memory_bytes`].
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.shared.memory_limit_bytes
+    }
+
+    pub(crate) fn find(&self, id: DatabaseId) -> Option<Arc<Database>> {
+        self.shared.catalogue.read().get(id).cloned()
+    }
+
+    /// The next commit sequence. Call it under the lock of the commit's database, so that the order of sequences
+    /// is the order of decisions there.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Books the change of one database's memory.
+    pub(crate) fn change_memory(&self, old_bytes: u64, new_bytes: u64) {
+        if new_bytes != old_bytes {
+            self.shared
+                .memory_bytes
+                .fetch_add(new_bytes.wrapping_sub(old_bytes), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is known of a database without looking into it.
+#[derive(Clone, Debug)]
+pub struct DatabaseInfo {
+    /// Its id.
+    pub id: DatabaseId,
+    /// Its name; empty for the default one.
+    pub name: String,
+    /// What it was made with.
+    pub config: DatabaseConfig,
+}
+
+/// One database between two commits: the visible view.
+pub struct View<'a> {
+    state: ArcRwLockReadGuard<RawRwLock, State>,
+    store: PhantomData<&'a Store>,
+}
+
+impl View<'_> {
+    /// The sequence of the last commit that this view shows (0: none).
+    pub fn sequence(&self) -> u64 {
+        self.state.sequence
+    }
+
+    /// The entry of a key, unless it has expired. `hash` is the key's by [`Store::hasher`], `now_ms` the
+    /// [`Store::clock_ms`].
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Option<Entry<'_>> {
+        self.state
+            .index
+            .find(key, hash)
+            .filter(|entry| !entry.is_expired(now_ms))
+    }
+
+    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at least one.
+    pub fn scan<'a>(
+        &'a self,
+        range: &Range<'_>,
+        direction: Direction,
+        now_ms: u64,
+        budget_rows: u32,
+        visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
+    ) -> ScanEnd<'a> {
+        self.state
+            .index
+            .scan(range, direction, now_ms, budget_rows, visit)
+    }
+
+    /// Counts the live entries of a range, walking at most `budget_rows` entries, but at least one. An entry
+    /// counts [`COUNT_ROWS_PER_LOOKUP`](crate::limits::COUNT_ROWS_PER_LOOKUP) times where expired entries wait to be
+    /// swept. All entries of a database without such are counted at once.
+    pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
+        self.state.index.count(range, now_ms, budget_rows)
+    }
+
+    /// The keys that have expired and are still there, those that expired first at first: work for a sweeper.
+    pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
+        self.state.index.expired(now_ms)
+    }
+
+    /// Figures of the whole database, at no cost.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            entries: self.state.index.len() as u64,
+            expiring: self.state.index.expiring_len() as u64,
+            memory_bytes: self.state.memory_bytes,
+        }
+    }
+}
+
+/// Figures of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Entries, with those that have expired and are not swept yet.
+    pub entries: u64,
+    /// Of these, the ones that have an expiry.
+    pub expiring: u64,
+    /// What the entries take in memory, by estimate.
+    pub memory_bytes: u64,
+}
