@@ -10,15 +10,28 @@
 mod address;
 mod buffers;
 mod config;
+mod core;
 mod counters;
+mod epoll;
+mod event_loop;
 mod handler;
 mod io;
 pub mod limits;
+mod listener;
+mod loops;
 mod notice;
+mod port;
+//SIM
+mod slab;
+mod spread;
+mod table;
+mod wake;
 
 pub use address::{Address, AddressError};
 pub use config::LoopConfig;
 pub use counters::LoopCounters;
 pub use handler::{Closed, ConnectionId, Connections, Handler, Peer, PeerAddress, Waker};
 pub use io::{Input, Io};
+pub use listener::BindError;
+pub use loops::{CountersReader, Ended, LoopStart, Loops, RunError, StopHandle};
 pub use notice::{Notice, Notices, Silent};

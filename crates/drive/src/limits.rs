@@ -85,7 +85,3 @@ pub const MAX_THREADS: usize = 1024;
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
 /// system call; others to the millisecond.
 pub const PRECISE_WAIT_NS: u64 = 2_000_000;
-
-/// Reads and writes of one turn are never larger than the buffers above; this bounds what the
-/// kernel is offered in one write, so that one peer with a large answer does not hold up the tick.
-pub const WRITE_MAX_BYTES: usize = 1024 * 1024;

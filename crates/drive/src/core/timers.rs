@@ -1,0 +1,76 @@
+//! Deadlines of the loop itself: lingering sockets and peers that take nothing.
+
+use super::Core;
+use crate::handler::{Closed, ConnectionId};
+use crate::port::Port;
+use crate::table::State;
+
+/// How often waiting connections are looked through, as a part of the stall limit: a stalled
+/// peer is closed at most this much late.
+const STALL_CHECKS_PER_LIMIT: u64 = 8;
+
+impl<P: Port> Core<P> {
+    /// When a tick is due though nothing is reported. `None`: never.
+    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
+        [
+            self.handler.next_deadline_ns(),
+            self.lingering.front().map(|&(until_ns, _)| until_ns),
+            (self.blocked > 0).then_some(self.stall_check_ns),
+            self.stop_deadline_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub(super) fn pass_deadlines(&mut self, now_ns: u64) {
+        while let Some(&(until_ns, id)) = self.lingering.front()
+            && until_ns <= now_ns
+        {
+            self.lingering.pop_front();
+            self.remove(id);
+        }
+        if self.blocked > 0 && self.stall_check_ns <= now_ns {
+            self.close_stalled(now_ns);
+            self.stall_check_ns = now_ns + self.stall_check_period_ns();
+        }
+    }
+
+    pub(super) fn linger_until(&mut self, until_ns: u64, id: ConnectionId) {
+        // Deadlines come in order, except when stopping shortens them: then the entry goes before
+        // the longer ones.
+        let after = self
+            .lingering
+            .partition_point(|&(other_ns, _)| other_ns <= until_ns);
+        self.lingering.insert(after, (until_ns, id));
+    }
+
+    /// A connection began to wait for its peer.
+    pub(super) fn expect_stall_check(&mut self, now_ns: u64) {
+        if self.blocked == 1 {
+            self.stall_check_ns = now_ns + self.stall_check_period_ns();
+        }
+    }
+
+    fn stall_check_period_ns(&self) -> u64 {
+        (self.write_stall_ns / STALL_CHECKS_PER_LIMIT).max(1_000_000)
+    }
+
+    fn close_stalled(&mut self, now_ns: u64) {
+        let stalled: Vec<ConnectionId> = self
+            .table
+            .slots
+            .iter()
+            .filter(|(_, connection)| {
+                connection.blocked
+                    && connection.state == State::Open
+                    && now_ns.saturating_sub(connection.progress_ns) >= self.write_stall_ns
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in stalled {
+            self.counters.stalled.add(1);
+            self.close(id, Closed::Stalled, now_ns);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sockets of the kernel, reported by epoll.
+
+use std::io;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use crate::handler::ConnectionId;
+use crate::limits::{EVENTS_PER_TICK, PRECISE_WAIT_NS};
+use crate::port::{Broken, Interest, Port, Readiness, TransferError};
+use crate::slab::NO_GENERATION;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    Connection(ConnectionId),
+    /// Another thread woke the loop.
+    Wake,
+    Listener(u32),
+}
+
+impl Token {
+    fn to_bits(self) -> u64 {
+        let (slot, generation) = match self {
+            Token::Connection(id) => (id.slot, id.generation),
+            Token::Wake => (0, NO_GENERATION),
+            Token::Listener(index) => (index + 1, NO_GENERATION),
+        };
+        u64::from(generation) << 32 | u64::from(slot)
+    }
+
+    fn from_bits(bits: u64) -> Token {
+        let (slot, generation) = (bits as u32, (bits >> 32) as u32);
+        match (slot, generation) {
+            (0, NO_GENERATION) => Token::Wake,
+            (index, NO_GENERATION) => Token::Listener(index - 1),
+            _ => Token::Connection(ConnectionId { slot, generation }),
+        }
+    }
+}
+
+/// One epoll set and the events it reported last.
+pub(crate) struct Epoll {
+    set: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Epoll {
+            set,
+            events: Vec::with_capacity(EVENTS_PER_TICK),
+        })
+    }
+
+    /// Reports the wake-up event: once for each write, so that it needs no reading.
+    pub(crate) fn add_wake(&self, event: impl AsFd) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.set, event, data(Token::Wake), flags)?)
+    }
+
+    pub(crate) fn add_listener(&self, listener: impl AsFd, index: u32) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.set,
+            listener,
+            data(Token::Listener(index)),
+            epoll::EventFlags::IN,
+        )?)
+    }
+
+    /// Stops or goes on reporting a listener.
+    pub(crate) fn watch_listener(&self, listener: impl AsFd, index: u32, on: bool) {
+        let flags = if on {
+            epoll::EventFlags::IN
+        } else {
+            epoll::EventFlags::empty()
+        };
+        let modified = epoll::modify(&self.set, listener, data(Token::Listener(index)), flags);
+        debug_assert!(modified.is_ok(), "the listener was added: {modified:?}");
+    }
+
+    /// Waits for events, but not longer than `timeout_ns` (`None`: for ever).
+    pub(crate) fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.events.clear();
+        let mut timeout = timeout_ns.map(timespec);
+        if let Some(precise) = &timeout
+            && timeout_ns.is_some_and(|ns| 0 < ns && ns < PRECISE_WAIT_NS)
+        {
+            // epoll's own timeout counts milliseconds on older kernels; ppoll always has
+            // nanoseconds.
+            match poll(&mut [PollFd::new(&self.set, PollFlags::IN)], Some(precise)) {
+                Ok(_) | Err(Errno::INTR) => timeout = Some(timespec(0)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let into = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.set, into, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn event(&self, index: usize) -> (Token, Readiness) {
+        let event = self.events[index];
+        let flags = event.flags;
+        let dead = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        let readiness = Readiness {
+            readable: dead || flags.contains(epoll::EventFlags::IN),
+            writable: dead || flags.contains(epoll::EventFlags::OUT),
+            hung_up: dead,
+        };
+        let data = event.data;
+        (Token::from_bits(data.u64()), readiness)
+    }
+}
+
+impl Port for Epoll {
+    type Socket = OwnedFd;
+
+    fn register(
+        &mut self,
+        socket: &OwnedFd,
+        id: ConnectionId,
+        interest: Interest,
+    ) -> Result<(), Broken> {
+        epoll::add(
+            &self.set,
+            socket,
+            data(Token::Connection(id)),
+            event_flags(interest),
+        )
+        .map_err(|_| Broken)
+    }
+
+    fn watch(&mut self, socket: &OwnedFd, id: ConnectionId, interest: Interest) {
+        let token = data(Token::Connection(id));
+        let modified = epoll::modify(&self.set, socket, token, event_flags(interest));
+        debug_assert!(modified.is_ok(), "registered when opened: {modified:?}");
+    }
+
+    fn receive(&mut self, socket: &OwnedFd, into: &mut [u8]) -> Result<usize, TransferError> {
+        match recv(socket, into, RecvFlags::empty()) {
+            Ok((count, _)) => Ok(count),
+            Err(error) => Err(transfer_error(error)),
+        }
+    }
+
+    fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, TransferError> {
+        send(socket, bytes, SendFlags::NOSIGNAL).map_err(transfer_error)
+    }
+
+    fn end_output(&mut self, socket: &OwnedFd) {
+        // Fails only if the peer is gone already, which the next event tells.
+        let _ = shutdown(socket, Shutdown::Write);
+    }
+
+    fn close(&mut self, socket: OwnedFd) {
+        drop(socket); // which also takes it out of the set
+    }
+}
+
+fn data(token: Token) -> epoll::EventData {
+    epoll::EventData::new_u64(token.to_bits())
+}
+
+fn event_flags(interest: Interest) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, interest.read);
+    flags.set(epoll::EventFlags::OUT, interest.write);
+    flags
+}
+
+/// Would-block and interruption pass; all else is the end of a stream socket.
+fn transfer_error(error: Errno) -> TransferError {
+    match error {
+        Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM => TransferError::NotReady,
+        _ => TransferError::Broken,
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_the_kernel() {
+        let last = ConnectionId {
+            slot: u32::MAX,
+            generation: NO_GENERATION - 1,
+        };
+        for token in [
+            Token::Wake,
+            Token::Listener(0),
+            Token::Listener(7),
+            Token::Connection(last),
+        ] {
+            assert_eq!(Token::from_bits(token.to_bits()), token);
+        }
+    }
+
+    #[test]
+    fn short_waits_are_precise() {
+        let mut epoll = Epoll::new().expect("epoll");
+        let begin = std::time::Instant::now();
+        for _ in 0..5 {
+            epoll.wait(Some(100_000)).expect("wait");
+        }
+        let waited = begin.elapsed();
+        assert!(
+            waited >= std::time::Duration::from_micros(500),
+            "{waited:?}"
+        );
+    }
+}
