@@ -139,36 +139,30 @@ impl Committer {
     ) {
         let sequence = self.store.next_sequence();
         let mark = run.outcomes.mark();
-        let decision = if commit.clear {
+        let verdict = if commit.clear {
             self.clear(state, run);
-            Decision::Applied
+            Decision::Applied.into()
         } else {
             let context = Context {
                 sequence,
                 now_ms: run.now_ms,
                 limits: *limits,
             };
-            let decision = decide(
-                &state.index,
-                run.batch,
-                commit,
-                context,
-                &mut self.effects,
-                run.outcomes,
-            );
+            let (effects, outcomes) = (&mut self.effects, &mut *run.outcomes);
+            let verdict = decide(&state.index, run.batch, commit, context, effects, outcomes);
             match self.check_memory(limits, state) {
                 Ok(()) => {
                     self.apply(state, run.batch, sequence);
-                    decision
+                    verdict
                 }
                 Err(refusal) => {
                     run.outcomes.truncate(&mark, false);
-                    Decision::Refused(refusal)
+                    Decision::Refused(refusal).into()
                 }
             }
         };
         state.sequence = sequence;
-        run.outcomes.finish(&mark, commit, sequence, decision);
+        run.outcomes.finish(&mark, commit, sequence, verdict);
     }
 
     /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it, always goes.
@@ -244,7 +238,7 @@ fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
             &outcomes.mark(),
             commit,
             0,
-            Decision::Refused(Refusal::UnknownDatabase),
+            Decision::Refused(Refusal::UnknownDatabase).into(),
         );
     }
 }

@@ -9,7 +9,7 @@ use crate::effects::{After, Effects, NewValue};
 use crate::limits::ANSWER_BYTES_PER_OPERATION;
 use crate::memory::{MemoryIndex, bytes_of};
 use crate::operation::{Expiry, List, Mode};
-use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
+use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::value::Entry;
 
 /// The state against which a commit is decided: what all earlier commits of its database have left, whether or not
@@ -43,7 +43,7 @@ pub(crate) fn decide(
     context: Context,
     effects: &mut Effects,
     outcomes: &mut Outcomes,
-) -> Decision {
+) -> Verdict {
     effects.clear();
     let mark = outcomes.mark();
     let mut decider = Decider {
@@ -56,19 +56,31 @@ pub(crate) fn decide(
         answer_bytes: 0,
         rewritten_bytes: 0,
     };
+    let mut unmet_compare = None;
     let decided = match commit.mode {
         Mode::Independent => decider.independent(),
-        Mode::Atomic => decider.atomic(List::Compares).map(|()| Decision::Applied),
-        Mode::Transact => decider.transact(),
+        Mode::Atomic => decider.atomic(List::Compares),
+        Mode::Transact => {
+            unmet_compare = decider.unmet_compare();
+            decider.atomic(if unmet_compare.is_none() {
+                List::Then
+            } else {
+                List::Otherwise
+            })
+        }
     };
-    decided.unwrap_or_else(|halt| {
+    let decision = decided.err().unwrap_or(Decision::Applied);
+    if decision != Decision::Applied {
         effects.clear();
-        outcomes.truncate(&mark, matches!(halt, Decision::Failed { .. }));
-        halt
-    })
+        outcomes.truncate(&mark, matches!(decision, Decision::Failed { .. }));
+    }
+    Verdict {
+        decision,
+        unmet_compare,
+    }
 }
 
-/// A decision in the making. Where a function answers with an error, that is the decision.
+/// A decision in the making. Where a function returns an error, that is the decision.
 struct Decider<'a, P> {
     pending: &'a P,
     batch: &'a WriteBatch,
@@ -81,11 +93,11 @@ struct Decider<'a, P> {
 }
 
 impl<P: Pending> Decider<'_, P> {
-    fn independent(&mut self) -> Result<Decision, Decision> {
+    fn independent(&mut self) -> Result<(), Decision> {
         for place in self.commit.operations() {
             self.operation(place)?;
         }
-        Ok(Decision::Applied)
+        Ok(())
     }
 
     /// All operations of one list, or none.
@@ -103,24 +115,23 @@ impl<P: Pending> Decider<'_, P> {
         Ok(())
     }
 
-    fn transact(&mut self) -> Result<Decision, Decision> {
+    /// The first of the compares before the lists that does not hold.
+    fn unmet_compare(&self) -> Option<usize> {
         let compares = self
             .commit
             .operations()
             .map(|place| self.batch.operation(place));
-        let all_hold = compares
-            .filter(|one| one.list == List::Compares)
-            .all(|one| {
-                let entry = self.pending.find(self.batch.key(one), one.hash);
+        compares
+            .take_while(|compare| compare.list == List::Compares)
+            .position(|compare| {
+                let entry = self.pending.find(self.batch.key(compare), compare.hash);
                 let current = entry.filter(|entry| !entry.is_expired(self.context.now_ms));
-                holds(one.check, self.batch.expected_value(one), current.as_ref())
-            });
-        if all_hold {
-            self.atomic(List::Then).map(|()| Decision::Applied)
-        } else {
-            self.atomic(List::Otherwise)
-                .map(|()| Decision::AppliedOtherwise)
-        }
+                !holds(
+                    compare.check,
+                    self.batch.expected_value(compare),
+                    current.as_ref(),
+                )
+            })
     }
 
     /// Decides the operation at `place` of the batch.
@@ -139,7 +150,7 @@ impl<P: Pending> Decider<'_, P> {
             None => found,
         };
         let current = entry.filter(|entry| !entry.is_expired(context.now_ms));
-        let (status, change, counter) = verdict(batch, record, current.as_ref(), &context);
+        let (status, change, counter) = act(batch, record, current.as_ref(), &context);
         let before = current.as_ref().map_or(KeyState::default(), state_of);
         let after = change.state_after(before, batch.value(record).len(), context.sequence);
         let wanted = record.want_previous || matches!(record.action, Action::Get);
@@ -249,7 +260,7 @@ impl Change {
 }
 
 /// What an operation does, and the counter after it.
-fn verdict(
+fn act(
     batch: &WriteBatch,
     record: &OperationRecord,
     current: Option<&Entry<'_>>,

@@ -42,20 +42,14 @@ impl Outcomes {
     ///
     /// If there are not so many.
     pub fn get(&self, index: usize) -> CommitOutcome<'_> {
-        let Decided {
-            tag,
-            database,
-            sequence,
-            decision,
-            first,
-            end,
-        } = self.commits[index];
+        let decided = &self.commits[index];
         CommitOutcome {
-            tag,
-            database,
-            sequence,
-            decision,
-            operations: &self.operations[first..end],
+            tag: decided.tag,
+            database: decided.database,
+            sequence: decided.sequence,
+            decision: decided.verdict.decision,
+            unmet_compare: decided.verdict.unmet_compare,
+            operations: &self.operations[decided.first..decided.end],
             outcomes: self,
         }
     }
@@ -142,17 +136,15 @@ impl Outcomes {
         mark: &Mark,
         commit: &CommitRecord,
         sequence: u64,
-        decision: Decision,
+        verdict: Verdict,
     ) {
-        let (first, end) = (mark.operations, self.operations.len());
-        let &CommitRecord { tag, database, .. } = commit;
         self.commits.push(Decided {
-            tag,
-            database,
+            tag: commit.tag,
+            database: commit.database,
             sequence,
-            decision,
-            first,
-            end,
+            verdict,
+            first: mark.operations,
+            end: self.operations.len(),
         });
     }
 }
@@ -169,9 +161,25 @@ struct Decided {
     tag: u64,
     database: DatabaseId,
     sequence: u64,
-    decision: Decision,
+    verdict: Verdict,
     first: usize,
     end: usize,
+}
+
+/// What was decided of a commit as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) decision: Decision,
+    pub(crate) unmet_compare: Option<usize>,
+}
+
+impl From<Decision> for Verdict {
+    fn from(decision: Decision) -> Verdict {
+        Verdict {
+            decision,
+            unmet_compare: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +209,10 @@ pub struct CommitOutcome<'a> {
     pub sequence: u64,
     /// Whether it took effect.
     pub decision: Decision,
+    /// [`Mode::Transact`](crate::Mode::Transact): which compare, counted from 0, was the first that did not hold, so
+    /// that the list [`Otherwise`](crate::List::Otherwise) was taken. `None`: all held, and the list
+    /// [`Then`](crate::List::Then) was taken.
+    pub unmet_compare: Option<usize>,
     operations: &'a [OperationResult],
     outcomes: &'a Outcomes,
 }
@@ -263,10 +275,8 @@ impl Outcomes {
 /// Whether a commit took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes (in an independent commit, each operation as its outcome says; in a transaction, its first list).
+    /// Yes; in an independent commit, each operation as its outcome says.
     Applied,
-    /// The compares of a transaction did not all hold: its second list was applied.
-    AppliedOtherwise,
     /// An operation of an atomic commit or of a transaction's list failed: nothing was done.
     Failed {
         /// Which, counted from 0 within the commit, or within the list.
