@@ -1,1 +1,186 @@
-//! Every bound of this crate.
+//! Every bound of this crate: its name, its default, and what it stops.
+//!
+//! Unless said otherwise a bound counts against one connection. Those that a [`crate::http2::Config`] can change are
+//! its defaults.
+
+// --- Header blocks ---------------------------------------------------------------------------------------------
+
+/// Fields of one header block; each crumb of a cookie counts. Stops thousands of one-byte references to tiny table
+/// entries (CVE-2026-49975, CVE-2026-47774).
+pub const MAX_FIELDS: usize = 64;
+
+/// Bytes of one decoded header list: names, values and 32 for each field, as RFC 9113 section 6.5.2 counts them; what we
+/// advertise as SETTINGS_MAX_HEADER_LIST_SIZE. Stops the HPACK bomb (CVE-2016-6581). Above it the connection ends: a
+/// decoder that skips the rest no longer agrees with its peer (CVE-2023-33953).
+pub const MAX_FIELD_LIST_BYTES: usize = 16_384;
+
+/// Dynamic table size updates at the beginning of one block. RFC 7541 section 4.2 needs no more than two; more only keep
+/// the decoder resizing.
+pub const MAX_TABLE_SIZE_UPDATES: usize = 2;
+
+/// The decoder's dynamic table, advertised as SETTINGS_HEADER_TABLE_SIZE (the protocol's own default).
+pub const MAX_DECODER_TABLE_BYTES: usize = 4_096;
+
+/// The encoder's dynamic table, whatever the peer would allow. Stops a peer from growing our memory by SETTINGS.
+pub const MAX_ENCODER_TABLE_BYTES: usize = 4_096;
+
+/// CONTINUATION frames after one HEADERS frame (CONTINUATION flood, CVE-2024-27316 family). Our largest list fits into
+/// one frame, so that honest peers send none.
+pub const MAX_CONTINUATION_FRAMES: u32 = 8;
+
+/// Compressed bytes of one header block over all of its frames: twice the largest list.
+pub const MAX_COMPRESSED_BLOCK_BYTES: usize = 32_768;
+
+/// How long a header block may take from its HEADERS frame to END_HEADERS, in milliseconds. Nothing else may be sent on
+/// the connection meanwhile, so that a longer one is only there to hold it.
+pub const HEADER_BLOCK_TIMEOUT_MS: u64 = 10_000;
+
+/// The largest header block that we send. Below every peer's SETTINGS_MAX_FRAME_SIZE, so that we never need a
+/// CONTINUATION frame. Metadata beyond it is left out of a response and refused in a request.
+pub const MAX_SENT_BLOCK_BYTES: usize = 12_288;
+
+/// The smallest SETTINGS_MAX_HEADER_LIST_SIZE of a peer with which it can be answered at all (CVE-2026-50560): the
+/// constant head and the constant trailers together have 150 bytes by that count.
+pub const MIN_PEER_HEADER_LIST_BYTES: u32 = 192;
+
+/// Blocks that the header memo remembers. The usual client repeats one or two.
+pub const MEMO_ENTRIES: usize = 4;
+
+/// Compressed bytes of a block that the memo remembers; a block that repeats is mostly indexed and short.
+pub const MEMO_BLOCK_BYTES: usize = 512;
+
+/// Misses in a row after which the memo learns only one block in [`MEMO_SAMPLING`], so that a peer whose blocks are all
+/// different does not pay for remembering them.
+pub const MEMO_PATIENCE: u32 = 8;
+
+/// See [`MEMO_PATIENCE`].
+pub const MEMO_SAMPLING: u32 = 32;
+
+// --- Frames and settings -----------------------------------------------------------------------------------------
+
+/// The payload of a frame that we accept: the protocol's default (RFC 9113 section 4.2). The driver's input buffer must
+/// hold it whole.
+pub const MAX_FRAME_BYTES: usize = 16_384;
+
+/// The payload of a DATA frame that we send, even if the peer would take more: other streams wait that long.
+pub const MAX_SENT_DATA_BYTES: usize = 16_384;
+
+/// Entries of one SETTINGS frame. Eight or so are defined; more only cost.
+pub const MAX_SETTINGS_ENTRIES: usize = 32;
+
+/// How long the peer may take to acknowledge our SETTINGS, in milliseconds (RFC 9113 section 6.5.3). A server counts
+/// it from the arrival of the preface.
+pub const SETTINGS_ACK_TIMEOUT_MS: u64 = 10_000;
+
+/// How long a client may take to send its preface, in milliseconds. Stops connections that are opened and say nothing.
+pub const PREFACE_TIMEOUT_MS: u64 = 10_000;
+
+/// Acknowledgements of PING and SETTINGS that wait while the output is full (CVE-2019-9512, CVE-2019-9515). A peer that
+/// asks and does not read gets no further.
+pub const MAX_PENDING_ACKS: usize = 64;
+
+/// Debug text of a GOAWAY frame that is looked at.
+pub const MAX_DEBUG_BYTES: usize = 128;
+
+// --- Streams -------------------------------------------------------------------------------------------------------
+
+/// Streams at once, advertised as SETTINGS_MAX_CONCURRENT_STREAMS, and work that still runs for a stream which was
+/// reset (CVE-2023-44487, CVE-2026-47244).
+pub const MAX_STREAMS: u32 = 4_096;
+
+/// Streams that we ended before the peer did, and whose late frames are dropped in silence. A burst of resets fits.
+pub const MAX_REMEMBERED_RESETS: usize = 1_024;
+
+// --- Flow control ----------------------------------------------------------------------------------------------------
+
+/// The receive window of a stream when it begins: the protocol's default.
+pub const STREAM_WINDOW_BYTES: u32 = 65_535;
+
+/// What a stream's receive window may grow to with the measured bandwidth-delay product.
+pub const MAX_STREAM_WINDOW_BYTES: u32 = 8 << 20;
+
+/// The receive window of the connection when it begins. It is given back on receipt, so that one stream which is not
+/// consumed holds up no other.
+pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// What the connection's receive window may grow to.
+pub const MAX_CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+
+// --- Messages and memory -----------------------------------------------------------------------------------------
+
+/// One gRPC message that we receive, before and after decompression. Looked at before a byte is allocated.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// Bytes of unfinished messages, and of messages of held streams, over all streams. Beyond it the call that sends more
+/// ends with RESOURCE_EXHAUSTED. Stops thousands of streams that each send all of a large message but its last byte.
+pub const MAX_GATHERED_BYTES: usize = 64 << 20;
+
+/// Bytes that wait to be sent, over all streams. Beyond it new calls get UNAVAILABLE and answers RESOURCE_EXHAUSTED.
+/// Stops slow readers (CVE-2019-9517 class). Shared bodies count in full although they are not copied.
+pub const MAX_UNSENT_BYTES: usize = 64 << 20;
+
+/// Bytes that may wait on one stream before `can_send` says no.
+pub const STREAM_UNSENT_BYTES: usize = 256 << 10;
+
+/// Bytes that the connection appends to the output before it keeps the rest back. The driver hands them to the kernel in
+/// one go.
+pub const OUTPUT_BOUND_BYTES: usize = 256 << 10;
+
+/// Buffers that a connection keeps for the next message that needs one.
+pub const POOLED_BUFFERS: usize = 8;
+
+/// The largest buffer that is kept.
+pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
+
+// --- Time --------------------------------------------------------------------------------------------------------------
+
+/// How long waiting data may make no progress at all before the connection ends, in milliseconds: the peer neither reads
+/// nor opens a window. Streams to which nothing is owed may wait forever.
+pub const NO_PROGRESS_TIMEOUT_MS: u64 = 60_000;
+
+/// How long the peer may be silent before we send a PING, in milliseconds.
+pub const KEEPALIVE_MS: u64 = 60_000;
+
+/// How long that PING may stay unanswered, in milliseconds.
+pub const KEEPALIVE_TIMEOUT_MS: u64 = 20_000;
+
+/// How long a draining server waits for the answer to its PING before it names the last stream, in milliseconds.
+pub const DRAIN_PING_TIMEOUT_MS: u64 = 1_000;
+
+// --- Budgets (see `http2::guard`) --------------------------------------------------------------------------------
+
+/// Resets at once, sent or received (rapid reset, CVE-2023-44487; MadeYouReset, CVE-2025-8671).
+pub const RESET_BURST: u32 = 1_000;
+
+/// Resets in the long run, each second.
+pub const RESETS_PER_SECOND: u32 = 33;
+
+/// Odd but legal acts at once: PRIORITY frames (CVE-2019-9513), unknown frames, late frames.
+pub const GLITCH_BURST: u32 = 10_000;
+
+/// Odd but legal acts in the long run, each second.
+pub const GLITCHES_PER_SECOND: u32 = 330;
+
+/// PING and SETTINGS frames, and WINDOW_UPDATE frames, that a peer may send out of the blue. What it earns by traffic
+/// comes on top.
+pub const CONTROL_BURST: u32 = 1_000;
+
+/// Control frames earned each second.
+pub const CONTROLS_PER_SECOND: u32 = 500;
+
+/// Control frames earned by each stream that begins, and by each DATA frame received.
+pub const CONTROLS_PER_STREAM: u32 = 4;
+
+/// Control frames earned by each DATA frame that we send.
+pub const CONTROLS_PER_DATA_SENT: u32 = 20;
+
+/// What small DATA frames may waste: each shorter than [`SMALL_DATA_BYTES`] costs what it lacks, each longer one earns
+/// what it has beyond, each stream earns one small frame. Stops floods of empty frames (CVE-2019-9518).
+pub const SMALL_DATA_BUDGET: u32 = 25_600;
+
+/// See [`SMALL_DATA_BUDGET`].
+pub const SMALL_DATA_BYTES: u32 = 256;
+
+/// What the budget for small DATA frames regains each second: enough for 4000 one-byte frames, each a keystroke or a
+/// ping of a stream that lives long.
+pub const SMALL_DATA_PER_SECOND: u32 = 1 << 20;

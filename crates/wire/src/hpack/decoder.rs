@@ -1,0 +1,246 @@
+//! Decodes header blocks. RFC 7541 sections 3.2 and 6.
+
+use super::dynamic_table::{DynamicTable, Facts};
+use super::fields::{FieldLimits, Fields, Name, Span};
+use super::integer::{self, IntegerError};
+use super::{DEFAULT_TABLE_BYTES, static_table};
+use crate::limits;
+
+/// Why a header block could not be decoded. Each is a connection error of type COMPRESSION_ERROR (RFC 9113 section
+/// 4.3), also the limits: the two sides no longer agree about the table, or the peer means harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The block ends inside a field.
+    Truncated,
+    /// An integer is longer or larger than anything HPACK needs (RFC 7541 section 5.1).
+    IntegerTooLarge,
+    /// An index is 0 or beyond the tables (RFC 7541 sections 2.3.3 and 6.1).
+    BadIndex,
+    /// A string is not valid Huffman code (RFC 7541 section 5.2).
+    BadHuffman,
+    /// A size update does not stand at the beginning of the block (RFC 7541 section 4.2).
+    SizeUpdateMisplaced,
+    /// There are more than two size updates (RFC 7541 section 4.2).
+    TooManySizeUpdates,
+    /// A size update asks for more than was advertised (RFC 7541 section 6.3).
+    SizeUpdateTooLarge,
+    /// More fields than [`FieldLimits::max_fields`].
+    TooManyFields,
+    /// More bytes than [`FieldLimits::max_list_bytes`].
+    ListTooLarge,
+}
+
+impl DecodeError {
+    /// Whether the block was too much rather than wrong.
+    pub fn is_limit(self) -> bool {
+        matches!(
+            self,
+            DecodeError::TooManyFields
+                | DecodeError::ListTooLarge
+                | DecodeError::TooManySizeUpdates
+        )
+    }
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            DecodeError::Truncated => "the header block ends inside a field",
+            DecodeError::IntegerTooLarge => "an integer in the header block is too large",
+            DecodeError::BadIndex => "the header block names a table entry that does not exist",
+            DecodeError::BadHuffman => "a string in the header block is not valid Huffman code",
+            DecodeError::SizeUpdateMisplaced => {
+                "a table size update stands inside the header block"
+            }
+            DecodeError::TooManySizeUpdates => {
+                "the header block begins with more than two table size updates"
+            }
+            DecodeError::SizeUpdateTooLarge => {
+                "a table size update is larger than the advertised table"
+            }
+            DecodeError::TooManyFields => "the header block has too many fields",
+            DecodeError::ListTooLarge => "the header list is too large",
+        })
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl From<IntegerError> for DecodeError {
+    fn from(error: IntegerError) -> DecodeError {
+        match error {
+            IntegerError::Truncated => DecodeError::Truncated,
+            IntegerError::TooLarge => DecodeError::IntegerTooLarge,
+        }
+    }
+}
+
+/// The receiving end of a connection's header compression.
+#[derive(Debug)]
+pub struct Decoder {
+    table: DynamicTable,
+    max_table_bytes: usize,
+}
+
+impl Decoder {
+    /// A decoder with an empty table. `max_table_bytes` is what is advertised as SETTINGS_HEADER_TABLE_SIZE; less than
+    /// 4096 is raised to it, because the peer may use as much until it has seen the SETTINGS.
+    pub fn new(max_table_bytes: usize) -> Decoder {
+        debug_assert!(
+            max_table_bytes <= limits::MAX_DECODER_TABLE_BYTES,
+            "{max_table_bytes}"
+        );
+        Decoder {
+            table: DynamicTable::new(),
+            max_table_bytes: max_table_bytes
+                .clamp(DEFAULT_TABLE_BYTES, limits::MAX_DECODER_TABLE_BYTES),
+        }
+    }
+
+    /// Counts every change of the dynamic table, size updates too. While it stands still, a block that is equal byte
+    /// by byte has the same meaning.
+    pub fn changes(&self) -> u64 {
+        self.table.changes()
+    }
+
+    /// The bytes of memory that the table holds; none before the first insertion.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    /// Decodes one whole header block, CONTINUATION frames already joined, into `fields`, which is cleared before.
+    ///
+    /// # Errors
+    /// Every error must end the connection: the table is no longer what the peer believes.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        limits: &FieldLimits,
+        fields: &mut Fields,
+    ) -> Result<(), DecodeError> {
+        fields.clear();
+        let mut rest = self.size_updates(block)?;
+        while let Some((&first, after)) = rest.split_first() {
+            rest = after;
+            let budget = fields.budget(limits)?;
+            match first {
+                0x80.. => self.indexed(first, &mut rest, budget, fields)?,
+                0x40..=0x7f => self.literal_with_indexing(first, &mut rest, budget, fields)?,
+                0x20..=0x3f => return Err(DecodeError::SizeUpdateMisplaced),
+                // Without indexing and never indexed differ only for those who send the fields on.
+                0x00..=0x1f => {
+                    let (name, value) = self.literal(first, 4, &mut rest, budget, fields)?;
+                    fields.finish_literal(name, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the size updates at the beginning of a block. There may be two, the smallest size since the last block
+    /// and the final one (RFC 7541 section 4.2). More only make the decoder work.
+    #[inline]
+    fn size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+        let mut rest = block;
+        let mut count = 0;
+        while let Some((&first @ 0x20..=0x3f, after)) = rest.split_first() {
+            rest = after;
+            let size = integer::decode(first, 5, &mut rest)?;
+            count += 1;
+            if count > limits::MAX_TABLE_SIZE_UPDATES {
+                return Err(DecodeError::TooManySizeUpdates);
+            }
+            if size > self.max_table_bytes {
+                return Err(DecodeError::SizeUpdateTooLarge);
+            }
+            self.table.set_max_size(size);
+        }
+        Ok(rest)
+    }
+
+    /// RFC 7541 section 6.1.
+    #[inline]
+    fn indexed(
+        &self,
+        first: u8,
+        rest: &mut &[u8],
+        budget: usize,
+        fields: &mut Fields,
+    ) -> Result<(), DecodeError> {
+        let index = integer::decode(first, 7, rest)?;
+        match static_table::get(index) {
+            Some(entry) => fields.add_static(entry, budget),
+            None => fields.add_dynamic(&self.table, dynamic_index(index)?, budget),
+        }
+    }
+
+    /// RFC 7541 section 6.2.1.
+    #[inline]
+    fn literal_with_indexing(
+        &mut self,
+        first: u8,
+        rest: &mut &[u8],
+        budget: usize,
+        fields: &mut Fields,
+    ) -> Result<(), DecodeError> {
+        let (name, value) = self.literal(first, 6, rest, budget, fields)?;
+        let value_is_valid = fields.finish_literal(name, value);
+        let facts = Facts {
+            known: name.known,
+            name_is_valid: name.is_valid,
+            value_is_valid,
+        };
+        self.table
+            .insert(fields.bytes(name.span), fields.bytes(value), facts);
+        Ok(())
+    }
+
+    /// The name, by index or as a string, and the value. RFC 7541 section 6.2.
+    #[inline]
+    fn literal(
+        &self,
+        first: u8,
+        prefix_bits: u32,
+        rest: &mut &[u8],
+        budget: usize,
+        fields: &mut Fields,
+    ) -> Result<(Name, Span), DecodeError> {
+        let index = integer::decode(first, prefix_bits, rest)?;
+        let name = if index == 0 {
+            let span = string(rest, budget, fields)?;
+            fields.checked_name(span)
+        } else if let Some(entry) = static_table::get(index) {
+            fields.static_name(entry)
+        } else {
+            fields.add_dynamic_name(&self.table, dynamic_index(index)?, budget)?
+        };
+        let left = budget
+            .checked_sub(name.span.len())
+            .ok_or(DecodeError::ListTooLarge)?;
+        let value = string(rest, left, fields)?;
+        Ok((name, value))
+    }
+}
+
+/// The place in the dynamic table of an index that is not in the static one.
+#[inline]
+fn dynamic_index(index: usize) -> Result<usize, DecodeError> {
+    index
+        .checked_sub(static_table::LEN + 1)
+        .ok_or(DecodeError::BadIndex)
+}
+
+/// Reads a string literal into the arena of `fields`. RFC 7541 section 5.2.
+#[inline]
+fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<Span, DecodeError> {
+    let (&first, after) = rest.split_first().ok_or(DecodeError::Truncated)?;
+    *rest = after;
+    let len = integer::decode(first, 7, rest)?;
+    let (encoded, after) = rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    *rest = after;
+    if first & 0x80 == 0 {
+        fields.add_raw(encoded, budget)
+    } else {
+        fields.add_huffman(encoded, budget)
+    }
+}
