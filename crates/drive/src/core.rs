@@ -62,7 +62,7 @@ impl<P: Port> Core<P> {
 
     /// Takes in a new connection. A tick has to follow.
     pub(crate) fn open(&mut self, socket: P::Socket, peer: &Peer, now_ns: u64) {
-        let connection = Connection::new(socket, now_ns);
+        let connection = Connection::new(socket, peer.outgoing, now_ns);
         let interest = connection.interest;
         let id = self.table.slots.insert(connection);
         self.counters.opened.add(1);

@@ -21,7 +21,7 @@ mod listener;
 mod loops;
 mod notice;
 mod port;
-//SIM
+pub mod sim;
 mod slab;
 mod spread;
 mod table;

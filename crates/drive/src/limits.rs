@@ -50,7 +50,8 @@ pub const OUTPUT_BUFFER_BYTES: usize = 16 * 1024;
 pub const POOL_OUTPUT_BUFFER_MAX_BYTES: usize = 512 * 1024;
 
 /// Waiting output of one connection from which on nothing more is read from it: who does not take
-/// answers may not ask (slow-read attack). The handler may still add what it owes.
+/// answers may not ask (slow-read attack). The handler may still add what it owes. Connections that
+/// this side opened are read all the same.
 pub const OUTPUT_HIGH_WATER_BYTES: usize = 256 * 1024;
 
 /// Waiting output at which reading goes on and `Handler::writable` is called. A quarter of the

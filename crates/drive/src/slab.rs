@@ -88,7 +88,8 @@ mod tests {
         assert_eq!(slab.remove(first), Some('a'));
         let second = slab.insert('b');
         assert_eq!(second.slot, first.slot);
-        assert_eq!((slab.get_mut(first), slab.remove(first)), (None, None));
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut 'b'));
         assert_eq!(slab.len(), 1);
     }

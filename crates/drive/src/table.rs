@@ -30,6 +30,9 @@ pub(crate) struct Connection<S> {
     pub(crate) above_low_water: bool,
     /// It has fallen: `Handler::writable` is due in the connection's next turn.
     pub(crate) writable_due: bool,
+    /// This side opened the connection. It is never choked: if each side waited for the other to
+    /// read, neither ever would.
+    pub(crate) outgoing: bool,
     /// The output rose above the high-water mark: the peer is not served until it falls below the
     /// low-water mark.
     pub(crate) choked: bool,
@@ -47,7 +50,7 @@ pub(crate) enum State {
 }
 
 impl<S> Connection<S> {
-    pub(crate) fn new(socket: S, now_ns: u64) -> Connection<S> {
+    pub(crate) fn new(socket: S, outgoing: bool, now_ns: u64) -> Connection<S> {
         Connection {
             socket,
             io: Io::new(),
@@ -64,6 +67,7 @@ impl<S> Connection<S> {
             blocked: false,
             above_low_water: false,
             writable_due: false,
+            outgoing,
             choked: false,
             progress_ns: now_ns,
         }

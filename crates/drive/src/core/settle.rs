@@ -79,7 +79,10 @@ impl<P: Port> Core<P> {
         if waiting_bytes <= OUTPUT_LOW_WATER_BYTES {
             connection.choked = false;
             connection.writable_due |= std::mem::take(&mut connection.above_low_water);
-        } else if waiting_bytes >= OUTPUT_HIGH_WATER_BYTES && !connection.choked {
+        } else if waiting_bytes >= OUTPUT_HIGH_WATER_BYTES
+            && !connection.choked
+            && !connection.outgoing
+        {
             connection.choked = true;
             self.counters.chokes.add(1);
         }
