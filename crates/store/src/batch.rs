@@ -211,9 +211,13 @@ impl Commit<'_> {
         let count = self.batch.operations.len() - self.record.first;
         let bytes = self.batch.bytes.len() - self.bytes_start;
         let added = parts.key.len() + parts.value.len() + parts.expected.len();
-        let too_large = |what, bytes, limit| {
-            if bytes > limit {
-                Err(PushError::TooLarge { what, bytes, limit })
+        let too_large = |what, amount, limit| {
+            if amount > limit {
+                Err(PushError::TooLarge {
+                    what,
+                    amount,
+                    limit,
+                })
             } else {
                 Ok(())
             }
@@ -264,7 +268,7 @@ pub enum PushError {
         /// Which bound.
         what: Bound,
         /// How much there was.
-        bytes: usize,
+        amount: usize,
         /// How much is allowed.
         limit: usize,
     },
@@ -290,21 +294,25 @@ pub enum Bound {
 impl fmt::Display for PushError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            PushError::TooLarge { what, bytes, limit } => match what {
+            PushError::TooLarge {
+                what,
+                amount,
+                limit,
+            } => match what {
                 Bound::KeyBytes => write!(
                     formatter,
-                    "the key has {bytes} bytes, at most {limit} are allowed"
+                    "the key has {amount} bytes, at most {limit} are allowed"
                 ),
                 Bound::ValueBytes => write!(
                     formatter,
-                    "the value has {bytes} bytes, at most {limit} are allowed"
+                    "the value has {amount} bytes, at most {limit} are allowed"
                 ),
                 Bound::CommitOperations => {
                     write!(formatter, "the request has more than {limit} operations")
                 }
                 Bound::CommitBytes => write!(
                     formatter,
-                    "the request has {bytes} bytes of keys and values or more, at most {limit} are allowed"
+                    "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
                 ),
             },
             PushError::OnlyCompares => write!(

@@ -31,6 +31,8 @@
 //! ```
 
 pub mod limits;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
 
 mod batch;
 mod catalogue;

@@ -262,6 +262,12 @@ impl View<'_> {
         self.state.index.expired(now_ms)
     }
 
+    /// Checks that the parts of the index agree, and adds up what the entries take in memory.
+    #[cfg(any(test, feature = "suite"))]
+    pub fn verify(&self) -> u64 {
+        self.state.index.verify()
+    }
+
     /// Figures of the whole database, at no cost.
     pub fn statistics(&self) -> Statistics {
         Statistics {

@@ -158,4 +158,23 @@ impl MemoryIndex {
         let empty = MemoryIndex::new(self.hasher.clone());
         std::mem::replace(self, empty)
     }
+
+    /// Checks that the parts agree, and adds up what the entries take in memory.
+    #[cfg(any(test, feature = "suite"))]
+    pub(crate) fn verify(&self) -> u64 {
+        let (mut bytes, mut expiring) = (0, 0);
+        for key in &self.ordered {
+            let entry = self.find(key.bytes(), self.hasher.hash(key.bytes()));
+            let entry = entry.expect("every key of the ordered index is in a table");
+            bytes += bytes_of(&entry);
+            if entry.expires_ms != 0 {
+                expiring += 1;
+                assert!(self.expiring.contains(&(entry.expires_ms, key.clone())));
+            }
+        }
+        assert_eq!(self.expiring.len(), expiring);
+        let slots: usize = self.tables.iter().map(HashTable::len).sum();
+        assert_eq!(slots, self.ordered.len());
+        bytes
+    }
 }

@@ -1,0 +1,233 @@
+//! The cases about time to live.
+
+use super::cases::Case;
+use super::{Bench, Make, append, delete, get, increment, put, put_expiring};
+use crate::{Condition, DatabaseId, Direction, Expiry, Mode, Operation, OperationStatus, Range};
+use std::ops::ControlFlow;
+
+pub(super) const CASES: &[Case] = &[
+    (
+        "an entry expires at its millisecond",
+        an_entry_expires_at_its_millisecond,
+    ),
+    (
+        "an expired entry is absent everywhere",
+        an_expired_entry_is_absent_everywhere,
+    ),
+    (
+        "put clears the expiry or keeps it",
+        put_clears_the_expiry_or_keeps_it,
+    ),
+    (
+        "append and increment keep the expiry",
+        append_and_increment_keep_the_expiry,
+    ),
+    (
+        "an expired entry passes nothing on",
+        an_expired_entry_passes_nothing_on,
+    ),
+    ("the clock never goes back", the_clock_never_goes_back),
+    (
+        "counts with expired entries resume",
+        counts_with_expired_entries_resume,
+    ),
+];
+
+fn an_entry_expires_at_its_millisecond(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    let outcome = bench.commit(
+        Mode::Atomic,
+        &[put_expiring(b"key", b"value", Expiry::AfterMs(100))],
+    );
+    assert_eq!(outcome.first().expect("one").after.expires_ms, 1100);
+    bench.clock.now_ms = 1099;
+    assert!(bench.get(b"key").is_some());
+    assert!(
+        bench
+            .commit(Mode::Atomic, &[get(b"key")])
+            .first()
+            .expect("one")
+            .existed()
+    );
+    bench.clock.now_ms = 1100;
+    assert!(bench.get(b"key").is_none());
+    assert!(
+        !bench
+            .commit(Mode::Atomic, &[get(b"key")])
+            .first()
+            .expect("one")
+            .existed()
+    );
+}
+
+fn an_expired_entry_is_absent_everywhere(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.commit(
+        Mode::Atomic,
+        &[
+            put_expiring(b"b", b"value", Expiry::AfterMs(10)),
+            put(b"a", b""),
+            put(b"c", b""),
+        ],
+    );
+    bench.clock.now_ms = 1010;
+    let compare = |condition| Operation::Compare {
+        key: b"b",
+        condition,
+    };
+    let operations = [
+        compare(Condition::Absent),
+        compare(Condition::VersionIs(0)),
+        delete(b"b"),
+        compare(Condition::Present),
+    ];
+    let outcome = bench.commit(Mode::Independent, &operations);
+    let statuses: Vec<_> = outcome.operations().map(|one| one.status).collect();
+    use OperationStatus::{ConditionFailed, Done};
+    assert_eq!(statuses, [Done, Done, Done, ConditionFailed]);
+    assert!(outcome.operations().all(|one| !one.existed()));
+
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    for (direction, expected) in [
+        (Direction::Forward, [b"a", b"c"]),
+        (Direction::Backward, [b"c", b"a"]),
+    ] {
+        let mut keys = Vec::new();
+        view.scan(&Range::ALL, direction, 1010, 100, &mut |entry| {
+            keys.push(entry.key);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(keys, expected);
+    }
+    assert_eq!(view.count(&Range::ALL, 1010, 100).count, 2);
+    assert_eq!(view.count(&Range::ALL, 1009, 100).count, 3);
+    assert_eq!(view.expired(1010).collect::<Vec<_>>(), [b"b"]);
+    assert_eq!(view.expired(1009).count(), 0);
+}
+
+fn put_clears_the_expiry_or_keeps_it(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    let operations = [
+        put_expiring(b"key", b"1", Expiry::AfterMs(10)),
+        put_expiring(b"key", b"2", Expiry::Keep),
+        put_expiring(b"key", b"3", Expiry::AfterMs(20)),
+        put_expiring(b"key", b"4", Expiry::None),
+        put_expiring(b"key", b"5", Expiry::Keep),
+        put_expiring(b"new", b"6", Expiry::Keep),
+    ];
+    let expected = [1010, 1010, 1020, 0, 0, 0];
+    // In one commit, and in one for each.
+    let outcome = bench.commit(Mode::Atomic, &operations);
+    assert_eq!(
+        outcome
+            .operations()
+            .map(|one| one.after.expires_ms)
+            .collect::<Vec<_>>(),
+        expected
+    );
+    bench.commit(Mode::Atomic, &[delete(b"new")]);
+    for (operation, expires_ms) in operations.iter().zip(expected) {
+        let outcome = bench.commit(Mode::Atomic, std::slice::from_ref(operation));
+        assert_eq!(outcome.first().expect("one").after.expires_ms, expires_ms);
+    }
+}
+
+fn append_and_increment_keep_the_expiry(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.commit(
+        Mode::Atomic,
+        &[
+            put_expiring(b"text", b"1", Expiry::AfterMs(10)),
+            put_expiring(b"number", &[0; 8], Expiry::AfterMs(10)),
+        ],
+    );
+    let outcome = bench.commit(
+        Mode::Atomic,
+        &[
+            append(b"text", b"2"),
+            increment(b"number", 1),
+            append(b"text", b"3"),
+        ],
+    );
+    let sequence = outcome.sequence;
+    for one in outcome.operations() {
+        assert_eq!((one.after.expires_ms, one.after.version), (1010, sequence));
+    }
+    bench.clock.now_ms = 1010;
+    assert_eq!((bench.get(b"text"), bench.get(b"number")), (None, None));
+}
+
+fn an_expired_entry_passes_nothing_on(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    for key in [b"append", b"number", b"put..."] {
+        bench.commit(
+            Mode::Atomic,
+            &[put_expiring(key, &[1; 8], Expiry::AfterMs(10))],
+        );
+    }
+    bench.clock.now_ms = 1010;
+    let operations = [
+        append(b"append", b"new"),
+        increment(b"number", 5),
+        put_expiring(b"put...", b"new", Expiry::Keep),
+    ];
+    let outcome = bench.commit(Mode::Atomic, &operations);
+    assert!(
+        outcome
+            .operations()
+            .all(|one| !one.existed() && one.after.expires_ms == 0)
+    );
+    assert_eq!(bench.get(b"append").as_deref(), Some(&b"new"[..]));
+    assert_eq!(bench.get(b"number"), Some(5u64.to_be_bytes().to_vec()));
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    assert_eq!(view.statistics().expiring, 0);
+}
+
+fn the_clock_never_goes_back(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.commit(
+        Mode::Atomic,
+        &[put_expiring(b"key", b"", Expiry::AfterMs(100))],
+    );
+    assert_eq!(bench.store.clock_ms(1100), 1100);
+    assert_eq!(bench.store.clock_ms(1050), 1100);
+    bench.clock.now_ms = 1050;
+    assert!(bench.get(b"key").is_none());
+    let outcome = bench.commit(
+        Mode::Atomic,
+        &[get(b"key"), put_expiring(b"key", b"", Expiry::AfterMs(1))],
+    );
+    assert!(!outcome.first().expect("two").existed());
+    assert_eq!(
+        outcome.operations().nth(1).expect("two").after.expires_ms,
+        1101
+    );
+}
+
+fn counts_with_expired_entries_resume(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    for number in 0..100u8 {
+        let expiry = if number % 3 == 0 {
+            Expiry::AfterMs(10)
+        } else {
+            Expiry::None
+        };
+        bench.commit(Mode::Atomic, &[put_expiring(&[number], b"", expiry)]);
+    }
+    bench.clock.now_ms = 1010;
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    let (mut count, mut slices, mut range) = (0, 0, Range::ALL);
+    loop {
+        let slice = view.count(&range, 1010, 100);
+        (count, slices) = (count + slice.count, slices + 1);
+        match slice.passed {
+            Some(passed) => range = range.beyond(passed, Direction::Forward),
+            None => break,
+        }
+    }
+    assert_eq!(count, 66);
+    assert!(
+        slices > 5,
+        "each row that must be looked up counts for several"
+    );
+}

@@ -1,0 +1,244 @@
+//! The tests that every engine must pass: what a caller may rely on, checked through the public contract alone.
+//!
+//! An engine's tests implement [`Engine`] and call [`run_cases`] and [`run_property`].
+
+mod cases;
+mod cases_time;
+mod model;
+mod property;
+mod random;
+
+pub use property::run_property;
+pub use random::Random;
+
+use crate::{
+    Clock, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Decision, Expiry, Mode, Operation,
+    Outcomes, Store, StoreConfig, WriteBatch,
+};
+
+/// A store with whatever carries out its commits.
+pub trait Engine {
+    /// The store.
+    fn store(&self) -> &Store;
+
+    /// Carries out a batch. Returns when all its outcomes are there.
+    fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes);
+
+    /// The configuration of this engine's databases, but for their limits.
+    fn database_config(&self) -> DatabaseConfig;
+}
+
+/// Makes an engine with an empty default database; the kind and durability of `config` are the engine's own to set.
+pub type Make<'a> = &'a dyn Fn(StoreConfig) -> Box<dyn Engine>;
+
+/// Runs all cases, each on a fresh engine.
+pub fn run_cases(make: Make<'_>) {
+    for (name, case) in cases::CASES.iter().chain(cases_time::CASES) {
+        println!("case {name}");
+        case(make);
+    }
+}
+
+/// A clock that stands still until it is set.
+#[derive(Clone, Copy, Debug)]
+pub struct StandingClock {
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+impl Clock for StandingClock {
+    fn now_ns(&mut self) -> u64 {
+        self.now_ms * 1_000_000
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.now_ms
+    }
+}
+
+/// An engine with what one client of it needs.
+pub struct Bench {
+    /// The engine.
+    pub engine: Box<dyn Engine>,
+    /// Its store.
+    pub store: Store,
+    /// The time.
+    pub clock: StandingClock,
+    /// The commits to come.
+    pub batch: WriteBatch,
+    /// What became of the last ones.
+    pub outcomes: Outcomes,
+}
+
+impl Bench {
+    /// An engine with default limits, at a time of 1000 ms.
+    pub fn new(make: Make<'_>) -> Bench {
+        Bench::with(make, StoreConfig::new(1))
+    }
+
+    /// An engine as configured, at a time of 1000 ms.
+    pub fn with(make: Make<'_>, config: StoreConfig) -> Bench {
+        let engine = make(config);
+        let store = engine.store().clone();
+        let batch = store.write_batch();
+        Bench {
+            engine,
+            store,
+            clock: StandingClock { now_ms: 1000 },
+            batch,
+            outcomes: Outcomes::new(),
+        }
+    }
+
+    /// Adds a commit to the batch.
+    pub fn add(&mut self, database: DatabaseId, mode: Mode, operations: &[Operation<'_>]) {
+        let mut commit = self.batch.begin(0, database, mode);
+        for operation in operations {
+            commit.push(operation).expect("within the limits");
+        }
+        commit.submit();
+    }
+
+    /// Carries out the batch.
+    pub fn run(&mut self) {
+        self.engine
+            .run(&mut self.batch, &mut self.clock, &mut self.outcomes);
+        assert!(self.batch.is_empty());
+    }
+
+    /// Carries out one commit on the default database.
+    pub fn commit(&mut self, mode: Mode, operations: &[Operation<'_>]) -> CommitOutcome<'_> {
+        self.add(DatabaseId::DEFAULT, mode, operations);
+        self.run();
+        assert_eq!(self.outcomes.len(), 1);
+        self.outcomes.get(0)
+    }
+
+    /// Puts a value, which must succeed, and returns its version.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        let outcome = self.commit(Mode::Atomic, &[put(key, value)]);
+        assert_eq!(outcome.decision, Decision::Applied);
+        outcome.sequence
+    }
+
+    /// A visible value of the default database.
+    pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get_from(DatabaseId::DEFAULT, key)
+    }
+
+    /// A visible value.
+    pub fn get_from(&self, database: DatabaseId, key: &[u8]) -> Option<Vec<u8>> {
+        let view = self.store.view(database).expect("the database exists");
+        let now_ms = self.store.clock_ms(self.clock.now_ms);
+        view.get(key, self.store.hasher().hash(key), now_ms)
+            .map(|entry| entry.value.to_vec())
+    }
+}
+
+/// A plain Put.
+pub fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    put_if(key, value, Condition::None)
+}
+
+/// A Put on a condition.
+pub fn put_if<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition,
+        expiry: Expiry::None,
+        want_previous: false,
+    }
+}
+
+/// A Put with a time to live.
+pub fn put_expiring<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition: Condition::None,
+        expiry,
+        want_previous: false,
+    }
+}
+
+/// A plain Delete.
+pub fn delete(key: &[u8]) -> Operation<'_> {
+    Operation::Delete {
+        key,
+        condition: Condition::None,
+        want_previous: false,
+    }
+}
+
+/// A plain Append.
+pub fn append<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    Operation::Append {
+        key,
+        value,
+        condition: Condition::None,
+    }
+}
+
+/// An Increment of a counter that begins at 0.
+pub fn increment(key: &[u8], delta: i64) -> Operation<'_> {
+    Operation::Increment {
+        key,
+        delta,
+        initial: 0,
+        condition: Condition::None,
+    }
+}
+
+/// A Get.
+pub fn get(key: &[u8]) -> Operation<'_> {
+    Operation::Get { key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Committer;
+
+    struct Memory {
+        store: Store,
+        committer: Committer,
+    }
+
+    impl Engine for Memory {
+        fn store(&self) -> &Store {
+            &self.store
+        }
+
+        fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes) {
+            drop(self.committer.run(batch, clock, outcomes));
+            for database in self.store.databases() {
+                let view = self
+                    .store
+                    .view(database.id)
+                    .expect("nobody drops it meanwhile");
+                assert_eq!(view.verify(), view.statistics().memory_bytes);
+            }
+        }
+
+        fn database_config(&self) -> DatabaseConfig {
+            DatabaseConfig::default()
+        }
+    }
+
+    fn make(config: StoreConfig) -> Box<dyn Engine> {
+        let store = Store::in_memory(config).expect("the configuration is valid");
+        let committer = store.committer();
+        Box::new(Memory { store, committer })
+    }
+
+    #[test]
+    fn memory_passes_all_cases() {
+        run_cases(&make);
+    }
+
+    #[test]
+    fn memory_equals_the_model() {
+        run_property(&make);
+    }
+}
