@@ -6,15 +6,31 @@
 
 use std::sync::Arc;
 
+use store::{Commit, CommitOutcome, DatabaseId, Mode, Store, View};
+
 use crate::echo::EchoCall;
 use crate::health::{self, HealthCall};
 use crate::interop::InteropCall;
+use crate::keyvalue::KeyValueCall;
 use crate::method::Method;
 use crate::reflection::ReflectionCall;
 use crate::status::Status;
+use crate::waiting::WaitingCalls;
 
 /// What a call may ask of the room above. Generic, so that nothing is called through a pointer on the way of a request.
 pub trait Actions {
+    /// Asks for [`State::read`] with a view of `database` later in this tick. `keep`, usually a key, is copied and
+    /// comes back with it. If the database is gone by then, the room above ends the call with
+    /// [`database_gone`](crate::keyvalue::database_gone).
+    fn read(&mut self, database: DatabaseId, keep: &[u8]);
+
+    /// The same for a read that may take long: it is served after the others, as time allows, and in the next tick if
+    /// it is asked for from within [`State::read`].
+    fn read_long(&mut self, database: DatabaseId);
+
+    /// Begins a write; once it is submitted, [`State::committed`] follows. At most one is under way for a call.
+    fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_>;
+
     /// Sends the only message of this call and status OK: the answer of a unary call.
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>));
 
@@ -24,6 +40,9 @@ pub trait Actions {
 
     /// Sends one message of a stream of answers.
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>));
+
+    /// [`Actions::message`] with a message that is `head` followed by `body`.
+    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
 
     /// Ends the call.
     fn finish(&mut self, status: Status);
@@ -47,7 +66,7 @@ pub trait Actions {
     /// Monotonic time in nanoseconds, any origin, read anew: for cutting long work into slices.
     fn now_ns(&self) -> u64;
 
-    /// Wall-clock time of this tick in milliseconds since 1970.
+    /// The store's clock ([`Store::clock_ms`]) as of this tick, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
     /// Adds a header to those that go before the first message. After the first message it has no effect.
@@ -102,10 +121,14 @@ pub trait Metadata {
 
 /// What all calls of one server share. Immutable, apart from what guards itself.
 pub struct Shared {
+    /// The databases.
+    pub store: Store,
     /// Name and version of the server, as greetings and statistics say it.
     pub server: ServerInfo,
     /// Which services are ready.
     pub health: health::Registry,
+    /// The places for calls that wait for something that may never come.
+    pub waiting: WaitingCalls,
     /// Whether `grpc.testing.TestService` is served.
     pub interop: bool,
 }
@@ -128,6 +151,25 @@ pub trait State {
     /// The caller ended its side without a further message.
     fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions);
 
+    /// What [`Actions::read`] or [`Actions::read_long`] asked for. `kept` is what was to be kept.
+    fn read(
+        &mut self,
+        _view: &View<'_>,
+        _kept: &[u8],
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) {
+    }
+
+    /// What became of the submitted write.
+    fn committed(
+        &mut self,
+        _outcome: &CommitOutcome<'_>,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) {
+    }
+
     /// After [`Actions::can_send`] said no: now it says yes.
     fn writable(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
 
@@ -141,6 +183,8 @@ pub trait State {
 
 /// A call of any method. Small, as a server holds many: what needs more than a few words is boxed.
 pub enum Call {
+    /// `pelton.v1.KeyValue`
+    KeyValue(KeyValueCall),
     /// `grpc.health.v1.Health`
     Health(HealthCall),
     /// `grpc.reflection.v1.ServerReflection`, and `v1alpha`
@@ -168,6 +212,14 @@ impl Call {
     ) -> Call {
         use Method as M;
         match method {
+            M::Get
+            | M::Put
+            | M::Delete
+            | M::Append
+            | M::Increment
+            | M::Batch
+            | M::Scan
+            | M::Count => Call::KeyValue(KeyValueCall::started(method)),
             M::HealthCheck | M::HealthList | M::HealthWatch => {
                 Call::Health(HealthCall::started(method, head, shared, actions))
             }
@@ -203,6 +255,7 @@ fn not_served(method: Method) -> Status {
 macro_rules! step {
     ($call:expr, $state:ident => $step:expr) => {
         match $call {
+            Call::KeyValue($state) => $step,
             Call::Health($state) => $step,
             Call::Reflection($state) => $step,
             Call::Echo($state) => $step,
@@ -220,6 +273,21 @@ impl State for Call {
 
     fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {
         step!(self, state => state.half_closed(shared, actions));
+    }
+
+    #[inline]
+    fn read(&mut self, view: &View<'_>, kept: &[u8], shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.read(view, kept, shared, actions));
+    }
+
+    #[inline]
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.committed(outcome, shared, actions));
     }
 
     fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {

@@ -7,11 +7,14 @@ pub mod call;
 pub mod echo;
 pub mod health;
 pub mod interop;
+pub mod keyvalue;
 pub mod limits;
 pub mod method;
 pub mod protobuf;
 pub mod reflection;
+pub mod services;
 pub mod status;
+pub mod waiting;
 
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 pub use method::{Kind, Method, route};

@@ -3,3 +3,58 @@
 /// Groups nested within each other in a message. Groups are long out of use; a few levels are skipped for old senders,
 /// more would only be there to keep the decoder busy.
 pub const PROTOBUF_GROUP_DEPTH_MAX: usize = 32;
+
+/// Longest time to live, in milliseconds: 100 years. More is surely a mistake of units, and could overflow.
+pub const TIME_TO_LIVE_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+/// Bytes of entries in one page of a scan, unless its first entry alone is larger. Far below what a default client
+/// accepts, and copied in about 100 µs.
+pub const SCAN_PAGE_BYTES: usize = 1 << 20;
+
+/// Entries walked for one page of a scan: at some 150 ns each this is the time that one step may take.
+pub const SCAN_PAGE_ROWS: u32 = 1_000;
+
+/// Rows walked in one slice of a count; a row of a count costs about a twentieth of one of a scan.
+pub const COUNT_SLICE_ROWS: u32 = 20_000;
+
+/// `max_answer_bytes` of a batch that names none: what the default client of every language accepts.
+pub const ANSWER_BYTES: u64 = 4 << 20;
+
+/// Largest `max_answer_bytes` that a batch may name: the answer is put together in memory in one step.
+pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of the answer to a batch that belong to no single result: its own fields, and what a result with a previous
+/// entry takes beyond [`store::limits::ANSWER_BYTES_PER_OPERATION`] in the worst case of one operation.
+pub const ANSWER_FRAME_BYTES: u64 = 32;
+
+/// Characters of a caller's own words (such as the name of a database that does not exist) repeated in a status
+/// message: a status travels in headers, whose size is bounded.
+pub const QUOTED_CHARACTERS: usize = 64;
+
+/// Calls of one server that wait for something that may never come (`Health/Watch`), or for a time (`Echo` with a
+/// delay). They cost no work but keep memory, and no idle timer ends them. Beyond: RESOURCE_EXHAUSTED.
+pub const WAITING_CALLS_MAX: usize = 10_000;
+
+/// Longest name of a service that health is asked for. Longer than any name a protobuf compiler takes gladly.
+pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 1024;
+
+/// Largest `answer_bytes` of the echo service: what a client takes by default, 4 MiB, with room for the message around.
+pub const ECHO_ANSWER_BYTES_MAX: u32 = 4_000_000;
+
+/// Longest `delay_ms` of the echo service: long enough for any measurement, short enough that calls do not pile up.
+pub const ECHO_DELAY_MS_MAX: u32 = 60_000;
+
+/// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls, 160 MB in all.
+pub const ECHO_DELAYED_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest question of reflection. It holds one name, and comes back in the answer.
+pub const REFLECTION_REQUEST_BYTES_MAX: usize = 4096;
+
+/// Largest payload that the test service sends in one message, for the reason of [`ECHO_ANSWER_BYTES_MAX`].
+pub const INTEROP_PAYLOAD_BYTES_MAX: u32 = 4_000_000;
+
+/// Messages that a call of the test service still owes to its caller, in all; each costs 12 bytes to remember.
+pub const INTEROP_RESPONSES_MAX: usize = 10_000;
+
+/// Longest pause before a message of the test service, one minute.
+pub const INTEROP_INTERVAL_US_MAX: u32 = 60_000_000;

@@ -77,4 +77,19 @@ impl Status {
     pub fn internal(message: impl Into<Cow<'static, str>>) -> Status {
         Status::new(Code::Internal, message)
     }
+
+    /// The method at `path` takes one request message, and none came. By the table of the gRPC status codes
+    /// ("request cardinality violation") this is UNIMPLEMENTED.
+    #[cold]
+    pub fn no_request(path: &str) -> Status {
+        Status::unimplemented(format!("{path} takes one request message, and none came"))
+    }
+
+    /// The method at `path` takes one request message, and a second one came: see [`Status::no_request`].
+    #[cold]
+    pub fn second_request(path: &str) -> Status {
+        Status::unimplemented(format!(
+            "{path} takes one request message, and a second one came"
+        ))
+    }
 }

@@ -1,0 +1,111 @@
+//! The messages of `pelton.v1.KeyValue`, both ways: what a server decodes a client encodes, and the other way round.
+//!
+//! Everything borrows from the message it was decoded from. `proto/pelton/v1/kv.proto` says what the fields mean; here
+//! stand only their numbers.
+
+mod batch;
+mod operation;
+mod result;
+mod scan;
+
+use std::fmt;
+
+pub use batch::{BatchRequest, BatchResponse};
+pub use operation::{OperationKind, Request, decode_get, decode_operation, encode_operation};
+pub use result::{
+    AppendResponse, DeleteResponse, EntryMessage, Failure, GetResponse, IncrementRefusal,
+    IncrementResponse, OperationResult, PutResponse,
+};
+pub(crate) use scan::page_field;
+pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
+
+use crate::protobuf::{DecodeError, Fault, Reader, Value};
+
+/// Why a request or response is refused: the field, and what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The field as the `.proto` file names it; empty if not even its number can be read.
+    pub field: &'static str,
+    /// What is wrong.
+    pub rule: Rule,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Its bytes are no such field.
+    Malformed(Fault),
+    /// Its value is not allowed. The words continue "`field` …".
+    Broken(&'static str),
+    /// It has its place in the API, but this version does not serve it. To pass over it in silence could break a
+    /// promise that the caller relies on.
+    NotServed,
+}
+
+impl Invalid {
+    pub(crate) fn rule(field: &'static str, rule: &'static str) -> Invalid {
+        Invalid {
+            field,
+            rule: Rule::Broken(rule),
+        }
+    }
+
+    /// The refusal of a field that is not served yet, if `number` is one: the same numbers in every request.
+    #[inline]
+    fn not_served(number: u32) -> Option<Invalid> {
+        let field = match number {
+            12 => "snapshot",
+            13 => "durability",
+            14 => "lease",
+            15 => "request_id",
+            _ => return None,
+        };
+        Some(Invalid {
+            field,
+            rule: Rule::NotServed,
+        })
+    }
+
+    /// Names the field that the decoder knows by number. `names[number]` is its name.
+    fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
+        let field = names
+            .get(error.field as usize)
+            .copied()
+            .unwrap_or("(unknown)");
+        Invalid {
+            field,
+            rule: Rule::Malformed(error.fault),
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.field, self.rule) {
+            ("", Rule::Malformed(fault)) => {
+                write!(formatter, "the message is no protobuf message: {fault}")
+            }
+            (field, Rule::Malformed(fault)) => {
+                write!(formatter, "field {field} cannot be read: {fault}")
+            }
+            (field, Rule::NotServed) => {
+                write!(formatter, "field {field} is not served by this version")
+            }
+            (field, Rule::Broken(rule)) => write!(formatter, "field {field} {rule}"),
+        }
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Walks the fields of `message`, whose names are `names` by number.
+#[inline]
+fn decode_fields<'a>(
+    message: &'a [u8],
+    names: &[&'static str],
+    visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
+) -> Result<(), Invalid> {
+    Reader::new(message)
+        .for_each(visit)
+        .map_err(|error| Invalid::malformed(error, names))
+}

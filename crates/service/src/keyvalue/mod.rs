@@ -1,0 +1,222 @@
+//! `pelton.v1.KeyValue`: what its methods mean, in terms of store operations.
+//!
+//! Single operations live in this file, as they are the hot ones; [`batch`] and [`range`] have the longer ones.
+//! `proto/pelton/v1/kv.proto` is the promise that this module keeps.
+
+mod answer;
+mod batch;
+pub mod messages;
+mod range;
+mod refuse;
+#[cfg(test)]
+mod tests;
+
+use store::{CommitOutcome, Decision, Mode, Value, View};
+
+use crate::call::{Actions, Shared, State};
+use crate::method::Method;
+use crate::status::Status;
+use batch::{ReadBatch, WriteBatch};
+use messages::{GetResponse, OperationKind, Request, decode_get};
+use range::{Count, Scan};
+pub use refuse::database_gone;
+
+/// A call of `pelton.v1.KeyValue`.
+pub struct KeyValueCall(Step);
+
+/// How far a call has come.
+enum Step {
+    /// The request has not arrived yet.
+    Expecting(Method),
+    /// A Get waits for the tick's view; its key is kept by the room above.
+    Get { hash: u64 },
+    /// A single write is with the committer.
+    Write(Pushed),
+    /// A batch of reads waits for the tick's view.
+    ReadBatch(Box<ReadBatch>),
+    /// A batch with a write is with the committer.
+    WriteBatch(Box<WriteBatch>),
+    /// A scan waits for a view, or for room to send.
+    Scan(Box<Scan>),
+    /// A count waits for a view.
+    Count(Box<Count>),
+}
+
+/// What must be known of an operation that is with the committer, to put its outcome into words.
+#[derive(Clone, Copy, Debug)]
+struct Pushed {
+    kind: OperationKind,
+    /// Of the value in the request.
+    value_bytes: u32,
+}
+
+impl Pushed {
+    fn new(kind: OperationKind, operation: &store::Operation<'_>) -> Pushed {
+        let value_bytes = match operation {
+            store::Operation::Append { value, .. } => value.len(),
+            _ => 0,
+        };
+        Pushed {
+            kind,
+            value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl KeyValueCall {
+    /// Begins a call of `method`.
+    pub fn started(method: Method) -> KeyValueCall {
+        KeyValueCall(Step::Expecting(method))
+    }
+}
+
+impl State for KeyValueCall {
+    #[inline]
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let Step::Expecting(method) = self.0 else {
+            return actions.finish(Status::second_request("this method"));
+        };
+        match Step::begin(method, bytes, shared, actions) {
+            Ok(step) => self.0 = step,
+            Err(status) => actions.finish(status),
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Expecting(method) = self.0 {
+            actions.finish(Status::no_request(method.path()));
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, view: &View<'_>, kept: &[u8], _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Get { hash } => answer_get(view, kept, *hash, actions),
+            Step::ReadBatch(batch) => batch.read(view, actions),
+            Step::Scan(scan) => scan.read(view, actions),
+            Step::Count(count) => count.read(view, actions),
+            Step::Expecting(_) | Step::Write(_) | Step::WriteBatch(_) => {
+                debug_assert!(false, "nothing was to be read")
+            }
+        }
+    }
+
+    #[inline]
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        match &self.0 {
+            Step::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
+            Step::WriteBatch(batch) => batch.committed(outcome, shared, actions),
+            _ => debug_assert!(false, "nothing was submitted"),
+        }
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Scan(scan) = &mut self.0 {
+            scan.go_on(actions);
+        }
+    }
+}
+
+impl Step {
+    /// Takes up the request: what is wrong with it is said now, before anything is done.
+    #[inline]
+    fn begin(
+        method: Method,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Step, Status> {
+        match method {
+            Method::Get => begin_get(bytes, shared, actions),
+            Method::Put => begin_write(method, OperationKind::Put, bytes, shared, actions),
+            Method::Delete => begin_write(method, OperationKind::Delete, bytes, shared, actions),
+            Method::Append => begin_write(method, OperationKind::Append, bytes, shared, actions),
+            Method::Increment => {
+                begin_write(method, OperationKind::Increment, bytes, shared, actions)
+            }
+            Method::Batch => batch::begin(bytes, shared, actions),
+            Method::Scan => Ok(Step::Scan(Scan::begin(bytes, shared, actions)?)),
+            Method::Count => Ok(Step::Count(Count::begin(bytes, shared, actions)?)),
+            _ => Err(Status::unimplemented(method.path())),
+        }
+    }
+}
+
+#[inline]
+fn begin_get(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<Step, Status> {
+    let (database, key) =
+        decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
+    let database = refuse::find_database(database, shared)?;
+    refuse::check_key(key)?;
+    actions.read(database, key);
+    Ok(Step::Get {
+        hash: shared.store.hasher().hash(key),
+    })
+}
+
+#[inline]
+fn answer_get(view: &View<'_>, key: &[u8], hash: u64, actions: &mut impl Actions) {
+    let Some(entry) = view.get(key, hash, actions.now_ms()) else {
+        return actions.respond(|out| GetResponse::default().encode(out));
+    };
+    let value = entry.value.bytes();
+    let response = GetResponse {
+        found: true,
+        value,
+        version: entry.version,
+        expires_at_ms: entry.expires_ms,
+    };
+    match entry.value {
+        Value::Inline(_) => actions.respond(|out| response.encode(out)),
+        Value::Shared(body) => {
+            actions.respond_shared(|out| response.encode_head(out, value.len()), body)
+        }
+    }
+}
+
+#[inline]
+fn begin_write(
+    method: Method,
+    kind: OperationKind,
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<Step, Status> {
+    let request =
+        Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
+    let database = refuse::find_database(request.database, shared)?;
+    let pushed = Pushed::new(kind, &request.operation);
+    // A lone operation that fails has an outcome to answer with: nothing needs to be undone for it.
+    let mut commit = actions.write(database, Mode::Independent);
+    commit
+        .push(&request.operation)
+        .map_err(|error| refuse::push_error(method, error))?;
+    commit.submit();
+    Ok(Step::Write(pushed))
+}
+
+#[inline]
+fn answer_write(
+    pushed: Pushed,
+    outcome: &CommitOutcome<'_>,
+    shared: &Shared,
+    actions: &mut impl Actions,
+) {
+    let operation = match outcome.decision {
+        Decision::Refused(refusal) => return actions.finish(refuse::refusal(refusal)),
+        _ => outcome
+            .first()
+            .expect("a commit of one operation that was not refused has one outcome"),
+    };
+    match answer::failure(pushed, &operation, outcome.database, shared) {
+        Some(status) => actions.finish(status),
+        None => actions.respond(|out| {
+            answer::result(pushed.kind, &operation, outcome.sequence).encode_alone(out)
+        }),
+    }
+}

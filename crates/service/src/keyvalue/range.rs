@@ -1,0 +1,308 @@
+//! Scan and Count: walks over ranges of keys, cut into steps.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Value, View};
+
+use super::messages::{
+    CountRequest, CountResponse, EntryMessage, Invalid, Keys, ScanRequest, page_field,
+};
+use super::refuse;
+use crate::call::{Actions, Shared};
+use crate::limits::{COUNT_SLICE_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+use crate::method::Method;
+use crate::protobuf::writer;
+use crate::status::Status;
+
+/// What is still to be walked of a range.
+struct Rest {
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+}
+
+impl Rest {
+    fn new(keys: Keys<'_>) -> Rest {
+        let mut buffer = Vec::new();
+        let range = match keys {
+            Keys::All => Range::ALL,
+            // An empty end is no bound: no key lies below the empty key.
+            Keys::Range { start, end } => Range::new(start, (!end.is_empty()).then_some(end)),
+            Keys::Prefix(prefix) => Range::prefix(prefix, &mut buffer),
+        };
+        Rest {
+            start: range.start.map(<[u8]>::to_vec),
+            end: range.end.map(<[u8]>::to_vec),
+        }
+    }
+
+    fn range(&self) -> Range<'_> {
+        fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+            bound.as_ref().map(Vec::as_slice)
+        }
+        Range {
+            start: borrowed(&self.start),
+            end: borrowed(&self.end),
+        }
+    }
+
+    /// The walk has passed `key`.
+    fn pass(&mut self, key: &[u8], direction: Direction) {
+        let bound = match direction {
+            Direction::Forward => &mut self.start,
+            Direction::Backward => &mut self.end,
+        };
+        match bound {
+            // The usual case, from the second step on: the room of the last key is used again.
+            Bound::Excluded(passed) => {
+                passed.clear();
+                passed.extend_from_slice(key);
+            }
+            _ => *bound = Bound::Excluded(key.to_vec()),
+        }
+    }
+}
+
+/// A scan between two pages.
+pub(super) struct Scan {
+    database: DatabaseId,
+    rest: Rest,
+    direction: Direction,
+    keys_only: bool,
+    /// Entries that may still be sent.
+    left: u64,
+}
+
+/// What one page has brought.
+struct Page<'v> {
+    /// The walk has passed this key.
+    passed: Option<&'v [u8]>,
+    entries: u64,
+    complete: bool,
+}
+
+impl Scan {
+    /// Takes up a request.
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Box<Scan>, Status> {
+        let invalid = |invalid| refuse::invalid(Method::Scan, invalid);
+        let request = ScanRequest::decode(bytes).map_err(invalid)?;
+        let database = refuse::find_database(request.database, shared)?;
+        let mut rest = Rest::new(request.keys);
+        if let Some(key) = request.start_after {
+            if !rest.range().contains(key) {
+                return Err(invalid(Invalid::rule(
+                    "start_after",
+                    "lies outside of the range",
+                )));
+            }
+            rest.pass(key, request.direction);
+        }
+        let ScanRequest {
+            direction,
+            keys_only,
+            limit,
+            ..
+        } = request;
+        let left = if limit == 0 { u64::MAX } else { limit };
+        actions.read_long(database);
+        Ok(Box::new(Scan {
+            database,
+            rest,
+            direction,
+            keys_only,
+            left,
+        }))
+    }
+
+    /// Sends one page, and sees to it that the next one follows.
+    pub(super) fn read(&mut self, view: &View<'_>, actions: &mut impl Actions) {
+        // Asked for while there was room; other calls of the same connection may have used it up since.
+        if !actions.can_send() {
+            return;
+        }
+        let now_ms = actions.now_ms();
+        let page = match self.large_first_entry(view, now_ms) {
+            Some((entry, body)) => self.send_large(&entry, body, view.sequence(), actions),
+            None => {
+                let mut page = None;
+                actions.message(|out| page = Some(self.encode_page(view, now_ms, out)));
+                page.expect("a message is encoded at once")
+            }
+        };
+        if page.complete {
+            return actions.finish(Status::OK);
+        }
+        self.left -= page.entries;
+        if let Some(key) = page.passed {
+            self.rest.pass(key, self.direction);
+        }
+        self.go_on(actions);
+    }
+
+    /// Asks for the next page as soon as there is room for it.
+    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+        if actions.can_send() {
+            actions.read_long(self.database);
+        }
+    }
+
+    /// The first entry, if it fills a page by itself and need not be copied.
+    fn large_first_entry<'v>(
+        &self,
+        view: &'v View<'_>,
+        now_ms: u64,
+    ) -> Option<(Entry<'v>, &'v Arc<[u8]>)> {
+        if self.keys_only {
+            return None;
+        }
+        let mut first = None;
+        view.scan(
+            &self.rest.range(),
+            self.direction,
+            now_ms,
+            1,
+            &mut |entry| {
+                first = Some(*entry);
+                ControlFlow::Break(())
+            },
+        );
+        match first? {
+            entry @ Entry {
+                value: Value::Shared(body),
+                ..
+            } if body.len() >= SCAN_PAGE_BYTES => Some((entry, body)),
+            _ => None,
+        }
+    }
+
+    /// Sends a page of one large entry, whose value comes last so that it can follow the head without being copied.
+    fn send_large<'v>(
+        &self,
+        entry: &Entry<'v>,
+        body: &Arc<[u8]>,
+        sequence: u64,
+        actions: &mut impl Actions,
+    ) -> Page<'v> {
+        let complete = self.left == 1;
+        let mut entry_head = Vec::new();
+        entry_message(entry, false).encode_head(&mut entry_head, body.len());
+        let head = |out: &mut Vec<u8>| {
+            writer::uint64(out, page_field::SEQUENCE, sequence);
+            writer::bool(out, page_field::LAST, complete);
+            writer::bytes_head(out, page_field::ENTRIES, entry_head.len() + body.len());
+            out.extend_from_slice(&entry_head);
+        };
+        actions.message_shared(head, body);
+        Page {
+            passed: Some(entry.key),
+            entries: 1,
+            complete,
+        }
+    }
+
+    /// Appends a page of as many entries as its bytes and the time of a step allow.
+    fn encode_page<'v>(&self, view: &'v View<'_>, now_ms: u64, out: &mut Vec<u8>) -> Page<'v> {
+        let page_start = out.len();
+        writer::uint64(out, page_field::SEQUENCE, view.sequence());
+        let mut page = Page {
+            passed: None,
+            entries: 0,
+            complete: false,
+        };
+        let end = view.scan(
+            &self.rest.range(),
+            self.direction,
+            now_ms,
+            SCAN_PAGE_ROWS,
+            &mut |entry| {
+                let message = entry_message(entry, self.keys_only);
+                let bytes = out.len() - page_start
+                    + message.key.len()
+                    + message.value.len()
+                    + EntryMessage::OVERHEAD_BYTES;
+                if page.entries > 0 && bytes > SCAN_PAGE_BYTES {
+                    return ControlFlow::Break(());
+                }
+                writer::message(out, page_field::ENTRIES, |out| message.encode(out));
+                page.passed = Some(entry.key);
+                page.entries += 1;
+                if page.entries == self.left {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
+        match end {
+            ScanEnd::Complete => page.complete = true,
+            ScanEnd::Stopped => page.complete = page.entries == self.left,
+            ScanEnd::BudgetSpent(key) => page.passed = Some(key),
+        }
+        writer::bool(out, page_field::LAST, page.complete);
+        page
+    }
+}
+
+fn entry_message<'v>(entry: &Entry<'v>, keys_only: bool) -> EntryMessage<'v> {
+    EntryMessage {
+        key: entry.key,
+        value: if keys_only { &[] } else { entry.value.bytes() },
+        version: entry.version,
+        expires_at_ms: entry.expires_ms,
+    }
+}
+
+/// A count between two slices.
+pub(super) struct Count {
+    database: DatabaseId,
+    rest: Rest,
+    counted: u64,
+    views: u64,
+}
+
+impl Count {
+    /// Takes up a request.
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Box<Count>, Status> {
+        // Where an exact count is this cheap there is no need to estimate: whoever would be content with less gets it.
+        let request = CountRequest::decode(bytes)
+            .map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
+        let database = refuse::find_database(request.database, shared)?;
+        actions.read_long(database);
+        Ok(Box::new(Count {
+            database,
+            rest: Rest::new(request.keys),
+            counted: 0,
+            views: 0,
+        }))
+    }
+
+    /// Counts one slice.
+    pub(super) fn read(&mut self, view: &View<'_>, actions: &mut impl Actions) {
+        let slice = view.count(&self.rest.range(), actions.now_ms(), COUNT_SLICE_ROWS);
+        self.counted += slice.count;
+        self.views += 1;
+        match slice.passed {
+            Some(key) => {
+                self.rest.pass(key, Direction::Forward);
+                actions.read_long(self.database);
+            }
+            None => {
+                let response = CountResponse {
+                    count: self.counted,
+                    exact: true,
+                    views: self.views,
+                    sequence: view.sequence(),
+                };
+                actions.respond(|out| response.encode(out));
+            }
+        }
+    }
+}

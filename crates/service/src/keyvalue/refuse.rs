@@ -1,0 +1,124 @@
+//! What a caller is told when a request cannot be served: the status table at the top of `kv.proto`.
+//!
+//! Every message says what was wrong, with what, and the numbers given and allowed.
+
+use store::{DatabaseId, PushError, Refusal};
+
+use super::messages::{Invalid, Rule};
+use crate::call::Shared;
+use crate::limits::QUOTED_CHARACTERS;
+use crate::method::Method;
+use crate::status::{Code, Status};
+
+/// The id of a database by its name.
+#[inline]
+pub(super) fn find_database(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
+    if name.is_empty() {
+        return Ok(DatabaseId::DEFAULT);
+    }
+    shared
+        .store
+        .database(name)
+        .ok_or_else(|| unknown_database(name))
+}
+
+#[cold]
+fn unknown_database(name: &str) -> Status {
+    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    let dots = if short.len() < name.len() { "…" } else { "" };
+    Status::not_found(format!(
+        "field database: there is no database {short:?}{dots}"
+    ))
+}
+
+/// The end of a call whose database was dropped while it waited.
+#[cold]
+pub fn database_gone() -> Status {
+    Status::not_found("field database: the database was dropped while the call waited")
+}
+
+/// Refuses keys that no database can hold. The committer looks at those of writes; this is for reads.
+#[inline]
+pub(super) fn check_key(key: &[u8]) -> Result<(), Status> {
+    if key.len() <= store::limits::KEY_BYTES {
+        Ok(())
+    } else {
+        Err(key_too_long(key.len()))
+    }
+}
+
+#[cold]
+fn key_too_long(bytes: usize) -> Status {
+    let allowed = store::limits::KEY_BYTES;
+    Status::resource_exhausted(format!(
+        "field key: the key has {bytes} bytes, at most {allowed} are allowed"
+    ))
+}
+
+/// A field is wrong.
+#[cold]
+pub(super) fn invalid(method: Method, invalid: Invalid) -> Status {
+    Status::new(code_of(invalid), format!("{}: {invalid}", method.path()))
+}
+
+/// A field of one of several operations is wrong.
+#[cold]
+pub(super) fn invalid_operation(method: Method, index: usize, invalid: Invalid) -> Status {
+    Status::new(
+        code_of(invalid),
+        format!("{}: operations[{index}]: {invalid}", method.path()),
+    )
+}
+
+fn code_of(invalid: Invalid) -> Code {
+    match invalid.rule {
+        Rule::NotServed => Code::Unimplemented,
+        Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
+    }
+}
+
+/// An operation does not fit into a commit.
+#[cold]
+pub(super) fn push_error(method: Method, error: PushError) -> Status {
+    let code = match error {
+        PushError::TooLarge { .. } => Code::ResourceExhausted,
+        _ => Code::InvalidArgument,
+    };
+    Status::new(code, format!("{}: {error}", method.path()))
+}
+
+/// The committer refused a commit as a whole.
+#[cold]
+pub(super) fn refusal(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::UnknownDatabase => database_gone(),
+        refusal => Status::resource_exhausted(refusal.to_string()),
+    }
+}
+
+/// An append would make a value too large.
+#[cold]
+pub(super) fn grown_too_large(bytes: u64, allowed: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "field value: with what is appended the value would have {bytes} bytes, at most {allowed} are allowed"
+    ))
+}
+
+/// More operations than a request may have.
+#[cold]
+pub(super) fn too_many_operations(method: Method, given: usize, allowed: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "{}: field operations: there are {given} operations, at most {allowed} are allowed",
+        method.path()
+    ))
+}
+
+/// The answer would be larger than the caller said it can receive.
+#[cold]
+pub(super) fn answer_too_large(method: Method, allowed: u64) -> Status {
+    Status::resource_exhausted(format!(
+        "{}: field max_answer_bytes: the answer could exceed the {allowed} bytes allowed; nothing was done. \
+         Ask for fewer values at once, or raise max_answer_bytes and the client's limit for received messages",
+        method.path()
+    ))
+}
