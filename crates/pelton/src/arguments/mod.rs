@@ -1,0 +1,177 @@
+//! The command line as a table. Help, the checks of every flag, and docs/cli.md come from it.
+
+mod serve;
+mod store;
+
+pub use serve::{CpuList, LogLevel, ServeArguments, UnixMode};
+pub use store::{
+    ConnectionArguments, CountArguments, DatabaseArguments, DeleteArguments, EchoArguments, GetArguments, KeyEncoding,
+    OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments,
+};
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// What stands below the help of `pelton` itself.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  a miss: the key is not there, or the condition was not met; the server is not ready (status)
+  2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
+  3  it could not be done: the server was not reached, it refused, or a file could not be read or written
+
+Documentation: docs/start.md, docs/cli.md";
+
+/// A key-value server over gRPC, and its client.
+#[derive(Debug, Parser)]
+#[command(name = "pelton", version, about, after_help = EXIT_CODES)]
+#[command(disable_help_subcommand = true, propagate_version = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What pelton can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a server
+    ///
+    /// Every setting can be given as a flag, as an environment variable, or in a file; a flag is stronger than a
+    /// variable, a variable is stronger than the file, and the file is stronger than the default. In the file the
+    /// names are those of the flags, without the dashes in front: `max-value = "2MiB"`.
+    Serve(Box<ServeArguments>),
+
+    /// Write the value of a key
+    Put(PutArguments),
+
+    /// Read the value of a key
+    ///
+    /// The value is printed as it is, byte by byte; on a terminal a line end is added. A miss exits with code 1.
+    Get(GetArguments),
+
+    /// Remove a key
+    ///
+    /// A key that is not there is a miss: exit code 1.
+    Delete(DeleteArguments),
+
+    /// Print keys and values in the order of the keys
+    ///
+    /// One entry a line, key and value separated by a tab. What could be mistaken (line ends, tabs, backslashes,
+    /// control characters, bytes that are not UTF-8) is written as \n, \t, \\ or \xNN. With --output json every line
+    /// is one object.
+    Scan(ScanArguments),
+
+    /// Count keys; prints the bare number
+    Count(CountArguments),
+
+    /// Send bytes to the server and back, to see what a call costs
+    Echo(EchoArguments),
+
+    /// Ask a server whether it is ready, what it is, and how far away
+    Status(StatusArguments),
+
+    /// Write the .proto files of the server's API into a folder
+    Proto(ProtoArguments),
+
+    /// Look at the settings of `pelton serve` without starting it
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// `pelton config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every setting as it would be used, and where it comes from
+    ///
+    /// The output is a valid configuration file.
+    Print(Box<ServeArguments>),
+
+    /// Check flags, environment and file, and say nothing if all is well
+    Check(Box<ServeArguments>),
+}
+
+/// `pelton proto`
+#[derive(Debug, Args)]
+pub struct ProtoArguments {
+    /// The folder; it is made if it does not exist
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+
+    /// Overwrite files whose content differs
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// A flag without a word of help is of no use to anybody.
+    #[test]
+    fn every_argument_is_explained() {
+        fn check(command: &clap::Command, path: &str) {
+            assert!(command.get_about().is_some(), "{path} has no description");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path} {} has no help", argument.get_id());
+            }
+            for sub in command.get_subcommands() {
+                check(sub, &format!("{path} {}", sub.get_name()));
+            }
+        }
+        check(&Arguments::command(), "pelton");
+    }
+
+    fn refusal(line: &str) -> String {
+        let words = line.split_whitespace();
+        Arguments::try_parse_from(words).expect_err(line).to_string()
+    }
+
+    /// Every wrong flag: the message names it, and says what is right.
+    #[test]
+    fn wrong_usage_is_explained() {
+        for (line, expected) in [
+            ("pelton serv", "similar subcommand exists: 'serve'"),
+            ("pelton serve --thread 3", "similar argument exists: '--threads'"),
+            ("pelton serve --threads none", "--threads"),
+            ("pelton serve --listen 127.0.0.1", "write host:port"),
+            ("pelton serve --listen :1978", "0.0.0.0:1978"),
+            ("pelton serve --memory-limit 4G", "4GiB"),
+            ("pelton serve --memory-limit 170%", "1% to 100%"),
+            ("pelton serve --max-value big", "64KiB"),
+            ("pelton serve --drain-timeout 10", "10s"),
+            ("pelton serve --pin 3-1", "3-1"),
+            ("pelton serve --unix-mode 999", "octal"),
+            ("pelton serve --log-level loud", "possible values"),
+            ("pelton get", "<KEY>"),
+            ("pelton get key --output xml", "possible values: text, json"),
+            ("pelton get key --address nowhere", "write host:port"),
+            ("pelton get key --timeout 5", "5s"),
+            ("pelton put key value --if-absent --if-present", "cannot be used with"),
+            ("pelton put key value --if-absent --if-version 3", "cannot be used with"),
+            ("pelton put key value --file f", "cannot be used with"),
+            ("pelton scan --prefix a --start b", "cannot be used with"),
+            ("pelton scan --limit 0", "--limit"),
+            ("pelton delete key --if-version 0", "--if-version"),
+            ("pelton echo --count 0", "--count"),
+        ] {
+            let message = refusal(line);
+            assert!(message.contains(expected), "{line}: {expected:?} is missing in\n{message}");
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_values() {
+        let words = ["pelton", "put", "temperature", "-5"];
+        let Command::Put(put) = Arguments::try_parse_from(words).expect("valid").command else {
+            panic!("put is put");
+        };
+        assert_eq!(put.value.as_deref(), Some("-5".as_ref()));
+    }
+}

@@ -1,0 +1,262 @@
+//! The settings of `pelton serve`: one table for flags, environment and file.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use drive::Address;
+use serde::{Deserialize, Deserializer};
+
+use crate::size::{MemoryLimit, Size, Span};
+
+/// All settings of a server, each `None` where it was not given. The same fields are read from flags and environment
+/// (by clap) and from the file (by serde), so the three cannot differ.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServeArguments {
+    /// TOML file with settings
+    #[arg(long, value_name = "FILE", env = "PELTON_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// Where to listen: host:port, [ipv6]:port or unix:/path; may be repeated, or several separated by commas
+    ///
+    /// Port 0 lets the system choose one; the line `listening on …` says which. [default: 127.0.0.1:1978]
+    #[arg(long, value_name = "ADDRESS", env = "PELTON_LISTEN", value_delimiter = ',')]
+    #[serde(default, deserialize_with = "from_texts")]
+    pub listen: Option<Vec<Address>>,
+
+    /// Event loops, one thread each [default: the CPUs that this process may use]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS")]
+    pub threads: Option<usize>,
+
+    /// CPUs to bind the threads to, in turn, such as 0,2-3 [default: not bound]
+    #[arg(long, value_name = "CPUS", env = "PELTON_PIN")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub pin: Option<CpuList>,
+
+    /// Memory that keys and values may take: a size, or a share of what this process may use
+    ///
+    /// Beyond it, writes that grow are refused with RESOURCE_EXHAUSTED; reads and deletes go on. [default: 70%]
+    #[arg(long, value_name = "SIZE|SHARE", env = "PELTON_MEMORY_LIMIT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub memory_limit: Option<MemoryLimit>,
+
+    /// Largest value, at most 1GiB
+    ///
+    /// Above the default, clients need a higher limit for received messages to read what was stored. [default: 4MB]
+    #[arg(long, value_name = "SIZE", env = "PELTON_MAX_VALUE")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub max_value: Option<Size>,
+
+    /// Calls that one connection may have open at a time [default: 4096]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_STREAMS")]
+    pub max_streams: Option<u32>,
+
+    /// Open connections; more are refused [default: 10000]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS")]
+    pub max_connections: Option<usize>,
+
+    /// Send buffer of each TCP connection [default: the kernel sizes it as it goes]
+    #[arg(long, value_name = "SIZE", env = "PELTON_TCP_SEND_BUFFER")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub tcp_send_buffer: Option<Size>,
+
+    /// Receive buffer of each TCP connection [default: the kernel sizes it as it goes]
+    #[arg(long, value_name = "SIZE", env = "PELTON_TCP_RECEIVE_BUFFER")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub tcp_receive_buffer: Option<Size>,
+
+    /// HTTP/2 window of each call, what a client may send ahead [default: 64KiB, grown as the connection needs]
+    #[arg(long, value_name = "SIZE", env = "PELTON_STREAM_WINDOW")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub stream_window: Option<Size>,
+
+    /// HTTP/2 window of each connection [default: 1MiB, grown as the connection needs]
+    #[arg(long, value_name = "SIZE", env = "PELTON_CONNECTION_WINDOW")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub connection_window: Option<Size>,
+
+    /// How long running calls may take to end after SIGTERM, SIGINT or SIGQUIT; a second signal stops at once
+    /// [default: 10s]
+    #[arg(long, value_name = "TIME", env = "PELTON_DRAIN_TIMEOUT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub drain_timeout: Option<Span>,
+
+    /// Close a connection whose client takes none of the waiting answers for so long [default: 30s]
+    #[arg(long, value_name = "TIME", env = "PELTON_WRITE_STALL_TIMEOUT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub write_stall_timeout: Option<Span>,
+
+    /// Permissions of UNIX sockets, as an octal number [default: 600, only this user]
+    #[arg(long, value_name = "MODE", env = "PELTON_UNIX_MODE")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub unix_mode: Option<UnixMode>,
+
+    /// Also serve grpc.testing.TestService, for interoperability tests [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "PELTON_INTEROP",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub interop: Option<bool>,
+
+    /// Least level of what is logged, to standard error [default: info]
+    #[arg(long, value_name = "LEVEL", env = "PELTON_LOG_LEVEL", value_enum)]
+    pub log_level: Option<LogLevel>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Nothing but what ends the server
+    Error,
+    /// Also what an operator should look at
+    Warn,
+    /// Also start, stop and settings
+    Info,
+    /// Also each connection
+    Debug,
+    /// Everything
+    Trace,
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no level is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+/// CPUs by number: `0,2-3`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuList(pub Vec<usize>);
+
+/// Permission bits of a file: `660`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixMode(pub u32);
+
+/// The largest CPU number that is believed: far above any machine, and it bounds what `0-…` expands to.
+const CPU_MAX: usize = 4095;
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CpuList, String> {
+        let wrong = || format!("`{text}` is no list of CPUs; write numbers and ranges such as 0,2-3");
+        let number = |part: &str| match part.trim().parse::<usize>() {
+            Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
+            _ => Err(wrong()),
+        };
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let range = number(first)?..=number(last)?;
+            if range.is_empty() {
+                return Err(wrong());
+            }
+            cpus.extend(range);
+        }
+        Ok(CpuList(cpus))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&numbers.join(","))
+    }
+}
+
+impl FromStr for UnixMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<UnixMode, String> {
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(UnixMode(mode)),
+            _ => Err(format!("`{text}` is no octal file mode; write 600 (this user), 660 (also the group) or 666 (all)")),
+        }
+    }
+}
+
+impl fmt::Display for UnixMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:03o}", self.0)
+    }
+}
+
+/// What the file may say for a setting that is text on the command line.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text or a number")]
+enum TextOrNumber {
+    Text(String),
+    Number(u64),
+}
+
+impl TextOrNumber {
+    fn parse<T: FromStr<Err: fmt::Display>>(self) -> Result<T, String> {
+        let text = match self {
+            TextOrNumber::Text(text) => text,
+            TextOrNumber::Number(number) => number.to_string(),
+        };
+        text.parse().map_err(|error: T::Err| error.to_string())
+    }
+}
+
+fn from_text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let value = TextOrNumber::deserialize(deserializer)?;
+    value.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// One text, or a list of texts.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+fn from_texts<'de, T, D>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let texts = match OneOrMore::deserialize(deserializer)? {
+        OneOrMore::One(text) => vec![text],
+        OneOrMore::More(texts) => texts,
+    };
+    let parse = |text: String| text.parse().map_err(serde::de::Error::custom);
+    texts.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        let cpus = |text: &str| text.parse::<CpuList>().map(|list| list.0);
+        assert_eq!(cpus("0,2-4, 7"), Ok(vec![0, 2, 3, 4, 7]));
+        for text in ["", "a", "3-1", "1-", "-1", "0,,1", "0-99999999999"] {
+            assert!(cpus(text).expect_err(text).contains("0,2-3"), "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!("660".parse(), Ok(UnixMode(0o660)));
+        assert_eq!(UnixMode(0o7).to_string(), "007");
+        for text in ["", "8", "1000", "-1", "rw"] {
+            assert!(text.parse::<UnixMode>().expect_err(text).contains("octal"), "{text}");
+        }
+    }
+}

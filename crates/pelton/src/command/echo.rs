@@ -1,0 +1,73 @@
+//! `pelton echo`
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use service::Method;
+use service::protobuf::{Reader, writer};
+
+use super::{Session, unreadable};
+use crate::arguments::{ConnectionArguments, EchoArguments};
+use crate::encoding::insert_bytes;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// Field number of the payload, in request and answer.
+const PAYLOAD: u32 = 1;
+
+/// Sends bytes to the server and back.
+pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
+    let payload = arguments.text.as_bytes();
+    let mut session = Session::connect(&arguments.connection)?;
+    let times = (0..arguments.count)
+        .map(|_| round_trip(&mut session, payload))
+        .collect::<Result<Vec<Duration>, Failure>>()?;
+    print(&arguments.connection, payload, times)?;
+    Ok(Exit::Done)
+}
+
+/// One call of Echo, the answer compared with what was sent.
+pub(super) fn round_trip(session: &mut Session, payload: &[u8]) -> Result<Duration, Failure> {
+    let mut request = Vec::with_capacity(payload.len() + 16);
+    writer::bytes(&mut request, PAYLOAD, payload);
+    let begin = Instant::now();
+    let answer = session.unary(Method::EchoUnary, &request)?;
+    let time = begin.elapsed();
+    let mut returned: &[u8] = b"";
+    Reader::new(&answer)
+        .for_each(|number, value| {
+            if number == PAYLOAD {
+                returned = value.bytes()?;
+            }
+            Ok(())
+        })
+        .map_err(unreadable)?;
+    if returned != payload {
+        return Err(unreadable("what came back is not what was sent"));
+    }
+    Ok(time)
+}
+
+fn print(connection: &ConnectionArguments, payload: &[u8], mut times: Vec<Duration>) -> Result<(), Failure> {
+    times.sort_unstable();
+    let (fastest, median, slowest) = (times[0], times[times.len() / 2], times[times.len() - 1]);
+    let mut output = Output::new(connection.output);
+    if output.is_json() {
+        let microseconds = |time: Duration| serde_json::Value::from(time.as_nanos() as f64 / 1e3);
+        let mut fields = object([
+            ("calls", times.len().into()),
+            ("fastest_us", microseconds(fastest)),
+            ("median_us", microseconds(median)),
+            ("slowest_us", microseconds(slowest)),
+        ]);
+        insert_bytes(&mut fields, "payload", payload);
+        output.object(fields)?;
+    } else if times.len() == 1 {
+        output.raw(payload)?;
+        eprintln!("pelton: {median:.1?} there and back");
+    } else {
+        let count = times.len();
+        output.line(&format!("{count} calls: fastest {fastest:.1?}, median {median:.1?}, slowest {slowest:.1?}"))?;
+    }
+    output.end()
+}

@@ -1,0 +1,130 @@
+//! Bytes as text: keys on the command line, entries in a terminal, fields in JSON.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value};
+
+use crate::arguments::KeyEncoding;
+use crate::exit::Failure;
+
+/// The bytes of a key as it stands on the command line.
+pub fn decode_key(text: &OsStr, encoding: KeyEncoding) -> Result<Vec<u8>, Failure> {
+    let wrong = |form: &str| {
+        let text = text.display();
+        Failure::Usage(format!("the key `{text}` is not {form}; --key-encoding says how keys are written"))
+    };
+    match encoding {
+        KeyEncoding::Text => Ok(text.as_bytes().to_vec()),
+        KeyEncoding::Hex => decode_hex(text.as_bytes()).ok_or_else(|| wrong("hexadecimal with two digits a byte")),
+        KeyEncoding::Base64 => BASE64.decode(text.as_bytes()).map_err(|_| wrong("base64 with its padding")),
+    }
+}
+
+fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_chunks::<2>();
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+/// A key for people, in the encoding in which they write keys. Never contains a tab or a line end.
+pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
+    match encoding {
+        KeyEncoding::Text => escape(key),
+        KeyEncoding::Hex => key.iter().fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("a String takes what is written");
+            text
+        }),
+        KeyEncoding::Base64 => BASE64.encode(key),
+    }
+}
+
+/// Bytes on one line: `\n`, `\t`, `\r`, `\\`, and `\xNN` for other control characters and what is not UTF-8.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                '\\' => out.push_str("\\\\"),
+                control if control.is_control() => {
+                    let mut utf8 = [0; 4];
+                    escape_bytes(&mut out, control.encode_utf8(&mut utf8).as_bytes());
+                }
+                plain => out.push(plain),
+            }
+        }
+        escape_bytes(&mut out, chunk.invalid());
+    }
+    out
+}
+
+fn escape_bytes(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        write!(out, "\\x{byte:02x}").expect("a String takes what is written");
+    }
+}
+
+/// Adds `name` with the bytes as text, or as base64 if they are not UTF-8, and `name_encoding`, which says which.
+pub fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    let (text, encoding) = match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), "text"),
+        Err(_) => (BASE64.encode(bytes), "base64"),
+    };
+    object.insert(name.into(), text.into());
+    object.insert(format!("{name}_encoding"), encoding.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_and_shown_in_each_encoding() {
+        let key = |text: &str, encoding| decode_key(OsStr::new(text), encoding).expect(text);
+        assert_eq!(key("a b", KeyEncoding::Text), b"a b");
+        assert_eq!(key("00ffAb", KeyEncoding::Hex), [0x00, 0xff, 0xab]);
+        assert_eq!(key("AP8=", KeyEncoding::Base64), [0x00, 0xff]);
+        assert_eq!(key("", KeyEncoding::Hex), b"");
+        assert_eq!(decode_key(OsStr::from_bytes(&[0xfe]), KeyEncoding::Text).expect("any bytes"), [0xfe]);
+        assert_eq!(show_key(&[0x00, 0xff], KeyEncoding::Hex), "00ff");
+        assert_eq!(show_key(&[0x00, 0xff], KeyEncoding::Base64), "AP8=");
+        assert_eq!(show_key(&[0x00, 0xff, b'a'], KeyEncoding::Text), "\\x00\\xffa");
+    }
+
+    #[test]
+    fn wrong_keys_are_explained() {
+        for (text, encoding) in [
+            ("0", KeyEncoding::Hex),
+            ("0g", KeyEncoding::Hex),
+            ("+1", KeyEncoding::Hex),
+            ("AP8", KeyEncoding::Base64),
+            ("!", KeyEncoding::Base64),
+        ] {
+            let failure = decode_key(OsStr::new(text), encoding).expect_err(text);
+            assert!(failure.to_string().contains("--key-encoding"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_mistaken_is_escaped() {
+        assert_eq!(escape("grün\t\n\r\\".as_bytes()), "grün\\t\\n\\r\\\\");
+        assert_eq!(escape(&[0x1b, b'[', 0xc3]), "\\x1b[\\xc3");
+        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85", "a control character of two bytes");
+    }
+
+    #[test]
+    fn json_says_how_bytes_are_written() {
+        let mut object = Map::new();
+        insert_bytes(&mut object, "key", b"k\n");
+        insert_bytes(&mut object, "value", &[0xff, 0x00]);
+        let expected = r#"{"key":"k\n","key_encoding":"text","value":"/wA=","value_encoding":"base64"}"#;
+        assert_eq!(Value::Object(object).to_string(), expected);
+    }
+}

@@ -1,0 +1,117 @@
+//! How much memory this process may use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes of memory that this process may use: what its control group allows, or what the machine has, whichever is
+/// less. `root` is `/` outside tests. `None` where neither can be found out.
+pub fn allowed_bytes(root: &Path) -> Option<u64> {
+    [machine_bytes(root), control_group_bytes(root)].into_iter().flatten().min()
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+fn machine_bytes(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least limit on the way from the control group of this process up to the top: each of them binds.
+/// In a container the path of `/proc/self/cgroup` may not exist below `/sys/fs/cgroup`; then the walk up finds
+/// the container's own top.
+fn control_group_bytes(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    groups
+        .lines()
+        .filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            match controllers {
+                "" => Some(("sys/fs/cgroup", path, "memory.max")),
+                _ if controllers.split(',').any(|name| name == "memory") => {
+                    Some(("sys/fs/cgroup/memory", path, "memory.limit_in_bytes"))
+                }
+                _ => None,
+            }
+        })
+        .filter_map(|(mount, path, file)| least_limit(&root.join(mount), path, file))
+        .min()
+}
+
+fn least_limit(mount: &Path, path: &str, file: &str) -> Option<u64> {
+    let mut folder: PathBuf = mount.join(path.trim_start_matches('/'));
+    let mut least = None;
+    while folder.starts_with(mount) {
+        // "max" and unreadable files mean: no limit here.
+        let limit = fs::read_to_string(folder.join(file)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        least = [least, limit].into_iter().flatten().min();
+        if !folder.pop() {
+            break;
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks like the `/` of a machine with these files.
+    fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("pelton-memory-{name}-{}", std::process::id()));
+        for (path, content) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("every file lies in a folder")).expect("folder is made");
+            fs::write(path, content).expect("file is written");
+        }
+        root
+    }
+
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn without_a_group_the_machine_counts() {
+        let root = machine("bare", &[MEMINFO]);
+        assert_eq!(allowed_bytes(&root), Some(16 << 20));
+        assert_eq!(allowed_bytes(&root.join("nowhere")), None);
+    }
+
+    #[test]
+    fn the_least_limit_on_the_way_up_counts() {
+        let root = machine(
+            "v2",
+            &[
+                MEMINFO,
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/memory.max", "4096000\n"),
+                ("sys/fs/cgroup/memory.max", "9999999999\n"),
+            ],
+        );
+        assert_eq!(allowed_bytes(&root), Some(4_096_000));
+    }
+
+    #[test]
+    fn a_container_sees_its_own_top() {
+        let root = machine(
+            "container",
+            &[MEMINFO, ("proc/self/cgroup", "0::/../gone\n"), ("sys/fs/cgroup/memory.max", "1000\n")],
+        );
+        assert_eq!(allowed_bytes(&root), Some(1000));
+    }
+
+    #[test]
+    fn the_first_version_of_groups_is_understood() {
+        let root = machine(
+            "v1",
+            &[
+                MEMINFO,
+                ("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/box\n"),
+                ("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "2000\n"),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ],
+        );
+        assert_eq!(allowed_bytes(&root), Some(2000));
+    }
+}

@@ -1,0 +1,60 @@
+//! What a command prints on standard output.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use serde_json::{Map, Value};
+
+use crate::arguments::OutputFormat;
+use crate::exit::Failure;
+
+/// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
+pub struct Output {
+    format: OutputFormat,
+    writer: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    /// Locks standard output.
+    pub fn new(format: OutputFormat) -> Output {
+        Output { format, writer: BufWriter::new(io::stdout().lock()) }
+    }
+
+    /// Whether JSON is wanted.
+    pub fn is_json(&self) -> bool {
+        self.format == OutputFormat::Json
+    }
+
+    /// Prints a line.
+    pub fn line(&mut self, text: &str) -> Result<(), Failure> {
+        writeln!(self.writer, "{text}").map_err(Failure::output)
+    }
+
+    /// Prints bytes as they are; on a terminal the line is ended, so that the prompt stands on its own.
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(bytes).map_err(Failure::output)?;
+        if io::stdout().is_terminal() && !bytes.ends_with(b"\n") {
+            self.line("")?;
+        }
+        Ok(())
+    }
+
+    /// Prints an object as one line of JSON.
+    pub fn object(&mut self, object: Map<String, Value>) -> Result<(), Failure> {
+        self.line(&Value::Object(object).to_string())
+    }
+
+    /// Prints an object if JSON is wanted, else a line.
+    pub fn either(&mut self, text: &str, object: impl FnOnce() -> Map<String, Value>) -> Result<(), Failure> {
+        if self.is_json() { self.object(object()) } else { self.line(text) }
+    }
+
+    /// Writes out what is buffered.
+    pub fn end(mut self) -> Result<(), Failure> {
+        self.writer.flush().map_err(Failure::output)
+    }
+}
+
+/// An object with these fields.
+pub fn object<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,152 @@
+//! Pages of docs/ that are made from the program's own tables, so that they stay true.
+//! `UPDATE_DOCS=1 cargo test -p pelton pages` writes them anew.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::arguments::Arguments;
+
+const CLI_HEAD: &str = "\
+# The command line
+
+This page is made from the program's own table of commands and flags; a test proves that it is up to date.
+`pelton COMMAND --help` says the same.
+
+## Settings and their order
+
+Each setting of `pelton serve` can be given in three places. The stronger one counts:
+
+1. a flag: `--max-value 2MiB`
+2. an environment variable: `PELTON_MAX_VALUE=2MiB`
+3. the TOML file named by `--config` or `PELTON_CONFIG`: `max-value = \"2MiB\"`
+4. the default
+
+`pelton config print` shows each setting as it would be used, with the place it comes from. `pelton config check` only
+checks.
+
+## How values are written
+
+- **Sizes**: bytes (`65536`, `4_000_000`), or with a unit: `64KiB`, `4MiB`, `2GiB` (powers of 1024), `4MB`, `2GB`
+  (powers of 1000). `4G` is refused, since it could mean either.
+- **Times**: `500ms`, `10s`, `2min`, `1h`. A bare number is refused, since it could mean seconds or milliseconds.
+- **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`.
+- **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text output: `text` (as they
+  are), `hex`, `base64`.
+
+## What is printed
+
+Answers go to standard output, all else to standard error. With `--output json` each answer is one JSON object on one
+line. Keys and values in it are text if they are UTF-8, else base64; the field `key_encoding` or `value_encoding` says
+which: `text` or `base64`.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a miss: the key is not there, or the condition was not met; with `status`: the server is not ready |
+| 2 | wrong usage: a flag, a variable or the configuration file |
+| 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written |
+
+When whoever reads the output goes away (`pelton scan | head`), the program ends quietly with 0.
+
+";
+
+/// docs/cli.md
+fn cli_page() -> String {
+    let mut page = CLI_HEAD.to_owned();
+    let mut command = Arguments::command();
+    command.build();
+    describe_all(&command, "pelton", &mut page);
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    page
+}
+
+fn describe_all(command: &Command, path: &str, page: &mut String) {
+    for sub in command.get_subcommands() {
+        let path = format!("{path} {}", sub.get_name());
+        if sub.has_subcommands() {
+            describe_all(sub, &path, page);
+        } else {
+            describe(sub, &path, page);
+        }
+    }
+}
+
+fn describe(command: &Command, path: &str, page: &mut String) {
+    let about = command.get_long_about().or(command.get_about()).expect("every command is explained");
+    writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
+    page.push_str("| argument | variable | default | meaning |\n|---|---|---|---|\n");
+    for argument in command.get_arguments().filter(|argument| argument.get_id() != "version") {
+        let cells = [form(argument), variable(argument), default(argument), meaning(argument)];
+        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes what is written");
+    }
+    page.push('\n');
+}
+
+/// `--flag VALUE` or `KEY`.
+fn form(argument: &Arg) -> String {
+    let takes_value = argument.get_action().takes_values();
+    let names = argument.get_value_names().filter(|_| takes_value).unwrap_or_default();
+    let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    match argument.get_long() {
+        Some(long) => format!("`{}`", format!("--{long} {value}").trim_end()),
+        None if argument.is_required_set() => format!("`{value}`"),
+        None => format!("`[{value}]`"),
+    }
+}
+
+fn variable(argument: &Arg) -> String {
+    argument.get_env().map_or(String::new(), |name| format!("`{}`", name.display()))
+}
+
+/// The default as clap knows it, or as the last bracket of the help says it where the program works it out.
+fn default(argument: &Arg) -> String {
+    let known: Vec<_> = argument.get_default_values().iter().map(|value| value.display().to_string()).collect();
+    let is_switch = !argument.get_action().takes_values();
+    match help(argument).rsplit_once("[default: ") {
+        Some((_, told)) => told.trim_end_matches(']').to_owned(),
+        None if is_switch || known.is_empty() => String::new(),
+        None if known == [""] => "empty".into(),
+        None => format!("`{}`", known.join(",")),
+    }
+}
+
+fn meaning(argument: &Arg) -> String {
+    let help = help(argument);
+    let mut text = help.split("[default: ").next().unwrap_or_default().trim().replace("\n\n", ". ").replace('\n', " ");
+    let values = argument.get_possible_values();
+    if !values.is_empty() && argument.get_action().takes_values() && argument.get_id() != "interop" {
+        let values = values.iter().map(|value| match value.get_help() {
+            Some(help) => format!("`{}` ({help})", value.get_name()),
+            None => format!("`{}`", value.get_name()),
+        });
+        write!(text, ": {}", values.collect::<Vec<_>>().join(", ")).expect("a String takes what is written");
+    }
+    text
+}
+
+fn help(argument: &Arg) -> String {
+    let help = argument.get_long_help().or(argument.get_help());
+    help.expect("every argument is explained").to_string()
+}
+
+/// Compares a page with its file, or writes it if that was asked for.
+fn check_page(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, page).expect("docs/ is writable");
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == page, "docs/{name} is not up to date: run UPDATE_DOCS=1 cargo test -p pelton pages");
+}
+
+#[test]
+fn cli_page_is_up_to_date() {
+    check_page("cli.md", &cli_page());
+}

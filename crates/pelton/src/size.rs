@@ -1,0 +1,257 @@
+//! Sizes, shares of memory and spans of time as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes: `65536`, `64KiB`, `1.5GiB`, `4MB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A limit on memory: a [`Size`], or a share of what this process may use: `70%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    Bytes(Size),
+    Percent(u8),
+}
+
+/// A span of time in milliseconds: `500ms`, `10s`, `2min`, `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    pub ms: u64,
+}
+
+/// Why a text is no size, limit or span. Each says what the right form is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// Neither digits nor a unit that exists.
+    NotASize(String),
+    /// `4G`: could be 10⁹ or 2³⁰.
+    AmbiguousUnit(String),
+    /// More than 64 bits.
+    TooLarge(String),
+    /// A share below 1 % or above 100 %.
+    NotAShare(String),
+    /// Neither digits nor a unit that exists.
+    NotASpan(String),
+    /// `10`: could be seconds or milliseconds.
+    NoUnit(String),
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseError::NotASize(text) => {
+                write!(f, "`{text}` is no size; write bytes (65536) or a unit: 64KiB, 4MiB, 2GiB, 4MB")
+            }
+            ParseError::AmbiguousUnit(text) => {
+                write!(f, "the unit of `{text}` is ambiguous; write {text}iB (1024) or {text}B (1000)")
+            }
+            ParseError::TooLarge(text) => write!(f, "`{text}` is larger than any machine"),
+            ParseError::NotAShare(text) => {
+                write!(f, "`{text}` is no share of memory; write 1% to 100%, or a size such as 4GiB")
+            }
+            ParseError::NotASpan(text) => {
+                write!(f, "`{text}` is no span of time; write 500ms, 10s, 2min or 1h")
+            }
+            ParseError::NoUnit(text) => {
+                write!(f, "`{text}` has no unit; write {text}s for seconds or {text}ms for milliseconds")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Splits `1.5GiB` into its number and its unit.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim_start())
+}
+
+/// `number` (digits, perhaps with a decimal point and underscores) times `unit`, exactly and rounded down;
+/// `None` if it is no number, `Some(None)` if it has more than 64 bits.
+fn scaled(number: &str, unit: u64) -> Option<Option<u64>> {
+    let number = number.replace('_', "");
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || number.ends_with('.') {
+        return None;
+    }
+    // More than nine places are less than a byte of a gibibyte.
+    let fraction = &fraction[..fraction.len().min(9)];
+    let places = 10_u128.pow(fraction.len() as u32);
+    let part = fraction.parse::<u128>().unwrap_or(0) * u128::from(unit) / places;
+    let whole = whole.parse::<u64>().ok().map(|whole| u128::from(whole) * u128::from(unit));
+    Some(whole.and_then(|whole| u64::try_from(whole + part).ok()))
+}
+
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+impl FromStr for Size {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Size, ParseError> {
+        let (number, unit) = split_unit(text.trim());
+        let factor = match SIZE_UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name)) {
+            Some((_, factor)) => *factor,
+            None if unit.is_empty() => 1,
+            None if ["k", "m", "g", "t"].contains(&unit.to_ascii_lowercase().as_str()) => {
+                return Err(ParseError::AmbiguousUnit(text.into()));
+            }
+            None => return Err(ParseError::NotASize(text.into())),
+        };
+        let bytes = scaled(number, factor).ok_or(ParseError::NotASize(text.into()))?;
+        bytes.map(Size).ok_or(ParseError::TooLarge(text.into()))
+    }
+}
+
+impl fmt::Display for Size {
+    /// The largest binary unit that divides the size, so that reading it back gives the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let binary = SIZE_UNITS[5..].iter().rev();
+        for (name, factor) in binary {
+            if self.0 >= *factor && self.0.is_multiple_of(*factor) {
+                return write!(f, "{}{name}", self.0 / factor);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<MemoryLimit, ParseError> {
+        let Some(share) = text.trim().strip_suffix('%') else {
+            return text.parse().map(MemoryLimit::Bytes);
+        };
+        match share.trim_end().parse() {
+            Ok(percent @ 1..=100) => Ok(MemoryLimit::Percent(percent)),
+            _ => Err(ParseError::NotAShare(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryLimit::Bytes(size) => size.fmt(f),
+            MemoryLimit::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+const SPAN_UNITS_MS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+
+impl FromStr for Span {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Span, ParseError> {
+        let (number, unit) = split_unit(text.trim());
+        let Some((_, factor)) = SPAN_UNITS_MS.iter().find(|(name, _)| unit == *name) else {
+            return Err(match scaled(number, 1) {
+                Some(_) if unit.is_empty() => ParseError::NoUnit(text.into()),
+                _ => ParseError::NotASpan(text.into()),
+            });
+        };
+        let ms = scaled(number, *factor).ok_or(ParseError::NotASpan(text.into()))?;
+        ms.map(|ms| Span { ms }).ok_or(ParseError::TooLarge(text.into()))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, factor) in SPAN_UNITS_MS.iter().rev() {
+            if self.ms >= *factor && self.ms.is_multiple_of(*factor) {
+                return write!(f, "{}{name}", self.ms / factor);
+            }
+        }
+        write!(f, "{}ms", self.ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(text: &str) -> Result<u64, ParseError> {
+        text.parse::<Size>().map(|size| size.0)
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("65536", 65_536),
+            ("4_000_000", 4_000_000),
+            ("64KiB", 65_536),
+            ("64kib", 65_536),
+            ("64 KiB", 65_536),
+            ("4MB", 4_000_000),
+            ("1.5GiB", 3 << 29),
+            ("0.5kB", 500),
+            ("1.0001kB", 1_000),
+            ("3TiB", 3 << 40),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused_with_a_reason() {
+        for text in ["", "-1", "4 apples", "KiB", "1..5MB", "1.MB", ".5MB", "0x10", "1e6", "_"] {
+            assert_eq!(size(text), Err(ParseError::NotASize(text.into())), "{text}");
+        }
+        for text in ["4G", "4k", "1.5M"] {
+            assert_eq!(size(text), Err(ParseError::AmbiguousUnit(text.into())), "{text}");
+        }
+        for text in ["18446744073709551616", "99999999TiB"] {
+            assert_eq!(size(text), Err(ParseError::TooLarge(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_printed_as_they_can_be_read() {
+        for bytes in [0, 1, 1_000, 1 << 10, 1 << 20, 4_000_000, 3 << 29, (1 << 40) + 1, u64::MAX] {
+            assert_eq!(size(&Size(bytes).to_string()), Ok(bytes));
+        }
+        assert_eq!(Size(1 << 20).to_string(), "1MiB");
+        assert_eq!(Size(4_000_000).to_string(), "4000000");
+    }
+
+    #[test]
+    fn memory_limits_are_sizes_or_shares() {
+        assert_eq!("70%".parse(), Ok(MemoryLimit::Percent(70)));
+        assert_eq!("2GiB".parse(), Ok(MemoryLimit::Bytes(Size(2 << 30))));
+        for text in ["0%", "101%", "-5%", "x%", "%"] {
+            assert_eq!(text.parse::<MemoryLimit>(), Err(ParseError::NotAShare(text.into())));
+        }
+    }
+
+    #[test]
+    fn spans_need_a_unit() {
+        let ms = |text: &str| text.parse::<Span>().map(|span| span.ms);
+        for (text, expected) in [("500ms", 500), ("10s", 10_000), ("2min", 120_000), ("1h", 3_600_000), ("0.25s", 250)]
+        {
+            assert_eq!(ms(text), Ok(expected), "{text}");
+            assert_eq!(ms(&Span { ms: expected }.to_string()), Ok(expected), "{text} there and back");
+        }
+        assert_eq!(ms("10"), Err(ParseError::NoUnit("10".into())));
+        for text in ["", "s", "-1s", "5 days", "1m"] {
+            assert_eq!(ms(text), Err(ParseError::NotASpan(text.into())), "{text}");
+        }
+        assert_eq!(ms("9999999999999999999h"), Err(ParseError::TooLarge("9999999999999999999h".into())));
+    }
+}
