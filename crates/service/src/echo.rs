@@ -1,12 +1,46 @@
-//! `pelton.v1.Echo`: for measuring.
+//! `pelton.v1.Echo`: answers without touching a store, to measure what a call costs by itself.
 
 use crate::call::{Actions, CallHead, Shared, State};
-use crate::method::Method;
+use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
+use crate::method::{Kind, Method};
+use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::Status;
+use crate::waiting::WaitingPlace;
 
 /// A call of the echo service.
 pub struct EchoCall {
     method: Method,
+    /// The caller has ended its side.
+    is_half_closed: bool,
+    /// An answer that waits for its time.
+    delayed: Option<Box<Delayed>>,
+}
+
+struct Delayed {
+    due_ns: u64,
+    answer: Answer<Vec<u8>>,
+    _place: WaitingPlace,
+}
+
+/// What the answer carries.
+enum Answer<Bytes> {
+    Payload(Bytes),
+    Zeros(u32),
+}
+
+impl<Bytes: AsRef<[u8]>> Answer<Bytes> {
+    /// `EchoResponse`
+    #[inline]
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Payload(bytes) => writer::bytes(out, 1, bytes.as_ref()),
+            &Answer::Zeros(length) => {
+                let length = length as usize;
+                writer::bytes_head(out, 1, length);
+                out.resize(out.len() + length, 0);
+            }
+        }
+    }
 }
 
 impl EchoCall {
@@ -15,25 +49,324 @@ impl EchoCall {
         method: Method,
         _head: &CallHead<'_>,
         _shared: &Shared,
-        actions: &mut impl Actions,
+        _actions: &mut impl Actions,
     ) -> EchoCall {
-        actions.finish(Status::unimplemented(method.path()));
-        EchoCall { method }
+        EchoCall {
+            method,
+            is_half_closed: false,
+            delayed: None,
+        }
+    }
+
+    #[inline]
+    fn answer(&mut self, answer: &Answer<impl AsRef<[u8]>>, actions: &mut impl Actions) {
+        if self.method.kind() == Kind::Unary {
+            return actions.respond(|out| answer.encode(out));
+        }
+        actions.message(|out| answer.encode(out));
+        if self.is_half_closed {
+            actions.finish(Status::OK);
+        } else if !actions.can_send() {
+            // One message may go beyond the bound of unsent bytes; the next one waits until there is room.
+            actions.hold();
+        }
+    }
+
+    #[cold]
+    fn delay(
+        &mut self,
+        delay_ms: u32,
+        answer: &Answer<&[u8]>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let answer = match *answer {
+            Answer::Zeros(length) => Answer::Zeros(length),
+            Answer::Payload(bytes) if bytes.len() <= ECHO_DELAYED_PAYLOAD_BYTES_MAX => {
+                Answer::Payload(bytes.to_vec())
+            }
+            Answer::Payload(bytes) => return Err(delayed_payload_too_large(bytes.len())),
+        };
+        let due_ns = actions.now_ns() + u64::from(delay_ms) * 1_000_000;
+        self.delayed = Some(Box::new(Delayed {
+            due_ns,
+            answer,
+            _place: shared.waiting.enter()?,
+        }));
+        actions.wake_at_ns(due_ns);
+        actions.hold();
+        Ok(())
     }
 }
 
 impl State for EchoCall {
-    fn message(
-        &mut self,
-        _bytes: &[u8],
-        _last: bool,
-        _shared: &Shared,
-        actions: &mut impl Actions,
-    ) {
-        actions.finish(Status::unimplemented(self.method.path()));
+    #[inline]
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        if self.delayed.is_some() {
+            // Held, a stream gets nothing here: this is a unary call.
+            return actions.finish(Status::second_request(self.method.path()));
+        }
+        self.is_half_closed |= last;
+        match decode(bytes) {
+            Ok((answer, 0)) => self.answer(&answer, actions),
+            Ok((answer, delay_ms)) => {
+                if let Err(status) = self.delay(delay_ms, &answer, shared, actions) {
+                    actions.finish(status);
+                }
+            }
+            Err(status) => actions.finish(status),
+        }
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        actions.finish(Status::unimplemented(self.method.path()));
+        self.is_half_closed = true;
+        if self.delayed.is_some() {
+            return;
+        }
+        actions.finish(match self.method.kind() {
+            Kind::Unary => Status::no_request(self.method.path()),
+            _ => Status::OK,
+        });
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if self.delayed.is_none() {
+            actions.resume();
+        }
+    }
+
+    fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        let Some(delayed) = self
+            .delayed
+            .take_if(|delayed| actions.now_ns() >= delayed.due_ns)
+        else {
+            return;
+        };
+        actions.resume();
+        self.answer(&delayed.answer, actions);
+    }
+}
+
+/// `EchoRequest`: the answer, and after how many milliseconds.
+#[inline]
+fn decode(bytes: &[u8]) -> Result<(Answer<&[u8]>, u32), Status> {
+    let (mut payload, mut answer_bytes, mut delay_ms) = (&[][..], 0, 0);
+    Reader::new(bytes)
+        .for_each(|field, value| {
+            match field {
+                1 => payload = value.bytes()?,
+                2 => answer_bytes = value.uint32()?,
+                3 => delay_ms = value.uint32()?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(not_a_request)?;
+    if answer_bytes > ECHO_ANSWER_BYTES_MAX {
+        return Err(answer_too_large(answer_bytes));
+    }
+    if delay_ms > ECHO_DELAY_MS_MAX {
+        return Err(delay_too_long(delay_ms));
+    }
+    let answer = match answer_bytes {
+        0 => Answer::Payload(payload),
+        length => Answer::Zeros(length),
+    };
+    Ok((answer, delay_ms))
+}
+
+#[cold]
+fn not_a_request(error: DecodeError) -> Status {
+    Status::invalid_argument(format!("EchoRequest: {error}"))
+}
+
+#[cold]
+fn answer_too_large(answer_bytes: u32) -> Status {
+    Status::resource_exhausted(format!(
+        "field answer_bytes: {answer_bytes} bytes are asked for, at most {ECHO_ANSWER_BYTES_MAX} are allowed"
+    ))
+}
+
+#[cold]
+fn delay_too_long(delay_ms: u32) -> Status {
+    Status::invalid_argument(format!(
+        "field delay_ms: {delay_ms} ms are asked for, at most {ECHO_DELAY_MS_MAX} are allowed"
+    ))
+}
+
+#[cold]
+fn delayed_payload_too_large(bytes: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "field payload: {bytes} bytes would have to be kept during delay_ms, at most \
+         {ECHO_DELAYED_PAYLOAD_BYTES_MAX} are allowed; answer_bytes makes a large answer without a payload"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Sent, shared};
+    use crate::status::Code;
+    use crate::waiting::WaitingCalls;
+
+    fn request(payload: &[u8], answer_bytes: u32, delay_ms: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        writer::bytes(&mut bytes, 1, payload);
+        writer::uint64(&mut bytes, 2, answer_bytes.into());
+        writer::uint64(&mut bytes, 3, delay_ms.into());
+        bytes
+    }
+
+    fn response(payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        writer::bytes(&mut bytes, 1, payload);
+        bytes
+    }
+
+    fn code(fake: &mut Fake) -> Code {
+        fake.take_status().expect("ended with a status").code
+    }
+
+    #[test]
+    fn unary_answers_with_what_was_sent_or_asked_for() {
+        let shared = shared();
+        let cases = [
+            (request(b"hello", 0, 0), response(b"hello")),
+            (request(b"", 0, 0), response(b"")),
+            (request(b"hello", 300, 0), response(&[0; 300])),
+            (request(&[7; 100_000], 0, 0), response(&[7; 100_000])),
+        ];
+        for (request, response) in cases {
+            let mut fake = Fake::new(Method::EchoUnary, &shared);
+            fake.message(&request, true, &shared);
+            assert_eq!(fake.take_sent(), [Sent::Response(response)]);
+        }
+    }
+
+    #[test]
+    fn limits_are_kept_and_named() {
+        let shared = shared();
+        let cases = [
+            (
+                request(b"", ECHO_ANSWER_BYTES_MAX + 1, 0),
+                Code::ResourceExhausted,
+                "answer_bytes",
+            ),
+            (
+                request(b"", 0, ECHO_DELAY_MS_MAX + 1),
+                Code::InvalidArgument,
+                "delay_ms",
+            ),
+            (
+                request(&[0; ECHO_DELAYED_PAYLOAD_BYTES_MAX + 1], 0, 1),
+                Code::ResourceExhausted,
+                "payload",
+            ),
+            (vec![0x08, 0x01], Code::InvalidArgument, "EchoRequest"),
+            (vec![0x0a, 0x05], Code::InvalidArgument, "EchoRequest"),
+        ];
+        for (request, code, word) in cases {
+            for method in [Method::EchoUnary, Method::EchoStream] {
+                let mut fake = Fake::new(method, &shared);
+                fake.message(&request, true, &shared);
+                let status = fake.take_status().expect("ended with a status");
+                assert_eq!(status.code, code);
+                assert!(status.message.contains(word), "{}", status.message);
+            }
+        }
+    }
+
+    #[test]
+    fn unary_answers_after_the_delay() {
+        let shared = shared();
+        let mut fake = Fake::new(Method::EchoUnary, &shared);
+        let began_ns = fake.actions.now_ns;
+        fake.message(&request(b"late", 0, 20), false, &shared);
+        fake.half_closed(&shared);
+        assert_eq!(shared.waiting.count(), 1);
+        // Too early.
+        fake.woken(&shared);
+        assert_eq!(fake.take_sent(), []);
+        fake.wake_in_time(&shared);
+        assert_eq!(fake.actions.now_ns - began_ns, 20_000_000);
+        assert_eq!(fake.take_sent(), [Sent::Response(response(b"late"))]);
+        assert_eq!(shared.waiting.count(), 0);
+    }
+
+    #[test]
+    fn delayed_calls_are_limited() {
+        let mut shared = shared();
+        shared.waiting = WaitingCalls::new(1);
+        let mut first = Fake::new(Method::EchoUnary, &shared);
+        first.message(&request(b"", 5, 20), true, &shared);
+        let mut second = Fake::new(Method::EchoUnary, &shared);
+        second.message(&request(b"", 5, 20), true, &shared);
+        assert_eq!(code(&mut second), Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn unary_takes_exactly_one_request() {
+        let shared = shared();
+        let mut none = Fake::new(Method::EchoUnary, &shared);
+        none.half_closed(&shared);
+        assert_eq!(code(&mut none), Code::Unimplemented);
+        let mut two = Fake::new(Method::EchoUnary, &shared);
+        two.message(&request(b"", 0, 20), false, &shared);
+        two.actions.is_held = false;
+        two.message(&request(b"", 0, 20), true, &shared);
+        assert_eq!(code(&mut two), Code::Unimplemented);
+    }
+
+    #[test]
+    fn stream_answers_each_message_in_order() {
+        let shared = shared();
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        for payload in [b"one", b"two"] {
+            fake.message(&request(payload, 0, 0), false, &shared);
+            assert_eq!(fake.take_sent(), [Sent::Message(response(payload))]);
+        }
+        fake.half_closed(&shared);
+        assert_eq!(fake.take_sent(), [Sent::Status(Status::OK)]);
+
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        fake.message(&request(b"one", 0, 0), true, &shared);
+        assert_eq!(
+            fake.take_sent(),
+            [Sent::Message(response(b"one")), Sent::Status(Status::OK)]
+        );
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        fake.half_closed(&shared);
+        assert_eq!(fake.take_sent(), [Sent::Status(Status::OK)]);
+    }
+
+    #[test]
+    fn stream_waits_for_room() {
+        let shared = shared();
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        fake.actions.can_send = false;
+        fake.message(&request(b"one", 0, 0), false, &shared);
+        assert!(fake.actions.is_held);
+        fake.actions.can_send = true;
+        fake.writable(&shared);
+        assert!(!fake.actions.is_held);
+        fake.message(&request(b"two", 0, 0), true, &shared);
+        assert_eq!(fake.take_sent().len(), 3);
+    }
+
+    #[test]
+    fn stream_delays_and_holds_what_follows() {
+        let shared = shared();
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        fake.message(&request(b"late", 0, 20), false, &shared);
+        assert!(fake.actions.is_held);
+        fake.half_closed(&shared);
+        fake.writable(&shared);
+        assert!(fake.actions.is_held);
+        assert_eq!(fake.take_sent(), []);
+        fake.wake_in_time(&shared);
+        assert_eq!(
+            fake.take_sent(),
+            [Sent::Message(response(b"late")), Sent::Status(Status::OK)]
+        );
     }
 }

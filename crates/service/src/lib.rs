@@ -5,6 +5,8 @@
 
 pub mod call;
 pub mod echo;
+#[cfg(test)]
+mod fake;
 pub mod health;
 pub mod interop;
 pub mod keyvalue;
@@ -19,3 +21,4 @@ pub mod waiting;
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};
+pub use waiting::WaitingCalls;

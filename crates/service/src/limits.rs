@@ -35,8 +35,8 @@ pub const QUOTED_CHARACTERS: usize = 64;
 /// delay). They cost no work but keep memory, and no idle timer ends them. Beyond: RESOURCE_EXHAUSTED.
 pub const WAITING_CALLS_MAX: usize = 10_000;
 
-/// Longest name of a service that health is asked for. Longer than any name a protobuf compiler takes gladly.
-pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 1024;
+/// Longest name of a service that health is asked for. Longer than any real one, and short enough for a status message.
+pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 256;
 
 /// Largest `answer_bytes` of the echo service: what a client takes by default, 4 MiB, with room for the message around.
 pub const ECHO_ANSWER_BYTES_MAX: u32 = 4_000_000;

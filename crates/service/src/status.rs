@@ -29,6 +29,34 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
+impl Code {
+    /// All codes, in the order of their numbers.
+    pub const ALL: [Code; 17] = [
+        Code::Ok,
+        Code::Cancelled,
+        Code::Unknown,
+        Code::InvalidArgument,
+        Code::DeadlineExceeded,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::PermissionDenied,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+        Code::OutOfRange,
+        Code::Unimplemented,
+        Code::Internal,
+        Code::Unavailable,
+        Code::DataLoss,
+        Code::Unauthenticated,
+    ];
+
+    /// The code of this number on the wire; `None` if there is none.
+    pub fn from_number(number: u64) -> Option<Code> {
+        Code::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
 /// The end of a call: a code, and words for a human.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -78,18 +106,35 @@ impl Status {
         Status::new(Code::Internal, message)
     }
 
-    /// The method at `path` takes one request message, and none came. By the table of the gRPC status codes
-    /// ("request cardinality violation") this is UNIMPLEMENTED.
+    /// A method that takes one request (`path` names it) got none.
+    ///
+    /// gRPC's table of status codes gives UNIMPLEMENTED to a wrong number of messages
+    /// (<https://github.com/grpc/grpc/blob/master/doc/statuscodes.md>).
     #[cold]
     pub fn no_request(path: &str) -> Status {
         Status::unimplemented(format!("{path} takes one request message, and none came"))
     }
 
-    /// The method at `path` takes one request message, and a second one came: see [`Status::no_request`].
+    /// A method that takes one request (`path` names it) got another one.
     #[cold]
     pub fn second_request(path: &str) -> Status {
         Status::unimplemented(format!(
             "{path} takes one request message, and a second one came"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_their_numbers() {
+        for (number, &code) in Code::ALL.iter().enumerate() {
+            assert_eq!(code as usize, number);
+            assert_eq!(Code::from_number(number as u64), Some(code));
+        }
+        assert_eq!(Code::from_number(17), None);
+        assert_eq!(Code::from_number(u64::MAX), None);
     }
 }

@@ -1,0 +1,250 @@
+//! For tests of calls that never touch the store: a room above that writes down what a call asks for.
+
+use std::sync::Arc;
+
+use store::{Commit, DatabaseId, Mode, Store, StoreConfig};
+
+use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::health::Registry;
+use crate::method::Method;
+use crate::services;
+use crate::status::Status;
+use crate::waiting::WaitingCalls;
+
+/// A server that serves everything.
+pub(crate) fn shared() -> Shared {
+    Shared {
+        store: Store::in_memory(StoreConfig::new(1)).expect("the default configuration is sound"),
+        server: ServerInfo {
+            name: "pelton",
+            version: "0.0.0",
+        },
+        health: Registry::new(services::served(true), true),
+        waiting: WaitingCalls::default(),
+        interop: true,
+    }
+}
+
+/// What went out, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The only message, and status OK.
+    Response(Vec<u8>),
+    /// One message of several.
+    Message(Vec<u8>),
+    /// One message of several, to be compressed.
+    Compressed(Vec<u8>),
+    /// The end.
+    Status(Status),
+}
+
+/// Headers, as names and values on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Headers(pub Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Metadata for Headers {
+    fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        let found = self.0.iter().find(|(known, _)| known == name)?;
+        Some(&found.1)
+    }
+}
+
+/// What a call asked for, and what it is told.
+pub(crate) struct Recorder {
+    pub sent: Vec<Sent>,
+    pub is_over: bool,
+    pub can_send: bool,
+    pub wake_at_ns: Option<u64>,
+    pub is_subscribed: bool,
+    pub is_held: bool,
+    pub now_ns: u64,
+    pub now_ms: u64,
+    pub initial: Headers,
+    pub trailing: Headers,
+    pub is_compressing: bool,
+    pub message_was_compressed: bool,
+}
+
+impl Actions for Recorder {
+    fn read(&mut self, _database: DatabaseId, _keep: &[u8]) {
+        panic!("this call has nothing to do with the store");
+    }
+
+    fn read_long(&mut self, _database: DatabaseId) {
+        panic!("this call has nothing to do with the store");
+    }
+
+    fn write(&mut self, _database: DatabaseId, _mode: Mode) -> Commit<'_> {
+        panic!("this call has nothing to do with the store");
+    }
+
+    fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!self.is_over, "a call ends once");
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.sent.push(Sent::Response(bytes));
+        self.is_over = true;
+    }
+
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.respond(|out| {
+            head(out);
+            out.extend_from_slice(body);
+        });
+    }
+
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!self.is_over, "nothing follows the end");
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.sent.push(match self.is_compressing {
+            true => Sent::Compressed(bytes),
+            false => Sent::Message(bytes),
+        });
+    }
+
+    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.message(|out| {
+            head(out);
+            out.extend_from_slice(body);
+        });
+    }
+
+    fn finish(&mut self, status: Status) {
+        assert!(!self.is_over, "a call ends once");
+        self.sent.push(Sent::Status(status));
+        self.is_over = true;
+    }
+
+    fn can_send(&self) -> bool {
+        self.can_send
+    }
+
+    fn wake_at_ns(&mut self, at_ns: u64) {
+        self.wake_at_ns = Some(at_ns);
+    }
+
+    fn subscribe(&mut self, topic: Topic) {
+        assert_eq!(topic, Topic::Health);
+        self.is_subscribed = true;
+    }
+
+    fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    fn resume(&mut self) {
+        self.is_held = false;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
+        assert!(self.sent.is_empty(), "too late for initial metadata");
+        self.initial.0.push((name.to_vec(), value.to_vec()));
+    }
+
+    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.trailing.0.push((name.to_vec(), value.to_vec()));
+    }
+
+    fn compress(&mut self, wanted: bool) {
+        self.is_compressing = wanted;
+    }
+
+    fn message_was_compressed(&self) -> bool {
+        self.message_was_compressed
+    }
+}
+
+/// One call and the room above it.
+pub(crate) struct Fake {
+    call: Call,
+    pub actions: Recorder,
+}
+
+impl Fake {
+    pub(crate) fn new(method: Method, shared: &Shared) -> Fake {
+        Fake::with_metadata(method, &Headers::default(), shared)
+    }
+
+    pub(crate) fn with_metadata(method: Method, metadata: &Headers, shared: &Shared) -> Fake {
+        let mut actions = Recorder {
+            sent: Vec::new(),
+            is_over: false,
+            can_send: true,
+            wake_at_ns: None,
+            is_subscribed: false,
+            is_held: false,
+            now_ns: 1_000,
+            now_ms: 1_700_000_000_000,
+            initial: Headers::default(),
+            trailing: Headers::default(),
+            is_compressing: false,
+            message_was_compressed: false,
+        };
+        let head = CallHead {
+            deadline_ns: u64::MAX,
+            peer: PeerKind::Loopback,
+            metadata,
+        };
+        let call = Call::started(method, &head, shared, &mut actions);
+        Fake { call, actions }
+    }
+
+    pub(crate) fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared) {
+        self.check_alive();
+        assert!(!self.actions.is_held, "a held call gets no message");
+        self.call.message(bytes, last, shared, &mut self.actions);
+    }
+
+    pub(crate) fn half_closed(&mut self, shared: &Shared) {
+        self.check_alive();
+        self.call.half_closed(shared, &mut self.actions);
+    }
+
+    pub(crate) fn writable(&mut self, shared: &Shared) {
+        self.check_alive();
+        self.call.writable(shared, &mut self.actions);
+    }
+
+    pub(crate) fn woken(&mut self, shared: &Shared) {
+        self.check_alive();
+        self.call.woken(shared, &mut self.actions);
+    }
+
+    /// Lets the time of the alarm come.
+    pub(crate) fn wake_in_time(&mut self, shared: &Shared) {
+        let at_ns = self
+            .actions
+            .wake_at_ns
+            .take()
+            .expect("the call has set its alarm");
+        assert!(at_ns > self.actions.now_ns, "an alarm lies in the future");
+        self.actions.now_ns = at_ns;
+        self.woken(shared);
+    }
+
+    /// What has gone out since the last time.
+    pub(crate) fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.actions.sent)
+    }
+
+    /// The status that ended the call, if that is all that has gone out.
+    pub(crate) fn take_status(&mut self) -> Option<Status> {
+        match self.take_sent().as_mut_slice() {
+            [Sent::Status(status)] => Some(status.clone()),
+            _ => None,
+        }
+    }
+
+    fn check_alive(&self) {
+        assert!(!self.actions.is_over, "a call that is over is left alone");
+    }
+}
