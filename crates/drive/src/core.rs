@@ -67,16 +67,21 @@ impl<P: Port> Core<P> {
         let id = self.table.slots.insert(connection);
         self.counters.opened.add(1);
         self.counters.refused.add(u64::from(peer.over_limit));
-        let connection = self.table.hand_out(id).expect("inserted above");
+        let connection = self.table.slots.get_mut(id).expect("inserted above");
         if self
             .port
             .register(&connection.socket, id, interest)
             .is_err()
         {
-            self.remove(id);
-            return;
+            return self.remove(id);
         }
-        self.handler.opened(id, peer, &mut connection.io, now_ns);
+        self.call(id, |handler, connection| {
+            handler.opened(id, peer, &mut connection.io, now_ns);
+        });
+        if let Some(connection) = self.table.slots.get_mut(id) {
+            // A burst of newcomers with nothing to say yet shares one buffer.
+            self.table.buffers.settle_output(&mut connection.io);
+        }
     }
 
     /// The port reports something of a connection; it gets a turn in the next tick.
