@@ -1,0 +1,281 @@
+//! KeyValue over a real store, with a room above that is as small as can be.
+
+mod batches;
+mod ranges;
+mod single;
+mod statuses;
+
+use std::sync::Arc;
+
+use store::{
+    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Mode, Outcomes, Store,
+    StoreConfig, WriteBatch,
+};
+
+use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::health::Registry;
+use crate::method::Method;
+use crate::status::{Code, Status};
+use crate::waiting::WaitingCalls;
+
+/// Longest value in the database `small`.
+const SMALL_VALUE_BYTES: usize = 100;
+
+/// Ticks after which a call that has not ended surely never will.
+const TICKS_MAX: usize = 10_000;
+
+struct Now(u64);
+
+impl Clock for Now {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.0
+    }
+}
+
+struct NoMetadata;
+
+impl Metadata for NoMetadata {
+    fn first(&self, _name: &[u8]) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// A server of one connection.
+struct Bench {
+    shared: Shared,
+    batch: WriteBatch,
+    committer: Committer,
+    outcomes: Outcomes,
+    now_ms: u64,
+    /// Messages that a call may send before it must wait a tick.
+    room: usize,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+struct Ended {
+    messages: Vec<Vec<u8>>,
+    status: Status,
+    /// Ticks in which the call was waited for.
+    ticks: usize,
+}
+
+impl Ended {
+    /// The one message of a call that went well.
+    fn answer(&self) -> &[u8] {
+        assert_eq!(self.status, Status::OK);
+        assert_eq!(self.messages.len(), 1);
+        &self.messages[0]
+    }
+
+    /// The words of a call that ended with `code` and no message.
+    fn refusal(&self, code: Code) -> &str {
+        assert_eq!(self.status.code, code, "{}", self.status.message);
+        assert!(self.messages.is_empty());
+        &self.status.message
+    }
+}
+
+impl Bench {
+    /// A server with the default database, and `small` with small limits.
+    fn new() -> Bench {
+        let store = Store::in_memory(StoreConfig::new(7)).expect("the default database is valid");
+        let limits = DatabaseLimits {
+            commit_operations: 5,
+            commit_bytes: 1_000,
+            ..DatabaseLimits::for_values(SMALL_VALUE_BYTES)
+        };
+        let config = DatabaseConfig {
+            limits,
+            ..DatabaseConfig::default()
+        };
+        store
+            .create_database("small", config)
+            .expect("its limits are valid");
+        Bench {
+            batch: store.write_batch(),
+            committer: store.committer(),
+            outcomes: Outcomes::new(),
+            now_ms: 1_000_000,
+            room: usize::MAX,
+            shared: Shared {
+                store,
+                server: ServerInfo {
+                    name: "bench",
+                    version: "0",
+                },
+                health: Registry::new([], true),
+                waiting: WaitingCalls::default(),
+                interop: false,
+            },
+        }
+    }
+
+    /// Makes a call with one request, and serves it to its end.
+    fn call(&mut self, method: Method, request: &[u8]) -> Ended {
+        self.steps(method, |call, shared, room| {
+            call.message(request, true, shared, room)
+        })
+    }
+
+    /// Makes a call, lets `begin` bring the first steps to it, and serves it to its end.
+    fn steps(
+        &mut self,
+        method: Method,
+        begin: impl FnOnce(&mut Call, &Shared, &mut Room<'_>),
+    ) -> Ended {
+        let Bench {
+            shared,
+            batch,
+            committer,
+            outcomes,
+            ..
+        } = self;
+        let mut room = Room {
+            batch,
+            read: None,
+            messages: Vec::new(),
+            status: None,
+            room: self.room,
+            now_ms: self.now_ms,
+        };
+        let head = CallHead {
+            deadline_ns: u64::MAX,
+            peer: PeerKind::Loopback,
+            metadata: &NoMetadata,
+        };
+        let mut call = Call::started(method, &head, shared, &mut room);
+        if room.status.is_none() {
+            begin(&mut call, shared, &mut room);
+        }
+        let mut ticks = 0;
+        while room.status.is_none() {
+            ticks += 1;
+            assert!(ticks < TICKS_MAX, "the call does not end");
+            if let Some((database, kept)) = room.read.take() {
+                let view = shared
+                    .store
+                    .view(database)
+                    .expect("no database is dropped here");
+                call.read(&view, &kept, shared, &mut room);
+            } else if !room.batch.is_empty() {
+                drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
+                call.committed(&outcomes.get(0), shared, &mut room);
+            } else {
+                assert_eq!(room.room, 0, "the call waits for nothing");
+                room.room = self.room;
+                call.writable(shared, &mut room);
+            }
+        }
+        assert!(
+            room.batch.is_empty(),
+            "a write was submitted and not waited for"
+        );
+        let status = room.status.expect("the loop has ended");
+        Ended {
+            messages: room.messages,
+            status,
+            ticks,
+        }
+    }
+}
+
+/// What the room above does for one call.
+struct Room<'a> {
+    batch: &'a mut WriteBatch,
+    read: Option<(DatabaseId, Vec<u8>)>,
+    messages: Vec<Vec<u8>>,
+    status: Option<Status>,
+    room: usize,
+    now_ms: u64,
+}
+
+impl Room<'_> {
+    fn end(&mut self, status: Status) {
+        assert_eq!(self.status, None, "a call ends once");
+        self.status = Some(status);
+    }
+}
+
+impl Actions for Room<'_> {
+    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+        assert!(self.read.is_none(), "one read at a time");
+        self.read = Some((database, keep.to_vec()));
+    }
+
+    fn read_long(&mut self, database: DatabaseId) {
+        self.read(database, &[]);
+    }
+
+    fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
+        self.batch.begin(0, database, mode)
+    }
+
+    fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.message(encode);
+        self.end(Status::OK);
+    }
+
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.message_shared(head, body);
+        self.end(Status::OK);
+    }
+
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        assert_eq!(self.status, None, "no message after the end");
+        // Messages are appended to an output that holds others already.
+        let mut out = b"earlier".to_vec();
+        encode(&mut out);
+        self.messages.push(out.split_off(7));
+        self.room -= 1;
+    }
+
+    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.message(|out| {
+            head(out);
+            out.extend_from_slice(body);
+        });
+    }
+
+    fn finish(&mut self, status: Status) {
+        self.end(status);
+    }
+
+    fn can_send(&self) -> bool {
+        self.room > 0
+    }
+
+    fn wake_at_ns(&mut self, _at_ns: u64) {
+        unreachable!("nothing here waits for a time");
+    }
+
+    fn subscribe(&mut self, _topic: Topic) {
+        unreachable!("nothing here waits for a topic");
+    }
+
+    fn hold(&mut self) {}
+
+    fn resume(&mut self) {}
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn add_initial_metadata(&mut self, _name: &[u8], _value: &[u8]) {}
+
+    fn add_trailing_metadata(&mut self, _name: &[u8], _value: &[u8]) {}
+
+    fn compress(&mut self, _wanted: bool) {}
+
+    fn message_was_compressed(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,309 @@
+//! Scan and Count.
+
+use store::Direction;
+
+use super::*;
+use crate::keyvalue::messages::*;
+use crate::limits::{COUNT_SLICE_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+
+const SCAN: ScanRequest<'static> = ScanRequest {
+    database: "",
+    keys: Keys::All,
+    direction: Direction::Forward,
+    keys_only: false,
+    limit: 0,
+    start_after: None,
+};
+
+type Found = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Bench {
+    fn scan(&mut self, request: ScanRequest<'_>) -> (Found, Ended) {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let ended = self.call(Method::Scan, &bytes);
+        assert_eq!(ended.status, Status::OK);
+        let mut found = Vec::new();
+        for (index, message) in ended.messages.iter().enumerate() {
+            let page = ScanPage::decode(message).expect("it is a page");
+            assert_eq!(page.last, index + 1 == ended.messages.len());
+            for entry in page.entries() {
+                let entry = entry.expect("it is an entry");
+                assert!(entry.version > 0);
+                found.push((entry.key.to_vec(), entry.value.to_vec()));
+            }
+        }
+        (found, ended)
+    }
+
+    fn keys(&mut self, request: ScanRequest<'_>) -> Vec<String> {
+        let text = |(key, _)| String::from_utf8(key).expect("keys are text here");
+        self.scan(request).0.into_iter().map(text).collect()
+    }
+
+    fn count(&mut self, keys: Keys<'_>) -> CountResponse {
+        let mut bytes = Vec::new();
+        CountRequest {
+            keys,
+            ..CountRequest::default()
+        }
+        .encode(&mut bytes);
+        CountResponse::decode(self.call(Method::Count, &bytes).answer()).expect("it is a message")
+    }
+
+    fn fill(&mut self, keys: impl IntoIterator<Item = String>, value: &[u8]) {
+        for key in keys {
+            self.put(key.as_bytes(), value);
+        }
+    }
+}
+
+#[test]
+fn ranges_and_prefixes_both_ways() {
+    let mut bench = Bench::new();
+    bench.fill(["a", "b", "ba", "bb", "c"].map(String::from), b"v");
+    let cases: [(Keys<'_>, &[&str]); 7] = [
+        (Keys::All, &["a", "b", "ba", "bb", "c"]),
+        (Keys::Prefix(b"b"), &["b", "ba", "bb"]),
+        (Keys::Prefix(b""), &["a", "b", "ba", "bb", "c"]),
+        (Keys::Prefix(b"d"), &[]),
+        (
+            Keys::Range {
+                start: b"b",
+                end: b"bb",
+            },
+            &["b", "ba"],
+        ),
+        (
+            Keys::Range {
+                start: b"bb",
+                end: b"",
+            },
+            &["bb", "c"],
+        ),
+        (
+            Keys::Range {
+                start: b"b",
+                end: b"b",
+            },
+            &[],
+        ),
+    ];
+    for (keys, expected) in cases {
+        assert_eq!(bench.keys(ScanRequest { keys, ..SCAN }), expected);
+        let backward = ScanRequest {
+            keys,
+            direction: Direction::Backward,
+            ..SCAN
+        };
+        let reversed: Vec<_> = expected.iter().rev().copied().collect();
+        assert_eq!(bench.keys(backward), reversed);
+        let count = bench.count(keys);
+        assert_eq!(
+            (count.count, count.exact, count.views),
+            (expected.len() as u64, true, 1)
+        );
+    }
+}
+
+#[test]
+fn limits_and_cursors() {
+    let mut bench = Bench::new();
+    bench.fill(["a", "b", "c", "d"].map(String::from), b"v");
+    for limit in 1..6 {
+        let expected = &["a", "b", "c", "d"][..4.min(limit)];
+        assert_eq!(
+            bench.keys(ScanRequest {
+                limit: limit as u64,
+                ..SCAN
+            }),
+            expected
+        );
+    }
+    let backward = ScanRequest {
+        direction: Direction::Backward,
+        ..SCAN
+    };
+    assert_eq!(
+        bench.keys(ScanRequest {
+            start_after: Some(b"b"),
+            ..SCAN
+        }),
+        ["c", "d"]
+    );
+    assert_eq!(
+        bench.keys(ScanRequest {
+            start_after: Some(b"bb"),
+            ..SCAN
+        }),
+        ["c", "d"]
+    );
+    assert_eq!(
+        bench.keys(ScanRequest {
+            start_after: Some(b""),
+            ..SCAN
+        }),
+        ["a", "b", "c", "d"]
+    );
+    assert_eq!(
+        bench.keys(ScanRequest {
+            start_after: Some(b"c"),
+            ..backward
+        }),
+        ["b", "a"]
+    );
+    assert!(
+        bench
+            .keys(ScanRequest {
+                start_after: Some(b""),
+                ..backward
+            })
+            .is_empty()
+    );
+    let keys = Keys::Prefix(b"b");
+    let mut outside = Vec::new();
+    ScanRequest {
+        keys,
+        start_after: Some(b"c"),
+        ..SCAN
+    }
+    .encode(&mut outside);
+    let ended = bench.call(Method::Scan, &outside);
+    assert!(
+        ended
+            .refusal(Code::InvalidArgument)
+            .contains("start_after lies outside")
+    );
+}
+
+#[test]
+fn keys_only_leaves_values_out() {
+    let mut bench = Bench::new();
+    bench.put(b"k", &vec![b'x'; 2 * SCAN_PAGE_BYTES]);
+    let (found, ended) = bench.scan(ScanRequest {
+        keys_only: true,
+        ..SCAN
+    });
+    assert_eq!(found, [(b"k".to_vec(), vec![])]);
+    assert!(ended.messages[0].len() < 100);
+}
+
+#[test]
+fn pages_end_by_bytes_and_by_rows() {
+    let mut bench = Bench::new();
+    bench.fill(
+        (0..40).map(|number| format!("{number:02}")),
+        &[b'x'; 100_000],
+    );
+    let (found, ended) = bench.scan(SCAN);
+    assert_eq!(found.len(), 40);
+    assert_eq!(ended.messages.len(), 4);
+    assert!(
+        ended
+            .messages
+            .iter()
+            .all(|page| page.len() <= SCAN_PAGE_BYTES)
+    );
+
+    let mut bench = Bench::new();
+    let rows = SCAN_PAGE_ROWS as usize;
+    bench.fill((0..2 * rows + 1).map(|number| format!("{number:05}")), b"");
+    let (found, ended) = bench.scan(SCAN);
+    assert!(found.is_sorted());
+    assert_eq!((found.len(), ended.messages.len()), (2 * rows + 1, 3));
+}
+
+#[test]
+fn large_entries_stand_alone() {
+    let mut bench = Bench::new();
+    let large = vec![b'x'; SCAN_PAGE_BYTES];
+    bench.put(b"a", b"small");
+    bench.put(b"b", &large);
+    bench.put(b"c", &large);
+    bench.put(b"d", b"small");
+    let (found, ended) = bench.scan(SCAN);
+    let sizes: Vec<_> = found.iter().map(|(_, value)| value.len()).collect();
+    assert_eq!(sizes, [5, large.len(), large.len(), 5]);
+    assert_eq!(ended.messages.len(), 4);
+    let (found, ended) = bench.scan(ScanRequest {
+        start_after: Some(b"a"),
+        limit: 1,
+        ..SCAN
+    });
+    assert_eq!((found.len(), ended.messages.len()), (1, 1));
+}
+
+#[test]
+fn a_scan_sends_only_when_it_may() {
+    let mut bench = Bench::new();
+    bench.room = 1;
+    let rows = SCAN_PAGE_ROWS as usize;
+    bench.fill((0..3 * rows).map(|number| format!("{number:05}")), b"");
+    let (found, ended) = bench.scan(SCAN);
+    assert_eq!(found.len(), 3 * rows);
+    assert!(ended.ticks > ended.messages.len(), "it waited in between");
+}
+
+#[test]
+fn expired_entries_are_not_shown() {
+    let mut bench = Bench::new();
+    let operation = store::Operation::Put {
+        key: b"b",
+        value: b"",
+        condition: store::Condition::None,
+        expiry: store::Expiry::AfterMs(10),
+        want_previous: false,
+    };
+    let mut request = Vec::new();
+    Request {
+        database: "",
+        operation,
+    }
+    .encode(&mut request);
+    bench.call(Method::Put, &request).answer();
+    bench.fill(["a", "c"].map(String::from), b"");
+    assert_eq!(bench.keys(SCAN), ["a", "b", "c"]);
+    assert_eq!(bench.count(Keys::All).count, 3);
+    bench.now_ms += 10;
+    assert_eq!(bench.keys(SCAN), ["a", "c"]);
+    assert_eq!(bench.count(Keys::All).count, 2);
+}
+
+#[test]
+fn a_long_count_is_cut_into_slices() {
+    let mut bench = Bench::new();
+    let keys = COUNT_SLICE_ROWS as usize + 10;
+    bench.fill((0..keys).map(|number| format!("{number:06}")), b"");
+    // All of a database is counted at once; a range of it is walked.
+    assert_eq!(bench.count(Keys::All).views, 1);
+    let count = bench.count(Keys::Range {
+        start: b"0",
+        end: b"9",
+    });
+    assert_eq!(
+        (count.count, count.exact, count.views),
+        (keys as u64, true, 2)
+    );
+    assert!(count.sequence >= keys as u64);
+}
+
+#[test]
+fn a_range_must_not_end_before_it_starts() {
+    let mut request = Vec::new();
+    ScanRequest {
+        keys: Keys::Range {
+            start: b"b",
+            end: b"a",
+        },
+        ..SCAN
+    }
+    .encode(&mut request);
+    for method in [Method::Scan, Method::Count] {
+        let ended = Bench::new().call(method, &request[..request.len() - 2]);
+        let words = ended.refusal(Code::InvalidArgument);
+        assert!(
+            words.contains("field range has an end below its start"),
+            "{words}"
+        );
+    }
+}
