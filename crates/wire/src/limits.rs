@@ -168,19 +168,32 @@ pub const CONTROL_BURST: u32 = 1_000;
 /// Control frames earned each second.
 pub const CONTROLS_PER_SECOND: u32 = 500;
 
-/// Control frames earned by each stream that begins, and by each DATA frame received.
+/// Control frames earned by each stream that begins, and by each message received.
 pub const CONTROLS_PER_STREAM: u32 = 4;
 
 /// Control frames earned by each DATA frame that we send.
 pub const CONTROLS_PER_DATA_SENT: u32 = 20;
 
-/// What small DATA frames may waste: each shorter than [`SMALL_DATA_BYTES`] costs what it lacks, each longer one earns
-/// what it has beyond, each stream earns one small frame. Stops floods of empty frames (CVE-2019-9518).
+/// What small DATA frames may waste that end neither a message nor a stream: each shorter than [`SMALL_DATA_BYTES`]
+/// costs what it lacks, each longer one earns what it has beyond, each stream and each message earns one small frame.
+/// Stops floods of empty frames (CVE-2019-9518) and messages cut into single bytes, but not streams of small messages.
 pub const SMALL_DATA_BUDGET: u32 = 25_600;
 
 /// See [`SMALL_DATA_BUDGET`].
 pub const SMALL_DATA_BYTES: u32 = 256;
 
-/// What the budget for small DATA frames regains each second: enough for 4000 one-byte frames, each a keystroke or a
-/// ping of a stream that lives long.
-pub const SMALL_DATA_PER_SECOND: u32 = 1 << 20;
+/// What the budget for small DATA frames regains each second.
+pub const SMALL_DATA_PER_SECOND: u32 = 25_600;
+
+// --- gRPC ----------------------------------------------------------------------------------------------------------------
+
+/// The longest value of `grpc-timeout` that is told from none, in nanoseconds: a year. Added to any time of ours it does
+/// not overflow, which the 99999999 hours of the protocol would.
+pub const MAX_TIMEOUT_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
+/// Bytes of an encoded `grpc-message`. A longer text is cut: every peer's SETTINGS_MAX_HEADER_LIST_SIZE that lets a
+/// response through at all should let its error through.
+pub const MAX_STATUS_MESSAGE_BYTES: usize = 1_024;
+
+/// Bytes of what a peer sent that are repeated to it in an error text.
+pub const MAX_SHOWN_BYTES: usize = 64;

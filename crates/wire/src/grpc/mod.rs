@@ -1,1 +1,14 @@
-//! gRPC over HTTP/2: messages, status, metadata, timeouts, compression.
+//! gRPC over HTTP/2: messages, status, metadata, timeouts, compression. Pure functions and small state machines.
+
+mod base64;
+pub mod compression;
+pub mod message;
+pub mod metadata;
+pub mod status;
+pub mod timeout;
+
+pub use compression::{AcceptedEncodings, Deflater, Encoding, InflateError, Inflater};
+pub use message::{Deframer, MessageError, PREFIX_BYTES, Step};
+pub use metadata::{Metadata, MetadataError};
+pub use status::{Code, Status};
+pub use timeout::{BadTimeout, TimeoutValue};

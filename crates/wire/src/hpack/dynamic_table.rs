@@ -178,7 +178,7 @@ impl DynamicTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpack::test_random::Random;
+    use crate::test_random::Random;
 
     const FACTS: Facts = Facts {
         known: KnownName::Other,

@@ -378,7 +378,7 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpack::test_random::Random;
+    use crate::test_random::Random;
 
     fn decoded(source: &[u8]) -> Result<Vec<u8>, HuffmanError> {
         let mut target = vec![0; max_decoded_len(source.len()) + SLACK_BYTES];

@@ -16,8 +16,6 @@ mod huffman;
 mod integer;
 mod names;
 mod static_table;
-#[cfg(test)]
-mod test_random;
 
 pub use decoder::{DecodeError, Decoder};
 pub use encoder::{Encoder, Indexing};

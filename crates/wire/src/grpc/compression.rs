@@ -1,0 +1,434 @@
+//! Compression of messages: gzip (RFC 1952) and none.
+//!
+//! The gzip frame is our own, around the raw deflate of a library: so its state is reused from message to message, and
+//! the output is bounded while it is made, not afterwards.
+
+use flate2::{
+    Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status as Flow,
+};
+
+use super::status::{Code, Status};
+use crate::limits;
+
+/// How messages are compressed: a value of `grpc-encoding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Encoding {
+    /// Not at all.
+    Identity,
+    /// RFC 1952.
+    Gzip,
+}
+
+impl Encoding {
+    /// All that we know, as the value of `grpc-accept-encoding`.
+    pub const ACCEPTED: &'static str = "identity,gzip";
+
+    /// Reads the value of `grpc-encoding`. `None` if we do not know it: the call ends with
+    /// [`unknown_encoding`].
+    pub fn parse(value: &[u8]) -> Option<Encoding> {
+        match value {
+            b"identity" => Some(Encoding::Identity),
+            b"gzip" => Some(Encoding::Gzip),
+            _ => None,
+        }
+    }
+
+    /// The name as it travels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Encoding::Identity => "identity",
+            Encoding::Gzip => "gzip",
+        }
+    }
+}
+
+/// The status of a call whose `grpc-encoding` we do not know (gRPC documentation, "Compression": UNIMPLEMENTED, and the
+/// answer says in `grpc-accept-encoding` what is known).
+pub fn unknown_encoding(value: &[u8]) -> Status {
+    let shown =
+        String::from_utf8_lossy(&value[..value.len().min(limits::MAX_SHOWN_BYTES)]).into_owned();
+    Status::new(
+        Code::Unimplemented,
+        format!(
+            "grpc-encoding {shown:?} is not known; known are {}",
+            Encoding::ACCEPTED
+        ),
+    )
+}
+
+/// The encodings that a peer accepts: a value of `grpc-accept-encoding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedEncodings {
+    gzip: bool,
+}
+
+impl AcceptedEncodings {
+    /// What a peer accepts that says nothing.
+    pub const IDENTITY: AcceptedEncodings = AcceptedEncodings { gzip: false };
+
+    /// Reads a list. What we do not know is passed over.
+    pub fn parse(value: &[u8]) -> AcceptedEncodings {
+        let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        AcceptedEncodings {
+            gzip: names.any(|name| name == b"gzip"),
+        }
+    }
+
+    /// Whether the peer accepts it. Identity is always accepted.
+    pub fn contains(self, encoding: Encoding) -> bool {
+        encoding == Encoding::Identity || self.gzip
+    }
+}
+
+/// Why a compressed message cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InflateError {
+    /// It is not gzip, is damaged, or is followed by something.
+    Damaged,
+    /// It would become larger than allowed. Nothing beyond the limit was kept.
+    TooLarge {
+        /// What is allowed.
+        max_bytes: usize,
+    },
+}
+
+impl InflateError {
+    /// The status that the call ends with.
+    pub fn status(self) -> Status {
+        match self {
+            InflateError::Damaged => {
+                Status::new(Code::Internal, "the compressed message is not valid gzip")
+            }
+            InflateError::TooLarge { max_bytes } => Status::new(
+                Code::ResourceExhausted,
+                format!(
+                    "the message has more than {max_bytes} bytes when decompressed, which is the limit"
+                ),
+            ),
+        }
+    }
+}
+
+impl std::fmt::Display for InflateError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.status().message())
+    }
+}
+
+impl std::error::Error for InflateError {}
+
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+const METHOD_DEFLATE: u8 = 8;
+const HEADER_BYTES: usize = 10;
+const TRAILER_BYTES: usize = 8;
+const FLAG_HEADER_CRC: u8 = 2;
+const FLAG_EXTRA: u8 = 4;
+const FLAG_NAME: u8 = 8;
+const FLAG_COMMENT: u8 = 16;
+const FLAGS_RESERVED: u8 = 0xe0;
+
+/// What the output is given at once while its size is not known.
+const OUTPUT_STEP_BYTES: usize = 4096;
+
+/// Decompresses messages. About 40 KiB from the first one on: one per thread is enough.
+#[derive(Debug, Default)]
+pub struct Inflater {
+    state: Option<Box<Decompress>>,
+}
+
+impl Inflater {
+    /// An inflater without any memory.
+    pub fn new() -> Inflater {
+        Inflater::default()
+    }
+
+    /// Replaces `out` by what `message` stands for. The message must be one gzip member: more would let a few bytes
+    /// cost the setting up of many.
+    ///
+    /// # Errors
+    /// If it is damaged, or larger than `max_bytes`, which is noticed while it is decompressed. `out` then holds
+    /// something of no use.
+    pub fn gunzip(
+        &mut self,
+        message: &[u8],
+        max_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), InflateError> {
+        out.clear();
+        let deflated = skip_header(message).ok_or(InflateError::Damaged)?;
+        let state = self
+            .state
+            .get_or_insert_with(|| Box::new(Decompress::new(false)));
+        state.reset(false);
+        let used = inflate(state, deflated, max_bytes, out)?;
+        let trailer: [u8; TRAILER_BYTES] = deflated[used..]
+            .try_into()
+            .map_err(|_| InflateError::Damaged)?;
+        if trailer == trailer_of(out) {
+            Ok(())
+        } else {
+            Err(InflateError::Damaged)
+        }
+    }
+}
+
+/// Inflates to `out` and says how much of `deflated` belonged to it.
+fn inflate(
+    state: &mut Decompress,
+    deflated: &[u8],
+    max_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<usize, InflateError> {
+    let mut len = 0;
+    loop {
+        // The buffer grows as the output comes, twofold at most; one byte beyond the limit shows that it is passed.
+        let room = (len + OUTPUT_STEP_BYTES)
+            .max(len * 2)
+            .max(out.capacity())
+            .min(max_bytes.saturating_add(1));
+        out.resize(room, 0);
+        let used = state.total_in() as usize;
+        let flow = state
+            .decompress(&deflated[used..], &mut out[len..], FlushDecompress::None)
+            .map_err(|_| InflateError::Damaged)?;
+        let stuck = state.total_in() as usize == used && state.total_out() as usize == len;
+        len = state.total_out() as usize;
+        if len > max_bytes {
+            return Err(InflateError::TooLarge { max_bytes });
+        }
+        match flow {
+            Flow::StreamEnd => {
+                out.truncate(len);
+                return Ok(state.total_in() as usize);
+            }
+            // With room for more output there is no progress only if the input has ended too early.
+            Flow::Ok | Flow::BufError if stuck => return Err(InflateError::Damaged),
+            Flow::Ok | Flow::BufError => {}
+        }
+    }
+}
+
+/// What follows the header of the member. RFC 1952 section 2.3.
+fn skip_header(message: &[u8]) -> Option<&[u8]> {
+    let (header, mut rest) = message.split_first_chunk::<HEADER_BYTES>()?;
+    let flags = header[3];
+    if header[..2] != MAGIC || header[2] != METHOD_DEFLATE || flags & FLAGS_RESERVED != 0 {
+        return None;
+    }
+    if flags & FLAG_EXTRA != 0 {
+        let (len, after) = rest.split_first_chunk::<2>()?;
+        rest = after.get(usize::from(u16::from_le_bytes(*len))..)?;
+    }
+    for text in [FLAG_NAME, FLAG_COMMENT] {
+        if flags & text != 0 {
+            let end = rest.iter().position(|&byte| byte == 0)?;
+            rest = &rest[end + 1..];
+        }
+    }
+    if flags & FLAG_HEADER_CRC != 0 {
+        rest = rest.get(2..)?;
+    }
+    Some(rest)
+}
+
+/// The checksum and the length of what was compressed.
+fn trailer_of(content: &[u8]) -> [u8; TRAILER_BYTES] {
+    let mut crc = Crc::new();
+    crc.update(content);
+    let [a, b, c, d] = crc.sum().to_le_bytes();
+    let [e, f, g, h] = (content.len() as u32).to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Compresses messages. About 300 KiB from the first one on: one per thread is enough.
+#[derive(Debug, Default)]
+pub struct Deflater {
+    state: Option<Box<Compress>>,
+}
+
+impl Deflater {
+    /// A deflater without any memory.
+    pub fn new() -> Deflater {
+        Deflater::default()
+    }
+
+    /// Appends `message` as one gzip member.
+    pub fn gzip(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        // Fast rather than thorough: a server that compresses answers pays for it in the time of all others.
+        let state = self
+            .state
+            .get_or_insert_with(|| Box::new(Compress::new(Compression::fast(), false)));
+        state.reset();
+        // No flags, no time, no hint, and 255: the system is not known.
+        out.extend_from_slice(&[MAGIC[0], MAGIC[1], METHOD_DEFLATE, 0, 0, 0, 0, 0, 0, 255]);
+        loop {
+            let used = state.total_in() as usize;
+            out.reserve((message.len() - used) / 2 + OUTPUT_STEP_BYTES);
+            let flow = state
+                .compress_vec(&message[used..], out, FlushCompress::Finish)
+                .expect("deflate fails only if it is used out of order");
+            if flow == Flow::StreamEnd {
+                break;
+            }
+        }
+        out.extend_from_slice(&trailer_of(message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_random::Random;
+
+    const MAX: usize = 1 << 20;
+
+    fn gzip(message: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Deflater::new().gzip(message, &mut out);
+        out
+    }
+
+    fn gunzip(message: &[u8], max_bytes: usize) -> Result<Vec<u8>, InflateError> {
+        let mut out = Vec::new();
+        Inflater::new().gunzip(message, max_bytes, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn any_message_comes_back_from_reused_state() {
+        let mut random = Random::new(0x5eed_0015);
+        let (mut deflater, mut inflater) = (Deflater::new(), Inflater::new());
+        let (mut compressed, mut back) = (Vec::new(), Vec::new());
+        for round in 0..60 {
+            let letters = 1 + random.below(256);
+            let longest = if round % 20 == 0 { 300_000 } else { 3000 };
+            let message = random.bytes(longest, |random| random.below(letters) as u8);
+            compressed.clear();
+            deflater.gzip(&message, &mut compressed);
+            assert_eq!(
+                inflater.gunzip(&compressed, MAX, &mut back),
+                Ok(()),
+                "{random:?}"
+            );
+            assert_eq!(back, message, "{random:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_exact() {
+        let message = vec![9; 10_000];
+        let compressed = gzip(&message);
+        assert_eq!(gunzip(&compressed, 10_000), Ok(message));
+        assert_eq!(
+            gunzip(&compressed, 9_999),
+            Err(InflateError::TooLarge { max_bytes: 9_999 })
+        );
+        assert_eq!(
+            gunzip(&compressed, 0),
+            Err(InflateError::TooLarge { max_bytes: 0 })
+        );
+        assert_eq!(gunzip(&gzip(b""), 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_bomb_is_defused_while_it_grows() {
+        let bomb = gzip(&vec![0; 64 << 20]);
+        assert!(bomb.len() < 400_000);
+        let mut out = Vec::new();
+        let max_bytes = 100_000;
+        assert_eq!(
+            Inflater::new().gunzip(&bomb, max_bytes, &mut out),
+            Err(InflateError::TooLarge { max_bytes })
+        );
+        assert!(
+            out.capacity() <= 2 * max_bytes + 2 * OUTPUT_STEP_BYTES,
+            "{}",
+            out.capacity()
+        );
+        assert_eq!(
+            InflateError::TooLarge { max_bytes }.status().code(),
+            Code::ResourceExhausted
+        );
+    }
+
+    #[test]
+    fn every_truncation_and_every_extension_is_damage() {
+        let compressed = gzip(b"some text, some text, some text");
+        for len in 0..compressed.len() {
+            assert_eq!(
+                gunzip(&compressed[..len], MAX),
+                Err(InflateError::Damaged),
+                "cut to {len}"
+            );
+        }
+        let twice = [&compressed[..], &compressed[..]].concat();
+        assert_eq!(gunzip(&twice, MAX), Err(InflateError::Damaged));
+    }
+
+    #[test]
+    fn damage_is_noticed_and_never_breaks_out() {
+        let message =
+            b"some text that is long enough to be worth compressing, long enough".repeat(5);
+        let compressed = gzip(&message);
+        let mut random = Random::new(0x5eed_0016);
+        let mut inflater = Inflater::new();
+        let mut out = Vec::new();
+        for _ in 0..3000 {
+            let mut damaged = compressed.clone();
+            let at = random.below(damaged.len() as u64) as usize;
+            damaged[at] ^= 1 << random.below(8);
+            let result = inflater.gunzip(&damaged, 10_000, &mut out);
+            assert!(out.len() <= 10_001);
+            // What survives is damage to bits that mean nothing, such as the time in the header.
+            assert!(
+                result.is_err() || out == message,
+                "damage at {at} {random:?}"
+            );
+        }
+        for _ in 0..3000 {
+            let mut noise = random.bytes(60, |random| random.next() as u8);
+            noise.splice(0..0, compressed[..HEADER_BYTES].iter().copied());
+            assert!(
+                inflater.gunzip(&noise, 10_000, &mut out).is_err(),
+                "{random:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_parts_of_a_header_are_skipped() {
+        let compressed = gzip(b"text");
+        let with = |flags: u8, parts: &[u8]| {
+            let mut message = compressed.clone();
+            message[3] = flags;
+            message.splice(HEADER_BYTES..HEADER_BYTES, parts.iter().copied());
+            gunzip(&message, MAX)
+        };
+        assert_eq!(with(FLAG_EXTRA, b"\x03\0abc").as_deref(), Ok(&b"text"[..]));
+        assert_eq!(
+            with(FLAG_NAME | FLAG_COMMENT, b"name\0comment\0").as_deref(),
+            Ok(&b"text"[..])
+        );
+        assert_eq!(
+            with(FLAG_EXTRA | FLAG_NAME | FLAG_HEADER_CRC, b"\0\0n\0cr").as_deref(),
+            Ok(&b"text"[..])
+        );
+        assert_eq!(with(FLAG_EXTRA, b"\xff\xff"), Err(InflateError::Damaged));
+        assert_eq!(with(0x20, b""), Err(InflateError::Damaged));
+    }
+
+    #[test]
+    fn encodings() {
+        assert_eq!(Encoding::parse(b"gzip"), Some(Encoding::Gzip));
+        assert_eq!(Encoding::parse(b"identity"), Some(Encoding::Identity));
+        assert_eq!(Encoding::parse(b"deflate"), None);
+        assert!(AcceptedEncodings::parse(b"identity, deflate ,gzip").contains(Encoding::Gzip));
+        assert!(AcceptedEncodings::parse(Encoding::ACCEPTED.as_bytes()).contains(Encoding::Gzip));
+        assert!(!AcceptedEncodings::parse(b"identity,gzip2, xgzip").contains(Encoding::Gzip));
+        assert!(AcceptedEncodings::parse(b"").contains(Encoding::Identity));
+        let status = unknown_encoding("é".repeat(1000).as_bytes());
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert!(status.message().len() < 500);
+    }
+}

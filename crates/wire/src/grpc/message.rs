@@ -1,0 +1,378 @@
+//! Messages in a stream of DATA payloads: one byte that says whether the message is compressed, four bytes of its
+//! length, the message (gRPC over HTTP/2, "Length-Prefixed-Message").
+
+use std::ops::Range;
+
+use super::status::{Code, Status};
+
+/// The flag and the length before each message.
+pub const PREFIX_BYTES: usize = 5;
+
+/// Why what came is not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageError {
+    /// The prefix announces more than is allowed. Nothing was allocated for it.
+    TooLarge {
+        /// What the prefix says.
+        bytes: u32,
+        /// What is allowed.
+        max_bytes: usize,
+    },
+    /// The flag is neither 0 nor 1.
+    BadFlag(u8),
+    /// The stream ended inside a message.
+    Truncated,
+}
+
+impl MessageError {
+    /// The status that the call ends with.
+    pub fn status(self) -> Status {
+        match self {
+            MessageError::TooLarge { bytes, max_bytes } => Status::new(
+                Code::ResourceExhausted,
+                format!("the message has {bytes} bytes and the limit is {max_bytes}"),
+            ),
+            MessageError::BadFlag(flag) => Status::new(
+                Code::Internal,
+                format!("the message begins with the flag {flag}: 0 and 1 are known"),
+            ),
+            MessageError::Truncated => {
+                Status::new(Code::Internal, "the stream ended inside a message")
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for MessageError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.status().message())
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+/// What [`Deframer::push`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The data are used up.
+    NeedMore,
+    /// One message, as it was sent.
+    Message {
+        /// Where in the data the whole message lies. If none, it came in pieces and lies in [`Deframer::gathered`].
+        whole: Option<Range<usize>>,
+        /// Whether it is compressed with the encoding of the call.
+        compressed: bool,
+    },
+}
+
+/// Finds the messages of one direction of one stream.
+///
+/// A message that lies in one payload is reported in place. Only one that is cut by the end of a payload is copied, to
+/// a buffer that grows as its bytes arrive and never because of what a prefix claims.
+#[derive(Debug, Default)]
+pub struct Deframer {
+    gathered: Vec<u8>,
+    prefix: [u8; PREFIX_BYTES],
+    /// How much of the prefix is there. It is whole while the message behind it is gathered.
+    prefix_len: u8,
+}
+
+impl Deframer {
+    /// A deframer before the first message, without any memory.
+    pub fn new() -> Deframer {
+        Deframer::default()
+    }
+
+    /// Looks at `data` from `*at` on, up to the end of one message or of the data, and moves `*at` behind it.
+    ///
+    /// # Errors
+    /// The call ends with [`MessageError::status`]; nothing that follows in the stream has a meaning.
+    #[inline]
+    pub fn push(
+        &mut self,
+        data: &[u8],
+        at: &mut usize,
+        max_message_bytes: usize,
+    ) -> Result<Step, MessageError> {
+        if self.prefix_len == 0
+            && let Some((prefix, rest)) = data[*at..].split_first_chunk::<PREFIX_BYTES>()
+        {
+            let (compressed, len) = parse_prefix(*prefix, max_message_bytes)?;
+            if len <= rest.len() {
+                let start = *at + PREFIX_BYTES;
+                *at = start + len;
+                return Ok(Step::Message {
+                    whole: Some(start..start + len),
+                    compressed,
+                });
+            }
+        }
+        self.gather(data, at, max_message_bytes)
+    }
+
+    /// The same for a message that is cut, in its prefix or behind it.
+    fn gather(
+        &mut self,
+        data: &[u8],
+        at: &mut usize,
+        max_message_bytes: usize,
+    ) -> Result<Step, MessageError> {
+        if usize::from(self.prefix_len) < PREFIX_BYTES {
+            if self.prefix_len == 0 {
+                self.gathered.clear();
+            }
+            let have = usize::from(self.prefix_len);
+            let count = (PREFIX_BYTES - have).min(data.len() - *at);
+            self.prefix[have..have + count].copy_from_slice(&data[*at..*at + count]);
+            self.prefix_len += count as u8;
+            *at += count;
+            if usize::from(self.prefix_len) < PREFIX_BYTES {
+                return Ok(Step::NeedMore);
+            }
+        }
+        let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
+        let rest = &data[*at..];
+        let missing = len - self.gathered.len();
+        if missing > rest.len() {
+            self.append(rest, len);
+            *at = data.len();
+            return Ok(Step::NeedMore);
+        }
+        let start = *at;
+        *at += missing;
+        self.prefix_len = 0;
+        if missing == len {
+            return Ok(Step::Message {
+                whole: Some(start..start + len),
+                compressed,
+            });
+        }
+        self.append(&rest[..missing], len);
+        Ok(Step::Message {
+            whole: None,
+            compressed,
+        })
+    }
+
+    /// Appends to the buffer, which grows to twice what is there at most, and never beyond the message.
+    fn append(&mut self, bytes: &[u8], message_len: usize) {
+        let needed = self.gathered.len() + bytes.len();
+        if needed > self.gathered.capacity() {
+            let wanted = (needed * 2).min(message_len).max(needed);
+            self.gathered.reserve_exact(wanted - self.gathered.len());
+        }
+        self.gathered.extend_from_slice(bytes);
+    }
+
+    /// The last message that came in pieces. Valid until the next [`Deframer::push`].
+    pub fn gathered(&self) -> &[u8] {
+        &self.gathered
+    }
+
+    /// Whether a message has begun and not ended. If so at the end of the stream, it is [`MessageError::Truncated`].
+    pub fn is_mid_message(&self) -> bool {
+        self.prefix_len > 0
+    }
+
+    /// The bytes of memory that the buffer holds.
+    pub fn buffer_bytes(&self) -> usize {
+        self.gathered.capacity()
+    }
+
+    /// Takes the buffer away, for a pool. Whoever does it in the middle of a message must give it back unchanged.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.gathered)
+    }
+
+    /// Gives a buffer, whose memory is used for the next message that comes in pieces.
+    pub fn give_buffer(&mut self, buffer: Vec<u8>) {
+        self.gathered = buffer;
+    }
+}
+
+/// The flag and the length.
+#[inline]
+fn parse_prefix(
+    prefix: [u8; PREFIX_BYTES],
+    max_message_bytes: usize,
+) -> Result<(bool, usize), MessageError> {
+    let [flag, length @ ..] = prefix;
+    let bytes = u32::from_be_bytes(length);
+    if flag > 1 {
+        return Err(MessageError::BadFlag(flag));
+    }
+    if bytes as usize > max_message_bytes {
+        return Err(MessageError::TooLarge {
+            bytes,
+            max_bytes: max_message_bytes,
+        });
+    }
+    Ok((flag == 1, bytes as usize))
+}
+
+/// The prefix of a message of `len` bytes.
+#[inline]
+pub fn prefix(len: u32, compressed: bool) -> [u8; PREFIX_BYTES] {
+    let [a, b, c, d] = len.to_be_bytes();
+    [u8::from(compressed), a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_random::Random;
+
+    const MAX: usize = 1000;
+
+    /// All messages of a stream that comes in the given pieces.
+    fn messages<'a>(
+        deframer: &mut Deframer,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Vec<(bool, Vec<u8>)>, MessageError> {
+        let mut found = Vec::new();
+        for data in pieces {
+            let mut at = 0;
+            while let Step::Message { whole, compressed } = deframer.push(data, &mut at, MAX)? {
+                let bytes = whole.map_or_else(
+                    || deframer.gathered().to_vec(),
+                    |range| data[range].to_vec(),
+                );
+                found.push((compressed, bytes));
+            }
+            assert_eq!(at, data.len(), "everything is used up");
+        }
+        Ok(found)
+    }
+
+    fn stream(messages: &[(bool, Vec<u8>)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (compressed, bytes) in messages {
+            out.extend_from_slice(&prefix(bytes.len() as u32, *compressed));
+            out.extend_from_slice(bytes);
+        }
+        out
+    }
+
+    #[test]
+    fn split_at_every_two_places() {
+        let sent = [
+            (false, b"hello".to_vec()),
+            (true, vec![]),
+            (false, vec![7; 20]),
+            (false, vec![]),
+        ];
+        let bytes = stream(&sent);
+        for one in 0..=bytes.len() {
+            for other in one..=bytes.len() {
+                let mut deframer = Deframer::new();
+                let pieces = [&bytes[..one], &bytes[one..other], &bytes[other..]];
+                assert_eq!(
+                    messages(&mut deframer, pieces).as_deref(),
+                    Ok(&sent[..]),
+                    "split at {one} and {other}"
+                );
+                assert!(!deframer.is_mid_message());
+            }
+        }
+    }
+
+    #[test]
+    fn random_messages_in_random_pieces() {
+        let mut random = Random::new(0x5eed_0010);
+        let mut deframer = Deframer::new();
+        for _ in 0..500 {
+            let sent: Vec<_> = (0..random.below(6))
+                .map(|_| {
+                    (
+                        random.below(2) == 0,
+                        random.bytes(MAX, |random| random.next() as u8),
+                    )
+                })
+                .collect();
+            let bytes = stream(&sent);
+            let longest = 1 + random.below(1500) as usize;
+            let mut pieces = Vec::new();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (piece, after) =
+                    rest.split_at((1 + random.below(longest as u64) as usize).min(rest.len()));
+                pieces.push(piece);
+                rest = after;
+            }
+            assert_eq!(messages(&mut deframer, pieces), Ok(sent), "{random:?}");
+        }
+        assert!(deframer.buffer_bytes() <= MAX);
+    }
+
+    #[test]
+    fn a_message_in_one_piece_is_never_copied() {
+        let mut deframer = Deframer::new();
+        let bytes = stream(&[(false, vec![1; 900]), (false, vec![2; 900])]);
+        messages(&mut deframer, [&bytes[..]]).expect("valid");
+        // Not even if only its prefix is cut.
+        messages(&mut deframer, [&bytes[..3], &bytes[3..]]).expect("valid");
+        messages(&mut deframer, [&bytes[..5], &bytes[5..]]).expect("valid");
+        assert_eq!(deframer.buffer_bytes(), 0);
+    }
+
+    #[test]
+    fn too_large_is_known_from_the_prefix() {
+        let too_large = MessageError::TooLarge {
+            bytes: 1001,
+            max_bytes: MAX,
+        };
+        let bytes = prefix(1001, false);
+        assert_eq!(messages(&mut Deframer::new(), [&bytes[..]]), Err(too_large));
+        assert_eq!(
+            messages(&mut Deframer::new(), [&bytes[..4], &bytes[4..]]),
+            Err(too_large)
+        );
+        assert_eq!(
+            messages(&mut Deframer::new(), [&[1, 0xff, 0xff, 0xff, 0xff][..]])
+                .unwrap_err()
+                .status()
+                .code(),
+            Code::ResourceExhausted
+        );
+        assert_eq!(
+            messages(&mut Deframer::new(), [&[2, 0, 0, 0, 0][..]]),
+            Err(MessageError::BadFlag(2))
+        );
+    }
+
+    #[test]
+    fn a_lying_prefix_costs_what_arrives() {
+        let mut deframer = Deframer::new();
+        let mut at = 0;
+        let announced = prefix(1 << 30, false);
+        assert_eq!(
+            deframer.push(&announced, &mut at, 1 << 30),
+            Ok(Step::NeedMore)
+        );
+        assert_eq!(deframer.buffer_bytes(), 0);
+        let mut arrived = 0;
+        for _ in 0..100 {
+            arrived += 10;
+            assert_eq!(deframer.push(&[0; 10], &mut 0, 1 << 30), Ok(Step::NeedMore));
+            assert!(
+                deframer.buffer_bytes() <= 2 * arrived,
+                "{} for {arrived}",
+                deframer.buffer_bytes()
+            );
+        }
+        assert!(deframer.is_mid_message());
+    }
+
+    #[test]
+    fn buffers_can_be_pooled() {
+        let mut deframer = Deframer::new();
+        deframer.give_buffer(Vec::with_capacity(500));
+        let bytes = stream(&[(false, vec![3; 400])]);
+        assert_eq!(
+            messages(&mut deframer, [&bytes[..100], &bytes[100..]]),
+            Ok(vec![(false, vec![3; 400])])
+        );
+        assert_eq!(deframer.take_buffer().capacity(), 500);
+        assert_eq!(deframer.buffer_bytes(), 0);
+    }
+}

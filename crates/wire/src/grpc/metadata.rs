@@ -1,0 +1,271 @@
+//! What goes with a call besides its messages (gRPC over HTTP/2, "Custom-Metadata").
+
+use std::borrow::Cow;
+
+use super::base64;
+
+/// Why a key or value cannot be metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataError {
+    /// A key is one or more of `0-9 a-z _ - .`.
+    BadKey,
+    /// The key ends with `-bin` and the value is text, or the other way round.
+    WrongKind,
+    /// A text value is printable ASCII and space, without space at either end.
+    BadValue,
+    /// The value of a `-bin` key is not base64.
+    BadBase64,
+}
+
+impl std::fmt::Display for MetadataError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            MetadataError::BadKey => "a metadata key must be one or more of 0-9 a-z _ - .",
+            MetadataError::WrongKind => {
+                "binary metadata, and only it, must have a key that ends with -bin"
+            }
+            MetadataError::BadValue => {
+                "a metadata value must be printable ASCII without space at either end"
+            }
+            MetadataError::BadBase64 => "the value of a -bin metadata key is not base64",
+        })
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+/// Whether the values of this key are binary and travel as base64.
+#[inline]
+pub fn is_binary_key(key: &[u8]) -> bool {
+    key.ends_with(b"-bin")
+}
+
+/// Whether the bytes are a key: one or more of `0-9 a-z _ - .`.
+pub fn is_valid_key(key: &[u8]) -> bool {
+    !key.is_empty()
+        && key
+            .iter()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.'))
+}
+
+/// Whether the bytes are a text value: printable ASCII and space. Space at either end is refused because it may not
+/// stand there in HTTP/2 (RFC 9113 section 8.2.1).
+pub fn is_valid_text(value: &[u8]) -> bool {
+    value.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        && value.first() != Some(&b' ')
+        && value.last() != Some(&b' ')
+}
+
+/// Decodes the value of a `-bin` key: base64 with or without padding, several values joined by commas. Calls `each`
+/// with every value, decoded to `buffer`, which is reused.
+///
+/// # Errors
+/// [`MetadataError::BadBase64`]; the values before the wrong one have been handed over.
+pub fn decode_binary(
+    value: &[u8],
+    buffer: &mut Vec<u8>,
+    mut each: impl FnMut(&[u8]),
+) -> Result<(), MetadataError> {
+    for part in value.split(|&byte| byte == b',') {
+        buffer.clear();
+        base64::decode(part.trim_ascii(), buffer).ok_or(MetadataError::BadBase64)?;
+        each(buffer);
+    }
+    Ok(())
+}
+
+/// Appends the value of a `-bin` key as it travels: base64 without padding.
+pub fn encode_binary(bytes: &[u8], out: &mut Vec<u8>) {
+    base64::encode(bytes, out);
+}
+
+/// A list of valid metadata, in the order in which it is sent. Binary values lie in it as they are, not as base64.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    entries: Vec<(Cow<'static, str>, Vec<u8>)>,
+}
+
+impl Metadata {
+    /// An empty list.
+    pub const fn new() -> Metadata {
+        Metadata {
+            entries: Vec::new(),
+        }
+    }
+
+    /// Appends text.
+    ///
+    /// # Errors
+    /// If key or value have a wrong form, or the key ends with `-bin`.
+    pub fn push_ascii(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) -> Result<(), MetadataError> {
+        let (key, value) = (key.into(), value.into());
+        if !is_valid_key(key.as_bytes()) {
+            return Err(MetadataError::BadKey);
+        }
+        if is_binary_key(key.as_bytes()) {
+            return Err(MetadataError::WrongKind);
+        }
+        if !is_valid_text(value.as_bytes()) {
+            return Err(MetadataError::BadValue);
+        }
+        self.entries.push((key, value.into_bytes()));
+        Ok(())
+    }
+
+    /// Appends bytes, under a key that ends with `-bin`.
+    ///
+    /// # Errors
+    /// If the key has a wrong form.
+    pub fn push_binary(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        value: impl Into<Vec<u8>>,
+    ) -> Result<(), MetadataError> {
+        let key = key.into();
+        if !is_valid_key(key.as_bytes()) {
+            return Err(MetadataError::BadKey);
+        }
+        if !is_binary_key(key.as_bytes()) {
+            return Err(MetadataError::WrongKind);
+        }
+        self.entries.push((key, value.into()));
+        Ok(())
+    }
+
+    /// Appends a field as it was received: text, or one or more binary values.
+    ///
+    /// # Errors
+    /// If it is not metadata.
+    pub fn push_received(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetadataError> {
+        let text_key = std::str::from_utf8(key).map_err(|_| MetadataError::BadKey)?;
+        if !is_binary_key(key) {
+            let value = std::str::from_utf8(value).map_err(|_| MetadataError::BadValue)?;
+            return self.push_ascii(text_key.to_owned(), value);
+        }
+        if !is_valid_key(key) {
+            return Err(MetadataError::BadKey);
+        }
+        let before = self.entries.len();
+        let decoded = decode_binary(value, &mut Vec::new(), |bytes| {
+            self.entries
+                .push((Cow::Owned(text_key.to_owned()), bytes.to_vec()));
+        });
+        if decoded.is_err() {
+            self.entries.truncate(before);
+        }
+        decoded
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Keys and values in their order; a value is text or, if [`is_binary_key`], bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.entries.iter().map(|(key, value)| (&**key, &value[..]))
+    }
+
+    /// The first value of this key.
+    pub fn get(&self, key: &str) -> Option<&[u8]> {
+        self.iter()
+            .find(|entry| entry.0 == key)
+            .map(|entry| entry.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_random::Random;
+
+    #[test]
+    fn keys_and_values() {
+        let mut metadata = Metadata::new();
+        for (key, value, expected) in [
+            ("x-trace.id_1", "some text", Ok(())),
+            ("empty", "", Ok(())),
+            ("", "a", Err(MetadataError::BadKey)),
+            ("Upper", "a", Err(MetadataError::BadKey)),
+            ("a b", "a", Err(MetadataError::BadKey)),
+            (":path", "a", Err(MetadataError::BadKey)),
+            ("x-bin", "a", Err(MetadataError::WrongKind)),
+            ("a", "é", Err(MetadataError::BadValue)),
+            ("a", "b\n", Err(MetadataError::BadValue)),
+            ("a", " b", Err(MetadataError::BadValue)),
+            ("a", "b ", Err(MetadataError::BadValue)),
+        ] {
+            assert_eq!(
+                metadata.push_ascii(key, value),
+                expected,
+                "{key:?} {value:?}"
+            );
+        }
+        assert_eq!(
+            metadata.push_binary("x", [1]),
+            Err(MetadataError::WrongKind)
+        );
+        assert_eq!(
+            metadata.push_binary("É-bin", [1]),
+            Err(MetadataError::BadKey)
+        );
+        assert_eq!(metadata.push_binary("x-bin", [0, 255]), Ok(()));
+        assert_eq!(metadata.len(), 3);
+        assert_eq!(metadata.get("x-bin"), Some(&[0, 255][..]));
+        assert_eq!(metadata.get("empty"), Some(&[][..]));
+        assert_eq!(metadata.get("other"), None);
+    }
+
+    #[test]
+    fn binary_values_padded_unpadded_and_joined() {
+        let mut metadata = Metadata::new();
+        assert_eq!(
+            metadata.push_received(b"x-bin", b"AAEC,AAE=,AA, /w"),
+            Ok(())
+        );
+        let values: Vec<_> = metadata.iter().map(|entry| entry.1.to_vec()).collect();
+        assert_eq!(values, [vec![0, 1, 2], vec![0, 1], vec![0], vec![255]]);
+        assert_eq!(
+            metadata.push_received(b"x-bin", b"AAEC,A"),
+            Err(MetadataError::BadBase64)
+        );
+        assert_eq!(metadata.len(), 4, "nothing of a wrong field is kept");
+        assert_eq!(metadata.push_received(b"x-bin", b""), Ok(()));
+        assert_eq!(metadata.len(), 5, "an empty value is a value");
+        assert_eq!(
+            metadata.push_received(b"\xff", b"a"),
+            Err(MetadataError::BadKey)
+        );
+        assert_eq!(
+            metadata.push_received(b"a", b"\xff"),
+            Err(MetadataError::BadValue)
+        );
+    }
+
+    #[test]
+    fn any_bytes_travel() {
+        let mut random = Random::new(0x5eed_0014);
+        for _ in 0..500 {
+            let bytes = random.bytes(60, |random| random.next() as u8);
+            let mut value = Vec::new();
+            encode_binary(&bytes, &mut value);
+            assert!(is_valid_text(&value) && !value.contains(&b'='));
+            let mut metadata = Metadata::new();
+            assert_eq!(
+                metadata.push_received(b"x-bin", &value),
+                Ok(()),
+                "{random:?}"
+            );
+            assert_eq!(metadata.get("x-bin"), Some(&bytes[..]), "{random:?}");
+        }
+    }
+}
