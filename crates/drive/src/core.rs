@@ -157,7 +157,7 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// One connection's turn. The answer is how many bytes the handler was shown.
+    /// One connection's turn. The answer is how many bytes the handler consumed.
     fn turn(&mut self, id: ConnectionId, now_ns: u64) -> usize {
         let Some(connection) = self.table.slots.get_mut(id) else {
             return 0;
@@ -225,18 +225,19 @@ impl<P: Port> Core<P> {
         self.receive_more(id, now_ns)
     }
 
-    /// Shows the handler its input, and takes back the buffer if it left nothing.
+    /// Shows the handler its input, and takes back the buffer that it does not need for the rest.
     fn receive_more(&mut self, id: ConnectionId, now_ns: u64) -> usize {
-        let mut shown_bytes = 0;
+        let mut consumed_bytes = 0;
         self.call(id, |handler, connection| {
-            shown_bytes = connection.io.input.len();
+            let shown_bytes = connection.io.input.len();
             connection.io.set_unfinished(false);
             handler.received(id, &mut connection.io, now_ns);
+            consumed_bytes = shown_bytes - connection.io.input.len();
         });
         if let Some(connection) = self.table.slots.get_mut(id) {
             self.table.buffers.settle_input(&mut connection.io.input);
         }
-        shown_bytes.max(1)
+        consumed_bytes
     }
 
     fn call(

@@ -6,6 +6,22 @@
 //! requests that arrived together.
 //!
 //! The same handlers run over [`sim`], a network in memory with virtual time and one seed.
+//!
+//! ```no_run
+//! use drive::{LoopConfig, Loops};
+//! # fn make_handler(_: &drive::LoopStart) -> Box<dyn drive::Handler> { unimplemented!() }
+//!
+//! let config = LoopConfig { listen: vec!["127.0.0.1:1978".parse()?], ..LoopConfig::default() };
+//! let loops = Loops::bind(config)?;
+//! println!("listening on {}", loops.addresses()[0]);
+//! let ended = loops.run(make_handler)?;
+//! println!("every loop drained in time: {}", ended.drained);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Inside, `core` is the turn of a loop, driven by calls and generic over a `Port` that
+//! carries bytes: `epoll` is one, `sim::fabric` the other. `event_loop` waits and accepts, `loops`
+//! starts threads and stops them.
 
 mod address;
 mod buffers;

@@ -23,7 +23,7 @@ pub const ACCEPT_BACKOFF_MS: u64 = 100;
 /// next.
 pub const EVENTS_PER_TICK: usize = 256;
 
-/// Input bytes per tick and loop after which the remaining connections wait for the next tick.
+/// Input bytes that handlers consume per tick and loop, after which the remaining connections wait for the next tick.
 /// Bounds the time between a request's arrival and its answer when many large inputs arrive.
 pub const TICK_INPUT_BYTES: usize = 512 * 1024;
 

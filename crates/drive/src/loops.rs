@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -141,7 +142,9 @@ impl Loops {
     /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`].
     ///
     /// `make` makes each loop's handler, on the loop's own thread. The calling thread waits. The
-    /// first request to stop drains, the second ends at once; a third signal ends the process.
+    /// first request to stop drains, the second ends at once; a third signal ends the process,
+    /// whatever a handler is caught in. After the run the signals are ignored: the process is
+    /// about to end by itself.
     pub fn run<M>(self, make: M) -> Result<Ended, RunError>
     where
         M: Fn(&LoopStart) -> Box<dyn Handler> + Sync,
@@ -163,41 +166,54 @@ impl Loops {
         let spread = Spread::new(shared.clone());
         let mut acceptor = Some(Acceptor::new(listeners, spread, &config));
         std::thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(shared.len());
-            let mut failure = None;
-            for (index, own) in shared.iter().enumerate() {
-                let start = LoopStart {
-                    index,
-                    loops: shared.len(),
-                    waker: own.clone(),
-                    counters: counters.clone(),
-                    now_ns: monotonic_ns(),
-                };
-                let acceptor = acceptor.take();
-                let (config, make, report) = (&config, &make, ReportEnd(&reports));
-                let thread = std::thread::Builder::new().name(format!("loop-{index}"));
-                let body = move || {
-                    let _report = report;
-                    pin(index, config);
-                    let handler = make(&start);
-                    EventLoop::new(index, config, own.clone(), acceptor, handler)?.run()
-                };
-                match thread.spawn_scoped(scope, body) {
-                    Ok(thread) => threads.push(thread),
-                    Err(error) => {
-                        failure = Some(RunError::Thread(error));
-                        break;
-                    }
-                }
-            }
-            if failure.is_some() {
-                shared.iter().for_each(|one| one.ask_to_stop());
-            }
+            let threads: Vec<_> = (0..shared.len())
+                .map(|index| {
+                    let place = Place {
+                        start: LoopStart {
+                            index,
+                            loops: shared.len(),
+                            waker: shared[index].clone(),
+                            counters: counters.clone(),
+                            now_ns: monotonic_ns(),
+                        },
+                        config: &config,
+                        shared: shared[index].clone(),
+                        acceptor: acceptor.take(),
+                        end: ReportEnd(&reports),
+                    };
+                    let thread = std::thread::Builder::new().name(format!("loop-{index}"));
+                    thread.spawn_scoped(scope, || place.run(&make))
+                })
+                .collect();
+            // A thread that could not be started has dropped its place, and so reported its end.
             supervise(&config, &shared, &control, threads.len(), &impatient);
-            let results = threads.into_iter().map(|thread| thread.join());
-            let ended = sum_up(results, impatient.load(Ordering::Relaxed));
-            failure.map_or(ended, Err)
+            sum_up(threads, impatient.load(Ordering::Relaxed))
         })
+    }
+}
+
+/// What one thread needs to be a loop.
+struct Place<'a> {
+    start: LoopStart,
+    config: &'a LoopConfig,
+    shared: Arc<LoopShared>,
+    acceptor: Option<Acceptor>,
+    end: ReportEnd<'a>,
+}
+
+impl Place<'_> {
+    fn run(self, make: &dyn Fn(&LoopStart) -> Box<dyn Handler>) -> io::Result<bool> {
+        let Place {
+            start,
+            config,
+            shared,
+            acceptor,
+            end,
+        } = self;
+        let _end = end; // dropped last, also when the handler panics
+        pin(start.index, config);
+        let handler = make(&start);
+        EventLoop::new(start.index, config, shared, acceptor, handler)?.run()
     }
 }
 
@@ -252,17 +268,22 @@ fn supervise(
 }
 
 fn sum_up(
-    results: impl Iterator<Item = std::thread::Result<io::Result<bool>>>,
+    threads: Vec<io::Result<ScopedJoinHandle<'_, io::Result<bool>>>>,
     impatient: bool,
 ) -> Result<Ended, RunError> {
     let mut drained = !impatient;
     let mut outcome = Ok(());
-    for (index, result) in results.enumerate() {
-        match result {
-            Ok(Ok(in_time)) => drained &= in_time,
-            Ok(Err(error)) => outcome = outcome.and(Err(RunError::Loop { index, error })),
-            Err(_) => outcome = outcome.and(Err(RunError::Panicked { index })),
-        }
+    for (index, thread) in threads.into_iter().enumerate() {
+        let result = match thread.map(ScopedJoinHandle::join) {
+            Ok(Ok(Ok(in_time))) => {
+                drained &= in_time;
+                Ok(())
+            }
+            Ok(Ok(Err(error))) => Err(RunError::Loop { index, error }),
+            Ok(Err(_)) => Err(RunError::Panicked { index }),
+            Err(error) => Err(RunError::Thread(error)),
+        };
+        outcome = outcome.and(result);
     }
     outcome.map(|()| Ended { drained })
 }
