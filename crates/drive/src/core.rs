@@ -164,12 +164,11 @@ impl<P: Port> Core<P> {
         };
         connection.queued = false;
         let readable = std::mem::take(&mut connection.readable);
-        let may_read = connection.may_read();
         if connection.state != State::Open {
             self.discard_input(id);
             return 0;
         }
-        if connection.hung_up && !may_read {
+        if connection.hung_up && !connection.may_read() {
             // Nobody is there to take an answer, and nothing more will be read.
             self.close(id, Closed::ByPeer, now_ns);
             return 0;
@@ -188,7 +187,7 @@ impl<P: Port> Core<P> {
             }
             return self.receive_more(id, now_ns);
         }
-        if readable && may_read {
+        if readable && connection.may_read() {
             self.read_once(id, now_ns)
         } else {
             0
@@ -278,5 +277,29 @@ fn next_read_size(size: u8, count: usize, room_bytes: usize) -> u8 {
         size - 1
     } else {
         size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_grow_while_they_come_full_and_shrink_when_they_come_small() {
+        let size = FIRST_READ_SIZE;
+        let larger = next_read_size(size, 16_384, 16_384);
+        assert_eq!(larger, size + 1);
+        assert_eq!(
+            next_read_size(larger, 10_000, 65_536),
+            larger,
+            "worth its buffer"
+        );
+        assert_eq!(next_read_size(larger, 8_000, 65_536), size);
+        assert_eq!(
+            next_read_size(size, 1, 16_384),
+            size,
+            "the smallest is for leftovers only"
+        );
+        assert_eq!(next_read_size(LAST_READ_SIZE, 7, 7), LAST_READ_SIZE);
     }
 }

@@ -19,6 +19,9 @@ use crate::spread::{LoopShared, Spread};
 /// A deadline further away than this is not worth reading the clock again for.
 const FAR_DEADLINE_NS: u64 = 1_000_000_000;
 
+/// The longest wait: older kernels count a wait in milliseconds of 31 bits.
+const MAX_WAIT_NS: u64 = 3_600_000_000_000;
+
 /// Monotonic nanoseconds, the same for all loops.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -115,7 +118,7 @@ impl EventLoop {
             .min()?;
         let far = deadline_ns.saturating_sub(last_tick_ns) > FAR_DEADLINE_NS;
         let now_ns = if far { last_tick_ns } else { monotonic_ns() };
-        Some(deadline_ns.saturating_sub(now_ns))
+        Some(deadline_ns.saturating_sub(now_ns).min(MAX_WAIT_NS))
     }
 
     /// Takes what other threads left: new sockets, and the wish to stop.
