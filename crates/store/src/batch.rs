@@ -106,6 +106,14 @@ impl WriteBatch {
         start_of(commit.end) - start_of(commit.first)
     }
 
+    /// The hashes of the keys of some operations, of which the last need not exist.
+    pub(crate) fn hashes(&self, operations: Range<usize>) -> impl Iterator<Item = u64> {
+        let end = operations.end.min(self.operations.len());
+        self.operations[operations.start..end]
+            .iter()
+            .map(|operation| operation.hash)
+    }
+
     #[inline]
     pub(crate) fn key(&self, operation: &OperationRecord) -> &[u8] {
         &self.bytes[operation.start..][..operation.key_len as usize]

@@ -109,10 +109,20 @@ impl Committer {
         let mut state = database.state.write();
         let mut slice_start_ns = run.clock.now_ns();
         let mut work = 0;
+        let mut warm_until = 0;
         for (index, commit) in commits.iter().enumerate() {
             // Asked anew after each slice: the lock was open.
             if state.dropped {
                 return refuse_unknown(&commits[index..], run.outcomes);
+            }
+            let operations = commit.operations();
+            if operations.end > warm_until {
+                warm_until = operations
+                    .end
+                    .max(operations.start + limits::WARM_OPERATIONS);
+                state
+                    .index
+                    .warm(run.batch.hashes(operations.start..warm_until));
             }
             self.commit(&database.config.limits, &mut state, commit, run);
             work +=

@@ -46,6 +46,10 @@ pub const SLICE_WORK: usize = 16;
 /// See [`SLICE_WORK`].
 pub const SLICE_WORK_BYTES: usize = 1024;
 
+/// Operations whose entries are brought into the processor's caches before the first of them is decided, so that
+/// their waiting for memory overlaps. More than a few dozen bring nothing and push each other out.
+pub const WARM_OPERATIONS: usize = 64;
+
 /// Databases that may exist at a time. Each costs about 30 KiB while it is empty.
 pub const DATABASES: usize = 1_000;
 

@@ -236,6 +236,13 @@ impl View<'_> {
             .filter(|entry| !entry.is_expired(now_ms))
     }
 
+    /// Looks at the entries of several hashes, so that the gets that follow find them in the processor's caches.
+    /// The look-ups of one call overlap in waiting for memory, which those of separate gets do not.
+    #[inline]
+    pub fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        self.state.index.warm(hashes);
+    }
+
     /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at least one.
     pub fn scan<'a>(
         &'a self,

@@ -102,6 +102,17 @@ impl MemoryIndex {
         Some(slot.entry())
     }
 
+    /// Brings what the hashes lead to into the processor's caches.
+    #[inline]
+    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        let mut touched = 0;
+        for hash in hashes {
+            let slot = self.tables[table_of(hash)].find(hash, |slot| slot.hash == hash);
+            touched ^= slot.map_or(0, Slot::touch);
+        }
+        std::hint::black_box(touched);
+    }
+
     /// Puts an entry, in the place of one of the same key. A large old value is returned: to free it takes time.
     pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
         let table = &mut self.tables[table_of(hash)];
