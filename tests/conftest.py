@@ -1,0 +1,57 @@
+"""What all end-to-end tests share: generated stubs, and servers."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import stubs  # noqa: E402
+
+# The proto files of the repository are compiled anew for every run, so that the tests speak what users speak.
+stubs.generate(ROOT / "proto")
+
+from pelton.v1 import echo_pb2_grpc, kv_pb2_grpc  # noqa: E402
+from server import Server, open_channel  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def binary():
+    """The program under test."""
+    path = os.environ.get("PELTON_BINARY", str(ROOT / "target" / "release" / "pelton"))
+    assert os.access(path, os.X_OK), f"there is no program at {path}: build it, or run script/test"
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(binary):
+    """A server for all tests that leave it as it was: each uses keys of its own."""
+    with Server(binary, "--threads", "2", "--interop") as running:
+        yield running
+        # A server that died or was restarted meanwhile would make the tests before look good.
+        assert running.process.poll() is None, running.log()
+
+
+@pytest.fixture
+def channel(server):
+    with open_channel(server.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kv(channel):
+    return kv_pb2_grpc.KeyValueStub(channel)
+
+
+@pytest.fixture
+def echo(channel):
+    return echo_pb2_grpc.EchoStub(channel)
+
+
+@pytest.fixture
+def prefix(request):
+    """Keys of one test begin with this."""
+    return request.node.nodeid.encode() + b"/"

@@ -1,0 +1,290 @@
+"""Stopping: each signal, under load, with open streams of every kind and half-sent messages.
+
+Each call ends exactly once with a status, and the exit code is 0.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from raw import DATA, END_STREAM, SETTINGS, Connection, frame, grpc_message
+from server import Server, open_channel, wait_until
+
+ROUNDS = int(os.environ.get("PELTON_STOP_ROUNDS", "50"))
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
+
+# Longer than a stopping server may take when nobody holds it up.
+STOP_SECONDS = 15
+
+# StreamingOutputCallRequest with one response of one byte (field 2: response_parameters, in it field 1: size).
+ONE_BYTE_BACK = b"\x12\x02\x08\x01"
+
+
+class Load(threading.Thread):
+    """A client that calls and calls until the server is gone."""
+
+    def __init__(self, address, number):
+        super().__init__(daemon=True)
+        self.address = address
+        self.number = number
+        self.succeeded = 0
+        self.failure = None
+
+    def run(self):
+        try:
+            with open_channel(self.address) as channel:
+                self.call(kv_pb2_grpc.KeyValueStub(channel))
+        except BaseException as failure:  # noqa: B902 - the test looks at it
+            self.failure = failure
+
+    def call(self, kv):
+        key = b"load/%d" % self.number
+        while True:
+            # Several at once, so that some are always on their way.
+            calls = [kv.Put.future(pb.PutRequest(key=key, value=b"%d" % n), timeout=STOP_SECONDS) for n in range(8)]
+            calls += [kv.Get.future(pb.GetRequest(key=key), timeout=STOP_SECONDS) for _ in range(8)]
+            codes = [call.code() for call in calls]
+            self.succeeded += codes.count(grpc.StatusCode.OK)
+            if set(codes) != {grpc.StatusCode.OK}:
+                assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, codes
+                return
+
+
+class RawLoad(threading.Thread):
+    """The same frame by frame, to see what becomes of each stream."""
+
+    def __init__(self, address):
+        super().__init__(daemon=True)
+        self.connection = Connection(address)
+        self.failure = None
+
+    def run(self):
+        try:
+            self.call()
+        except BaseException as failure:  # noqa: B902 - the test looks at it
+            self.failure = failure
+
+    def call(self):
+        connection, window = self.connection, 32
+        while not connection.closed and not connection.goaways:
+            open_streams = sum(not answer.over for answer in connection.answers.values())
+            frames = b""
+            for _ in range(window - open_streams):
+                stream, head = connection.request("/pelton.v1.KeyValue/Get")
+                frames += head + frame(DATA, END_STREAM, stream, grpc_message(b""))
+            connection.send_quietly(frames)
+            connection.read(0.2)
+            self.forget_ended()
+        while not connection.closed:
+            assert connection.read(STOP_SECONDS) or connection.closed, "the server keeps the connection open"
+        last_stream = connection.goaways[-1][0]
+        for stream, answer in connection.answers.items():
+            # RFC 9113 section 6.8: streams above the last one were not and will not be processed.
+            if stream <= last_stream:
+                assert_ended_once(answer)
+
+    def forget_ended(self):
+        for stream, answer in list(self.connection.answers.items()):
+            if answer.over and len(self.connection.answers) > 500:
+                assert_ended_once(answer)
+                assert answer.grpc_status == 0
+                # What comes after the end would be noticed as a frame of an unknown stream.
+                del self.connection.answers[stream]
+
+
+def assert_ended_once(answer):
+    assert answer.ends == 1, f"ended {answer.ends} times, resets {answer.resets}"
+    assert answer.grpc_status in (0, UNAVAILABLE), f"{answer.grpc_status} {answer.grpc_message}"
+    # After its end a stream may be reset with NO_ERROR, to ask the client to stop sending (RFC 9113 section 8.1).
+    assert answer.resets in ([], [0])
+
+
+def open_health_watch(channel):
+    call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    assert next(call).status == health_pb2.HealthCheckResponse.SERVING
+    return call
+
+
+def open_full_duplex(channel, gate):
+    """A bidirectional call after its first exchange, waiting for its client."""
+
+    def requests():
+        yield ONE_BYTE_BACK
+        gate.wait(STOP_SECONDS)
+
+    call = channel.stream_stream("/grpc.testing.TestService/FullDuplexCall")(requests())
+    next(call)
+    return call
+
+
+def open_scan(channel):
+    """A scan of 8 MB of which one page was read."""
+    call = kv_pb2_grpc.KeyValueStub(channel).Scan(pb.ScanRequest(prefix=b"scan/"))
+    next(call)
+    return call
+
+
+def open_echo_stream(channel, gate):
+    def requests():
+        yield echo_pb2.EchoRequest(payload=b"first")
+        gate.wait(STOP_SECONDS)
+
+    call = echo_pb2_grpc.EchoStub(channel).Stream(requests())
+    assert next(call).payload == b"first"
+    return call
+
+
+def open_half_sent(connection):
+    """Streams on which a head, a part of a message's own head, or a part of a message has come and no more."""
+    whole = grpc_message(ONE_BYTE_BACK)
+    streams = []
+    for path in [
+        "/grpc.testing.TestService/FullDuplexCall",
+        "/grpc.testing.TestService/StreamingInputCall",
+        "/grpc.testing.TestService/StreamingOutputCall",
+        "/pelton.v1.Echo/Stream",
+        "/pelton.v1.KeyValue/Put",
+        "/pelton.v1.KeyValue/Scan",
+    ]:
+        for part in [b"", whole[:3], grpc_message(bytes(1000))[:500]]:
+            stream, head = connection.request(path)
+            connection.send(head + (frame(DATA, 0, stream, part) if part else b""))
+            streams.append(stream)
+    for path in ["/grpc.testing.TestService/FullDuplexCall", "/grpc.testing.TestService/StreamingInputCall"]:
+        # One whole message, half of a second.
+        stream, head = connection.request(path)
+        connection.send(head + frame(DATA, 0, stream, whole + whole[:4]))
+        streams.append(stream)
+    # All has arrived when a later call is answered.
+    assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+    return streams
+
+
+def last_status(call, messages=None):
+    """Reads a call to its end and gives back its status."""
+    try:
+        for message in call:
+            if messages is not None:
+                messages.append(message)
+    except grpc.RpcError:
+        pass
+    return call.code()
+
+
+@pytest.mark.parametrize("round_number", range(ROUNDS))
+def test_each_call_ends_exactly_once(binary, round_number):
+    with Server(binary, "--threads", "2", "--interop") as server:
+        stop_under_load(server, SIGNALS[round_number % len(SIGNALS)])
+
+
+def stop_under_load(server, number):
+    gate = threading.Event()
+    with open_channel(server.address) as channel, Connection(server.address) as half:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for n in range(8):
+            kv.Put(pb.PutRequest(key=b"scan/%d" % n, value=b"v" * 1_000_000))
+        load = [Load(server.address, n) for n in range(2)] + [RawLoad(server.address)]
+        for client in load:
+            client.start()
+        watch = open_health_watch(channel)
+        scan = open_scan(channel)
+        others = [open_full_duplex(channel, gate), open_echo_stream(channel, gate)]
+        streams = open_half_sent(half)
+        wait_until(lambda: all(client.succeeded > 0 for client in load[:2]), message="the load does not run")
+
+        begin = time.monotonic()
+        server.signal(number)
+        statuses = []
+        for call in [watch, *others]:
+            statuses.append(last_status(call, messages := []))
+            if call is watch:
+                # Told that it stops before the call ends.
+                assert [message.status for message in messages][-1:] == [health_pb2.HealthCheckResponse.NOT_SERVING]
+        assert set(statuses) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, statuses
+        # A scan whose client reads may be finished.
+        assert last_status(scan) in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
+        half.wait_closed(STOP_SECONDS)
+        for stream in streams:
+            assert_ended_once(half.answers[stream])
+        assert server.wait(STOP_SECONDS) == 0, server.log()
+        assert time.monotonic() - begin < STOP_SECONDS
+        gate.set()
+        for client in load:
+            client.join(STOP_SECONDS)
+            assert not client.is_alive(), "a client still waits although the server is gone"
+            if client.failure:
+                raise client.failure
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_idle_server_stops_at_once(binary, number):
+    with Server(binary) as server, Connection(server.address) as idle:
+        idle.wait(idle.get("/"))
+        begin = time.monotonic()
+        server.signal(number)
+        idle.wait_closed()
+        assert server.wait() == 0
+        assert time.monotonic() - begin < 5
+        # No new connections while it stops, none after.
+        with pytest.raises(OSError):
+            socket.create_connection(server.host_port, timeout=5)
+
+
+def test_a_running_call_is_waited_for(binary):
+    with Server(binary) as server, Connection(server.address) as connection:
+        request = echo_pb2.EchoRequest(payload=b"patience", delay_ms=1_500).SerializeToString()
+        stream = connection.unary("/pelton.v1.Echo/Unary", request)
+        assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+        server.signal(signal.SIGTERM)
+        answer = connection.wait(stream)
+        assert answer.grpc_status == 0 and b"patience" in answer.body
+        assert server.wait() == 0
+
+
+def test_the_drain_timeout_ends_what_takes_longer(binary):
+    with Server(binary, "--drain-timeout", "1s") as server, Connection(server.address) as connection:
+        request = echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString()
+        stream = connection.unary("/pelton.v1.Echo/Unary", request)
+        assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+        begin = time.monotonic()
+        server.signal(signal.SIGTERM)
+        assert connection.wait(stream).grpc_status == UNAVAILABLE
+        assert server.wait() == 0
+        assert 0.5 < time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_stops_at_once(binary, number):
+    with Server(binary, "--drain-timeout", "60s") as server, Connection(server.address) as connection:
+        request = echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString()
+        connection.unary("/pelton.v1.Echo/Unary", request)
+        assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+        server.signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(1.5)
+        begin = time.monotonic()
+        server.signal(number)
+        server.wait()
+        assert time.monotonic() - begin < 2
+
+
+def test_a_client_that_does_not_speak_holds_up_nobody(binary):
+    with Server(binary) as server:
+        silent = [socket.create_connection(server.host_port) for _ in range(10)]
+        with Connection(server.address, greet=False) as half_greeted:
+            half_greeted.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS)[:5])
+            with Connection(server.address) as connection:
+                connection.wait(connection.get("/"))
+            server.signal(signal.SIGTERM)
+            assert server.wait(STOP_SECONDS) == 0
+        for connection in silent:
+            connection.close()

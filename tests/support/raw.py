@@ -1,0 +1,170 @@
+"""HTTP/2 frame by frame, for what no well-behaved client does."""
+
+import socket
+import struct
+import time
+
+import hpack
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM = ACK = 0x1
+END_HEADERS = 0x4
+
+
+def frame(kind, flags=0, stream=0, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def grpc_message(payload, compressed=0):
+    return struct.pack(">BI", compressed, len(payload)) + payload
+
+
+class Answer:
+    """What came back on one stream."""
+
+    def __init__(self):
+        self.headers = None
+        self.trailers = None
+        self.body = b""
+        self.ends = 0
+        self.resets = []
+
+    @property
+    def over(self):
+        return self.ends > 0 or bool(self.resets)
+
+    @property
+    def grpc_status(self):
+        """The status of the call, `None` if there is none."""
+        fields = self.trailers or self.headers or {}
+        return int(fields["grpc-status"]) if "grpc-status" in fields else None
+
+    @property
+    def grpc_message(self):
+        return (self.trailers or self.headers or {}).get("grpc-message", "")
+
+
+class Connection:
+    """One connection, greeted, whose frames the test writes itself."""
+
+    def __init__(self, address, settings=b"", greet=True):
+        if address.startswith("unix:"):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(address.removeprefix("unix:"))
+        else:
+            host, port = address.rsplit(":", 1)
+            self.socket = socket.create_connection((host, int(port)))
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.encoder = hpack.Encoder()
+        self.decoder = hpack.Decoder()
+        self.answers = {}
+        self.goaways = []
+        self.closed = False
+        self.input = b""
+        self.next_stream = 1
+        if greet:
+            self.send(PREFACE + frame(SETTINGS, payload=settings))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def request(self, path, *fields, method="POST", content_type="application/grpc", end=False):
+        """Frames of a request's head, and its stream."""
+        stream = self.next_stream
+        self.next_stream += 2
+        head = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
+        if content_type:
+            head += [("te", "trailers"), ("content-type", content_type)]
+        block = self.encoder.encode(head + list(fields))
+        self.answers[stream] = Answer()
+        return stream, frame(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream, block)
+
+    def unary(self, path, payload, *fields, **options):
+        """Sends a whole unary call; its stream."""
+        stream, head = self.request(path, *fields, **options)
+        self.send(head + frame(DATA, END_STREAM, stream, grpc_message(payload)))
+        return stream
+
+    def get(self, path):
+        """Sends a plain GET; its stream."""
+        stream, head = self.request(path, method="GET", content_type=None, end=True)
+        self.send(head)
+        return stream
+
+    def read(self, seconds):
+        """Takes what comes within that time; false when nothing came or the connection is closed."""
+        if self.closed:
+            return False
+        self.socket.settimeout(max(seconds, 0.001))
+        try:
+            data = self.socket.recv(1 << 20)
+        except TimeoutError:
+            return False
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self.closed = True
+            return False
+        self.input += data
+        while len(self.input) >= 9:
+            length = int.from_bytes(self.input[:3])
+            if len(self.input) < 9 + length:
+                break
+            kind, flags, stream = struct.unpack(">BBI", self.input[3:9])
+            payload, self.input = self.input[9 : 9 + length], self.input[9 + length :]
+            self.take(kind, flags, stream, payload)
+        return True
+
+    def take(self, kind, flags, stream, payload):
+        answer = self.answers.get(stream)
+        if kind == HEADERS:
+            assert flags & END_HEADERS, "the server splits header blocks"
+            fields = dict(self.decoder.decode(payload))
+            if answer.headers is None:
+                answer.headers = fields
+            else:
+                assert flags & END_STREAM, "trailers that do not end the stream"
+                answer.trailers = fields
+        elif kind == DATA:
+            answer.body += payload
+        elif kind == RST_STREAM:
+            answer.resets.append(int.from_bytes(payload))
+        elif kind == GOAWAY:
+            self.goaways.append(struct.unpack(">II", payload[:8]) + (payload[8:],))
+        elif kind == SETTINGS and not flags & ACK:
+            self.send_quietly(frame(SETTINGS, ACK))
+        elif kind == PING and not flags & ACK:
+            self.send_quietly(frame(PING, ACK, 0, payload))
+        if kind in (HEADERS, DATA) and flags & END_STREAM:
+            answer.ends += 1
+
+    def send_quietly(self, data):
+        try:
+            self.send(data)
+        except OSError:
+            pass
+
+    def wait(self, stream, seconds=10):
+        """The answer on `stream`, whole."""
+        answer = self.answers[stream]
+        deadline = time.monotonic() + seconds
+        while not answer.over:
+            left = deadline - time.monotonic()
+            assert left > 0 and not self.closed, f"stream {stream} has not ended (connection closed: {self.closed}, GOAWAY: {self.goaways})"
+            self.read(left)
+        return answer
+
+    def wait_closed(self, seconds=10):
+        """Takes all that comes until the server closes."""
+        deadline = time.monotonic() + seconds
+        while not self.closed:
+            left = deadline - time.monotonic()
+            assert left > 0, "the server does not close the connection"
+            self.read(left)

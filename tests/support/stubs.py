@@ -1,0 +1,23 @@
+"""Compiles the public .proto files of this repository to Python."""
+
+import atexit
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import grpc_tools
+from grpc_tools import protoc
+
+
+def generate(proto):
+    """Makes `pelton.v1` importable. The files of other packages (grpc.health and so on) have their own stubs in
+    libraries, whose package `grpc` ours must not hide."""
+    folder = tempfile.mkdtemp(prefix="pelton-stubs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    sources = sorted(str(path) for path in (proto / "pelton").rglob("*.proto"))
+    assert sources, f"no .proto files below {proto}"
+    included = str(pathlib.Path(grpc_tools.__file__).parent / "_proto")
+    command = ["protoc", f"-I{proto}", f"-I{included}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    assert protoc.main(command + sources) == 0, "the .proto files do not compile"
+    sys.path.insert(0, folder)
