@@ -27,6 +27,8 @@ pub struct Habits {
     pub goodbye: Mutex<Option<Vec<u8>>>,
     /// Sent to all connections at the next tick.
     pub announcement: Mutex<Option<Vec<u8>>>,
+    /// Turns of limited length wait while a test holds this.
+    pub gate: Mutex<()>,
     /// The first byte seen in each turn, in order.
     pub turns: Mutex<Vec<u8>>,
     pub closed: Mutex<Vec<Closed>>,
@@ -70,6 +72,7 @@ impl Handler for Echo {
             limit => limit.min(io.input.len()),
         };
         if turn_bytes > 0 {
+            drop(self.habits.gate.lock().expect("no panic"));
             let mut turns = self.habits.turns.lock().expect("no panic");
             turns.extend(io.input.bytes().first());
         }
