@@ -4,6 +4,7 @@
 //! that the room above brings to it. What a call wants done it asks of [`Actions`].
 
 pub mod call;
+mod descriptor;
 pub mod echo;
 #[cfg(test)]
 mod fake;
