@@ -33,8 +33,8 @@ const ORDERED_KEY_BYTES: usize = size_of::<Key>() * 8 / 5;
 /// An expiry's share of the index of expiries.
 const EXPIRY_BYTES: usize = size_of::<(u64, Key)>() * 8 / 5;
 
-/// Tables below this capacity are not shrunk.
-const KEPT_CAPACITY: usize = 1024;
+/// Tables up to this capacity are not shrunk.
+const KEPT_CAPACITY: usize = 64;
 
 /// Which table a hash belongs to.
 #[inline]
@@ -187,5 +187,42 @@ impl MemoryIndex {
         let slots: usize = self.tables.iter().map(HashTable::len).sum();
         assert_eq!(slots, self.ordered.len());
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Value;
+
+    #[test]
+    fn tables_shrink_and_lose_nothing() {
+        let hasher = KeyHasher::new(1);
+        let mut index = MemoryIndex::new(hasher.clone());
+        let keys: Vec<[u8; 4]> = (0..40_000u32).map(u32::to_be_bytes).collect();
+        let entry = |key| Entry {
+            key,
+            value: Value::Inline(key),
+            version: 1,
+            expires_ms: 0,
+        };
+        for key in &keys {
+            index.put(hasher.hash(key), &entry(key));
+        }
+        let capacity =
+            |index: &MemoryIndex| index.tables.iter().map(HashTable::capacity).sum::<usize>();
+        let full = capacity(&index);
+        let is_kept = |key: &[u8; 4]| u32::from_be_bytes(*key) % 50 == 0;
+        for key in keys.iter().filter(|key| !is_kept(key)) {
+            index.remove(key, hasher.hash(key));
+        }
+        assert!(capacity(&index) < full / 4);
+        index.verify();
+        for key in &keys {
+            assert_eq!(
+                index.find(key, hasher.hash(key)),
+                is_kept(key).then(|| entry(key))
+            );
+        }
     }
 }
