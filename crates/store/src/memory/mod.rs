@@ -216,7 +216,7 @@ mod tests {
         for key in keys.iter().filter(|key| !is_kept(key)) {
             index.remove(key, hasher.hash(key));
         }
-        assert!(capacity(&index) < full / 4);
+        assert!(capacity(&index) < full / 3);
         index.verify();
         for key in &keys {
             assert_eq!(
