@@ -154,8 +154,17 @@ impl<'a> Reader<'a> {
         Reader { rest: message }
     }
 
-    /// The next field, `None` at the end of the message.
+    /// Whether the end of the message has been reached.
     #[inline]
+    pub fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next field, `None` at the end of the message.
+    ///
+    /// Inlined by force, as is all that it calls: without that, carrying its result through memory costs more than
+    /// finding it, 19 of 31 ns for a Get.
+    #[inline(always)]
     pub fn next_field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
         while !self.rest.is_empty() {
             let (number, wire_type) = self.tag()?;
@@ -178,7 +187,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls `visit` with each field; what it complains about is reported with the number of the field.
-    #[inline]
+    #[inline(always)]
     pub fn for_each(
         mut self,
         mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
@@ -189,7 +198,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
         let outside = |fault| DecodeError { field: 0, fault };
         let tag = self.varint().map_err(outside)?;
@@ -200,7 +209,7 @@ impl<'a> Reader<'a> {
         Ok((number as u32, (tag & 7) as u32))
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, wire_type: u32) -> Result<Value<'a>, Fault> {
         match wire_type {
             VARINT => self.varint().map(Value::Varint),
@@ -221,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, Fault> {
         match self.rest {
             [byte, rest @ ..] if *byte < 0x80 => {
@@ -249,7 +258,7 @@ impl<'a> Reader<'a> {
         Err(Fault::Truncated)
     }
 
-    #[inline]
+    #[inline(always)]
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
         self.rest = rest;

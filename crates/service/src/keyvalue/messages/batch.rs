@@ -83,14 +83,13 @@ impl<'a> BatchRequest<'a> {
     }
 }
 
-/// Whether the message `Operation` is anything but a Get. Broken ones count as writes: they are refused either way.
+/// Whether the message `Operation` may be anything but a Get. To be wrong for a strange or broken one does no harm: the
+/// committer serves Gets too, and what is broken is refused either way.
+#[inline]
 fn may_write(operation: &[u8]) -> bool {
-    let mut kind = None;
-    let walked = Reader::new(operation).for_each(|number, _| {
-        kind = OperationKind::from_field(number).or(kind);
-        Ok(())
-    });
-    walked.is_err() || kind != Some(OperationKind::Get)
+    let mut reader = Reader::new(operation);
+    let first = reader.next_field();
+    !(matches!(first, Ok(Some((1, _)))) && reader.is_at_end())
 }
 
 fn decode_mode(number: i32) -> Result<Mode, Invalid> {

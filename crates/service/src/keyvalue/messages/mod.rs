@@ -99,7 +99,7 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 /// Walks the fields of `message`, whose names are `names` by number.
-#[inline]
+#[inline(always)]
 fn decode_fields<'a>(
     message: &'a [u8],
     names: &[&'static str],
@@ -108,4 +108,27 @@ fn decode_fields<'a>(
     Reader::new(message)
         .for_each(visit)
         .map_err(|error| Invalid::malformed(error, names))
+}
+
+/// [`decode_fields`] for fields that are messages, which name what is wrong with them themselves.
+fn decode_parts<'a>(
+    message: &'a [u8],
+    names: &[&'static str],
+    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Invalid>,
+) -> Result<(), Invalid> {
+    let mut reader = Reader::new(message);
+    let malformed = |error| Invalid::malformed(error, names);
+    while let Some((number, value)) = reader.next_field().map_err(malformed)? {
+        visit(number, value)?;
+    }
+    Ok(())
+}
+
+/// The inside of the embedded message in the field called `name`.
+fn part<'a>(value: Value<'a>, name: &'static str) -> Result<&'a [u8], Invalid> {
+    let malformed = |fault| Invalid {
+        field: name,
+        rule: Rule::Malformed(fault),
+    };
+    value.bytes().map_err(malformed)
 }

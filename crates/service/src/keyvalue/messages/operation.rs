@@ -4,7 +4,7 @@
 
 use store::{Condition, Expiry, Operation};
 
-use super::{Invalid, decode_fields};
+use super::{Invalid, decode_fields, decode_parts, part};
 use crate::limits::TIME_TO_LIVE_MS_MAX;
 use crate::protobuf::{Fault, Reader, Value, writer};
 
@@ -24,9 +24,14 @@ impl OperationKind {
     /// The kind whose field of the message `Operation` has this number.
     pub fn from_field(number: u32) -> Option<OperationKind> {
         use OperationKind as K;
-        [K::Get, K::Put, K::Delete, K::Append, K::Increment]
-            .into_iter()
-            .find(|&kind| kind as u32 == number)
+        match number {
+            1 => Some(K::Get),
+            2 => Some(K::Put),
+            3 => Some(K::Delete),
+            4 => Some(K::Append),
+            5 => Some(K::Increment),
+            _ => None,
+        }
     }
 
     /// The kind of `operation`, `None` for what cannot be asked for through this API.
@@ -117,27 +122,34 @@ pub fn decode_get(message: &[u8]) -> Result<(&str, &[u8]), Invalid> {
 }
 
 /// Decodes the message `Operation` of a batch.
+#[inline]
 pub fn decode_operation(message: &[u8]) -> Result<(OperationKind, Operation<'_>), Invalid> {
-    let mut chosen: Option<(OperationKind, Fields<'_>)> = None;
     let mut reader = Reader::new(message);
-    while let Some((number, value)) = reader
-        .next_field()
-        .map_err(|error| Invalid::malformed(error, NAMES))?
+    if let Ok(Some((number, Value::Bytes(body)))) = reader.next_field()
+        && reader.is_at_end()
+        && let Some(kind) = OperationKind::from_field(number)
     {
+        return Ok((kind, Fields::decode(kind, body)?.operation(kind)?));
+    }
+    decode_operation_in_pieces(message)
+}
+
+/// [`decode_operation`] for a message that has other fields than one operation, or none, or is broken.
+#[cold]
+fn decode_operation_in_pieces(message: &[u8]) -> Result<(OperationKind, Operation<'_>), Invalid> {
+    let mut chosen: Option<(OperationKind, Fields<'_>)> = None;
+    decode_parts(message, NAMES, |number, value| {
         let Some(kind) = OperationKind::from_field(number) else {
-            continue;
+            return Ok(());
         };
-        let malformed = |fault| Invalid {
-            field: NAMES[number as usize],
-            rule: super::Rule::Malformed(fault),
-        };
-        let body = value.bytes().map_err(malformed)?;
+        let body = part(value, NAMES[number as usize])?;
         match &mut chosen {
             // The same member of a oneof again is merged, another one replaces it.
             Some((earlier, fields)) if *earlier == kind => fields.merge(kind, body)?,
             _ => chosen = Some((kind, Fields::decode(kind, body)?)),
         }
-    }
+        Ok(())
+    })?;
     let (kind, fields) = chosen.ok_or(Invalid::rule("operation", NO_OPERATION))?;
     Ok((kind, fields.operation(kind)?))
 }

@@ -1,6 +1,6 @@
 //! The answers to single operations, alone and as results of a batch.
 
-use super::{Invalid, decode_fields};
+use super::{Invalid, decode_fields, decode_parts, part};
 use crate::protobuf::{Fault, Reader, Value, writer};
 
 /// An entry, as scans and previous values carry it.
@@ -402,24 +402,12 @@ impl<'a> OperationResult<'a> {
     /// Decodes the message `OperationResult`; `None` if nothing that this version knows is set.
     pub fn decode(message: &'a [u8]) -> Result<Option<OperationResult<'a>>, Invalid> {
         let mut result = None;
-        let mut reader = Reader::new(message);
-        while let Some((number, value)) = reader
-            .next_field()
-            .map_err(|error| Invalid::malformed(error, NAMES))?
-        {
-            let name = NAMES.get(number as usize).copied().unwrap_or("(unknown)");
-            let malformed = |fault| Invalid {
-                field: name,
-                rule: super::Rule::Malformed(fault),
-            };
-            if matches!(number, 1..=5 | 15) {
-                result = Some(OperationResult::merged(
-                    result,
-                    number,
-                    value.bytes().map_err(malformed)?,
-                )?);
+        decode_parts(message, NAMES, |number, value| {
+            if let Some(&name) = NAMES.get(number as usize).filter(|name| !name.is_empty()) {
+                result = Some(OperationResult::merged(result, number, part(value, name)?)?);
             }
-        }
+            Ok(())
+        })?;
         Ok(result)
     }
 
@@ -457,4 +445,21 @@ impl<'a> OperationResult<'a> {
 }
 
 /// Names of the fields of `OperationResult`.
-const NAMES: &[&str] = &["", "get", "put", "delete", "append", "increment"];
+const NAMES: &[&str] = &[
+    "",
+    "get",
+    "put",
+    "delete",
+    "append",
+    "increment",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "failure",
+];
