@@ -9,7 +9,8 @@ use std::ops::Range;
 use crate::catalogue::{DatabaseId, DatabaseLimits};
 use crate::hash::KeyHasher;
 use crate::limits;
-use crate::operation::{Condition, Expiry, List, Mode, Operation};
+use crate::operation::{List, Mode, Operation};
+use crate::record::{CommitRecord, OperationRecord, Parts};
 use crate::store::Store;
 
 /// Commits that wait for a [`Committer`](crate::Committer). Owns all its bytes, so that it can travel.
@@ -230,23 +231,23 @@ impl Commit<'_> {
                 Ok(())
             }
         };
-        too_large(Bound::KeyBytes, parts.key.len(), self.limits.key_bytes)?;
+        too_large(Limit::KeyBytes, parts.key.len(), self.limits.key_bytes)?;
         too_large(
-            Bound::ValueBytes,
+            Limit::ValueBytes,
             parts.value.len(),
             self.limits.value_bytes,
         )?;
         too_large(
-            Bound::ValueBytes,
+            Limit::ValueBytes,
             parts.expected.len(),
             self.limits.value_bytes,
         )?;
         too_large(
-            Bound::CommitOperations,
+            Limit::CommitOperations,
             count + 1,
             self.limits.commit_operations,
         )?;
-        too_large(Bound::CommitBytes, bytes + added, self.limits.commit_bytes)?;
+        too_large(Limit::CommitBytes, bytes + added, self.limits.commit_bytes)?;
         let is_compare = matches!(operation, Operation::Compare { .. });
         if self.record.mode == Mode::Transact && self.list == List::Compares && !is_compare {
             return Err(PushError::OnlyCompares);
@@ -273,8 +274,8 @@ impl Drop for Commit<'_> {
 pub enum PushError {
     /// Something is larger than the database allows.
     TooLarge {
-        /// Which bound.
-        what: Bound,
+        /// Which limit.
+        what: Limit,
         /// How much there was.
         amount: usize,
         /// How much is allowed.
@@ -286,9 +287,9 @@ pub enum PushError {
     ClearStandsAlone,
 }
 
-/// The bounds that [`PushError::TooLarge`] names.
+/// The limits that [`PushError::TooLarge`] names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum Limit {
     /// Bytes of one key.
     KeyBytes,
     /// Bytes of one value.
@@ -307,18 +308,18 @@ impl fmt::Display for PushError {
                 amount,
                 limit,
             } => match what {
-                Bound::KeyBytes => write!(
+                Limit::KeyBytes => write!(
                     formatter,
                     "the key has {amount} bytes, at most {limit} are allowed"
                 ),
-                Bound::ValueBytes => write!(
+                Limit::ValueBytes => write!(
                     formatter,
                     "the value has {amount} bytes, at most {limit} are allowed"
                 ),
-                Bound::CommitOperations => {
+                Limit::CommitOperations => {
                     write!(formatter, "the request has more than {limit} operations")
                 }
-                Bound::CommitBytes => write!(
+                Limit::CommitBytes => write!(
                     formatter,
                     "the request has {amount} bytes of keys and values or more, at most {limit} are allowed"
                 ),
@@ -336,131 +337,3 @@ impl fmt::Display for PushError {
 }
 
 impl std::error::Error for PushError {}
-
-/// A submitted commit: a run of operations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommitRecord {
-    pub(crate) tag: u64,
-    pub(crate) database: DatabaseId,
-    pub(crate) mode: Mode,
-    first: usize,
-    end: usize,
-    /// Its one operation is [`Operation::Clear`].
-    pub(crate) clear: bool,
-    pub(crate) answer_bytes: usize,
-}
-
-impl CommitRecord {
-    /// Where the commit's operations lie in the batch.
-    pub(crate) fn operations(&self) -> Range<usize> {
-        self.first..self.end
-    }
-}
-
-/// An operation without its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OperationRecord {
-    pub(crate) hash: u64,
-    start: usize,
-    key_len: u32,
-    value_len: u32,
-    expected_len: u32,
-    pub(crate) action: Action,
-    pub(crate) check: Check,
-    pub(crate) list: List,
-    pub(crate) want_previous: bool,
-}
-
-/// What an operation does; its key and value lie in the batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Action {
-    Get,
-    Put(Expiry),
-    Delete,
-    Append,
-    Increment { delta: i64, initial: i64 },
-    Compare,
-    Clear,
-}
-
-/// A [`Condition`]; an expected value lies in the batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Check {
-    None,
-    Absent,
-    Present,
-    VersionIs(u64),
-    ValueIs,
-}
-
-/// An [`Operation`] taken apart.
-struct Parts<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-    expected: &'a [u8],
-    action: Action,
-    check: Check,
-    want_previous: bool,
-}
-
-impl<'a> Parts<'a> {
-    fn of(operation: &Operation<'a>) -> Parts<'a> {
-        let parts = |key, value, condition, action, want_previous| {
-            let (check, expected) = take_apart(condition);
-            Parts {
-                key,
-                value,
-                expected,
-                action,
-                check,
-                want_previous,
-            }
-        };
-        match *operation {
-            Operation::Get { key } => parts(key, &[], Condition::None, Action::Get, false),
-            Operation::Put {
-                key,
-                value,
-                condition,
-                expiry,
-                want_previous,
-            } => parts(key, value, condition, Action::Put(expiry), want_previous),
-            Operation::Delete {
-                key,
-                condition,
-                want_previous,
-            } => parts(key, &[], condition, Action::Delete, want_previous),
-            Operation::Append {
-                key,
-                value,
-                condition,
-            } => parts(key, value, condition, Action::Append, false),
-            Operation::Increment {
-                key,
-                delta,
-                initial,
-                condition,
-            } => parts(
-                key,
-                &[],
-                condition,
-                Action::Increment { delta, initial },
-                false,
-            ),
-            Operation::Compare { key, condition } => {
-                parts(key, &[], condition, Action::Compare, false)
-            }
-            Operation::Clear => parts(&[], &[], Condition::None, Action::Clear, false),
-        }
-    }
-}
-
-fn take_apart(condition: Condition<'_>) -> (Check, &[u8]) {
-    match condition {
-        Condition::None => (Check::None, &[]),
-        Condition::Absent => (Check::Absent, &[]),
-        Condition::Present => (Check::Present, &[]),
-        Condition::VersionIs(version) => (Check::VersionIs(version), &[]),
-        Condition::ValueIs(value) => (Check::ValueIs, value),
-    }
-}

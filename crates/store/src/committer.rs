@@ -16,20 +16,21 @@
 //!
 //! # Readers first
 //!
-//! A writer keeps readers out for at most one slice ([`SLICE_NS`](crate::limits::SLICE_NS)), or one commit if that takes longer; between
-//! slices the lock is handed to those who wait, fairly.
+//! A writer keeps readers out for at most one slice ([`SLICE_NS`](limits::SLICE_NS)), or for one commit if that takes
+//! longer; between slices the lock is handed to those who wait, fairly.
 
 use std::sync::Arc;
 
 use parking_lot::RwLockWriteGuard;
 
-use crate::batch::{CommitRecord, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::catalogue::{Database, DatabaseLimits, State};
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
+use crate::record::CommitRecord;
 use crate::store::Store;
 
 /// Where a committer takes the time from.

@@ -3,13 +3,14 @@
 //! This is the meaning of every operation, written once for every kind of database. Nothing is changed here:
 //! the effects are applied (and, for a durable database, logged before) by the committer.
 
-use crate::batch::{Action, Check, CommitRecord, OperationRecord, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::catalogue::DatabaseLimits;
 use crate::effects::{After, Effects, NewValue};
 use crate::limits::ANSWER_BYTES_PER_OPERATION;
 use crate::memory::{MemoryIndex, bytes_of};
 use crate::operation::{Expiry, List, Mode};
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
+use crate::record::{Action, Check, CommitRecord, OperationRecord};
 use crate::value::Entry;
 
 /// The state against which a commit is decided: what all earlier commits of its database have left, whether or not
@@ -175,8 +176,12 @@ impl<P: Pending> Decider<'_, P> {
                 expires_ms,
             },
             Change::Extend { expires_ms } => {
-                let value = NewValue::Built(self.extend(place, own, found.as_ref())?);
-                After::Present { value, expires_ms }
+                let current_len = before.value_bytes as usize;
+                let value = self.extend(place, own, current_len, found.as_ref())?;
+                After::Present {
+                    value: NewValue::Built(value),
+                    expires_ms,
+                }
             }
         };
         self.effects
@@ -189,27 +194,23 @@ impl<P: Pending> Decider<'_, P> {
         &mut self,
         place: usize,
         own: Option<usize>,
+        current_len: usize,
         found: Option<&Entry<'_>>,
     ) -> Result<Vec<u8>, Decision> {
         let added = self.batch.value(self.batch.operation(place));
-        let mut value = match own {
-            Some(own) if self.effects.is_built(own) => self.effects.take_value(self.batch, own),
-            own => {
-                let old = match own {
-                    Some(own) => self.effects.take_value(self.batch, own),
-                    None => Vec::new(),
-                };
-                let old = found.map_or(&old[..], |entry| entry.value.bytes());
-                self.rewritten_bytes += old.len();
-                let limit_bytes = self.context.limits.rewritten_bytes;
-                if self.rewritten_bytes > limit_bytes {
-                    return Err(Decision::Refused(Refusal::RewritesTooMuch { limit_bytes }));
-                }
-                let mut value = Vec::with_capacity(old.len() + added.len());
-                value.extend_from_slice(old);
-                value
-            }
-        };
+        let is_copied = own.is_none_or(|own| !self.effects.is_built(own));
+        self.rewritten_bytes += if is_copied { current_len } else { 0 };
+        let limit_bytes = self.context.limits.rewritten_bytes;
+        if self.rewritten_bytes > limit_bytes {
+            return Err(Decision::Refused(Refusal::RewritesTooMuch { limit_bytes }));
+        }
+        let mut value = Vec::new();
+        if let Some(own) = own {
+            value = self.effects.take_value(self.batch, own);
+        } else if let Some(entry) = found {
+            value.reserve_exact(current_len + added.len());
+            value.extend_from_slice(&entry.value);
+        }
         value.extend_from_slice(added);
         Ok(value)
     }

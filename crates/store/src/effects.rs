@@ -5,12 +5,16 @@
 
 use hashbrown::HashTable;
 
-use crate::batch::{OperationRecord, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::memory::entry_bytes;
+use crate::record::OperationRecord;
 use crate::value::{Entry, Value};
 
 /// Up to this many effects a search by walking is faster than a table.
 const WALKED: usize = 8;
+
+/// Room for this many is kept from commit to commit. To empty a large table takes time, be it used or not.
+const KEPT_EFFECTS: usize = 4096;
 
 /// The effects of one commit. Reused from commit to commit.
 #[derive(Debug, Default)]
@@ -89,7 +93,10 @@ impl Effect {
 impl Effects {
     pub(crate) fn clear(&mut self) {
         self.list.clear();
-        if !self.table.is_empty() {
+        self.list.shrink_to(KEPT_EFFECTS);
+        if self.table.capacity() > KEPT_EFFECTS {
+            self.table = HashTable::new();
+        } else if !self.table.is_empty() {
             self.table.clear();
         }
         self.growth_bytes = 0;

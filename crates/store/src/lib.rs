@@ -45,10 +45,11 @@ mod memory;
 mod operation;
 mod outcome;
 mod range;
+mod record;
 mod store;
 mod value;
 
-pub use batch::{Bound, Commit, PushError, WriteBatch};
+pub use batch::{Commit, Limit, PushError, WriteBatch};
 pub use catalogue::{
     CreateError, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, Durability, Kind,
 };

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::batch::CommitRecord;
 use crate::catalogue::DatabaseId;
 use crate::limits;
+use crate::record::CommitRecord;
 use crate::value::Value;
 
 /// The outcomes of the commits of one batch, in commit order. Reused from run to run.

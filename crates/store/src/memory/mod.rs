@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as TableEntry;
 
 use crate::hash::KeyHasher;
 use crate::value::Entry;
@@ -116,27 +115,20 @@ impl MemoryIndex {
     /// Puts an entry, in the place of one of the same key. A large old value is returned: to free it takes time.
     pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
         let table = &mut self.tables[table_of(hash)];
-        match table.entry(
-            hash,
-            |slot| slot.hash == hash && slot.key() == entry.key,
-            |slot| slot.hash,
-        ) {
-            TableEntry::Occupied(mut occupied) => {
-                let slot = occupied.get_mut();
-                let expired_ms = slot.entry().expires_ms;
-                let old = slot.replace(entry);
-                if expired_ms != entry.expires_ms {
-                    self.change_expiry(entry.key, expired_ms, entry.expires_ms);
-                }
-                old
+        if let Some(slot) =
+            table.find_mut(hash, |slot| slot.hash == hash && slot.key() == entry.key)
+        {
+            let expired_ms = slot.entry().expires_ms;
+            let old_value = slot.replace(entry);
+            if expired_ms != entry.expires_ms {
+                self.change_expiry(entry.key, expired_ms, entry.expires_ms);
             }
-            TableEntry::Vacant(vacant) => {
-                vacant.insert(Slot::new(hash, entry));
-                self.ordered.insert(Key::new(entry.key));
-                self.change_expiry(entry.key, 0, entry.expires_ms);
-                None
-            }
+            return old_value;
         }
+        table.insert_unique(hash, Slot::new(hash, entry), |slot| slot.hash);
+        self.ordered.insert(Key::new(entry.key));
+        self.change_expiry(entry.key, 0, entry.expires_ms);
+        None
     }
 
     /// Removes the entry of a key, if there is one. A large old value is returned: to free it takes time.
@@ -212,7 +204,7 @@ mod tests {
         let capacity =
             |index: &MemoryIndex| index.tables.iter().map(HashTable::capacity).sum::<usize>();
         let full = capacity(&index);
-        let is_kept = |key: &[u8; 4]| u32::from_be_bytes(*key) % 50 == 0;
+        let is_kept = |key: &[u8; 4]| u32::from_be_bytes(*key).is_multiple_of(50);
         for key in keys.iter().filter(|key| !is_kept(key)) {
             index.remove(key, hasher.hash(key));
         }

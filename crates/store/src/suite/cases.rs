@@ -5,9 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use super::{Bench, Make, append, delete, get, increment, put, put_if};
 use crate::limits::{ANSWER_BYTES_PER_OPERATION, SHARED_VALUE_BYTES};
 use crate::{
-    Bound as Limit, Condition, CountSlice, CreateError, DatabaseId, Decision, Direction, DropError,
-    KeyState, List, Mode, Operation, OperationStatus, PushError, Range, Refusal, ScanEnd,
-    StoreConfig, Value,
+    Condition, CountSlice, CreateError, DatabaseId, Decision, Direction, DropError, KeyState,
+    Limit, List, Mode, Operation, OperationStatus, PushError, Range, Refusal, ScanEnd, StoreConfig,
+    Value,
 };
 
 /// A name and a case.

@@ -1,0 +1,134 @@
+//! Commits and operations as they lie in a write batch: fixed-size records beside one run of bytes.
+
+use std::ops::Range;
+
+use crate::catalogue::DatabaseId;
+use crate::operation::{Condition, Expiry, List, Mode, Operation};
+
+/// A submitted commit: a run of operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommitRecord {
+    pub(crate) tag: u64,
+    pub(crate) database: DatabaseId,
+    pub(crate) mode: Mode,
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+    /// Its one operation is [`Operation::Clear`].
+    pub(crate) clear: bool,
+    pub(crate) answer_bytes: usize,
+}
+
+impl CommitRecord {
+    /// Where the commit's operations lie in the batch.
+    pub(crate) fn operations(&self) -> Range<usize> {
+        self.first..self.end
+    }
+}
+
+/// An operation without its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationRecord {
+    pub(crate) hash: u64,
+    pub(crate) start: usize,
+    pub(crate) key_len: u32,
+    pub(crate) value_len: u32,
+    pub(crate) expected_len: u32,
+    pub(crate) action: Action,
+    pub(crate) check: Check,
+    pub(crate) list: List,
+    pub(crate) want_previous: bool,
+}
+
+/// What an operation does; its key and value lie in the batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Get,
+    Put(Expiry),
+    Delete,
+    Append,
+    Increment { delta: i64, initial: i64 },
+    Compare,
+    Clear,
+}
+
+/// A [`Condition`]; an expected value lies in the batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Check {
+    None,
+    Absent,
+    Present,
+    VersionIs(u64),
+    ValueIs,
+}
+
+/// An [`Operation`] taken apart.
+pub(crate) struct Parts<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) expected: &'a [u8],
+    pub(crate) action: Action,
+    pub(crate) check: Check,
+    pub(crate) want_previous: bool,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(operation: &Operation<'a>) -> Parts<'a> {
+        let parts = |key, value, condition, action, want_previous| {
+            let (check, expected) = take_apart(condition);
+            Parts {
+                key,
+                value,
+                expected,
+                action,
+                check,
+                want_previous,
+            }
+        };
+        match *operation {
+            Operation::Get { key } => parts(key, &[], Condition::None, Action::Get, false),
+            Operation::Put {
+                key,
+                value,
+                condition,
+                expiry,
+                want_previous,
+            } => parts(key, value, condition, Action::Put(expiry), want_previous),
+            Operation::Delete {
+                key,
+                condition,
+                want_previous,
+            } => parts(key, &[], condition, Action::Delete, want_previous),
+            Operation::Append {
+                key,
+                value,
+                condition,
+            } => parts(key, value, condition, Action::Append, false),
+            Operation::Increment {
+                key,
+                delta,
+                initial,
+                condition,
+            } => parts(
+                key,
+                &[],
+                condition,
+                Action::Increment { delta, initial },
+                false,
+            ),
+            Operation::Compare { key, condition } => {
+                parts(key, &[], condition, Action::Compare, false)
+            }
+            Operation::Clear => parts(&[], &[], Condition::None, Action::Clear, false),
+        }
+    }
+}
+
+fn take_apart(condition: Condition<'_>) -> (Check, &[u8]) {
+    match condition {
+        Condition::None => (Check::None, &[]),
+        Condition::Absent => (Check::Absent, &[]),
+        Condition::Present => (Check::Present, &[]),
+        Condition::VersionIs(version) => (Check::VersionIs(version), &[]),
+        Condition::ValueIs(value) => (Check::ValueIs, value),
+    }
+}
