@@ -1,8 +1,7 @@
-//! What is said on standard error.
+//! The log: what is said on standard error.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
-use drive::Notice;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::arguments::LogLevel;
@@ -19,19 +18,7 @@ pub fn start(level: LogLevel) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .init();
-}
-
-/// Brings what the drivers have to say into the log.
-pub struct LogNotices;
-
-impl drive::Notices for LogNotices {
-    fn notice(&self, notice: &Notice) {
-        match notice {
-            Notice::AcceptWorks { .. } | Notice::Stopping { .. } => tracing::info!("{notice}"),
-            _ => tracing::warn!("{notice}"),
-        }
-    }
 }

@@ -1,13 +1,64 @@
 //! The `pelton` binary: a key-value server over gRPC, and its client on the command line.
 
 mod arguments;
+mod command;
 mod encoding;
 mod exit;
 mod log;
 mod memory;
+mod output;
 #[cfg(test)]
 mod pages;
+mod serve;
 mod settings;
 mod size;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use crate::arguments::{Arguments, Command, ConfigCommand, OutputFormat, ServeArguments};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::settings::{Settings, SettingsFile};
+
+fn main() -> ExitCode {
+    // Wrong usage and --help end the program here, with codes 2 and 0.
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(&arguments.command, &matches) {
+        Ok(exit) => exit.into(),
+        Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
+        Err(failure) => {
+            eprintln!("pelton: {failure}");
+            failure.exit().into()
+        }
+    }
+}
+
+fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
+    match command {
+        Command::Serve(arguments) => serve::serve(arguments),
+        Command::Put(arguments) => command::put(arguments),
+        Command::Get(arguments) => command::get(arguments),
+        Command::Delete(arguments) => command::delete(arguments),
+        Command::Scan(arguments) => command::scan(arguments),
+        Command::Count(arguments) => command::count(arguments),
+        Command::Echo(arguments) => command::echo(arguments),
+        Command::Status(arguments) => command::status(arguments),
+        Command::Proto(arguments) => command::write_proto_files(arguments),
+        Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
+        Command::Config(ConfigCommand::Check(arguments)) => serve::resolve(arguments).map(|_| Exit::Done),
+    }
+}
+
+fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
+    let file = SettingsFile::read(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
+    let settings = Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))?;
+    let matches = matches.subcommand().and_then(|(_, config)| config.subcommand()).map(|(_, print)| print);
+    let toml = settings.to_toml(matches.expect("`config print` was chosen"), &file);
+    let mut output = Output::new(OutputFormat::Text);
+    output.line(toml.trim_end())?;
+    output.end()?;
+    Ok(Exit::Done)
+}

@@ -55,11 +55,17 @@ When whoever reads the output goes away (`pelton scan | head`), the program ends
 
 ";
 
+/// Flags that many commands share; they are described once.
+const COMMON: [&str; 5] = ["address", "timeout", "output", "database", "key_encoding"];
+
 /// docs/cli.md
 fn cli_page() -> String {
     let mut page = CLI_HEAD.to_owned();
     let mut command = Arguments::command();
     command.build();
+    page.push_str("## Common flags\n\nCommands that speak to a server share these flags.\n\n");
+    let get = command.find_subcommand("get").expect("get is a command");
+    describe_arguments(get.get_arguments().filter(|argument| is_common(argument)), &mut page);
     describe_all(&command, "pelton", &mut page);
     page.truncate(page.trim_end().len());
     page.push('\n');
@@ -80,8 +86,29 @@ fn describe_all(command: &Command, path: &str, page: &mut String) {
 fn describe(command: &Command, path: &str, page: &mut String) {
     let about = command.get_long_about().or(command.get_about()).expect("every command is explained");
     writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
+    if path.starts_with("pelton config ") {
+        page.push_str("Takes all flags of [pelton serve](#pelton-serve).\n\n");
+        return;
+    }
+    let own = |argument: &&Arg| !is_common(argument) && !["version", "help"].contains(&argument.get_id().as_str());
+    if command.get_arguments().any(|argument| own(&argument)) {
+        describe_arguments(command.get_arguments().filter(own), page);
+    }
+    let common = command.get_arguments().filter(|argument| is_common(argument)).map(form);
+    let common: Vec<String> = common.collect();
+    if !common.is_empty() {
+        let list = common.join(", ");
+        writeln!(page, "[Common flags](#common-flags): {list}.\n").expect("a String takes what is written");
+    }
+}
+
+fn is_common(argument: &Arg) -> bool {
+    COMMON.contains(&argument.get_id().as_str())
+}
+
+fn describe_arguments<'a>(arguments: impl Iterator<Item = &'a Arg>, page: &mut String) {
     page.push_str("| argument | variable | default | meaning |\n|---|---|---|---|\n");
-    for argument in command.get_arguments().filter(|argument| argument.get_id() != "version") {
+    for argument in arguments {
         let cells = [form(argument), variable(argument), default(argument), meaning(argument)];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
         writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes what is written");

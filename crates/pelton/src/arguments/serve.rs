@@ -114,15 +114,15 @@ pub struct ServeArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Nothing but what ends the server
+    /// nothing but what ends the server
     Error,
-    /// Also what an operator should look at
+    /// also what an operator should look at
     Warn,
-    /// Also start, stop and settings
+    /// also start, stop and settings
     Info,
-    /// Also each connection
+    /// also each connection
     Debug,
-    /// Everything
+    /// everything
     Trace,
 }
 

@@ -42,20 +42,20 @@ pub struct DatabaseArguments {
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people and pipes
+    /// for people and pipes
     Text,
-    /// One JSON object a line; what is not UTF-8 as base64, and a field that says so
+    /// one JSON object a line; what is not UTF-8 as base64, and a field that says so
     Json,
 }
 
 /// How the bytes of a key are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeyEncoding {
-    /// As they are
+    /// as they are
     Text,
-    /// Two hexadecimal digits a byte
+    /// two hexadecimal digits a byte
     Hex,
-    /// Base64 with the standard alphabet
+    /// base64 with the standard alphabet
     Base64,
 }
 

@@ -1,0 +1,273 @@
+//! `pelton serve`
+
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::io::Write as _;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use drive::{Address, BindError, LoopConfig, Notice, Notices};
+use rustix::time::{ClockId, clock_gettime};
+use server::{Config, StartError, TimeSource};
+use service::{PeerKind, ServerInfo};
+
+use crate::arguments::ServeArguments;
+use crate::exit::{Exit, Failure};
+use crate::log;
+use crate::memory;
+use crate::settings::{Settings, SettingsFile};
+use crate::size::{MemoryLimit, Size};
+
+/// The memory limit where it cannot be found out what this process may use.
+const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+
+const INFO: ServerInfo = ServerInfo { name: "pelton", version: env!("CARGO_PKG_VERSION") };
+
+/// Runs a server until it is stopped.
+pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
+    let settings = resolve(arguments)?;
+    log::start(settings.log_level);
+    let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
+    let server = server::start(config(&settings, memory_limit_bytes)).map_err(|error| start_failure(&error))?;
+    announce(&settings, memory_limit_bytes, server.addresses());
+    warn(&settings, server.addresses());
+    let ended = server.run().map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
+    if ended.drained {
+        tracing::info!("stopped; all calls had ended");
+        return Ok(Exit::Done);
+    }
+    Err(Failure::Failed("stopped before all calls had ended: they were cut".into()))
+}
+
+/// The settings, or what is wrong with them.
+pub fn resolve(arguments: &ServeArguments) -> Result<Settings, Failure> {
+    let file = SettingsFile::read(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
+    Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
+    let percent = match limit {
+        MemoryLimit::Bytes(size) => return size.0,
+        MemoryLimit::Percent(percent) => percent,
+    };
+    match memory::allowed_bytes(Path::new("/")) {
+        Some(allowed) => allowed / 100 * u64::from(percent),
+        None => {
+            tracing::warn!(
+                "cannot find out how much memory there is: limiting data to {}; --memory-limit says otherwise",
+                Size(UNKNOWN_MEMORY_LIMIT_BYTES)
+            );
+            UNKNOWN_MEMORY_LIMIT_BYTES
+        }
+    }
+}
+
+fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
+    let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
+    let window = |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
+    Config {
+        loops: LoopConfig {
+            listen: settings.listen.clone(),
+            threads: settings.threads,
+            pin: settings.pin.0.clone(),
+            max_connections: settings.max_connections,
+            tcp_send_buffer: settings.tcp_send_buffer.map(size),
+            tcp_receive_buffer: settings.tcp_receive_buffer.map(size),
+            unix_mode: settings.unix_mode.0,
+            write_stall_ms: settings.write_stall_timeout.ms,
+            drain_ms: settings.drain_timeout.ms,
+            handle_signals: true,
+            notices: Arc::new(Log::default()),
+        },
+        server: INFO,
+        memory_limit_bytes,
+        max_value_bytes: size(settings.max_value),
+        max_streams: settings.max_streams,
+        stream_window: settings.stream_window.map(window),
+        connection_window: settings.connection_window.map(window),
+        interop: settings.interop,
+        // The standard library's hasher is seeded by the system; what it makes of nothing is as random.
+        hash_seed: RandomState::new().build_hasher().finish(),
+        time: Arc::new(SystemTimeSource),
+        log: Box::new(Log::default()),
+    }
+}
+
+/// Says why the server did not start, and which flag helps.
+fn start_failure(error: &StartError) -> Failure {
+    let advice = match error {
+        StartError::Bind(BindError::InUse { address: Address::Tcp { host, port } }) => format!(
+            "; choose another port with --listen {}, or stop the other process (ss -ltnp 'sport = :{port}' shows it)",
+            Address::Tcp { host: host.clone(), port: port.wrapping_add(1).max(1024) }
+        ),
+        StartError::Bind(BindError::InUse { .. }) => "; choose another path with --listen unix:/path".into(),
+        StartError::Bind(_) => "; --listen says where to listen".into(),
+        _ => String::new(),
+    };
+    Failure::Failed(format!("{error}{advice}"))
+}
+
+/// Says on standard output what listens where, who can reach it, and what is stored how. Scripts read the lines that
+/// begin with `listening on`. That nobody reads them is no reason to stop.
+fn announce(settings: &Settings, memory_limit_bytes: u64, addresses: &[Address]) {
+    let mut text = format!("{} {}\n", INFO.name, INFO.version);
+    for address in addresses {
+        let reach = Reach::of(address, settings.unix_mode.0);
+        text.push_str(&format!("listening on {address} (plain HTTP/2 and gRPC): {reach}\n"));
+    }
+    let share = match settings.memory_limit {
+        MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
+        MemoryLimit::Bytes(_) => String::new(),
+    };
+    text.push_str(&format!(
+        "storing in memory, volatile: everything is lost when the server stops; at most {:.1} GiB{share}\n",
+        memory_limit_bytes as f64 / f64::from(1 << 30)
+    ));
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Puts into the log what an operator should know.
+fn warn(settings: &Settings, addresses: &[Address]) {
+    if settings.max_value.0 > store::limits::VALUE_BYTES as u64 {
+        tracing::warn!(
+            "--max-value {} is above {} bytes: clients refuse messages above 4 MiB unless they are set up to receive \
+             more, so that they may not be able to read what they have stored",
+            settings.max_value,
+            store::limits::VALUE_BYTES
+        );
+    }
+    let open = addresses.iter().filter(|address| Reach::of(address, settings.unix_mode.0) == Reach::Network);
+    for address in open {
+        tracing::warn!("whoever can reach {address} can read and change everything: there is no access control");
+    }
+}
+
+/// Who can reach an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    User,
+    Group,
+    Machine,
+    Network,
+}
+
+impl Reach {
+    fn of(address: &Address, unix_mode: u32) -> Reach {
+        let is_loopback = |host: &str| match host.parse::<IpAddr>() {
+            Ok(ip) => ip.is_loopback(),
+            // A name can stand for several addresses; all of them have to be this machine's own.
+            Err(_) => (host, 0)
+                .to_socket_addrs()
+                .is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback())),
+        };
+        match address {
+            Address::Tcp { host, .. } if is_loopback(host) => Reach::Machine,
+            Address::Tcp { .. } => Reach::Network,
+            Address::Unix(_) if unix_mode & 0o006 != 0 => Reach::Machine,
+            Address::Unix(_) if unix_mode & 0o060 != 0 => Reach::Group,
+            Address::Unix(_) => Reach::User,
+        }
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reach::User => "reachable by this user's programs on this machine",
+            Reach::Group => "reachable by programs of this user and group on this machine",
+            Reach::Machine => "reachable from this machine only",
+            Reach::Network => "reachable by everyone on the network",
+        })
+    }
+}
+
+/// The clocks of this machine. The drivers read the same monotonic clock.
+struct SystemTimeSource;
+
+impl TimeSource for SystemTimeSource {
+    fn monotonic_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Brings what drivers and server have to say into the log.
+#[derive(Default)]
+struct Log {
+    /// What was refused before: a scanner that knocks a thousand times is worth one line.
+    refused: Mutex<HashSet<&'static str>>,
+}
+
+impl Notices for Log {
+    fn notice(&self, notice: &Notice) {
+        match notice {
+            Notice::AcceptWorks { .. } | Notice::Stopping { .. } => tracing::info!("{notice}"),
+            _ => tracing::warn!("{notice}"),
+        }
+    }
+}
+
+impl server::Log for Log {
+    fn refused_greeting(&self, what: &'static str, peer: PeerKind) {
+        let is_first = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(what);
+        if is_first {
+            tracing::warn!("refused a connection ({peer:?}): {what}; more of the same are logged at level debug");
+        } else {
+            tracing::debug!("refused a connection ({peer:?}): {what}");
+        }
+    }
+
+    fn connection_error(&self, reason: &str) {
+        tracing::debug!("ended a connection: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(address: &str, unix_mode: u32) -> Reach {
+        Reach::of(&address.parse().expect(address), unix_mode)
+    }
+
+    #[test]
+    fn who_can_reach_what() {
+        for (address, expected) in [
+            ("127.0.0.1:1", Reach::Machine),
+            ("127.9.9.9:1", Reach::Machine),
+            ("[::1]:1", Reach::Machine),
+            ("0.0.0.0:1", Reach::Network),
+            ("[::]:1", Reach::Network),
+            ("192.0.2.1:1", Reach::Network),
+            ("unix:/x", Reach::User),
+        ] {
+            assert_eq!(reach(address, 0o600), expected, "{address}");
+        }
+        assert_eq!(reach("unix:/x", 0o660), Reach::Group);
+        assert_eq!(reach("unix:/x", 0o666), Reach::Machine);
+    }
+
+    #[test]
+    fn a_port_in_use_names_the_port_and_the_flag() {
+        let error = StartError::Bind(BindError::InUse { address: "127.0.0.1:1978".parse().expect("valid") });
+        let message = start_failure(&error).to_string();
+        assert!(message.contains("127.0.0.1:1978") && message.contains("--listen 127.0.0.1:1979"), "{message}");
+    }
+
+    #[test]
+    fn the_clock_of_the_server_is_that_of_the_drivers() {
+        let before = SystemTimeSource.monotonic_ns();
+        assert!(SystemTimeSource.monotonic_ns() >= before && before > 0);
+        assert!(SystemTimeSource.wall_ms() > 1_700_000_000_000, "milliseconds since 1970");
+    }
+}
