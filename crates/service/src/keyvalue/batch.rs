@@ -14,7 +14,6 @@ pub(super) struct ReadBatch {
     /// The request, decoded again when it is served: cheaper than a list of keys.
     request: Box<[u8]>,
     max_answer_bytes: u64,
-    store: store::Store,
 }
 
 /// A batch with a write that is with the committer.
@@ -52,11 +51,9 @@ pub(super) fn begin(
     if !request.writes {
         check_reads(&request)?;
         actions.read_long(database);
-        let store = shared.store.clone();
         return Ok(Step::ReadBatch(Box::new(ReadBatch {
             request: bytes.into(),
             max_answer_bytes,
-            store,
         })));
     }
     let mut pushed = Vec::with_capacity(request.operation_count);
@@ -101,7 +98,7 @@ fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
 
 impl ReadBatch {
     /// Answers all reads from one view.
-    pub(super) fn read(&self, view: &View<'_>, actions: &mut impl Actions) {
+    pub(super) fn read(&self, view: &View<'_>, shared: &Shared, actions: &mut impl Actions) {
         let request = BatchRequest::decode(&self.request).expect("it was decoded before");
         let now_ms = actions.now_ms();
         let keys = request.operations().map(|operation| match operation {
@@ -111,7 +108,7 @@ impl ReadBatch {
         let mut answer = Vec::new();
         BatchResponse::encode_applied(&mut answer, view.sequence(), []);
         for key in keys {
-            let response = match view.get(key, self.store.hasher().hash(key), now_ms) {
+            let response = match view.get(key, shared.store.hasher().hash(key), now_ms) {
                 None => GetResponse::default(),
                 Some(entry) => GetResponse {
                     found: true,

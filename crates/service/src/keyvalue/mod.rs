@@ -89,10 +89,10 @@ impl State for KeyValueCall {
     }
 
     #[inline]
-    fn read(&mut self, view: &View<'_>, kept: &[u8], _shared: &Shared, actions: &mut impl Actions) {
+    fn read(&mut self, view: &View<'_>, kept: &[u8], shared: &Shared, actions: &mut impl Actions) {
         match &mut self.0 {
             Step::Get { hash } => answer_get(view, kept, *hash, actions),
-            Step::ReadBatch(batch) => batch.read(view, actions),
+            Step::ReadBatch(batch) => batch.read(view, shared, actions),
             Step::Scan(scan) => scan.read(view, actions),
             Step::Count(count) => count.read(view, actions),
             Step::Expecting(_) | Step::Write(_) | Step::WriteBatch(_) => {

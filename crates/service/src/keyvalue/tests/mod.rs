@@ -1,5 +1,6 @@
 //! KeyValue over a real store, with a room above that is as small as can be.
 
+mod anything;
 mod batches;
 mod ranges;
 mod single;

@@ -1,0 +1,121 @@
+//! Whatever is sent, a call ends once, with a status that the table of `kv.proto` knows.
+
+use store::{Condition, Expiry, Operation};
+
+use super::*;
+use crate::keyvalue::messages::{BatchRequest, Keys, Request, ScanRequest};
+
+/// Calls made with one seed.
+const CALLS: u64 = 20_000;
+
+/// Says the seed if the test fails.
+struct Random {
+    state: u64,
+    seed: u64,
+}
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 8) % bound
+    }
+}
+
+impl Drop for Random {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the seed was {}", self.seed);
+        }
+    }
+}
+
+/// A request that makes sense for some method, though perhaps not for the one that it is sent to.
+fn sensible(random: &mut Random) -> Vec<u8> {
+    let key = &b"abc"[..random.below(4) as usize];
+    let condition =
+        [Condition::None, Condition::Present, Condition::VersionIs(3)][random.below(3) as usize];
+    let put = Operation::Put {
+        key,
+        value: &[b'v'; 90],
+        condition,
+        expiry: Expiry::None,
+        want_previous: true,
+    };
+    let append = Operation::Append {
+        key,
+        value: b"more bytes",
+        condition,
+    };
+    let operations = [Operation::Get { key }, put, append];
+    let operation = operations[random.below(3) as usize];
+    let database = ["", "small"][random.below(2) as usize];
+    let mut out = Vec::new();
+    match random.below(4) {
+        0 => BatchRequest::encode(
+            &mut out,
+            database,
+            Mode::Independent,
+            random.below(400),
+            &operations,
+        ),
+        1 => BatchRequest::encode(&mut out, database, Mode::Atomic, 0, &[operation; 3]),
+        2 => {
+            let (keys, direction) = (Keys::Prefix(key), store::Direction::Backward);
+            let (keys_only, limit, start_after) = (false, random.below(3), None);
+            ScanRequest {
+                database,
+                keys,
+                direction,
+                keys_only,
+                limit,
+                start_after,
+            }
+            .encode(&mut out);
+        }
+        _ => Request {
+            database,
+            operation,
+        }
+        .encode(&mut out),
+    }
+    out
+}
+
+#[test]
+fn every_call_ends_once_and_as_the_table_says() {
+    let seed = 4;
+    let mut random = Random {
+        state: seed + 1,
+        seed,
+    };
+    let mut bench = Bench::new();
+    bench.room = 2;
+    let mut went_well = 0;
+    for _ in 0..CALLS {
+        let method = Method::ALL[random.below(9) as usize];
+        let mut request = sensible(&mut random);
+        for _ in 0..random.below(3) {
+            let at = random.below(request.len() as u64 + 1) as usize;
+            match random.below(3) {
+                0 => request.truncate(at),
+                1 => request.insert(at, random.below(256) as u8),
+                _ => request.extend_from_within(at..),
+            }
+        }
+        let ended = bench.call(method, &request);
+        let words = &ended.status.message;
+        match ended.status.code {
+            Code::Ok => went_well += 1,
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::ResourceExhausted
+            | Code::Unimplemented => {
+                assert!(words.len() > 10 && words.len() < 500, "{words}");
+            }
+            code => panic!("{method:?} ended with {code:?}: {words}"),
+        }
+    }
+    assert!(went_well > CALLS / 10, "{went_well} calls went well");
+}
