@@ -1,6 +1,6 @@
 //! Databases: what they are made of, and which there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -161,14 +161,17 @@ impl Database {
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     databases: BTreeMap<DatabaseId, Arc<Database>>,
+    names: HashMap<Box<str>, DatabaseId>,
     next: u32,
 }
 
 impl Catalogue {
     /// A catalogue with a default database.
     pub(crate) fn new(default_database: Database) -> Catalogue {
+        let name = default_database.name.clone();
         Catalogue {
             databases: BTreeMap::from([(DatabaseId::DEFAULT, Arc::new(default_database))]),
+            names: HashMap::from([(name, DatabaseId::DEFAULT)]),
             next: 1,
         }
     }
@@ -178,13 +181,7 @@ impl Catalogue {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<DatabaseId> {
-        if name.is_empty() {
-            return Some(DatabaseId::DEFAULT);
-        }
-        // A walk: there are few databases, and callers keep the id.
-        self.iter()
-            .find(|(_, database)| *database.name == *name)
-            .map(|(id, _)| id)
+        self.names.get(name).copied()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Arc<Database>)> {
@@ -201,6 +198,7 @@ impl Catalogue {
         }
         let id = DatabaseId(self.next);
         self.next = self.next.checked_add(1).ok_or(CreateError::TooMany)?;
+        self.names.insert(database.name.clone(), id);
         self.databases.insert(id, Arc::new(database));
         Ok(id)
     }
@@ -209,7 +207,9 @@ impl Catalogue {
         if id == DatabaseId::DEFAULT {
             return Err(DropError::IsDefault);
         }
-        self.databases.remove(&id).ok_or(DropError::Unknown)
+        let database = self.databases.remove(&id).ok_or(DropError::Unknown)?;
+        self.names.remove(&database.name);
+        Ok(database)
     }
 }
 

@@ -50,7 +50,7 @@ pub const SLICE_WORK_BYTES: usize = 1024;
 /// their waiting for memory overlaps. More than a few dozen bring nothing and push each other out.
 pub const WARM_OPERATIONS: usize = 64;
 
-/// Databases that may exist at a time. Each costs about 30 KiB while it is empty.
+/// Databases that may exist at a time. Each costs about 10 KiB while it is empty.
 pub const DATABASES: usize = 1_000;
 
 /// Longest name of a database, in bytes: it must fit a file name with a suffix.
