@@ -47,7 +47,7 @@ fn without_padding(text: &[u8]) -> Option<&[u8]> {
         .or_else(|| text.strip_suffix(b"="))
         .unwrap_or(text);
     let is_padded = unpadded.len() < text.len();
-    if is_padded && text.len() % 4 != 0 {
+    if is_padded && !text.len().is_multiple_of(4) {
         None
     } else {
         Some(unpadded)

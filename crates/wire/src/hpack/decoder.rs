@@ -1,7 +1,7 @@
 //! Decodes header blocks. RFC 7541 sections 3.2 and 6.
 
 use super::dynamic_table::{DynamicTable, Facts};
-use super::fields::{FieldLimits, Fields, Name, Span};
+use super::fields::{FieldLimits, Fields, Span};
 use super::integer::{self, IntegerError};
 use super::{DEFAULT_TABLE_BYTES, static_table};
 use crate::limits;
@@ -125,13 +125,8 @@ impl Decoder {
             let budget = fields.budget(limits)?;
             match first {
                 0x80.. => self.indexed(first, &mut rest, budget, fields)?,
-                0x40..=0x7f => self.literal_with_indexing(first, &mut rest, budget, fields)?,
                 0x20..=0x3f => return Err(DecodeError::SizeUpdateMisplaced),
-                // Without indexing and never indexed differ only for those who send the fields on.
-                0x00..=0x1f => {
-                    let (name, value) = self.literal(first, 4, &mut rest, budget, fields)?;
-                    fields.finish_literal(name, value);
-                }
+                _ => self.literal(first, &mut rest, budget, fields)?,
             }
         }
         Ok(())
@@ -174,38 +169,18 @@ impl Decoder {
         }
     }
 
-    /// RFC 7541 section 6.2.1.
+    /// A literal, which enters the table or not. RFC 7541 section 6.2.
     #[inline]
-    fn literal_with_indexing(
+    fn literal(
         &mut self,
         first: u8,
         rest: &mut &[u8],
         budget: usize,
         fields: &mut Fields,
     ) -> Result<(), DecodeError> {
-        let (name, value) = self.literal(first, 6, rest, budget, fields)?;
-        let value_is_valid = fields.finish_literal(name, value);
-        let facts = Facts {
-            known: name.known,
-            name_is_valid: name.is_valid,
-            value_is_valid,
-        };
-        self.table
-            .insert(fields.bytes(name.span), fields.bytes(value), facts);
-        Ok(())
-    }
-
-    /// The name, by index or as a string, and the value. RFC 7541 section 6.2.
-    #[inline]
-    fn literal(
-        &self,
-        first: u8,
-        prefix_bits: u32,
-        rest: &mut &[u8],
-        budget: usize,
-        fields: &mut Fields,
-    ) -> Result<(Name, Span), DecodeError> {
-        let index = integer::decode(first, prefix_bits, rest)?;
+        // Without indexing and never indexed differ only for those who send the field on.
+        let enters_table = first & 0x40 != 0;
+        let index = integer::decode(first, if enters_table { 6 } else { 4 }, rest)?;
         let name = if index == 0 {
             let span = string(rest, budget, fields)?;
             fields.checked_name(span)
@@ -218,7 +193,17 @@ impl Decoder {
             .checked_sub(name.span.len())
             .ok_or(DecodeError::ListTooLarge)?;
         let value = string(rest, left, fields)?;
-        Ok((name, value))
+        let value_is_valid = fields.finish_literal(name, value);
+        if enters_table {
+            let facts = Facts {
+                known: name.known,
+                name_is_valid: name.is_valid,
+                value_is_valid,
+            };
+            self.table
+                .insert(fields.bytes(name.span), fields.bytes(value), facts);
+        }
+        Ok(())
     }
 }
 

@@ -376,22 +376,25 @@ impl Fields {
         self.entries.push(entry);
     }
 
-    /// Copies the first `len` bytes of `source` to the arena and says where they begin. If the source is longer than
-    /// that, a short piece is copied together with what follows it: a copy of a fixed length is a few instructions.
+    /// Copies the first `len` bytes of `source` to the arena and says where they begin. If the source goes on behind
+    /// them, a short piece is copied together with what follows: a copy of a fixed length is a few instructions.
     #[inline]
     fn copy(&mut self, source: &[u8], len: usize) -> u32 {
         self.reserve(len + SHORT_BYTES);
         let start = self.used;
-        let target = &mut self.arena[start..];
-        match (
-            source.first_chunk::<SHORT_BYTES>(),
-            target.first_chunk_mut::<SHORT_BYTES>(),
-        ) {
+        self.used += len;
+        let target = self.arena[start..].first_chunk_mut::<SHORT_BYTES>();
+        match (source.first_chunk::<SHORT_BYTES>(), target) {
             (Some(source), Some(target)) if len <= SHORT_BYTES => *target = *source,
-            _ => target[..len].copy_from_slice(&source[..len]),
+            _ => self.copy_exactly(start, &source[..len]),
         }
-        self.used = start + len;
         start as u32
+    }
+
+    /// Not inlined: the compiler would make one call of this and of the copy of a fixed length.
+    #[inline(never)]
+    fn copy_exactly(&mut self, start: usize, source: &[u8]) {
+        self.arena[start..start + source.len()].copy_from_slice(source);
     }
 
     #[inline]

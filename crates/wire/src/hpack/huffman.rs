@@ -4,7 +4,7 @@
 //! code is the smaller number. So the lengths say everything, and all tables are computed from them at compile time.
 //!
 //! The decoder looks at 12 bits at a time. A table says which one or two symbols they begin with; two, almost always,
-//! for the digits and lower-case letters that trace ids, paths and tokens are made of. The table is 16 KiB, of which
+//! for the digits and lower-case letters that trace ids, paths and tokens are made of. The tables are 12 KiB, of which
 //! one kind of text touches a small part. A state machine over whole bytes needs 256 KiB for the same speed.
 
 /// The longest code, that of the end-of-string symbol, is as long as this.
@@ -109,56 +109,30 @@ static CODES: [u32; 256] = {
     codes
 };
 
-/// What 12 bits begin with, packed so that the number of bits, which the next look-up waits for, is there first.
+/// What 12 bits begin with: one or two symbols, or none if the code is longer.
 ///
-/// | bits  | meaning |
-/// |-------|---------|
-/// | 0–7   | bits of all symbols together |
-/// | 8–15  | first symbol |
-/// | 16–23 | second symbol, or 0 |
-/// | 24–27 | bits of the first symbol alone |
-/// | 28–31 | number of symbols: 0 if the code is longer than 12 bits |
-#[derive(Clone, Copy)]
-struct Lookup(u32);
-
-impl Lookup {
-    #[inline]
-    fn bits(self) -> u32 {
-        self.0 & 0x3f
-    }
-
-    #[inline]
-    fn symbols(self) -> u64 {
-        u64::from(self.0 >> 8 & 0xffff)
-    }
-
-    #[inline]
-    fn first_bits(self) -> u32 {
-        self.0 >> 24 & 0xf
-    }
-
-    #[inline]
-    fn count(self) -> u32 {
-        self.0 >> 28
-    }
+/// Two tables, because the next look-up waits for the number of bits and for nothing else.
+struct Lookups {
+    /// Low six bits: the bits of all symbols together. High two bits: the number of symbols.
+    steps: [u8; 1 << LOOKUP_BITS],
+    /// The first symbol in the low byte, the second in the high one.
+    symbols: [u16; 1 << LOOKUP_BITS],
 }
 
-static LOOKUPS: [Lookup; 1 << LOOKUP_BITS] = {
-    let mut lookups = [Lookup(0); 1 << LOOKUP_BITS];
+static LOOKUPS: Lookups = {
+    let mut lookups = Lookups {
+        steps: [0; 1 << LOOKUP_BITS],
+        symbols: [0; 1 << LOOKUP_BITS],
+    };
     let mut window = 0;
-    while window < lookups.len() {
+    while window < 1 << LOOKUP_BITS {
         let (first, first_bits) = first_symbol(window, LOOKUP_BITS);
         if first_bits > 0 {
             let rest_bits = LOOKUP_BITS - first_bits;
             let (second, second_bits) = first_symbol(window & ((1 << rest_bits) - 1), rest_bits);
             let count = if second_bits > 0 { 2 } else { 1 };
-            lookups[window] = Lookup(
-                (first_bits + second_bits) as u32
-                    | first << 8
-                    | second << 16
-                    | (first_bits as u32) << 24
-                    | count << 28,
-            );
+            lookups.steps[window] = (first_bits + second_bits) as u8 | count << 6;
+            lookups.symbols[window] = first as u16 | (second as u16) << 8;
         }
         window += 1;
     }
@@ -217,47 +191,59 @@ pub(super) fn max_decoded_len(encoded_len: usize) -> usize {
     encoded_len * 8 / 5
 }
 
-/// The bits that are waiting to be decoded.
+/// A string in Huffman code, and behind it ones without end: its padding continued (RFC 7541 section 5.2).
+///
+/// The next eight bytes are always read ahead, so that nobody waits for them.
 struct Bits<'a> {
-    source: &'a [u8],
-    at: usize,
-    /// Left-aligned. Below the valid bits stand zeros, or bits of the source that will be read again, or, at its end,
-    /// ones.
+    bytes: &'a [u8],
+    ahead: u64,
+    ahead_at: usize,
+    /// Left-aligned.
     window: u64,
     valid: u32,
 }
 
 impl Bits<'_> {
-    /// Takes up eight bytes at once, as far as they fit: at least 56 bits are valid afterwards.
     #[inline]
-    fn refill_fast(&mut self) -> bool {
-        let Some(bytes) = self.source[self.at..].first_chunk::<8>() else {
-            return false;
+    fn new(bytes: &[u8]) -> Bits<'_> {
+        let mut bits = Bits {
+            bytes,
+            ahead: 0,
+            ahead_at: 0,
+            window: 0,
+            valid: 0,
         };
-        self.window |= u64::from_be_bytes(*bytes) >> self.valid;
-        let taken_bytes = (63 - self.valid) >> 3;
-        self.at += taken_bytes as usize;
-        self.valid += taken_bytes * 8;
-        true
+        bits.ahead = bits.word();
+        bits
     }
 
-    /// The same near the end of the source, where ones follow the last bit.
-    fn refill_slow(&mut self) {
-        while self.valid < 56
-            && let Some(&byte) = self.source.get(self.at)
-        {
-            self.window |= u64::from(byte) << (56 - self.valid);
-            self.at += 1;
-            self.valid += 8;
-        }
-        if self.at == self.source.len() {
-            self.window |= u64::MAX >> self.valid;
-        }
-    }
-
+    /// Eight bytes, as far as they are there.
     #[inline]
-    fn lookup(&self) -> Lookup {
-        LOOKUPS[(self.window >> (64 - LOOKUP_BITS)) as usize]
+    fn word(&self) -> u64 {
+        let rest = self.bytes.get(self.ahead_at..).unwrap_or_default();
+        match rest.first_chunk::<8>() {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => last_word(rest),
+        }
+    }
+
+    /// Makes at least 56 bits valid.
+    #[inline]
+    fn refill(&mut self) {
+        // Bits of a byte that does not fit whole come in as well; next time the same bits are added once more.
+        self.window |= self.ahead >> self.valid;
+        self.ahead_at += (63 - self.valid as usize) / 8;
+        self.valid |= 56;
+        self.ahead = self.word();
+    }
+
+    /// Takes one or two symbols. If there are none, the code is longer than 12 bits, or the end has come.
+    #[inline]
+    fn take_symbols(&mut self) -> (u16, u32) {
+        let index = (self.window >> (64 - LOOKUP_BITS)) as usize;
+        let step = u32::from(LOOKUPS.steps[index]);
+        self.take(step & 0x3f);
+        (LOOKUPS.symbols[index], step >> 6)
     }
 
     #[inline]
@@ -265,84 +251,69 @@ impl Bits<'_> {
         self.window <<= bits;
         self.valid -= bits;
     }
+
+    /// The bits of the string that are not taken yet, or none if more than these have been taken.
+    #[inline]
+    fn left(&self) -> Option<usize> {
+        (self.bytes.len() * 8 + self.valid as usize).checked_sub(self.ahead_at * 8)
+    }
 }
 
-/// Decodes `source` to the front of `target` and says how many bytes came out. The last [`SLACK_BYTES`] of `target`
+/// Fewer than eight bytes, and ones behind them.
+#[inline]
+fn last_word(rest: &[u8]) -> u64 {
+    let ones = u64::MAX >> (rest.len() * 8);
+    match (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        // They may overlap: then they say the same.
+        (Some(first), Some(last)) => {
+            let last = u64::from(u32::from_be_bytes(*last)) << (64 - rest.len() * 8);
+            u64::from(u32::from_be_bytes(*first)) << 32 | last | ones
+        }
+        _ => rest.iter().enumerate().fold(ones, |word, (at, &byte)| {
+            word | u64::from(byte) << (56 - at * 8)
+        }),
+    }
+}
+
+/// Decodes `encoded` to the front of `target` and says how many bytes came out. The last [`SLACK_BYTES`] of `target`
 /// are not part of what may be used, but are written to.
-pub(super) fn decode(source: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
-    let mut bits = Bits {
-        source,
-        at: 0,
-        window: 0,
-        valid: 0,
-    };
+pub(super) fn decode(encoded: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
+    let mut bits = Bits::new(encoded);
     let mut len = 0;
-    while target.len() - len > SLACK_BYTES && bits.refill_fast() {
-        let place = target[len..]
-            .first_chunk_mut::<8>()
-            .ok_or(HuffmanError::TooLong)?;
+    loop {
+        let place = target
+            .get_mut(len..)
+            .and_then(|rest| rest.first_chunk_mut::<SLACK_BYTES>());
+        let place = place.ok_or(HuffmanError::TooLong)?;
+        bits.refill();
+        // Four look-ups take 48 of the 56 bits at most, and give as many bytes as the place has.
         let (mut text, mut text_len) = (0u64, 0);
-        // Four look-ups take at most 48 of the 56 bits and give at most the eight bytes of the place.
         for _ in 0..4 {
-            let lookup = bits.lookup();
-            text |= lookup.symbols() << (text_len * 8);
-            text_len += lookup.count();
-            bits.take(lookup.bits());
+            let (symbols, count) = bits.take_symbols();
+            text |= u64::from(symbols) << ((text_len * 8) & 63);
+            text_len += count;
         }
         *place = text.to_le_bytes();
         len += text_len as usize;
-        if bits.lookup().count() == 0 && bits.valid >= MAX_CODE_BITS as u32 {
-            take_long(&mut bits, target, &mut len)?;
-        }
-    }
-    decode_end(bits, target, len)
-}
 
-/// Takes one symbol with a long code.
-#[cold]
-fn take_long(bits: &mut Bits<'_>, target: &mut [u8], len: &mut usize) -> Result<(), HuffmanError> {
-    let (symbol, symbol_bits) = long_symbol(bits.window);
-    bits.take(symbol_bits);
-    let byte = u8::try_from(symbol).map_err(|_| HuffmanError::Invalid)?;
-    put(target, len, byte)
-}
-
-#[inline]
-fn put(target: &mut [u8], len: &mut usize, byte: u8) -> Result<(), HuffmanError> {
-    if *len + SLACK_BYTES >= target.len() {
-        return Err(HuffmanError::TooLong);
-    }
-    target[*len] = byte;
-    *len += 1;
-    Ok(())
-}
-
-/// Decodes what is left symbol by symbol, and checks the padding.
-fn decode_end(
-    mut bits: Bits<'_>,
-    target: &mut [u8],
-    mut len: usize,
-) -> Result<usize, HuffmanError> {
-    loop {
-        bits.refill_slow();
-        let lookup = bits.lookup();
-        if lookup.count() > 0 && lookup.first_bits() <= bits.valid {
-            bits.take(lookup.first_bits());
-            put(target, &mut len, lookup.symbols() as u8)?;
-        } else if bits.valid < 8 {
-            // Fewer bits than a whole code. They must be the first bits of the end-of-string symbol: ones.
-            if bits.window != u64::MAX {
-                return Err(HuffmanError::Invalid);
-            }
+        // In the ones behind the end nothing is found, since no code of up to 12 bits consists of ones. So only a
+        // wrong string, whose last bits are the beginning of a code, can have led beyond it.
+        let left = bits.left().ok_or(HuffmanError::Invalid)?;
+        if left < 8 && bits.window.leading_ones() as usize >= left {
             return if len + SLACK_BYTES <= target.len() {
                 Ok(len)
             } else {
                 Err(HuffmanError::TooLong)
             };
-        } else if lookup.count() == 0 && long_symbol(bits.window).1 <= bits.valid {
-            take_long(&mut bits, target, &mut len)?;
-        } else {
-            return Err(HuffmanError::Invalid);
+        }
+        if text_len == 0 {
+            let (symbol, symbol_bits) = long_symbol(bits.window);
+            if symbol_bits as usize > left || symbol == EOS {
+                return Err(HuffmanError::Invalid);
+            }
+            target[len] = symbol as u8;
+            len += 1;
+            bits.take(symbol_bits);
         }
     }
 }
@@ -513,14 +484,15 @@ mod tests {
         // RFC 7541 section 5.2: longer than seven bits, not of ones, end-of-string symbol.
         assert_eq!(decoded(&[0xff]), Err(HuffmanError::Invalid));
         assert_eq!(decoded(&[0x1f, 0xff]), Err(HuffmanError::Invalid));
-        assert_eq!(decoded(&[0b00011_000]), Err(HuffmanError::Invalid));
-        assert_eq!(decoded(&[0b00011_110]), Err(HuffmanError::Invalid));
+        // An "a" is 00011. Behind it stand zeros, a zero at the end, ones.
+        assert_eq!(decoded(&[0x18]), Err(HuffmanError::Invalid));
+        assert_eq!(decoded(&[0x1e]), Err(HuffmanError::Invalid));
         assert_eq!(
             decoded(&[0xff, 0xff, 0xff, 0xff]),
             Err(HuffmanError::Invalid)
         );
         assert_eq!(decoded(&[0xff; 20]), Err(HuffmanError::Invalid));
-        assert_eq!(decoded(&[0b00011_111]), Ok(b"a".to_vec()));
+        assert_eq!(decoded(&[0x1f]), Ok(b"a".to_vec()));
     }
 
     #[test]

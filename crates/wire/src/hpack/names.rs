@@ -100,11 +100,24 @@ pub fn is_valid_name(name: &[u8]) -> bool {
 #[inline]
 pub fn is_valid_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    // Folded without an early end, so that the compiler makes vector code of it.
-    let forbidden = value.iter().fold(false, |found, &byte| {
-        found | (byte == 0) | (byte == b'\n') | (byte == b'\r')
-    });
-    !forbidden && !is_blank(value.first()) && !is_blank(value.last())
+    !is_blank(value.first())
+        && !is_blank(value.last())
+        && (!has_control(value) || !value.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r')))
+}
+
+/// Whether a byte below 32 is among them, eight at a time.
+#[inline]
+fn has_control(value: &[u8]) -> bool {
+    let any_below_32 =
+        |word: u64| word.wrapping_sub(0x2020_2020_2020_2020) & !word & 0x8080_8080_8080_8080 != 0;
+    let (words, rest) = value.as_chunks::<8>();
+    match value.last_chunk::<8>() {
+        // The last word may overlap the one before it.
+        Some(last) => words.iter().chain([last]).fold(false, |found, word| {
+            found | any_below_32(u64::from_le_bytes(*word))
+        }),
+        None => rest.iter().any(|&byte| byte < 32),
+    }
 }
 
 static NAME_BYTES: [bool; 256] = {
