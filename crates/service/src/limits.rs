@@ -58,3 +58,6 @@ pub const INTEROP_RESPONSES_MAX: usize = 10_000;
 
 /// Longest pause before a message of the test service, one minute.
 pub const INTEROP_INTERVAL_US_MAX: u32 = 60_000_000;
+
+/// What a failure in words may take in the answer to a batch: its words are shorter.
+pub const FAILURE_BYTES: u64 = 128;

@@ -1,11 +1,13 @@
 //! Batch: several operations in one request.
 
-use store::{CommitOutcome, Decision, Operation, OperationOutcome, View};
+use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, View};
 
-use super::messages::{BatchRequest, BatchResponse, Failure, GetResponse, OperationResult};
+use super::messages::{
+    BatchRequest, BatchResponse, Failure, GetResponse, OperationKind, OperationResult,
+};
 use super::{Pushed, Step, answer, refuse};
 use crate::call::{Actions, Shared};
-use crate::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES};
+use crate::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES};
 use crate::method::Method;
 use crate::status::Status;
 
@@ -48,19 +50,27 @@ pub(super) fn begin(
             allowed,
         ));
     }
-    if !request.writes {
-        check_reads(&request)?;
-        actions.read_long(database);
-        return Ok(Step::ReadBatch(Box::new(ReadBatch {
-            request: bytes.into(),
-            max_answer_bytes,
-        })));
+    if request.writes {
+        let commit = actions.write(database, request.mode);
+        let batch = begin_writes(&request, max_answer_bytes, commit)?;
+        return Ok(Step::WriteBatch(Box::new(batch)));
     }
+    check_reads(&request)?;
+    actions.read_long(database);
+    let request = bytes.into();
+    Ok(Step::ReadBatch(Box::new(ReadBatch {
+        request,
+        max_answer_bytes,
+    })))
+}
+
+fn begin_writes(
+    request: &BatchRequest<'_>,
+    max_answer_bytes: u64,
+    mut commit: Commit<'_>,
+) -> Result<WriteBatch, Status> {
     let mut pushed = Vec::with_capacity(request.operation_count);
-    let mut commit = actions.write(database, request.mode);
-    commit.limit_answer(
-        usize::try_from(max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES)).unwrap_or(usize::MAX),
-    );
+    let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
     for (index, operation) in request.operations().enumerate() {
         let (kind, operation) = operation
             .map_err(|invalid| refuse::invalid_operation(Method::Batch, index, invalid))?;
@@ -68,12 +78,18 @@ pub(super) fn begin(
             .push(&operation)
             .map_err(|error| refuse::push_error(Method::Batch, error))?;
         pushed.push(Pushed::new(kind, &operation));
+        if kind == OperationKind::Append {
+            // The one operation whose result may be a failure in words.
+            answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
+        }
     }
+    commit.limit_answer(usize::try_from(answer_bytes_left).unwrap_or(usize::MAX));
     commit.submit();
-    Ok(Step::WriteBatch(Box::new(WriteBatch {
-        pushed: pushed.into(),
+    let pushed = pushed.into();
+    Ok(WriteBatch {
+        pushed,
         max_answer_bytes,
-    })))
+    })
 }
 
 #[cold]

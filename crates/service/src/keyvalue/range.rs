@@ -71,6 +71,8 @@ pub(super) struct Scan {
     keys_only: bool,
     /// Entries that may still be sent.
     left: u64,
+    /// A view was asked for and has not come yet: one page at a time.
+    asked: bool,
 }
 
 /// What one page has brought.
@@ -115,11 +117,13 @@ impl Scan {
             direction,
             keys_only,
             left,
+            asked: true,
         }))
     }
 
     /// Sends one page, and sees to it that the next one follows.
     pub(super) fn read(&mut self, view: &View<'_>, actions: &mut impl Actions) {
+        self.asked = false;
         // Asked for while there was room; other calls of the same connection may have used it up since.
         if !actions.can_send() {
             return;
@@ -145,7 +149,8 @@ impl Scan {
 
     /// Asks for the next page as soon as there is room for it.
     pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
-        if actions.can_send() {
+        if !self.asked && actions.can_send() {
+            self.asked = true;
             actions.read_long(self.database);
         }
     }
@@ -237,11 +242,10 @@ impl Scan {
                 }
             },
         );
-        match end {
-            ScanEnd::Complete => page.complete = true,
-            ScanEnd::Stopped => page.complete = page.entries == self.left,
-            ScanEnd::BudgetSpent(key) => page.passed = Some(key),
+        if let ScanEnd::BudgetSpent(key) = end {
+            page.passed = Some(key);
         }
+        page.complete = end == ScanEnd::Complete || page.entries == self.left;
         writer::bool(out, page_field::LAST, page.complete);
         page
     }

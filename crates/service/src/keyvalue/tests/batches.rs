@@ -270,6 +270,37 @@ fn the_answer_keeps_to_its_bound_at_every_bound() {
 }
 
 #[test]
+fn failures_in_words_count_for_the_answer() {
+    let append = Operation::Append {
+        key: b"k",
+        value: &[b'x'; 60],
+        condition: Condition::None,
+    };
+    let mut served = 0;
+    for bound in 1..2_000 {
+        let mut bench = Bench::new();
+        let mut request = Vec::new();
+        BatchRequest::encode(
+            &mut request,
+            "small",
+            Mode::Independent,
+            bound,
+            &[append; 5],
+        );
+        let ended = bench.call(Method::Batch, &request);
+        if ended.status == Status::OK {
+            assert!(
+                ended.messages[0].len() as u64 <= bound,
+                "{bound}: {}",
+                ended.messages[0].len()
+            );
+            served += 1;
+        }
+    }
+    assert!(served > 1_000);
+}
+
+#[test]
 fn limits_are_named() {
     let mut bench = Bench::new();
     let words = |ended: &Ended, code| ended.refusal(code).to_string();
