@@ -1,7 +1,7 @@
 //! Decodes header blocks. RFC 7541 sections 3.2 and 6.
 
 use super::dynamic_table::{DynamicTable, Facts};
-use super::fields::{FieldLimits, Fields, Span};
+use super::fields::{FieldLimits, Fields, Name, Span};
 use super::integer::{self, IntegerError};
 use super::{DEFAULT_TABLE_BYTES, static_table};
 use crate::limits;
@@ -185,7 +185,7 @@ impl Decoder {
             let span = string(rest, budget, fields)?;
             fields.checked_name(span)
         } else if let Some(entry) = static_table::get(index) {
-            fields.static_name(entry)
+            Name::of_static(entry)
         } else {
             fields.add_dynamic_name(&self.table, dynamic_index(index)?, budget)?
         };
@@ -221,11 +221,12 @@ fn string(rest: &mut &[u8], budget: usize, fields: &mut Fields) -> Result<Span, 
     let (&first, after) = rest.split_first().ok_or(DecodeError::Truncated)?;
     *rest = after;
     let len = integer::decode(first, 7, rest)?;
-    let (encoded, after) = rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    let source = *rest;
+    let (text, after) = source.split_at_checked(len).ok_or(DecodeError::Truncated)?;
     *rest = after;
     if first & 0x80 == 0 {
-        fields.add_raw(encoded, budget)
+        fields.add_raw(source, len, budget)
     } else {
-        fields.add_huffman(encoded, budget)
+        fields.add_huffman(text, budget)
     }
 }

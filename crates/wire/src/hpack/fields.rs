@@ -83,6 +83,20 @@ pub(super) struct Name {
     pub(super) is_valid: bool,
 }
 
+impl Name {
+    /// The name of an entry of the static table.
+    #[inline]
+    pub(super) fn of_static(entry: &static_table::Entry) -> Name {
+        let start = u32::from(entry.start) | STATIC;
+        let len = u32::from(entry.name_len);
+        Name {
+            span: Span { start, len },
+            known: entry.known,
+            is_valid: true,
+        }
+    }
+}
+
 impl Fields {
     /// An empty list that allocates when it is first filled.
     pub fn new() -> Fields {
@@ -174,9 +188,9 @@ impl Fields {
     ) -> Result<(), DecodeError> {
         let budget = self.budget(limits)?;
         let name = self
-            .add_raw(name, budget)
+            .add_raw(name, name.len(), budget)
             .map(|span| self.checked_name(span))?;
-        let value = self.add_raw(value, budget - name.span.len as usize)?;
+        let value = self.add_raw(value, value.len(), budget - name.span.len())?;
         self.finish_literal(name, value);
         Ok(())
     }
@@ -272,20 +286,6 @@ impl Fields {
         Ok(())
     }
 
-    /// The name of an entry of the static table, without copying it.
-    #[inline]
-    pub(super) fn static_name(&mut self, entry: &static_table::Entry) -> Name {
-        let span = Span {
-            start: u32::from(entry.start) | STATIC,
-            len: u32::from(entry.name_len),
-        };
-        Name {
-            span,
-            known: entry.known,
-            is_valid: true,
-        }
-    }
-
     /// Copies the name of the entry at `index` of the dynamic table.
     #[inline]
     pub(super) fn add_dynamic_name(
@@ -309,16 +309,21 @@ impl Fields {
         })
     }
 
-    /// Copies a string that is not encoded.
+    /// Copies a string that is not encoded: the first `len` bytes of `source`, which may go on behind them.
     #[inline]
-    pub(super) fn add_raw(&mut self, bytes: &[u8], budget: usize) -> Result<Span, DecodeError> {
-        if bytes.len() > budget {
+    pub(super) fn add_raw(
+        &mut self,
+        source: &[u8],
+        len: usize,
+        budget: usize,
+    ) -> Result<Span, DecodeError> {
+        if len > budget {
             return Err(DecodeError::ListTooLarge);
         }
-        let start = self.copy(bytes, bytes.len());
+        let start = self.copy(source, len);
         Ok(Span {
             start,
-            len: bytes.len() as u32,
+            len: len as u32,
         })
     }
 
