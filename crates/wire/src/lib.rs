@@ -1,7 +1,16 @@
 //! HTTP/2, HPACK and gRPC as pure state machines.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that takes bytes and the
+//! time, and gives events and bytes.
 
 pub mod grpc;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod limits;
+#[cfg(test)]
+mod test_random;
+
+pub use http2::{
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, OpenError, RequestHead, Role, StreamKey, TakenMessage,
+};

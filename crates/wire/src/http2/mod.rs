@@ -1,1 +1,38 @@
-//! HTTP/2 (RFC 9113): one connection as a value.
+//! HTTP/2 (RFC 9113) with gRPC on it: one connection is one value.
+//!
+//! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and SETTINGS as bytes,
+//! the slab of streams, flow-control windows, the head of a message, the header memo; receiving (one file for header
+//! blocks, one for bodies, one for all other frames), sending (calls of the room above, the queue behind them), the
+//! client's calls, the ways in which streams and connections end, and what happens by time.
+
+mod bandwidth;
+mod client;
+mod config;
+mod connection;
+mod ending;
+mod error;
+mod event;
+mod flow;
+pub mod frame;
+mod guard;
+mod headers;
+mod inbound;
+mod memo;
+mod outbound;
+mod pool;
+mod receive;
+mod receive_data;
+mod receive_headers;
+mod send;
+mod settings;
+mod streams;
+mod timers;
+mod transmit;
+
+pub use client::{OpenError, RequestHead};
+pub use config::{Config, Role};
+pub use connection::{Connection, TakenMessage};
+pub use error::{Cause, CloseReason, ErrorCode};
+pub use event::Event;
+pub use headers::Head;
+pub use streams::StreamKey;

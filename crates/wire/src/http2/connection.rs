@@ -1,0 +1,441 @@
+//! The connection as a value: its state, and the calls that belong to no single concern.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::bandwidth::Bandwidth;
+use super::config::{Config, Role};
+use super::error::{CloseReason, ConnectionError};
+use super::event::Event;
+use super::flow::{ReceiveWindow, SendWindow};
+use super::frame::{self, FrameHeader, HEADER_BYTES, PREFACE};
+use super::guard::Guard;
+use super::headers::{Head, HeadInfo};
+use super::memo::Memo;
+use super::pool::Pool;
+use super::receive_headers::PendingBlock;
+use super::settings::{self, DEFAULT_WINDOW, PeerSettings};
+use super::streams::{StreamKey, Streams};
+use super::timers::Timers;
+use crate::grpc::{Deflater, Inflater, Status};
+use crate::hpack::{Decoder, Encoder, Fields};
+use crate::limits;
+
+/// How far the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Server: the client's preface has not arrived.
+    Preface,
+    /// The peer's first frame, which must be SETTINGS, has not arrived.
+    FirstSettings,
+    Open,
+    /// There is a close reason; what comes is not looked at.
+    Closed,
+}
+
+/// How far a graceful end has come. RFC 9113 section 6.8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Draining {
+    No,
+    /// GOAWAY with 2^31-1 and a PING have been sent; requests are still taken.
+    Announced,
+    /// The final GOAWAY has been sent, with this last stream.
+    Final(u32),
+}
+
+/// Where the head of the last request or response lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadAt {
+    Fields,
+    Memo(usize),
+}
+
+/// Where the last message lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MessageAt {
+    Nowhere,
+    Input(Range<usize>),
+    Gathered(u32),
+    /// In `unpacked`: decompressed, or copied out of a backlog.
+    Unpacked,
+}
+
+/// A DATA frame that lies in the input and has not been taken to its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataFrame {
+    pub(super) stream: StreamKey,
+    /// Payload without padding that is still to be taken.
+    pub(super) remaining: usize,
+    /// Padding behind it.
+    pub(super) padding: usize,
+    pub(super) end: bool,
+    /// The frame's length, for the budget of small frames.
+    pub(super) length: u32,
+    /// It brought a message to its end.
+    pub(super) was_useful: bool,
+}
+
+/// A message that was taken out of its connection.
+#[derive(Debug)]
+pub enum TakenMessage {
+    /// It lies in the input.
+    Input(Range<usize>),
+    /// It was gathered or decompressed.
+    Owned(Vec<u8>),
+}
+
+impl TakenMessage {
+    /// The bytes. `input` is the same slice that `poll_event` was given.
+    #[inline]
+    pub fn bytes<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
+        match self {
+            TakenMessage::Input(range) => &input[range.clone()],
+            TakenMessage::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// One HTTP/2 connection, in either role.
+///
+/// Bytes and the time go in, [`Event`]s and bytes come out. See ARCHITECTURE.md section 2.1 for the order of calls.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) config: Config,
+    pub(super) now_ns: u64,
+    pub(super) phase: Phase,
+    pub(super) draining: Draining,
+    pub(super) close_reason: Option<CloseReason>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) guard: Guard,
+    pub(super) timers: Timers,
+    pub(super) pool: Pool,
+
+    // Receiving.
+    pub(super) decoder: Decoder,
+    pub(super) memo: Memo,
+    pub(super) fields: Fields,
+    pub(super) info: HeadInfo,
+    pub(super) route: Option<u32>,
+    pub(super) head_at: HeadAt,
+    pub(super) block: PendingBlock,
+    pub(super) data: Option<DataFrame>,
+    pub(super) message_at: MessageAt,
+    pub(super) inflater: Inflater,
+    pub(super) unpacked: Vec<u8>,
+    pub(super) was_compressed: bool,
+    pub(super) receive_window: ReceiveWindow,
+    pub(super) bandwidth: Bandwidth,
+    /// The initial stream window that the peer is known to keep to.
+    pub(super) our_initial_window: u32,
+    pub(super) settings_acked: bool,
+    /// Bytes of unfinished messages and backlogs.
+    pub(super) gathered_bytes: usize,
+    /// Streams that have been resumed and may have a backlog.
+    pub(super) resumed: VecDeque<StreamKey>,
+    /// Client: how the last finished call ended.
+    pub(super) status: Status,
+
+    // Streams.
+    pub(super) streams: Streams,
+    /// The highest stream that the peer has opened.
+    pub(super) highest_peer_id: u32,
+    /// The next stream that we open.
+    pub(super) next_id: u32,
+    /// Client: the last stream that the peer's GOAWAY lets live.
+    pub(super) peer_goaway: Option<u32>,
+    /// Streams that we ended before the peer did.
+    pub(super) resets: VecDeque<u32>,
+
+    // Sending.
+    pub(super) peer: PeerSettings,
+    pub(super) encoder: Encoder,
+    pub(super) deflater: Deflater,
+    pub(super) send_window: SendWindow,
+    /// Streams with something to send and a window for it, in the order of their turns.
+    pub(super) ready: VecDeque<StreamKey>,
+    /// Body bytes that wait on all streams.
+    pub(super) unsent_bytes: usize,
+    /// Acknowledgements that wait: of SETTINGS, or of a PING.
+    pub(super) pending_acks: VecDeque<Option<[u8; 8]>>,
+}
+
+impl Connection {
+    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
+    pub fn new(config: &Config, now_ns: u64) -> Connection {
+        let phase = if config.role == Role::Server { Phase::Preface } else { Phase::FirstSettings };
+        Connection {
+            config: *config,
+            now_ns,
+            phase,
+            draining: Draining::No,
+            close_reason: None,
+            events: VecDeque::new(),
+            guard: Guard::new(config, now_ns),
+            timers: Timers::new(config, now_ns),
+            pool: Pool::default(),
+            decoder: Decoder::new(limits::MAX_DECODER_TABLE_BYTES),
+            memo: Memo::default(),
+            fields: Fields::new(),
+            info: HeadInfo::EMPTY,
+            route: None,
+            head_at: HeadAt::Fields,
+            block: PendingBlock::default(),
+            data: None,
+            message_at: MessageAt::Nowhere,
+            inflater: Inflater::new(),
+            unpacked: Vec::new(),
+            was_compressed: false,
+            receive_window: ReceiveWindow::new(DEFAULT_WINDOW),
+            bandwidth: Bandwidth::default(),
+            our_initial_window: DEFAULT_WINDOW,
+            settings_acked: false,
+            gathered_bytes: 0,
+            resumed: VecDeque::new(),
+            status: Status::OK,
+            streams: Streams::default(),
+            highest_peer_id: 0,
+            next_id: 1,
+            peer_goaway: None,
+            resets: VecDeque::new(),
+            peer: PeerSettings::default(),
+            encoder: Encoder::new(),
+            deflater: Deflater::new(),
+            send_window: SendWindow::new(DEFAULT_WINDOW),
+            ready: VecDeque::new(),
+            unsent_bytes: 0,
+            pending_acks: VecDeque::new(),
+        }
+    }
+
+    /// Appends what is sent first: a client's preface, SETTINGS, and the connection's window. To be called once.
+    pub fn start(&mut self, out: &mut Vec<u8>) {
+        if self.config.role == Role::Client {
+            out.extend_from_slice(PREFACE);
+        }
+        settings::write_ours(&self.config, out);
+        let window = self.config.connection_window.unwrap_or(limits::CONNECTION_WINDOW_BYTES);
+        // "The connection flow-control window can only be changed using WINDOW_UPDATE frames" (RFC 9113 section
+        // 6.9.2), so that it is never smaller than the default.
+        self.receive_window.grow_to(window.min(frame::MAX_31_BIT));
+        if let Some(increment) = self.receive_window.announce() {
+            frame::write_window_update(out, 0, increment);
+        }
+    }
+
+    /// Looks at the input for the next event.
+    ///
+    /// To be called with the same `input`, and `consumed` at 0 at first, until it answers `None`; then the first
+    /// `consumed` bytes are to be dropped. A frame that has not arrived whole is left in the input, which must
+    /// therefore be able to hold [`limits::MAX_FRAME_BYTES`] and a header. Answers and acknowledgements that need no
+    /// decision are appended to `out`.
+    pub fn poll_event(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+        now_ns: u64,
+    ) -> Option<Event> {
+        debug_assert!(now_ns >= self.now_ns, "time never goes back");
+        self.now_ns = now_ns;
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let event = if self.data.is_some() {
+                self.continue_data(input, consumed, out)
+            } else if !self.resumed.is_empty() {
+                self.continue_backlog(out)
+            } else {
+                match self.next_frame(input, consumed) {
+                    Ok(Some(header)) => {
+                        let start = *consumed + HEADER_BYTES;
+                        *consumed = start + header.length as usize;
+                        self.on_frame(header, input, start, consumed, out)
+                    }
+                    Ok(None) => return self.events.pop_front(),
+                    Err(error) => Err(error),
+                }
+            };
+            match event {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(error) => self.fail(error, out),
+            }
+        }
+    }
+
+    /// The header of the next frame, if the whole frame is in the input.
+    #[inline]
+    fn next_frame(&mut self, input: &[u8], consumed: &mut usize) -> Result<Option<FrameHeader>, ConnectionError> {
+        match self.phase {
+            Phase::Open | Phase::FirstSettings => {}
+            Phase::Closed => {
+                *consumed = input.len();
+                return Ok(None);
+            }
+            Phase::Preface => {
+                if !self.take_preface(input, consumed)? {
+                    return Ok(None);
+                }
+            }
+        }
+        let rest = &input[*consumed..];
+        let Some(bytes) = rest.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let header = FrameHeader::parse(bytes);
+        if header.length as usize > limits::MAX_FRAME_BYTES {
+            return Err(ConnectionError::frame_size("a frame is longer than SETTINGS_MAX_FRAME_SIZE"));
+        }
+        if rest.len() < HEADER_BYTES + header.length as usize {
+            return Ok(None);
+        }
+        self.timers.received(self.now_ns);
+        Ok(Some(header))
+    }
+
+    /// Takes the client's preface. A first byte that is wrong is as good as all of them.
+    fn take_preface(&mut self, input: &[u8], consumed: &mut usize) -> Result<bool, ConnectionError> {
+        let rest = &input[*consumed..];
+        let seen = rest.len().min(PREFACE.len());
+        if rest[..seen] != PREFACE[..seen] {
+            return Err(ConnectionError::protocol("the connection does not begin with the preface of HTTP/2"));
+        }
+        if seen < PREFACE.len() {
+            return Ok(false);
+        }
+        *consumed += PREFACE.len();
+        self.phase = Phase::FirstSettings;
+        self.timers.preface_arrived(self.now_ns);
+        Ok(true)
+    }
+
+    /// The head of the last Request or Response event; for Finished, its trailers. Valid until the next `poll_event`.
+    #[inline]
+    pub fn head(&self) -> Head<'_> {
+        match self.head_at {
+            HeadAt::Fields => Head { info: &self.info, fields: &self.fields },
+            HeadAt::Memo(at) => {
+                let entry = self.memo.entry(at);
+                Head { info: &entry.info, fields: &entry.fields }
+            }
+        }
+    }
+
+    /// What [`Connection::set_head_route`] noted for a head that was byte by byte the same as the last one.
+    #[inline]
+    pub fn head_route(&self) -> Option<u32> {
+        match self.head_at {
+            HeadAt::Fields => self.route,
+            HeadAt::Memo(at) => self.memo.entry(at).route,
+        }
+    }
+
+    /// Notes where the last head leads, so that the room above need not find it again when the same block comes.
+    pub fn set_head_route(&mut self, route: u32) {
+        match self.head_at {
+            HeadAt::Fields => self.route = Some(route),
+            HeadAt::Memo(at) => self.memo.entry_mut(at).route = Some(route),
+        }
+    }
+
+    /// The bytes of the last Message or Body event. `input` is the same slice that `poll_event` was given. Valid until
+    /// the next `poll_event` and the stream's last call.
+    #[inline]
+    pub fn message<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
+        match &self.message_at {
+            MessageAt::Nowhere => &[],
+            MessageAt::Input(range) => &input[range.clone()],
+            MessageAt::Gathered(slot) => self.streams[*slot].inbound.deframer.gathered(),
+            MessageAt::Unpacked => &self.unpacked,
+        }
+    }
+
+    /// Takes the bytes of the last Message or Body event out of the connection, so that they can be read while the
+    /// connection is used. To be given back.
+    #[inline]
+    pub fn take_message(&mut self) -> TakenMessage {
+        match std::mem::replace(&mut self.message_at, MessageAt::Nowhere) {
+            MessageAt::Nowhere => TakenMessage::Owned(Vec::new()),
+            MessageAt::Input(range) => TakenMessage::Input(range),
+            MessageAt::Gathered(slot) => TakenMessage::Owned(self.streams[slot].inbound.deframer.take_buffer()),
+            MessageAt::Unpacked => TakenMessage::Owned(std::mem::take(&mut self.unpacked)),
+        }
+    }
+
+    /// Takes back what [`Connection::take_message`] gave: its buffer is used again.
+    #[inline]
+    pub fn give_back(&mut self, message: TakenMessage) {
+        if let TakenMessage::Owned(buffer) = message {
+            self.pool.give(buffer);
+        }
+    }
+
+    /// Whether the last message came compressed.
+    pub fn message_was_compressed(&self) -> bool {
+        self.was_compressed
+    }
+
+    /// Client: how the call of the last Finished event ended. Trailing metadata stand in [`Connection::head`].
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Names the call of a stream in the words of the room above.
+    #[inline]
+    pub fn set_token(&mut self, stream: StreamKey, token: u32) {
+        if self.streams.contains(stream) {
+            self.streams[stream.slot].token = token;
+        }
+    }
+
+    /// What [`Connection::set_token`] was given; 0 if nothing, or if the stream is gone.
+    #[inline]
+    pub fn token(&self, stream: StreamKey) -> u32 {
+        self.streams.get(stream).map_or(0, |stream| stream.token)
+    }
+
+    /// Set once the connection has ended: the output is to be written and the socket closed. The streams that it took
+    /// with it come out of `poll_event` as Cancelled.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.close_reason.as_ref()
+    }
+
+    /// Whether [`Connection::transmit`] could send something, if the output has room.
+    #[inline]
+    pub fn wants_transmit(&self) -> bool {
+        !self.pending_acks.is_empty() || (!self.ready.is_empty() && self.send_window.available() > 0)
+    }
+
+    /// Whether `poll_event` has something to say without further input.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.resumed.is_empty()
+    }
+
+    /// Streams that are open or whose work still runs.
+    pub fn running(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what waits to be sent.
+    pub fn buffered_bytes(&self) -> usize {
+        self.gathered_bytes + self.unsent_bytes
+    }
+
+    /// Bytes of memory that the connection holds, nearly: what the allocator adds is not counted.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Connection>()
+            + self.streams.memory_bytes()
+            + self.memo.memory_bytes()
+            + self.fields.memory_bytes()
+            + self.decoder.memory_bytes()
+            + self.encoder.memory_bytes()
+            + self.pool.memory_bytes()
+            + self.buffered_bytes()
+            + self.block.bytes.capacity()
+            + self.unpacked.capacity()
+            + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity()) * size_of::<Event>()
+            + self.resets.capacity() * 4
+    }
+}

@@ -1,0 +1,142 @@
+//! Error codes, and the ways in which streams and connections end.
+
+use std::fmt;
+
+/// Why a stream or connection ends, as the protocol numbers it. RFC 9113 section 7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs, reason = "the names are those of the RFC")]
+pub enum ErrorCode {
+    NoError = 0x0,
+    ProtocolError = 0x1,
+    InternalError = 0x2,
+    FlowControlError = 0x3,
+    SettingsTimeout = 0x4,
+    StreamClosed = 0x5,
+    FrameSizeError = 0x6,
+    RefusedStream = 0x7,
+    Cancel = 0x8,
+    CompressionError = 0x9,
+    ConnectError = 0xa,
+    EnhanceYourCalm = 0xb,
+    InadequateSecurity = 0xc,
+    Http11Required = 0xd,
+}
+
+impl ErrorCode {
+    /// Reads a code. Unknown codes "MAY be treated by an implementation as being equivalent to INTERNAL_ERROR"
+    /// (RFC 9113 section 7).
+    pub fn from_wire(code: u32) -> ErrorCode {
+        const ALL: [ErrorCode; 14] = [
+            ErrorCode::NoError,
+            ErrorCode::ProtocolError,
+            ErrorCode::InternalError,
+            ErrorCode::FlowControlError,
+            ErrorCode::SettingsTimeout,
+            ErrorCode::StreamClosed,
+            ErrorCode::FrameSizeError,
+            ErrorCode::RefusedStream,
+            ErrorCode::Cancel,
+            ErrorCode::CompressionError,
+            ErrorCode::ConnectError,
+            ErrorCode::EnhanceYourCalm,
+            ErrorCode::InadequateSecurity,
+            ErrorCode::Http11Required,
+        ];
+        ALL.get(code as usize).copied().unwrap_or(ErrorCode::InternalError)
+    }
+}
+
+/// Why a stream is dead, in [`super::Event::Cancelled`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The peer sent RST_STREAM.
+    Reset(ErrorCode),
+    /// The peer broke a rule on this stream, and was sent RST_STREAM with this code.
+    Violation(ErrorCode),
+    /// The server did not begin with this request, so that it can be sent again elsewhere: REFUSED_STREAM, or a stream
+    /// above the last one that its GOAWAY names. Client only.
+    Refused,
+    /// A message was larger than the limit; the peer was told RESOURCE_EXHAUSTED.
+    MessageTooLarge,
+    /// Too many bytes of unfinished messages wait on this connection; the peer was told RESOURCE_EXHAUSTED.
+    TooMuchUnfinished,
+    /// A message was compressed in a way that we do not know; the peer was told UNIMPLEMENTED.
+    UnknownEncoding,
+    /// The bytes of the body are not gRPC messages, or not valid gzip; the peer was told INTERNAL.
+    BadMessage,
+    /// Too many bytes wait to be sent on this connection; the peer was told RESOURCE_EXHAUSTED.
+    TooMuchUnsent,
+    /// The connection has ended.
+    ConnectionClosed,
+}
+
+/// Why a connection has ended. Once there is one, the output is to be written and the socket closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloseReason {
+    /// All streams have ended after [`super::Connection::drain`], or after the peer's GOAWAY.
+    Drained,
+    /// The peer closed its side, or the transport broke.
+    PeerGone,
+    /// The peer did something that ends the connection; it was told by GOAWAY.
+    Error {
+        /// What the GOAWAY says.
+        code: ErrorCode,
+        /// What happened, for the log.
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Drained => formatter.write_str("drained"),
+            CloseReason::PeerGone => formatter.write_str("the peer closed the connection"),
+            CloseReason::Error { code, why } => write!(formatter, "{why} ({code:?})"),
+        }
+    }
+}
+
+/// A rule was broken in a way that ends the connection. RFC 9113 section 5.4.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionError {
+    pub(crate) code: ErrorCode,
+    pub(crate) why: &'static str,
+}
+
+impl ConnectionError {
+    pub(crate) fn protocol(why: &'static str) -> ConnectionError {
+        ConnectionError { code: ErrorCode::ProtocolError, why }
+    }
+
+    pub(crate) fn frame_size(why: &'static str) -> ConnectionError {
+        ConnectionError { code: ErrorCode::FrameSizeError, why }
+    }
+
+    pub(crate) fn flow_control(why: &'static str) -> ConnectionError {
+        ConnectionError { code: ErrorCode::FlowControlError, why }
+    }
+
+    pub(crate) fn stream_closed(why: &'static str) -> ConnectionError {
+        ConnectionError { code: ErrorCode::StreamClosed, why }
+    }
+
+    /// The peer exceeded one of our limits.
+    pub(crate) fn calm(why: &'static str) -> ConnectionError {
+        ConnectionError { code: ErrorCode::EnhanceYourCalm, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_read_as_they_are_numbered() {
+        for code in 0..14 {
+            assert_eq!(ErrorCode::from_wire(code) as u32, code);
+        }
+        assert_eq!(ErrorCode::from_wire(14), ErrorCode::InternalError);
+        assert_eq!(ErrorCode::from_wire(u32::MAX), ErrorCode::InternalError);
+    }
+}

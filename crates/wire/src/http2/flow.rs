@@ -1,0 +1,130 @@
+//! Flow-control windows. RFC 9113 sections 5.2 and 6.9.
+
+use super::frame::MAX_31_BIT;
+
+/// What the peer may still send to us.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReceiveWindow {
+    /// May be negative after our SETTINGS made it smaller (RFC 9113 section 6.9.2).
+    available: i64,
+    /// What `available` is filled up to.
+    size: u32,
+    /// Received and consumed, not yet given back.
+    credit: u32,
+}
+
+impl ReceiveWindow {
+    pub(crate) fn new(size: u32) -> ReceiveWindow {
+        ReceiveWindow { available: i64::from(size), size, credit: 0 }
+    }
+
+    /// Accounts for a DATA frame. False: the peer has sent more than it may.
+    #[inline]
+    #[must_use]
+    pub(crate) fn take(&mut self, bytes: u32) -> bool {
+        self.available -= i64::from(bytes);
+        self.available >= 0
+    }
+
+    /// These bytes are out of the way.
+    #[inline]
+    pub(crate) fn give(&mut self, bytes: u32) {
+        self.credit += bytes;
+        debug_assert!(self.available + i64::from(self.credit) <= i64::from(MAX_31_BIT));
+    }
+
+    /// The increment to announce, if it is worth a frame: half of the window has been given back.
+    #[inline]
+    pub(crate) fn announce(&mut self) -> Option<u32> {
+        if self.credit == 0 || u64::from(self.credit) * 2 < u64::from(self.size) {
+            return None;
+        }
+        let increment = self.credit;
+        self.available += i64::from(increment);
+        self.credit = 0;
+        Some(increment)
+    }
+
+    /// Makes the window larger with the next announcement. It never shrinks.
+    pub(crate) fn grow_to(&mut self, size: u32) {
+        if size > self.size {
+            self.credit += size - self.size;
+            self.size = size;
+        }
+    }
+
+    /// Our SETTINGS with another initial window have been acknowledged.
+    pub(crate) fn resize_initial(&mut self, from: u32, to: u32) {
+        self.available += i64::from(to) - i64::from(from);
+        self.size = to;
+    }
+}
+
+/// What we may still send to the peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendWindow(i64);
+
+impl SendWindow {
+    pub(crate) fn new(size: u32) -> SendWindow {
+        SendWindow(i64::from(size))
+    }
+
+    /// Bytes that may be sent.
+    #[inline]
+    pub(crate) fn available(self) -> usize {
+        self.0.max(0) as usize
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.available());
+        self.0 -= bytes as i64;
+    }
+
+    /// A WINDOW_UPDATE or a change of the initial window. False: "a sender MUST NOT allow a flow-control window to
+    /// exceed 2^31-1 octets" (RFC 9113 section 6.9.1).
+    #[must_use]
+    pub(crate) fn change(&mut self, by: i64) -> bool {
+        self.0 += by;
+        self.0 <= i64::from(MAX_31_BIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_window_is_worth_a_frame() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.take(60));
+        window.give(49);
+        assert_eq!(window.announce(), None);
+        window.give(1);
+        assert_eq!(window.announce(), Some(50));
+        assert_eq!(window.announce(), None);
+        assert!(window.take(90));
+        assert!(!window.take(1));
+    }
+
+    #[test]
+    fn growth_is_announced_once() {
+        let mut window = ReceiveWindow::new(100);
+        window.grow_to(300);
+        window.grow_to(200);
+        assert_eq!(window.announce(), Some(200));
+        assert_eq!(window.announce(), None);
+        assert!(window.take(300));
+    }
+
+    #[test]
+    fn a_send_window_may_become_negative() {
+        let mut window = SendWindow::new(10);
+        window.take(8);
+        assert!(window.change(-5));
+        assert_eq!(window.available(), 0);
+        assert!(window.change(4));
+        assert_eq!(window.available(), 1);
+        assert!(!window.change(i64::from(MAX_31_BIT)));
+    }
+}

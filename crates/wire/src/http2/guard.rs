@@ -1,0 +1,141 @@
+//! The one place where odd behaviour is paid for.
+//!
+//! Every reset, whoever sends it, every glitch and every control frame takes a token from a bucket that refills with
+//! time, or with honest traffic. When a bucket is empty the connection ends with ENHANCE_YOUR_CALM. Charging in one place
+//! is a lesson of others: a fix for MadeYouReset that counted in one handler missed the next.
+
+use super::config::Config;
+use super::error::ConnectionError;
+use crate::limits;
+
+/// What is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what the peer sent.
+    Reset,
+    /// Odd but legal: PRIORITY, an unknown frame, a late frame.
+    Glitch,
+    /// PING, SETTINGS, WINDOW_UPDATE.
+    Control,
+    /// A DATA frame with this many bytes that brought neither a message to its end nor the stream.
+    Fragment(u32),
+}
+
+/// All budgets of a connection.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    resets: Bucket,
+    glitches: Bucket,
+    controls: Bucket,
+    small_data: Bucket,
+}
+
+impl Guard {
+    pub(crate) fn new(config: &Config, now_ns: u64) -> Guard {
+        Guard {
+            resets: Bucket::new(config.reset_burst, config.resets_per_second, now_ns),
+            glitches: Bucket::new(limits::GLITCH_BURST, limits::GLITCHES_PER_SECOND, now_ns),
+            controls: Bucket::new(limits::CONTROL_BURST, limits::CONTROLS_PER_SECOND, now_ns),
+            small_data: Bucket::new(limits::SMALL_DATA_BUDGET, limits::SMALL_DATA_PER_SECOND, now_ns),
+        }
+    }
+
+    /// Takes what this costs.
+    #[inline]
+    pub(crate) fn charge(&mut self, charge: Charge, now_ns: u64) -> Result<(), ConnectionError> {
+        let (paid, why) = match charge {
+            Charge::Fragment(length) if length >= limits::SMALL_DATA_BYTES => {
+                self.small_data.earn(length - limits::SMALL_DATA_BYTES);
+                return Ok(());
+            }
+            Charge::Fragment(length) => {
+                (self.small_data.take(limits::SMALL_DATA_BYTES - length, now_ns), "too many small DATA frames")
+            }
+            Charge::Control => (self.controls.take(1, now_ns), "too many PING, SETTINGS or WINDOW_UPDATE frames"),
+            Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
+            Charge::Glitch => (self.glitches.take(1, now_ns), "too many odd frames"),
+        };
+        if paid { Ok(()) } else { Err(ConnectionError::calm(why)) }
+    }
+
+    /// A stream began, or a DATA frame brought a message to its end: work that is paid for elsewhere.
+    #[inline]
+    pub(crate) fn did_something(&mut self) {
+        self.controls.earn(limits::CONTROLS_PER_STREAM);
+        self.small_data.earn(limits::SMALL_DATA_BYTES);
+    }
+
+    /// We sent a DATA frame, which the peer may well answer with WINDOW_UPDATE frames.
+    #[inline]
+    pub(crate) fn data_sent(&mut self) {
+        self.controls.earn(limits::CONTROLS_PER_DATA_SENT);
+    }
+}
+
+/// A token bucket. It looks at the time only when it runs empty, so that its usual cost is a subtraction.
+#[derive(Debug)]
+struct Bucket {
+    tokens: u32,
+    burst: u32,
+    per_second: u32,
+    refilled_ns: u64,
+}
+
+impl Bucket {
+    fn new(burst: u32, per_second: u32, now_ns: u64) -> Bucket {
+        Bucket { tokens: burst, burst, per_second, refilled_ns: now_ns }
+    }
+
+    #[inline]
+    fn take(&mut self, count: u32, now_ns: u64) -> bool {
+        if self.tokens < count {
+            self.refill(now_ns);
+        }
+        let paid = self.tokens >= count;
+        self.tokens = self.tokens.saturating_sub(count);
+        paid
+    }
+
+    #[inline]
+    fn earn(&mut self, count: u32) {
+        self.tokens = self.tokens.saturating_add(count).min(self.burst);
+    }
+
+    fn refill(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.refilled_ns);
+        let earned = u128::from(elapsed_ns) * u128::from(self.per_second) / 1_000_000_000;
+        // The remainder of a token is kept: many short intervals earn as much as a long one.
+        if earned > 0 {
+            self.refilled_ns = now_ns;
+            self.earn(u32::try_from(earned).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = Bucket::new(10, 2, 0);
+        assert_eq!((0..20).filter(|_| bucket.take(1, 0)).count(), 10);
+        assert!(!bucket.take(1, SECOND / 4));
+        assert!(bucket.take(1, SECOND / 2));
+        assert!(!bucket.take(1, SECOND / 2));
+        assert_eq!((0..20).filter(|_| bucket.take(1, SECOND * 100)).count(), 10);
+    }
+
+    #[test]
+    fn large_data_pays_for_small() {
+        let mut guard = Guard::new(&Config::server(), 0);
+        for _ in 0..10_000 {
+            guard.charge(Charge::Fragment(1_000), 0).expect("large frames cost nothing");
+            guard.charge(Charge::Fragment(1), 0).expect("small ones are paid for by the large");
+        }
+        let empty = (0..1_000).take_while(|_| guard.charge(Charge::Fragment(0), 0).is_ok()).count();
+        assert_eq!(empty as u32, limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES);
+    }
+}

@@ -1,0 +1,120 @@
+//! Remembers header blocks that come again byte by byte.
+//!
+//! A client that repeats a call without a deadline sends the same few indexed bytes each time. Such a block means the
+//! same as before as long as the dynamic table has not changed; then there is nothing to decode, to check or to route.
+
+use super::headers::HeadInfo;
+use crate::hpack::Fields;
+use crate::limits;
+
+/// A block and what it means.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    block: Vec<u8>,
+    /// The decoder's count of changes when the block was decoded.
+    changes: u64,
+    pub(crate) fields: Fields,
+    pub(crate) info: HeadInfo,
+    /// What the room above has noted.
+    pub(crate) route: Option<u32>,
+}
+
+/// The remembered blocks of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    entries: Vec<Entry>,
+    /// The entry that is replaced next.
+    next: usize,
+    misses: u32,
+}
+
+impl Memo {
+    /// The entry of this block.
+    #[inline]
+    pub(crate) fn find(&mut self, block: &[u8], changes: u64) -> Option<usize> {
+        let found = self.entries.iter().position(|entry| entry.changes == changes && entry.block == block);
+        if found.is_some() {
+            self.misses = 0;
+        }
+        found
+    }
+
+    /// Learns a block that was not found and has left the table as it was. Takes `fields` in exchange for others.
+    /// A peer whose blocks never come again is soon learned from only now and then.
+    pub(crate) fn learn(&mut self, block: &[u8], changes: u64, fields: &mut Fields, info: HeadInfo) -> Option<usize> {
+        self.misses = self.misses.saturating_add(1);
+        let is_worth_it = self.misses <= limits::MEMO_PATIENCE || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
+        if !is_worth_it || block.len() > limits::MEMO_BLOCK_BYTES {
+            return None;
+        }
+        let at = self.next;
+        self.next = (self.next + 1) % limits::MEMO_ENTRIES;
+        if at == self.entries.len() {
+            self.entries.push(Entry { block: Vec::new(), changes, fields: Fields::new(), info, route: None });
+        }
+        let entry = &mut self.entries[at];
+        entry.block.clear();
+        entry.block.extend_from_slice(block);
+        entry.changes = changes;
+        std::mem::swap(&mut entry.fields, fields);
+        entry.info = info;
+        entry.route = None;
+        Some(at)
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+
+    pub(crate) fn entry_mut(&mut self, at: usize) -> &mut Entry {
+        &mut self.entries[at]
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + self.entries.iter().map(|entry| entry.block.capacity() + entry.fields.memory_bytes()).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learn(memo: &mut Memo, block: &[u8], changes: u64) -> Option<usize> {
+        memo.learn(block, changes, &mut Fields::new(), HeadInfo::EMPTY)
+    }
+
+    #[test]
+    fn a_block_is_found_until_the_table_changes() {
+        let mut memo = Memo::default();
+        assert_eq!(memo.find(b"abc", 1), None);
+        let at = learn(&mut memo, b"abc", 1);
+        assert!(at.is_some());
+        assert_eq!(memo.find(b"abc", 1), at);
+        assert_eq!(memo.find(b"abd", 1), None);
+        assert_eq!(memo.find(b"abc", 2), None);
+    }
+
+    #[test]
+    fn old_entries_are_replaced_and_forget_their_route() {
+        let mut memo = Memo::default();
+        let first = learn(&mut memo, &[0], 0).expect("learned");
+        memo.entry_mut(first).route = Some(7);
+        for byte in 1..=limits::MEMO_ENTRIES as u8 {
+            learn(&mut memo, &[byte], 0);
+        }
+        assert_eq!(memo.find(&[0], 0), None);
+        let replaced = memo.find(&[limits::MEMO_ENTRIES as u8], 0).expect("learned last");
+        assert_eq!((replaced, memo.entry(replaced).route), (first, None));
+        assert_eq!(memo.entries.len(), limits::MEMO_ENTRIES);
+    }
+
+    #[test]
+    fn blocks_that_never_repeat_are_seldom_learned() {
+        let mut memo = Memo::default();
+        let learned = (0..3_200_u32).filter(|number| learn(&mut memo, &number.to_le_bytes(), 0).is_some()).count();
+        assert_eq!(learned as u32, limits::MEMO_PATIENCE + 3_200 / limits::MEMO_SAMPLING);
+        assert_eq!(learn(&mut Memo::default(), &[0; limits::MEMO_BLOCK_BYTES + 1], 0), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What waits on a stream to be sent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::pool::Pool;
+
+/// How a stream ends once all that waits has been sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum End {
+    /// Not yet.
+    #[default]
+    Open,
+    /// END_STREAM on the last DATA frame.
+    Bare,
+    /// The constant trailers of an OK status.
+    OkTrailers,
+    /// This header block, without the size updates that may have to stand before it.
+    Trailers(Vec<u8>),
+}
+
+#[derive(Debug)]
+enum Piece {
+    Owned { bytes: Vec<u8>, sent: usize },
+    Shared { bytes: Arc<[u8]>, sent: usize },
+}
+
+/// Body bytes in the order in which they go out.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+    pub(crate) end: End,
+}
+
+/// A piece that is shorter is appended to rather than followed by another.
+const APPEND_BELOW_BYTES: usize = 16 << 10;
+
+impl Outbound {
+    /// Body bytes that wait.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing waits, not even the end.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.end == End::Open
+    }
+
+    /// Lets `write` append to what waits, and answers how many bytes it appended.
+    pub(crate) fn write(&mut self, pool: &mut Pool, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let appendable = matches!(self.pieces.back(), Some(Piece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
+        if !appendable {
+            self.pieces.push_back(Piece::Owned { bytes: pool.take(), sent: 0 });
+        }
+        let Some(Piece::Owned { bytes, .. }) = self.pieces.back_mut() else {
+            unreachable!("an owned piece is last: it was there, or was pushed")
+        };
+        let before = bytes.len();
+        write(bytes);
+        let added = bytes.len() - before;
+        self.bytes += added;
+        added
+    }
+
+    /// Appends a body that is not copied before it fits.
+    pub(crate) fn share(&mut self, bytes: Arc<[u8]>) {
+        self.bytes += bytes.len();
+        if !bytes.is_empty() {
+            self.pieces.push_back(Piece::Shared { bytes, sent: 0 });
+        }
+    }
+
+    /// Moves the first `count` bytes to `out`.
+    pub(crate) fn take(&mut self, count: usize, out: &mut Vec<u8>, pool: &mut Pool) {
+        debug_assert!(count <= self.bytes);
+        self.bytes -= count;
+        let mut left = count;
+        while left > 0 {
+            let piece = self.pieces.front_mut().expect("the pieces have as many bytes as are counted");
+            let (bytes, sent) = match piece {
+                Piece::Owned { bytes, sent } => (&bytes[..], sent),
+                Piece::Shared { bytes, sent } => (&bytes[..], sent),
+            };
+            let part = left.min(bytes.len() - *sent);
+            out.extend_from_slice(&bytes[*sent..*sent + part]);
+            *sent += part;
+            left -= part;
+            if *sent == bytes.len() {
+                self.drop_front(pool);
+            }
+        }
+    }
+
+    /// Forgets everything, and keeps the memory where it is worth keeping.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        while !self.pieces.is_empty() {
+            self.drop_front(pool);
+        }
+        self.bytes = 0;
+        self.end = End::Open;
+    }
+
+    fn drop_front(&mut self, pool: &mut Pool) {
+        if let Some(Piece::Owned { bytes, .. }) = self.pieces.pop_front() {
+            pool.give(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_out_in_order_at_any_cut() {
+        for cut in 1..20 {
+            let (mut outbound, mut pool) = (Outbound::default(), Pool::default());
+            outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"abc"));
+            outbound.share(Arc::from(&b"defghij"[..]));
+            outbound.share(Arc::from(&b""[..]));
+            assert_eq!(outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"kl")), 2);
+            outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"m"));
+            assert_eq!(outbound.bytes(), 13);
+            let mut out = Vec::new();
+            while outbound.bytes() > 0 {
+                outbound.take(cut.min(outbound.bytes()), &mut out, &mut pool);
+            }
+            assert_eq!(out, b"abcdefghijklm");
+            assert!(outbound.is_empty());
+        }
+    }
+}

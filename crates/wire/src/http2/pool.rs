@@ -1,0 +1,33 @@
+//! Buffers that are used again.
+
+use crate::limits;
+
+/// A few empty buffers with memory.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// An empty buffer, with memory if there is one.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next one who needs it, unless it is large, or there are enough.
+    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+        let is_worth_keeping = (1..=limits::POOLED_BUFFER_BYTES).contains(&buffer.capacity());
+        if is_worth_keeping && self.buffers.len() < limits::POOLED_BUFFERS {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buffers.iter().map(Vec::capacity).sum()
+    }
+}

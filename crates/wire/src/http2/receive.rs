@@ -1,0 +1,311 @@
+//! All frames but DATA and header blocks. RFC 9113 section 6.
+
+use super::config::Role;
+use super::connection::{Connection, Draining, Phase};
+use super::error::{Cause, ConnectionError, ErrorCode};
+use super::event::Event;
+use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
+use super::guard::Charge;
+use super::settings;
+use super::streams::Dead;
+use crate::limits;
+
+type Handled = Result<Option<Event>, ConnectionError>;
+
+impl Connection {
+    /// One whole frame, whose payload begins at `start` in the input.
+    #[inline]
+    pub(super) fn on_frame(
+        &mut self,
+        header: FrameHeader,
+        input: &[u8],
+        start: usize,
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        if self.block.stream != 0 && (header.kind != kind::CONTINUATION || header.stream != self.block.stream) {
+            // "A HEADERS frame without the END_HEADERS flag set MUST be followed by a CONTINUATION frame for the same
+            // stream" (RFC 9113 section 6.2).
+            return Err(ConnectionError::protocol("a frame stands inside a header block"));
+        }
+        if self.phase == Phase::FirstSettings {
+            let is_settings = header.kind == kind::SETTINGS && !header.has(flag::ACK);
+            if !is_settings {
+                // RFC 9113 section 3.4.
+                return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
+            }
+            self.phase = Phase::Open;
+        }
+        let payload = &input[start..start + header.length as usize];
+        match header.kind {
+            kind::HEADERS => self.on_headers(header, payload, out),
+            kind::DATA => self.on_data(header, input, start, consumed, out),
+            kind::CONTINUATION => self.on_continuation(header, payload, out),
+            kind::PRIORITY => self.on_priority(header, payload, out).map(|()| None),
+            kind::RST_STREAM => self.on_rst_stream(header, payload).map(|()| None),
+            kind::SETTINGS => self.on_settings(header, payload, out).map(|()| None),
+            kind::PUSH_PROMISE => Err(ConnectionError::protocol("PUSH_PROMISE, which is never allowed here")),
+            kind::PING => self.on_ping(header, payload, out).map(|()| None),
+            kind::GOAWAY => self.on_goaway(header, payload).map(|()| None),
+            kind::WINDOW_UPDATE => self.on_window_update(header, payload, out).map(|()| None),
+            // "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section 5.5).
+            _ => self.charge(Charge::Glitch).map(|()| None),
+        }
+    }
+
+    /// PRIORITY: checked and dropped. RFC 9113 section 6.3.
+    fn on_priority(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        if header.stream == 0 {
+            return Err(ConnectionError::protocol("PRIORITY on stream 0"));
+        }
+        if payload.len() != 5 {
+            // A stream error in the RFC; an honest peer gains nothing from that, and another would get resets to order.
+            return Err(ConnectionError::frame_size("the length of PRIORITY is not 5"));
+        }
+        if frame::read_u32(payload) & frame::MAX_31_BIT != header.stream {
+            return self.charge(Charge::Glitch);
+        }
+        // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR.
+        match self.streams.find(header.stream) {
+            Some(slot) if !self.streams[slot].is_dead() => {
+                self.violation(slot, ErrorCode::ProtocolError, out).map(|_| ())
+            }
+            _ => {
+                frame::write_rst_stream(out, header.stream, ErrorCode::ProtocolError);
+                self.charge(Charge::Reset)
+            }
+        }
+    }
+
+    /// RST_STREAM. RFC 9113 section 6.4.
+    fn on_rst_stream(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+        if payload.len() != 4 {
+            return Err(ConnectionError::frame_size("the length of RST_STREAM is not 4"));
+        }
+        if header.stream == 0 || (self.streams.find(header.stream).is_none() && self.is_idle(header.stream)) {
+            return Err(ConnectionError::protocol("RST_STREAM on a stream that was never opened"));
+        }
+        let code = ErrorCode::from_wire(frame::read_u32(payload));
+        let found = self.streams.find(header.stream).filter(|&slot| !self.streams[slot].is_dead());
+        let Some(slot) = found else {
+            return self.charge(Charge::Glitch);
+        };
+        let cause = match code {
+            ErrorCode::RefusedStream if self.is_client() => Cause::Refused,
+            _ => Cause::Reset(code),
+        };
+        self.silence(slot, Dead::ByPeer);
+        self.report_death(slot, cause);
+        self.charge(Charge::Reset)
+    }
+
+    /// SETTINGS. RFC 9113 section 6.5.
+    fn on_settings(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        if header.stream != 0 {
+            return Err(ConnectionError::protocol("SETTINGS on a stream"));
+        }
+        if header.has(flag::ACK) {
+            if !payload.is_empty() {
+                return Err(ConnectionError::frame_size("the acknowledgement of SETTINGS has a payload"));
+            }
+            self.on_settings_ack();
+            return self.charge(Charge::Control);
+        }
+        self.charge(Charge::Control)?;
+        let before = self.peer;
+        self.peer.apply(payload, self.config.role)?;
+        if self.peer.header_table_bytes != before.header_table_bytes {
+            self.encoder.set_peer_table_bytes(self.peer.header_table_bytes);
+        }
+        self.change_send_windows(i64::from(self.peer.initial_window) - i64::from(before.initial_window))?;
+        self.acknowledge(None, out)?;
+        self.pump(out);
+        Ok(())
+    }
+
+    /// Our SETTINGS hold from here on, also for what the peer sends on the streams that exist.
+    fn on_settings_ack(&mut self) {
+        if self.settings_acked {
+            return;
+        }
+        self.settings_acked = true;
+        self.timers.settings_acknowledged();
+        let (from, to) = (self.our_initial_window, settings::our_initial_window(&self.config));
+        if from != to {
+            self.our_initial_window = to;
+            for (_, stream) in self.streams.iter_mut() {
+                stream.receive_window.resize_initial(from, to);
+            }
+        }
+    }
+
+    /// The initial window has changed, and with it the windows of all streams. RFC 9113 section 6.9.2.
+    fn change_send_windows(&mut self, by: i64) -> Result<(), ConnectionError> {
+        if by == 0 {
+            return Ok(());
+        }
+        for (slot, stream) in self.streams.iter_mut() {
+            if !stream.send_window.change(by) {
+                return Err(ConnectionError::flow_control("SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"));
+            }
+            let can_go_on = stream.outbound.bytes() > 0 && stream.send_window.available() > 0;
+            if can_go_on && !stream.in_ready {
+                stream.in_ready = true;
+                self.ready.push_back(super::streams::StreamKey { slot, id: stream.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// PING. RFC 9113 section 6.7.
+    fn on_ping(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        if header.stream != 0 {
+            return Err(ConnectionError::protocol("PING on a stream"));
+        }
+        let Ok(opaque) = <[u8; 8]>::try_from(payload) else {
+            return Err(ConnectionError::frame_size("the length of PING is not 8"));
+        };
+        self.charge(Charge::Control)?;
+        if !header.has(flag::ACK) {
+            return self.acknowledge(Some(opaque), out);
+        }
+        self.bandwidth.acknowledged(opaque);
+        if self.timers.is_drain_ping(opaque) {
+            self.finish_draining(out);
+        }
+        Ok(())
+    }
+
+    /// Answers SETTINGS (`None`) or a PING: at once, or when the output is no longer full.
+    fn acknowledge(&mut self, ping: Option<[u8; 8]>, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        if self.pending_acks.is_empty() && out.len() < self.config.output_bound_bytes {
+            write_ack(ping, out);
+            return Ok(());
+        }
+        if self.pending_acks.len() >= limits::MAX_PENDING_ACKS {
+            return Err(ConnectionError::calm("too many acknowledgements wait, and the output is not read"));
+        }
+        self.pending_acks.push_back(ping);
+        Ok(())
+    }
+
+    /// GOAWAY. RFC 9113 section 6.8.
+    fn on_goaway(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+        if header.stream != 0 {
+            return Err(ConnectionError::protocol("GOAWAY on a stream"));
+        }
+        if payload.len() < 8 {
+            return Err(ConnectionError::frame_size("GOAWAY is shorter than 8"));
+        }
+        self.charge(Charge::Control)?;
+        let last = frame::read_u32(payload) & frame::MAX_31_BIT;
+        if self.config.role == Role::Server {
+            // We open no streams; the client goes when it has its answers.
+            return Ok(());
+        }
+        // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113 section 6.8).
+        if self.peer_goaway.is_some_and(|before| last > before) {
+            return Err(ConnectionError::protocol("a GOAWAY names a higher stream than the one before"));
+        }
+        self.peer_goaway = Some(last);
+        let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
+        for key in refused {
+            if !self.streams[key.slot].is_dead() {
+                self.silence(key.slot, Dead::ByPeer);
+                self.report_death(key.slot, Cause::Refused);
+            }
+        }
+        self.close_if_drained();
+        Ok(())
+    }
+
+    /// WINDOW_UPDATE. RFC 9113 section 6.9.
+    fn on_window_update(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
+        if payload.len() != 4 {
+            return Err(ConnectionError::frame_size("the length of WINDOW_UPDATE is not 4"));
+        }
+        self.charge(Charge::Control)?;
+        let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
+        // On a stream these two are stream errors in the RFC. They are what MadeYouReset (CVE-2025-8671) uses, and an
+        // honest peer sends neither, so that the connection ends.
+        if increment == 0 {
+            return Err(ConnectionError::protocol("WINDOW_UPDATE with an increment of 0"));
+        }
+        if header.stream == 0 {
+            if !self.send_window.change(i64::from(increment)) {
+                return Err(ConnectionError::flow_control("the window of the connection is above 2^31-1"));
+            }
+            self.pump(out);
+            return Ok(());
+        }
+        let Some(slot) = self.streams.find(header.stream) else {
+            if self.is_idle(header.stream) {
+                return Err(ConnectionError::protocol("WINDOW_UPDATE on a stream that was never opened"));
+            }
+            // "WINDOW_UPDATE [...] can be received [...] on a closed stream": on its way when we ended it.
+            return Ok(());
+        };
+        let stream = &mut self.streams[slot];
+        if !stream.send_window.change(i64::from(increment)) {
+            return Err(ConnectionError::flow_control("the window of a stream is above 2^31-1"));
+        }
+        if stream.outbound.bytes() > 0 {
+            self.make_ready(slot);
+            self.pump(out);
+        }
+        Ok(())
+    }
+
+    /// Takes from the budgets of the peer.
+    #[inline]
+    pub(super) fn charge(&mut self, charge: Charge) -> Result<(), ConnectionError> {
+        self.guard.charge(charge, self.now_ns)
+    }
+
+    /// Sends acknowledgements that had to wait.
+    pub(super) fn send_pending_acks(&mut self, out: &mut Vec<u8>) {
+        while out.len() + HEADER_BYTES < self.config.output_bound_bytes {
+            let Some(ack) = self.pending_acks.pop_front() else { return };
+            write_ack(ack, out);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_client(&self) -> bool {
+        self.config.role == Role::Client
+    }
+
+    /// Whether a stream has never been opened. RFC 9113 section 5.1.1.
+    pub(super) fn is_idle(&self, id: u32) -> bool {
+        match self.config.role {
+            Role::Server => id.is_multiple_of(2) || id > self.highest_peer_id,
+            Role::Client => id.is_multiple_of(2) || id >= self.next_id,
+        }
+    }
+
+    /// Whether we ended the stream before the peer did, so that frames may still be on their way.
+    pub(super) fn was_reset(&self, id: u32) -> bool {
+        let is_beyond_goaway = matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
+        self.resets.contains(&id) || (is_beyond_goaway && !self.is_idle(id))
+    }
+
+    /// See [`Connection::was_reset`].
+    pub(super) fn remember_reset(&mut self, id: u32) {
+        if self.resets.len() == limits::MAX_REMEMBERED_RESETS {
+            self.resets.pop_front();
+        }
+        self.resets.push_back(id);
+    }
+}
+
+fn write_ack(ping: Option<[u8; 8]>, out: &mut Vec<u8>) {
+    match ping {
+        Some(opaque) => frame::write_ping(out, flag::ACK, opaque),
+        None => frame::write_settings_ack(out),
+    }
+}

@@ -1,0 +1,404 @@
+//! The streams of a connection: a slab, found by stream identifier.
+
+use std::ops::{Index, IndexMut};
+
+use super::flow::{ReceiveWindow, SendWindow};
+use super::inbound::Inbound;
+use super::outbound::Outbound;
+use crate::grpc::Status;
+
+/// Names a stream of one connection: the place in its slab, and the HTTP/2 stream identifier. As identifiers are never
+/// used again, a key that has outlived its stream finds nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// Place in the slab.
+    pub slot: u32,
+    /// RFC 9113 section 5.1.1.
+    pub id: u32,
+}
+
+/// What the body of a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// gRPC messages.
+    Grpc,
+    /// Anything else.
+    Plain,
+}
+
+/// How the peer compresses the messages of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Identity,
+    Gzip,
+    Unknown,
+}
+
+/// Who ended a stream before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dead {
+    No,
+    ByPeer,
+    ByUs,
+}
+
+/// Metadata that the room above adds to a response.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) head: Vec<u8>,
+    pub(crate) trailers: Vec<u8>,
+}
+
+/// One stream. A free slot has identifier 0 and keeps its buffers for the next.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) token: u32,
+    pub(crate) kind: Kind,
+    pub(crate) dead: Dead,
+    /// END_STREAM has been received.
+    pub(crate) receive_closed: bool,
+    /// END_STREAM has been sent.
+    pub(crate) send_closed: bool,
+    /// The room above has made its last call for this stream.
+    pub(crate) work_done: bool,
+    /// Our HEADERS have been sent.
+    pub(crate) head_sent: bool,
+    /// Client: the final response head has been received.
+    pub(crate) head_received: bool,
+    /// Messages stay in the backlog until the room above resumes the stream.
+    pub(crate) held: bool,
+    /// Stands in the list of streams that have something to send and a window for it.
+    pub(crate) in_ready: bool,
+    /// `can_send` has become false; a Writable event is owed.
+    pub(crate) owes_writable: bool,
+    /// Whether messages that we send are compressed.
+    pub(crate) compress: bool,
+    /// Our HEADERS named gzip as the encoding.
+    pub(crate) head_names_gzip: bool,
+    pub(crate) peer_takes_gzip: bool,
+    /// The answer to a HEAD request has no body.
+    pub(crate) is_head_request: bool,
+    pub(crate) encoding: Encoding,
+    pub(crate) send_window: SendWindow,
+    pub(crate) receive_window: ReceiveWindow,
+    /// Bytes handed up and not yet released.
+    pub(crate) unreleased: u32,
+    /// What content-length still promises.
+    pub(crate) content_left: Option<u64>,
+    /// Fields for our head and our trailers, encoded without the dynamic table.
+    pub(crate) extra: Option<Box<Extra>>,
+    /// Client: the status that came while messages were still to be taken.
+    pub(crate) late_status: Option<Box<Status>>,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+}
+
+impl Stream {
+    fn new() -> Stream {
+        Stream {
+            id: 0,
+            token: 0,
+            kind: Kind::Grpc,
+            dead: Dead::No,
+            receive_closed: false,
+            send_closed: false,
+            work_done: false,
+            head_sent: false,
+            head_received: false,
+            held: false,
+            in_ready: false,
+            owes_writable: false,
+            compress: false,
+            head_names_gzip: false,
+            peer_takes_gzip: false,
+            is_head_request: false,
+            encoding: Encoding::Identity,
+            send_window: SendWindow::new(0),
+            receive_window: ReceiveWindow::new(0),
+            unreleased: 0,
+            content_left: None,
+            extra: None,
+            late_status: None,
+            inbound: Inbound::default(),
+            outbound: Outbound::default(),
+        }
+    }
+
+    fn begin(&mut self, id: u32, kind: Kind, send_window: u32, receive_window: u32) {
+        debug_assert!(self.inbound.is_empty() && self.outbound.is_empty());
+        self.id = id;
+        self.token = 0;
+        self.kind = kind;
+        self.dead = Dead::No;
+        self.receive_closed = false;
+        self.send_closed = false;
+        self.work_done = false;
+        self.head_sent = false;
+        self.head_received = false;
+        self.held = false;
+        self.in_ready = false;
+        self.owes_writable = false;
+        self.compress = false;
+        self.head_names_gzip = false;
+        self.peer_takes_gzip = false;
+        self.is_head_request = false;
+        self.encoding = Encoding::Identity;
+        self.send_window = SendWindow::new(send_window);
+        self.receive_window = ReceiveWindow::new(receive_window);
+        self.unreleased = 0;
+        self.content_left = None;
+        self.extra = None;
+        self.late_status = None;
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead != Dead::No
+    }
+}
+
+/// All streams: those that are open, and those whose work still runs.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    slots: Vec<Stream>,
+    free: Vec<u32>,
+    index: IdIndex,
+    live: usize,
+}
+
+impl Streams {
+    /// Streams that are open or whose work still runs.
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// The slot of the stream with this identifier.
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<u32> {
+        self.index.find(id)
+    }
+
+    /// The stream, if it still exists.
+    #[inline]
+    pub(crate) fn get(&self, key: StreamKey) -> Option<&Stream> {
+        self.slots.get(key.slot as usize).filter(|stream| stream.id == key.id && key.id != 0)
+    }
+
+    /// Whether the stream still exists.
+    #[inline]
+    pub(crate) fn contains(&self, key: StreamKey) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Begins a stream. The caller has checked that the identifier is new and that there is room.
+    #[inline]
+    pub(crate) fn insert(&mut self, id: u32, kind: Kind, send_window: u32, receive_window: u32) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Stream::new());
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize].begin(id, kind, send_window, receive_window);
+        self.index.insert(id, slot);
+        self.live += 1;
+        slot
+    }
+
+    /// Frees the slot. The caller has emptied its queues.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let stream = &mut self.slots[slot as usize];
+        debug_assert!(stream.id != 0 && !stream.in_ready && stream.inbound.is_empty() && stream.outbound.is_empty());
+        self.index.remove(stream.id);
+        stream.id = 0;
+        self.free.push(slot);
+        self.live -= 1;
+    }
+
+    /// The keys of all streams that exist.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = StreamKey> {
+        self.slots.iter().enumerate().filter(|(_, stream)| stream.id != 0).map(|(slot, stream)| StreamKey {
+            slot: slot as u32,
+            id: stream.id,
+        })
+    }
+
+    /// All streams that exist.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Stream)> {
+        self.slots
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, stream)| stream.id != 0)
+            .map(|(slot, stream)| (slot as u32, stream))
+    }
+
+    /// Gives the memory back, if there is no stream.
+    pub(crate) fn trim(&mut self) {
+        if self.live == 0 {
+            *self = Streams::default();
+        }
+    }
+
+    /// Bytes of memory, without the buffers of single streams.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Stream>() + self.free.capacity() * 4 + self.index.entries.capacity() * 8
+    }
+}
+
+impl Index<u32> for Streams {
+    type Output = Stream;
+    #[inline]
+    fn index(&self, slot: u32) -> &Stream {
+        &self.slots[slot as usize]
+    }
+}
+
+impl IndexMut<u32> for Streams {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Stream {
+        &mut self.slots[slot as usize]
+    }
+}
+
+/// From identifier to slot: open addressing with linear probing.
+///
+/// The identifiers that are in use mostly follow each other, so that half of the identifier is a hash without
+/// collisions, and neighbours share a cache line.
+#[derive(Debug, Default)]
+struct IdIndex {
+    /// A power of two, at least twice the number of entries; empty at first.
+    entries: Vec<IdEntry>,
+    used: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct IdEntry {
+    /// 0: free.
+    id: u32,
+    slot: u32,
+}
+
+const FIRST_INDEX_ENTRIES: usize = 16;
+
+impl IdIndex {
+    #[inline]
+    fn home(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.entries.len() - 1)
+    }
+
+    #[inline]
+    fn find(&self, id: u32) -> Option<u32> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut at = self.home(id);
+        // Ends: at least half of the entries are free.
+        loop {
+            let entry = self.entries[at];
+            if entry.id == id {
+                return Some(entry.slot);
+            }
+            if entry.id == 0 {
+                return None;
+            }
+            at = (at + 1) & (self.entries.len() - 1);
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, id: u32, slot: u32) {
+        debug_assert!(id != 0 && self.find(id).is_none());
+        if (self.used + 1) * 2 > self.entries.len() {
+            self.grow();
+        }
+        self.place(IdEntry { id, slot });
+        self.used += 1;
+    }
+
+    fn place(&mut self, entry: IdEntry) {
+        let mut at = self.home(entry.id);
+        while self.entries[at].id != 0 {
+            at = (at + 1) & (self.entries.len() - 1);
+        }
+        self.entries[at] = entry;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let len = (self.entries.len() * 2).max(FIRST_INDEX_ENTRIES);
+        let old = std::mem::replace(&mut self.entries, vec![IdEntry::default(); len]);
+        for entry in old.into_iter().filter(|entry| entry.id != 0) {
+            self.place(entry);
+        }
+    }
+
+    /// Removes an entry and moves those up that were pushed away by it, so that no tombstones are needed.
+    #[inline]
+    fn remove(&mut self, id: u32) {
+        let mask = self.entries.len() - 1;
+        let mut gap = self.home(id);
+        while self.entries[gap].id != id {
+            debug_assert!(self.entries[gap].id != 0, "the stream is in the index");
+            gap = (gap + 1) & mask;
+        }
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            let entry = self.entries[at];
+            if entry.id == 0 {
+                break;
+            }
+            // An entry may move to the gap if the gap lies on its way from home.
+            let way = at.wrapping_sub(self.home(entry.id)) & mask;
+            if way >= (at.wrapping_sub(gap) & mask) {
+                self.entries[gap] = entry;
+                gap = at;
+            }
+        }
+        self.entries[gap] = IdEntry::default();
+        self.used -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn the_index_agrees_with_a_map() {
+        let (mut index, mut model) = (IdIndex::default(), HashMap::new());
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        for step in 0..20_000_u32 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // A small range of identifiers far apart by a power of two, so that collisions are common.
+            let id = (random % 64) as u32 * 32 + ((random >> 8) % 4) as u32 * 2 + 1;
+            if model.remove(&id).is_some() {
+                index.remove(id);
+            } else {
+                index.insert(id, step);
+                model.insert(id, step);
+            }
+            let probe = (random >> 16) as u32 % 2_048 | 1;
+            assert_eq!(index.find(probe), model.get(&probe).copied(), "step {step}");
+            assert_eq!(index.used, model.len());
+        }
+        for (id, slot) in &model {
+            assert_eq!(index.find(*id), Some(*slot));
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again_and_old_keys_find_nothing() {
+        let mut streams = Streams::default();
+        let slot = streams.insert(1, Kind::Grpc, 10, 10);
+        let key = StreamKey { slot, id: 1 };
+        assert!(streams.contains(key));
+        streams.remove(slot);
+        assert_eq!(streams.insert(3, Kind::Plain, 10, 10), slot);
+        assert!(!streams.contains(key));
+        assert_eq!(streams.len(), 1);
+        assert!(!streams.contains(StreamKey { slot: 7, id: 1 }));
+    }
+}

@@ -1,0 +1,183 @@
+//! What happens by time alone.
+
+use super::config::{Config, Role};
+use super::connection::{Connection, Phase};
+use super::error::{ConnectionError, ErrorCode};
+use super::frame;
+use super::memo::Memo;
+use super::pool::Pool;
+use crate::grpc::{Deflater, Inflater};
+use crate::limits;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+const KEEPALIVE_PING: [u8; 8] = *b"keepaliv";
+const DRAIN_PING: [u8; 8] = *b"draining";
+
+/// The deadlines of one connection.
+#[derive(Debug)]
+pub(super) struct Timers {
+    /// Until the preface, then until our SETTINGS are acknowledged.
+    handshake_ns: Option<u64>,
+    has_preface: bool,
+    block_ns: Option<u64>,
+    drain_ns: Option<u64>,
+    /// Since when something waits to be sent and nothing has moved.
+    stalled_since_ns: Option<u64>,
+    received_ns: u64,
+    /// When the keepalive PING was sent that has not been followed by anything.
+    ping_ns: Option<u64>,
+}
+
+impl Timers {
+    pub(super) fn new(config: &Config, now_ns: u64) -> Timers {
+        let is_client = config.role == Role::Client;
+        let timeout_ms = if is_client { limits::SETTINGS_ACK_TIMEOUT_MS } else { limits::PREFACE_TIMEOUT_MS };
+        Timers {
+            handshake_ns: Some(now_ns + timeout_ms * NS_PER_MS),
+            has_preface: is_client,
+            block_ns: None,
+            drain_ns: None,
+            stalled_since_ns: None,
+            received_ns: now_ns,
+            ping_ns: None,
+        }
+    }
+
+    pub(super) fn preface_arrived(&mut self, now_ns: u64) {
+        self.has_preface = true;
+        self.handshake_ns = Some(now_ns + limits::SETTINGS_ACK_TIMEOUT_MS * NS_PER_MS);
+    }
+
+    pub(super) fn settings_acknowledged(&mut self) {
+        self.handshake_ns = None;
+    }
+
+    #[inline]
+    pub(super) fn received(&mut self, now_ns: u64) {
+        self.received_ns = now_ns;
+        self.ping_ns = None;
+    }
+
+    pub(super) fn block_began(&mut self, now_ns: u64) {
+        self.block_ns = Some(now_ns + limits::HEADER_BLOCK_TIMEOUT_MS * NS_PER_MS);
+    }
+
+    pub(super) fn block_ended(&mut self) {
+        self.block_ns = None;
+    }
+
+    /// What the PING says that tells when all requests have arrived that were on their way.
+    pub(super) fn begin_drain(&mut self, now_ns: u64) -> [u8; 8] {
+        self.drain_ns = Some(now_ns + limits::DRAIN_PING_TIMEOUT_MS * NS_PER_MS);
+        DRAIN_PING
+    }
+
+    pub(super) fn end_drain(&mut self) {
+        self.drain_ns = None;
+    }
+
+    pub(super) fn is_drain_ping(&self, opaque: [u8; 8]) -> bool {
+        self.drain_ns.is_some() && opaque == DRAIN_PING
+    }
+
+    /// Something waits, or nothing does; something has moved, or nothing has.
+    #[inline]
+    pub(super) fn progress(&mut self, waits: bool, moved: bool, now_ns: u64) {
+        if !waits {
+            self.stalled_since_ns = None;
+        } else if moved || self.stalled_since_ns.is_none() {
+            self.stalled_since_ns = Some(now_ns);
+        }
+    }
+
+    fn stall_deadline_ns(&self, config: &Config) -> Option<u64> {
+        self.stalled_since_ns.map(|since_ns| since_ns + config.no_progress_timeout_ms * NS_PER_MS)
+    }
+
+    fn keepalive_deadline_ns(&self, config: &Config) -> Option<u64> {
+        match self.ping_ns {
+            Some(ping_ns) => Some(ping_ns + limits::KEEPALIVE_TIMEOUT_MS * NS_PER_MS),
+            None if config.keepalive_ms == 0 => None,
+            None => Some(self.received_ns + config.keepalive_ms * NS_PER_MS),
+        }
+    }
+}
+
+impl Connection {
+    /// When [`Connection::deadline_passed`] is to be called, if nothing happens before.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        if self.phase == Phase::Closed {
+            return None;
+        }
+        let timers = &self.timers;
+        [
+            timers.handshake_ns,
+            timers.block_ns,
+            timers.drain_ns,
+            timers.stall_deadline_ns(&self.config),
+            timers.keepalive_deadline_ns(&self.config),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due by now. Calling it early does nothing.
+    pub fn deadline_passed(&mut self, out: &mut Vec<u8>, now_ns: u64) {
+        self.now_ns = now_ns;
+        if self.phase == Phase::Closed {
+            return;
+        }
+        if let Err(error) = self.check_deadlines(out, now_ns) {
+            self.fail(error, out);
+        }
+    }
+
+    fn check_deadlines(&mut self, out: &mut Vec<u8>, now_ns: u64) -> Result<(), ConnectionError> {
+        let is_past = |deadline: Option<u64>| deadline.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        if is_past(self.timers.handshake_ns) {
+            return Err(if self.timers.has_preface {
+                ConnectionError { code: ErrorCode::SettingsTimeout, why: "SETTINGS were not acknowledged in time" }
+            } else {
+                ConnectionError::protocol("the preface did not arrive in time")
+            });
+        }
+        if is_past(self.timers.block_ns) {
+            return Err(ConnectionError::calm("a header block took too long"));
+        }
+        if is_past(self.timers.stall_deadline_ns(&self.config)) {
+            return Err(ConnectionError::calm("what waits to be sent was not read in time"));
+        }
+        if is_past(self.timers.drain_ns) {
+            self.finish_draining(out);
+        }
+        if is_past(self.timers.keepalive_deadline_ns(&self.config)) {
+            if self.timers.ping_ns.is_some() {
+                return Err(ConnectionError { code: ErrorCode::NoError, why: "a PING was not answered in time" });
+            }
+            self.timers.ping_ns = Some(now_ns);
+            frame::write_ping(out, 0, KEEPALIVE_PING);
+            self.trim();
+        }
+        Ok(())
+    }
+
+    /// Gives memory back that a connection which has fallen silent does not need.
+    fn trim(&mut self) {
+        self.streams.trim();
+        self.pool = Pool::default();
+        self.memo = Memo::default();
+        self.head_at = super::connection::HeadAt::Fields;
+        self.info = super::headers::HeadInfo::EMPTY;
+        self.fields.release_memory();
+        self.message_at = super::connection::MessageAt::Nowhere;
+        self.unpacked = Vec::new();
+        self.inflater = Inflater::new();
+        self.deflater = Deflater::new();
+        self.events.shrink_to_fit();
+        self.ready.shrink_to_fit();
+        self.resumed.shrink_to_fit();
+        self.resets = Default::default();
+    }
+}
