@@ -185,7 +185,6 @@ fn inflate(
         // The buffer grows as the output comes, twofold at most; one byte beyond the limit shows that it is passed.
         let room = (len + OUTPUT_STEP_BYTES)
             .max(len * 2)
-            .max(out.capacity())
             .min(max_bytes.saturating_add(1));
         out.resize(room, 0);
         let used = state.total_in() as usize;
