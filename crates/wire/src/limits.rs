@@ -40,7 +40,8 @@ pub const HEADER_BLOCK_TIMEOUT_MS: u64 = 10_000;
 pub const MAX_SENT_BLOCK_BYTES: usize = 12_288;
 
 /// The smallest SETTINGS_MAX_HEADER_LIST_SIZE of a peer with which it can be answered at all (CVE-2026-50560): the
-/// constant head and the constant trailers together have 150 bytes by that count.
+/// constant head has 102 bytes by that count and the trailers 44; less than this leaves no room for an error. Requests of
+/// such a peer are refused before any work is done.
 pub const MIN_PEER_HEADER_LIST_BYTES: u32 = 192;
 
 /// Blocks that the header memo remembers. The usual client repeats one or two.

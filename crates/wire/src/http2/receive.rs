@@ -7,7 +7,7 @@ use super::event::Event;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 use super::guard::Charge;
 use super::settings;
-use super::streams::Dead;
+use super::streams::{Dead, StreamKey};
 use crate::limits;
 
 type Handled = Result<Option<Event>, ConnectionError>;
@@ -151,7 +151,7 @@ impl Connection {
             let can_go_on = stream.outbound.bytes() > 0 && stream.send_window.available() > 0;
             if can_go_on && !stream.in_ready {
                 stream.in_ready = true;
-                self.ready.push_back(super::streams::StreamKey { slot, id: stream.id });
+                self.ready.push_back(StreamKey { slot, id: stream.id });
             }
         }
         Ok(())
@@ -231,8 +231,8 @@ impl Connection {
         }
         self.charge(Charge::Control)?;
         let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
-        // On a stream these two are stream errors in the RFC. They are what MadeYouReset (CVE-2025-8671) uses, and an
-        // honest peer sends neither, so that the connection ends.
+        // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset (CVE-2025-8671). An honest
+        // peer never sends it, so that the connection ends.
         if increment == 0 {
             return Err(ConnectionError::protocol("WINDOW_UPDATE with an increment of 0"));
         }
@@ -251,8 +251,12 @@ impl Connection {
             return Ok(());
         };
         let stream = &mut self.streams[slot];
+        if stream.is_dead() {
+            return Ok(());
+        }
         if !stream.send_window.change(i64::from(increment)) {
-            return Err(ConnectionError::flow_control("the window of a stream is above 2^31-1"));
+            // RFC 9113 section 6.9.1.
+            return self.violation(slot, ErrorCode::FlowControlError, out).map(|_| ());
         }
         if stream.outbound.bytes() > 0 {
             self.make_ready(slot);

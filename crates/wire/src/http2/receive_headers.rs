@@ -123,7 +123,7 @@ impl Connection {
             self.refuse(id, ErrorCode::ProtocolError, out);
             return self.charge(Charge::Reset).map(|()| None);
         }
-        if self.streams.len() >= self.config.max_streams as usize {
+        if self.streams.len() >= self.config.max_streams as usize || !self.peer.can_be_answered() {
             self.refuse(id, ErrorCode::RefusedStream, out);
             // Before it has seen our SETTINGS a peer cannot know better (RFC 9113 section 5.1.2).
             return if self.settings_acked { self.charge(Charge::Reset).map(|()| None) } else { Ok(None) };

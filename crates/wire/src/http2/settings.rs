@@ -57,6 +57,11 @@ impl PeerSettings {
         Ok(())
     }
 
+    /// Whether the peer takes the smallest answer that we can give.
+    pub(crate) fn can_be_answered(&self) -> bool {
+        self.max_header_list_bytes >= limits::MIN_PEER_HEADER_LIST_BYTES
+    }
+
     fn apply_entry(&mut self, identifier: u16, value: u32, role: Role) -> Result<(), ConnectionError> {
         match identifier {
             identifier::HEADER_TABLE_SIZE => self.header_table_bytes = value,
@@ -74,9 +79,6 @@ impl PeerSettings {
                 return Err(ConnectionError::protocol("SETTINGS_MAX_FRAME_SIZE is outside of 2^14 to 2^24-1"));
             }
             identifier::MAX_FRAME_SIZE => self.max_frame_bytes = value,
-            identifier::MAX_HEADER_LIST_SIZE if value < limits::MIN_PEER_HEADER_LIST_BYTES => {
-                return Err(ConnectionError::calm("SETTINGS_MAX_HEADER_LIST_SIZE is too small for any answer"));
-            }
             identifier::MAX_HEADER_LIST_SIZE => self.max_header_list_bytes = value,
             // "An endpoint that receives a SETTINGS frame with any unknown or unsupported identifier MUST ignore that
             // setting" (RFC 9113 section 6.5.2).
