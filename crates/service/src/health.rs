@@ -5,7 +5,7 @@
 //! to [`Topic::Health`]. A watching call looks up its status then. It keeps the last one it sent and nothing else, so a
 //! caller that does not read costs no more than one that does.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::call::{Actions, CallHead, Shared, State, Topic};
 use crate::limits::HEALTH_SERVICE_NAME_BYTES_MAX;
@@ -30,7 +30,7 @@ pub enum Serving {
 /// The status of each service of a server, and of the server as a whole under the empty name. Shared by all loops.
 #[derive(Debug)]
 pub struct Registry {
-    services: Box<[(&'static str, AtomicU8)]>,
+    services: Box<[(&'static str, AtomicBool)]>,
     version: AtomicU64,
     stopping: AtomicBool,
 }
@@ -41,7 +41,7 @@ impl Registry {
         let services = std::iter::once("").chain(services);
         Registry {
             services: services
-                .map(|name| (name, AtomicU8::new(number(serving))))
+                .map(|name| (name, AtomicBool::new(serving)))
                 .collect(),
             version: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -62,9 +62,7 @@ impl Registry {
         let Some(position) = self.position(service.as_bytes()) else {
             return false;
         };
-        self.services[position]
-            .1
-            .store(number(serving), Ordering::Release);
+        self.services[position].1.store(serving, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);
         true
     }
@@ -93,8 +91,7 @@ impl Registry {
     }
 
     fn serving_at(&self, position: usize) -> Serving {
-        let is_serving = self.services[position].1.load(Ordering::Acquire) == Serving::Yes as u8;
-        if is_serving && !self.is_stopping() {
+        if self.services[position].1.load(Ordering::Acquire) && !self.is_stopping() {
             Serving::Yes
         } else {
             Serving::No
@@ -106,14 +103,6 @@ impl Registry {
 impl Default for Registry {
     fn default() -> Registry {
         Registry::new(services::served(false), true)
-    }
-}
-
-fn number(serving: bool) -> u8 {
-    if serving {
-        Serving::Yes as u8
-    } else {
-        Serving::No as u8
     }
 }
 
