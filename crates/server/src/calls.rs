@@ -17,7 +17,10 @@ impl CallId {
     }
 
     pub fn from_tag(tag: u64) -> CallId {
-        CallId { index: tag as u32, generation: (tag >> 32) as u32 }
+        CallId {
+            index: tag as u32,
+            generation: (tag >> 32) as u32,
+        }
     }
 }
 
@@ -28,12 +31,10 @@ pub(crate) struct Running {
     pub call: service::Call,
     /// `u64::MAX`: the caller set no deadline.
     pub deadline_ns: u64,
-    /// A message was reported while the call held its stream: taken up again on resume.
-    pub held: bool,
+    /// When it asked to be woken; an alarm with another time is an earlier wish, taken back.
+    pub wake_at_ns: u64,
     /// Wants to be woken when the topic it subscribed to changes.
     pub subscribed: bool,
-    /// Its write is with the committer; the call can not be shed any more.
-    pub committing: bool,
 }
 
 struct Slot {
@@ -58,23 +59,40 @@ impl Calls {
             let slot = &mut self.slots[index as usize];
             debug_assert!(slot.running.is_none(), "a free slot holds no call");
             slot.running = Some(running);
-            return CallId { index, generation: slot.generation };
+            return CallId {
+                index,
+                generation: slot.generation,
+            };
         }
-        let index = u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
-        self.slots.push(Slot { generation: 0, running: Some(running) });
-        CallId { index, generation: 0 }
+        let index =
+            u32::try_from(self.slots.len()).expect("running calls are bounded far below 2^32");
+        self.slots.push(Slot {
+            generation: 0,
+            running: Some(running),
+        });
+        CallId {
+            index,
+            generation: 0,
+        }
     }
 
     pub fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
         let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation == id.generation { slot.running.as_mut() } else { None }
+        if slot.generation == id.generation {
+            slot.running.as_mut()
+        } else {
+            None
+        }
     }
 
     /// The id of the call that is in a slot now. The stream that carries `index` as its token is alive, so is its call.
     pub fn current(&self, index: u32) -> Option<CallId> {
         let slot = self.slots.get(index as usize)?;
         slot.running.as_ref()?;
-        Some(CallId { index, generation: slot.generation })
+        Some(CallId {
+            index,
+            generation: slot.generation,
+        })
     }
 
     pub fn remove(&mut self, id: CallId) -> Option<Running> {
@@ -86,6 +104,22 @@ impl Calls {
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
         Some(running)
+    }
+
+    /// The running calls of a connection. A walk over all calls, for connections that end while calls run.
+    pub fn of(&self, connection: ConnectionId) -> impl Iterator<Item = CallId> + '_ {
+        self.ids().filter(move |id| {
+            let running = self.slots[id.index as usize].running.as_ref();
+            running.is_some_and(|running| running.connection == connection)
+        })
+    }
+
+    /// The running calls that wait for a topic.
+    pub fn subscribers(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.ids().filter(|id| {
+            let running = self.slots[id.index as usize].running.as_ref();
+            running.is_some_and(|running| running.subscribed)
+        })
     }
 
     /// Every running call, for the rare walks of draining and topic changes.

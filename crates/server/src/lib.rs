@@ -1,1 +1,215 @@
-//! Puts protocol, driver, services and store together.
+//! Puts protocol, driver, services and store together: a server.
+//!
+//! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
+//! [`StopHandle`](drive::StopHandle) stops it. [`handler`] makes one loop's part of a server without sockets, for
+//! simulations.
+
+mod actions;
+mod admission;
+mod batch;
+mod calls;
+mod clock;
+mod connection;
+mod core;
+mod drain;
+pub mod limits;
+mod metadata;
+mod plain;
+mod reaper;
+mod settings;
+mod steps;
+mod ticking;
+mod timers;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+
+use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
+use service::waiting::WaitingCalls;
+use service::{ServerInfo, Shared, health};
+use store::{CreateError, DatabaseConfig, DatabaseLimits, Store, StoreConfig};
+
+use crate::admission::{Admission, Budget};
+use crate::clock::Clock;
+pub use crate::clock::TimeSource;
+use crate::core::Core;
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+pub use crate::settings::{Log, Silent};
+use crate::worker::Worker;
+
+/// How a server is to be.
+pub struct Config {
+    /// Sockets, threads, signals.
+    pub loops: LoopConfig,
+    /// Name and version, as greetings say it.
+    pub server: ServerInfo,
+    /// Bytes that data and buffers may take together.
+    pub memory_limit_bytes: u64,
+    /// The largest value that can be stored, in bytes.
+    pub max_value_bytes: usize,
+    /// Streams that one connection may have open at once.
+    pub max_streams: u32,
+    /// The receive window of each stream, fixed, in bytes; `None`: it grows with the bandwidth-delay product.
+    pub stream_window: Option<u32>,
+    /// The receive window of each connection, fixed, in bytes; `None`: it grows.
+    pub connection_window: Option<u32>,
+    /// Whether `grpc.testing.TestService` is served.
+    pub interop: bool,
+    /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
+    pub hash_seed: u64,
+    /// Where time comes from.
+    pub time: Arc<dyn TimeSource>,
+    /// Who is told what is worth a line in the log.
+    pub log: Box<dyn Log>,
+}
+
+/// Why a server could not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A listener could not be bound; says which and why.
+    Bind(BindError),
+    /// The limits of the default database make no sense together.
+    Database(CreateError),
+    /// A thread could not be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Bind(error) => error.fmt(formatter),
+            StartError::Database(error) => {
+                write!(formatter, "the default database cannot be made: {error}")
+            }
+            StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A server whose listeners are bound: connections are already waiting.
+pub struct Server {
+    loops: Loops,
+    parts: Parts,
+}
+
+/// What the loops of a server share.
+#[derive(Clone)]
+struct Parts {
+    settings: Arc<Settings>,
+    shared: Arc<Shared>,
+    budget: Arc<Budget>,
+    time: Arc<dyn TimeSource>,
+    reaper: Reaper,
+}
+
+/// Binds the listeners and makes an empty store.
+///
+/// # Errors
+/// If an address cannot be bound, or the limits make no sense together.
+pub fn start(config: Config) -> Result<Server, StartError> {
+    let loop_config = config.loops.clone();
+    let reaper = Reaper::start().map_err(StartError::Thread)?;
+    let parts = Parts::new(config, reaper).map_err(StartError::Database)?;
+    let loops = Loops::bind(loop_config).map_err(StartError::Bind)?;
+    Ok(Server { loops, parts })
+}
+
+impl Server {
+    /// Where it listens, in the order of the configuration, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Address] {
+        self.loops.addresses()
+    }
+
+    /// Stops it from another thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.loops.stop_handle()
+    }
+
+    /// What all its calls share: the store, the health of the services.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.parts.shared
+    }
+
+    /// Serves until it is stopped. Answers whether everything that ran had ended by itself.
+    ///
+    /// # Errors
+    /// If threads or signal handlers could not be had.
+    pub fn run(self) -> Result<Ended, RunError> {
+        let parts = self.parts;
+        self.loops.run(move |_start| Box::new(parts.worker()))
+    }
+}
+
+/// One loop's part of a server, without sockets and threads: for simulations.
+///
+/// # Errors
+/// If the limits of the default database make no sense together.
+pub fn handler(config: Config) -> Result<impl drive::Handler, CreateError> {
+    Ok(Parts::new(config, Reaper::Inline)?.worker())
+}
+
+impl Parts {
+    fn new(config: Config, reaper: Reaper) -> Result<Parts, CreateError> {
+        let mut http2 = wire::Config::server();
+        http2.max_streams = config.max_streams;
+        http2.stream_window = config.stream_window;
+        http2.connection_window = config.connection_window;
+        http2.max_message_bytes = limits::request_bytes(config.max_value_bytes);
+        let default_database = DatabaseConfig {
+            limits: DatabaseLimits::for_values(config.max_value_bytes),
+            ..DatabaseConfig::default()
+        };
+        let store = Store::in_memory(StoreConfig {
+            hash_seed: config.hash_seed,
+            memory_bytes: config.memory_limit_bytes,
+            default_database,
+        })?;
+        let shared = Shared {
+            store,
+            server: config.server,
+            health: health::Registry::new(service::services::served(config.interop), true),
+            waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
+            interop: config.interop,
+        };
+        let buffered_limit =
+            usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
+                .unwrap_or(usize::MAX);
+        Ok(Parts {
+            settings: Arc::new(Settings {
+                http2,
+                about: about(&config.server),
+                drain_ms: config.loops.drain_ms,
+                log: config.log,
+            }),
+            shared: Arc::new(shared),
+            budget: Arc::new(Budget::new(buffered_limit)),
+            time: config.time,
+            reaper,
+        })
+    }
+
+    fn worker(&self) -> Worker {
+        let admission = Admission::new(Arc::clone(&self.budget), self.settings.http2.max_streams);
+        Worker::new(Core::new(
+            Arc::clone(&self.settings),
+            Arc::clone(&self.shared),
+            Clock::new(Arc::clone(&self.time)),
+            self.reaper.clone(),
+            admission,
+        ))
+    }
+}
+
+fn about(server: &ServerInfo) -> String {
+    let ServerInfo { name, version } = server;
+    format!(
+        "{name} {version}: a key-value server over gRPC.\n\
+         This port serves pelton.v1.KeyValue, pelton.v1.Echo, grpc.health.v1.Health and server reflection\n\
+         over HTTP/2 without TLS. Try: pelton status\n"
+    )
+}

@@ -1,12 +1,22 @@
 //! Every bound of this crate: name, default, and what it stops.
 
-/// Requests that one connection may start in one tick before the others get their turn. At about 0.3 µs a small
-/// request this is some 150 µs, below the 200 µs that no step may exceed.
-pub const REQUESTS_PER_TURN: usize = 512;
+/// Events (request heads, messages) that one connection may bring in one tick before the others get their turn: a
+/// small request is two events and about 0.3 µs, so this is some 150 µs, below the 200 µs that no step may exceed.
+pub const EVENTS_PER_TURN: usize = 1_024;
+
+/// How long a connection may take to say by its first bytes which protocol it speaks, in milliseconds. Stops
+/// connections that are opened and left.
+pub const FIRST_BYTES_MS: u64 = 10_000;
 
 /// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in microseconds.
 /// What is left over goes on in the next tick, so that short requests are served in between.
 pub const LONG_READS_PER_TICK_US: u64 = 200;
+
+/// The largest request that is received for values of up to `value_bytes`: 16 MiB, or one largest key and value and
+/// 64 KiB where that is more, so that whatever can be stored can be sent.
+pub fn request_bytes(value_bytes: usize) -> usize {
+    (16 << 20).max(value_bytes + store::limits::KEY_BYTES + (64 << 10))
+}
 
 /// Running calls of one loop. A call above it gets UNAVAILABLE with a pushback and costs nothing else.
 /// Stops streams that are opened over many connections and never ended.
@@ -14,7 +24,7 @@ pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
 
 /// Running calls of one connection beyond its open streams: a call whose stream was reset stays counted until it has
 /// ended (rapid reset, CVE-2023-44487), so a peer can have at most this many times its stream limit at work.
-pub const RUNNING_CALLS_PER_STREAM_LIMIT: usize = 2;
+pub const RUNNING_CALLS_PER_STREAM: usize = 2;
 
 /// Connections beyond `--max-connections` that are told so properly (UNAVAILABLE and GOAWAY); more are closed at once.
 pub const REFUSED_CONNECTIONS_TOLD: usize = 64;
@@ -33,12 +43,11 @@ pub const DRAIN_PATIENCE_MS: u64 = 500;
 /// UNAVAILABLE. A quarter, as the other three belong to data.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
-/// Bytes of messages that a call which holds its stream may have waiting. The stream's window is shut meanwhile, so a
-/// peer that keeps to the protocol stays below; one that does not is ended with RESOURCE_EXHAUSTED.
-pub const HELD_BYTES_PER_CALL: usize = 32 << 20;
-
 /// Dead alarms that may wait in the timer heap beyond the living ones before the heap is swept.
 pub const DEAD_ALARMS: usize = 4_096;
 
 /// Garbage values (the content of cleared and dropped databases) that may wait for the reaper thread.
 pub const GARBAGE_QUEUE: usize = 64;
+
+/// Bytes of an unknown path that a status message repeats.
+pub const PATH_IN_MESSAGE_BYTES: usize = 256;

@@ -15,7 +15,10 @@ pub(crate) enum Alarm {
 
 impl Alarm {
     pub fn connection(id: ConnectionId) -> Alarm {
-        Alarm::Connection { slot: id.slot, generation: id.generation }
+        Alarm::Connection {
+            slot: id.slot,
+            generation: id.generation,
+        }
     }
 }
 

@@ -1,0 +1,132 @@
+//! What a call may ask of the server, carried out on the connection and in the tick's batch.
+
+use std::sync::Arc;
+
+use drive::ConnectionId;
+use service::{Actions, Status, Topic};
+use store::{Commit, DatabaseId, Mode};
+use wire::{Connection, StreamKey};
+
+use crate::batch::TickBatch;
+use crate::calls::CallId;
+use crate::clock::Clock;
+
+/// What became of a call in one step; the caller of the step acts on it afterwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// The call answered, or ended with a status: it is over.
+    pub over: bool,
+    /// It takes messages again: what waited comes out of the connection as events.
+    pub resumed: bool,
+    /// It asked to be woken at this time.
+    pub wake_at_ns: Option<u64>,
+    /// It asked to be woken when the health of a service changes.
+    pub subscribed: bool,
+}
+
+/// One step of one call.
+pub(crate) struct Step<'a> {
+    pub id: CallId,
+    pub channel: ConnectionId,
+    pub stream: StreamKey,
+    pub connection: &'a mut Connection,
+    pub output: &'a mut Vec<u8>,
+    pub batch: &'a mut TickBatch,
+    pub clock: &'a Clock,
+    pub effects: Effects,
+}
+
+impl Actions for Step<'_> {
+    #[inline]
+    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+        self.batch.add_read(database, self.channel, self.id, keep);
+    }
+
+    fn read_long(&mut self, database: DatabaseId) {
+        self.batch.add_long_read(database, self.id);
+    }
+
+    fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
+        self.batch.writes.begin(self.id.tag(), database, mode)
+    }
+
+    #[inline]
+    fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(!self.effects.over, "a call answers once");
+        self.connection.respond(self.stream, self.output, encode);
+        self.effects.over = true;
+    }
+
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.message_shared(head, body);
+        self.finish(Status::OK);
+    }
+
+    fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.connection
+            .send_message(self.stream, self.output, encode);
+    }
+
+    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+        self.connection
+            .send_shared(self.stream, self.output, head, Arc::clone(body));
+    }
+
+    fn finish(&mut self, status: Status) {
+        debug_assert!(!self.effects.over, "a call ends once");
+        self.connection
+            .finish(self.stream, self.output, &wire_status(status));
+        self.effects.over = true;
+    }
+
+    fn can_send(&self) -> bool {
+        self.connection.can_send(self.stream)
+    }
+
+    fn wake_at_ns(&mut self, at_ns: u64) {
+        self.effects.wake_at_ns = Some(at_ns);
+    }
+
+    fn subscribe(&mut self, topic: Topic) {
+        let Topic::Health = topic;
+        self.effects.subscribed = true;
+    }
+
+    fn hold(&mut self) {
+        self.connection.hold(self.stream, true);
+    }
+
+    fn resume(&mut self) {
+        self.connection.hold(self.stream, false);
+        self.effects.resumed = true;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.read_ns()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.store_ms()
+    }
+
+    fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.connection.add_header(self.stream, name, value);
+    }
+
+    fn add_trailing_metadata(&mut self, name: &[u8], value: &[u8]) {
+        self.connection.add_trailer(self.stream, name, value);
+    }
+
+    fn compress(&mut self, wanted: bool) {
+        self.connection.set_compress(self.stream, wanted);
+    }
+
+    fn message_was_compressed(&self) -> bool {
+        self.connection.message_was_compressed()
+    }
+}
+
+/// A status in the words of the protocol.
+pub(crate) fn wire_status(status: Status) -> wire::grpc::Status {
+    wire::grpc::Status::new(wire::grpc::Code::from_u8(status.code as u8), status.message)
+}

@@ -1,0 +1,103 @@
+//! What gathers in one tick: reads to be served from one view, and writes for the committer.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use drive::ConnectionId;
+use store::{DatabaseId, WriteBatch};
+
+use crate::calls::CallId;
+
+/// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
+const ARENA_KEPT_BYTES: usize = 256 * 1024;
+
+/// One read that a call asked for.
+#[derive(Clone)]
+pub(crate) struct Read {
+    pub database: DatabaseId,
+    pub connection: ConnectionId,
+    pub call: CallId,
+    kept: Range<usize>,
+}
+
+/// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole while it is served.
+#[derive(Default)]
+pub(crate) struct Reads {
+    pub list: Vec<Read>,
+    arena: Vec<u8>,
+}
+
+impl Reads {
+    pub fn kept(&self, read: &Read) -> &[u8] {
+        &self.arena[read.kept.clone()]
+    }
+}
+
+/// The tick's batch.
+pub(crate) struct TickBatch {
+    reads: Reads,
+    /// Reads that may take long, in the order asked: a call that goes on comes behind those that wait.
+    long_reads: VecDeque<(DatabaseId, CallId)>,
+    pub writes: WriteBatch,
+}
+
+impl TickBatch {
+    pub fn new(writes: WriteBatch) -> TickBatch {
+        TickBatch {
+            reads: Reads::default(),
+            long_reads: VecDeque::new(),
+            writes,
+        }
+    }
+
+    #[inline]
+    pub fn add_read(
+        &mut self,
+        database: DatabaseId,
+        connection: ConnectionId,
+        call: CallId,
+        keep: &[u8],
+    ) {
+        let start = self.reads.arena.len();
+        self.reads.arena.extend_from_slice(keep);
+        self.reads.list.push(Read {
+            database,
+            connection,
+            call,
+            kept: start..start + keep.len(),
+        });
+    }
+
+    pub fn add_long_read(&mut self, database: DatabaseId, call: CallId) {
+        self.long_reads.push_back((database, call));
+    }
+
+    /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing is allocated anew.
+    pub fn take_reads(&mut self) -> Reads {
+        std::mem::take(&mut self.reads)
+    }
+
+    /// `served` becomes the list of the next tick. What was asked for while it was served goes in front of that.
+    pub fn give_reads(&mut self, mut served: Reads) {
+        served.list.clear();
+        served.arena.clear();
+        served.arena.shrink_to(ARENA_KEPT_BYTES);
+        let asked = std::mem::replace(&mut self.reads, served);
+        for read in &asked.list {
+            self.add_read(read.database, read.connection, read.call, asked.kept(read));
+        }
+    }
+
+    pub fn next_long_read(&mut self) -> Option<(DatabaseId, CallId)> {
+        self.long_reads.pop_front()
+    }
+
+    pub fn long_reads(&self) -> usize {
+        self.long_reads.len()
+    }
+
+    /// Whether another tick should follow at once.
+    pub fn has_work(&self) -> bool {
+        !self.reads.list.is_empty() || !self.long_reads.is_empty() || !self.writes.is_empty()
+    }
+}

@@ -1,0 +1,80 @@
+//! One connection of a loop: which protocol it speaks, and what is counted of it.
+
+use drive::{ConnectionId, Io, Peer, PeerAddress};
+use service::PeerKind;
+use wire::Connection;
+use wire::http1::{self, Greeting};
+
+/// What a connection speaks.
+pub(crate) enum Protocol {
+    /// The first bytes have not decided yet.
+    Undecided,
+    Http2(Box<Connection>),
+    /// Answered and to be closed: what still comes is not looked at.
+    Over,
+}
+
+/// A connection of this loop.
+pub(crate) struct Channel {
+    pub id: ConnectionId,
+    pub peer: PeerKind,
+    pub protocol: Protocol,
+    /// Calls of this connection that run, also those whose stream was reset.
+    pub running: usize,
+    /// When the alarm of this connection is due; `u64::MAX` if none is set.
+    pub armed_ns: u64,
+    /// Buffered bytes as they were last reported to the server's budget.
+    pub reported_bytes: usize,
+    /// Beyond the connection limit: its calls get UNAVAILABLE.
+    pub refused: bool,
+}
+
+impl Channel {
+    pub fn new(id: ConnectionId, peer: &Peer) -> Channel {
+        let kind = match &peer.address {
+            PeerAddress::Unix => PeerKind::Unix,
+            address if address.is_local() => PeerKind::Loopback,
+            _ => PeerKind::Remote,
+        };
+        Channel {
+            id,
+            peer: kind,
+            protocol: Protocol::Undecided,
+            running: 0,
+            armed_ns: u64::MAX,
+            reported_bytes: 0,
+            refused: peer.over_limit,
+        }
+    }
+
+    pub fn http2(&mut self) -> Option<&mut Connection> {
+        match &mut self.protocol {
+            Protocol::Http2(connection) => Some(connection),
+            Protocol::Undecided | Protocol::Over => None,
+        }
+    }
+}
+
+/// What the first bytes of a connection say.
+pub(crate) enum Opening {
+    Http2,
+    /// More bytes are needed.
+    Wait,
+    /// Not for this port: answered, if there is an answer, and to be closed. Says what it was, for the log.
+    Refuse(&'static str),
+}
+
+/// Looks at the first bytes, and answers those that are not HTTP/2.
+pub(crate) fn open(io: &mut Io, about: &str) -> Opening {
+    match http1::recognise(io.input.bytes()) {
+        Greeting::Http2 => Opening::Http2,
+        Greeting::NeedMore if !io.end_of_input() => Opening::Wait,
+        Greeting::Http1 => {
+            io.output.extend_from_slice(&http1::answer(about));
+            Opening::Refuse("an HTTP/1.x request")
+        }
+        Greeting::Tls => Opening::Refuse("a TLS greeting on a plain port"),
+        Greeting::NeedMore => Opening::Refuse("a connection that ended within its first bytes"),
+        Greeting::Unknown => Opening::Refuse("bytes that are no protocol of this port"),
+    }
+}

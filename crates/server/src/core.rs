@@ -1,0 +1,358 @@
+//! Calls and their steps: from the events of a connection to what a call asks for, and back.
+
+use std::sync::Arc;
+
+use drive::{ConnectionId, Io};
+use service::{Call, CallHead, Method, Shared, State, Status};
+use store::{Committer, Outcomes};
+use wire::{Connection, Event, StreamKey};
+
+use crate::actions::wire_status;
+use crate::admission::{self, Admission};
+use crate::batch::TickBatch;
+use crate::calls::{CallId, Calls, Running};
+use crate::clock::Clock;
+use crate::connection::{Channel, Protocol};
+use crate::drain::Drain;
+use crate::limits;
+use crate::plain;
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+use crate::timers::{Alarm, Timers};
+
+/// All of a worker but its connections.
+pub(crate) struct Core {
+    pub settings: Arc<Settings>,
+    pub shared: Arc<Shared>,
+    pub calls: Calls,
+    pub batch: TickBatch,
+    pub timers: Timers,
+    pub clock: Clock,
+    pub outcomes: Outcomes,
+    pub(crate) committer: Committer,
+    pub(crate) reaper: Reaper,
+    admission: Admission,
+    /// Open connections of this loop.
+    pub(crate) connections: usize,
+    /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
+    pub(crate) fresh: Vec<CallId>,
+    /// Connections that have something to say although nothing came in.
+    pub(crate) revisit: Vec<ConnectionId>,
+    pub(crate) drain: Option<Drain>,
+    pub(crate) health_version: u64,
+}
+
+impl Core {
+    pub fn new(
+        settings: Arc<Settings>,
+        shared: Arc<Shared>,
+        clock: Clock,
+        reaper: Reaper,
+        admission: Admission,
+    ) -> Core {
+        Core {
+            batch: TickBatch::new(shared.store.write_batch()),
+            committer: shared.store.committer(),
+            health_version: shared.health.version(),
+            settings,
+            shared,
+            calls: Calls::default(),
+            timers: Timers::default(),
+            clock,
+            outcomes: Outcomes::new(),
+            reaper,
+            admission,
+            connections: 0,
+            fresh: Vec::new(),
+            revisit: Vec::new(),
+            drain: None,
+        }
+    }
+
+    // --- connections
+
+    pub fn connection_opened(&mut self, channel: &mut Channel, now_ns: u64) {
+        self.connections += 1;
+        let life_ms = if channel.refused {
+            limits::REFUSED_CONNECTION_LIFE_MS
+        } else {
+            limits::FIRST_BYTES_MS
+        };
+        self.arm(channel, now_ns + life_ms * 1_000_000);
+    }
+
+    pub fn start_http2(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        let mut connection = Box::new(Connection::new(&self.settings.http2, now_ns));
+        connection.start(&mut io.output);
+        if channel.refused || self.drain.is_some() {
+            connection.drain(&mut io.output, now_ns);
+        }
+        channel.protocol = Protocol::Http2(connection);
+    }
+
+    /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a client that was
+    /// pointed at the wrong port.
+    pub fn refuse(&mut self, channel: &mut Channel, io: &mut Io, what: &'static str) {
+        self.settings.log.refused_greeting(what, channel.peer);
+        channel.protocol = Protocol::Over;
+        let unread = io.input.len();
+        io.input.consume(unread);
+        io.close_when_written();
+    }
+
+    pub fn connection_closed(&mut self, channel: &Channel) {
+        self.connections -= 1;
+        self.admission.budget.change(channel.reported_bytes, 0);
+        if channel.running == 0 {
+            return;
+        }
+        let orphans: Vec<CallId> = self.calls.of(channel.id).collect();
+        for id in orphans {
+            if let Some(mut running) = self.calls.remove(id) {
+                running.call.cancelled(&self.shared);
+            }
+        }
+    }
+
+    /// Takes events from a connection until its input is used up or its turn is over.
+    pub fn walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        if !matches!(channel.protocol, Protocol::Http2(_)) {
+            let unread = io.input.len();
+            io.input.consume(unread);
+            return;
+        }
+        let mut consumed = 0;
+        let mut turns = limits::EVENTS_PER_TURN;
+        while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
+            self.event(channel, io, event);
+            turns -= 1;
+            if turns == 0 || io.output_is_full() {
+                io.set_unfinished(true);
+                break;
+            }
+        }
+        io.input.consume(consumed);
+        self.after_walk(channel, io, now_ns);
+    }
+
+    fn next_event(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        consumed: &mut usize,
+        now_ns: u64,
+    ) -> Option<Event> {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return None;
+        };
+        connection.poll_event(io.input.bytes(), consumed, &mut io.output, now_ns)
+    }
+
+    fn after_walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        if connection.wants_transmit() {
+            connection.transmit(&mut io.output, now_ns);
+        }
+        if connection.close_reason().is_some() || (io.end_of_input() && !io.is_unfinished()) {
+            io.close_when_written();
+        }
+        let buffered = connection.buffered_bytes();
+        if buffered != channel.reported_bytes {
+            self.admission
+                .budget
+                .change(channel.reported_bytes, buffered);
+            channel.reported_bytes = buffered;
+        }
+        if let Some(at_ns) = channel
+            .http2()
+            .and_then(|connection| connection.next_deadline_ns())
+        {
+            self.arm(channel, at_ns);
+        }
+    }
+
+    /// Sets the connection's alarm, unless one rings before.
+    fn arm(&mut self, channel: &mut Channel, at_ns: u64) {
+        if at_ns < channel.armed_ns {
+            channel.armed_ns = at_ns;
+            self.timers.set(at_ns, Alarm::connection(channel.id));
+        }
+    }
+
+    pub fn connection_alarm(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        channel.armed_ns = u64::MAX;
+        match &mut channel.protocol {
+            Protocol::Undecided => self.refuse(channel, io, "no first bytes in time"),
+            Protocol::Over => {}
+            Protocol::Http2(_) if channel.refused => io.close_when_written(),
+            Protocol::Http2(connection) => {
+                if connection
+                    .next_deadline_ns()
+                    .is_some_and(|at_ns| at_ns <= now_ns)
+                {
+                    connection.deadline_passed(&mut io.output, now_ns);
+                }
+                self.walk(channel, io, now_ns);
+            }
+        }
+    }
+
+    // --- events
+
+    fn event(&mut self, channel: &mut Channel, io: &mut Io, event: Event) {
+        match event {
+            Event::Request { stream, end } => self.request(channel, io, stream, end),
+            Event::Message { stream, last } => self.message(channel, io, stream, last),
+            Event::HalfClosed { stream } => {
+                self.step_of(channel, io, stream, |call, shared, step| {
+                    call.half_closed(shared, step)
+                })
+            }
+            Event::Writable { stream } => {
+                self.step_of(channel, io, stream, |call, shared, step| {
+                    call.writable(shared, step)
+                })
+            }
+            Event::Cancelled { stream, .. } => self.cancelled(channel, stream),
+            // A plain request was answered when its head came; its body is thrown away.
+            Event::Body { stream, .. } => self.release(channel, io, stream),
+            Event::Response { .. } | Event::Finished { .. } => {
+                debug_assert!(false, "events of the client role")
+            }
+        }
+    }
+
+    fn request(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, end: bool) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let head = connection.head();
+        if !head.is_grpc() {
+            return plain::answer(connection, &mut io.output, stream, &self.settings.about);
+        }
+        let Some(method) = route(connection) else {
+            let status = no_such_method(connection.head().path());
+            return connection.finish(stream, &mut io.output, &wire_status(status));
+        };
+        if let Err(status) = self.admit(channel) {
+            let connection = channel.http2().expect("matched above");
+            return connection.finish(stream, &mut io.output, &wire_status(status));
+        }
+        self.begin(channel, io, stream, method, end);
+    }
+
+    fn admit(&self, channel: &Channel) -> Result<(), Status> {
+        if self.drain.is_some() {
+            return Err(admission::stopping());
+        }
+        if channel.refused {
+            return Err(admission::too_many_connections());
+        }
+        self.admission.admit(channel.running, self.calls.len())
+    }
+
+    fn begin(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        stream: StreamKey,
+        method: Method,
+        end: bool,
+    ) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let timeout_ns = connection.head().timeout_ns();
+        let deadline_ns = timeout_ns.map_or(u64::MAX, |ns| self.clock.tick_ns().saturating_add(ns));
+        let id = self.calls.insert(Running {
+            connection: channel.id,
+            stream,
+            call: Call::Over,
+            deadline_ns,
+            wake_at_ns: u64::MAX,
+            subscribed: false,
+        });
+        connection.set_token(stream, token(id));
+        channel.running += 1;
+        if deadline_ns != u64::MAX {
+            self.fresh.push(id);
+        }
+        let metadata = crate::metadata::Snapshot::of(connection, method);
+        let peer = channel.peer;
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            let head = CallHead {
+                deadline_ns,
+                peer,
+                metadata: &metadata,
+            };
+            *call = Call::started(method, &head, shared, step);
+        });
+        if end {
+            self.step(channel, &mut io.output, id, |call, shared, step| {
+                call.half_closed(shared, step)
+            });
+        }
+    }
+
+    fn message(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, last: bool) {
+        let Some(id) = self.call_of(channel, stream) else {
+            return;
+        };
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let message = connection.take_message();
+        let bytes = message.bytes(io.input.bytes());
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            call.message(bytes, last, shared, step)
+        });
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        connection.give_back(message);
+        if !last {
+            connection.release(stream, &mut io.output);
+        }
+    }
+
+    fn release(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
+        if let Protocol::Http2(connection) = &mut channel.protocol {
+            connection.release(stream, &mut io.output);
+        }
+    }
+
+    fn cancelled(&mut self, channel: &mut Channel, stream: StreamKey) {
+        if let Some(mut running) = self
+            .call_of(channel, stream)
+            .and_then(|id| self.calls.remove(id))
+        {
+            channel.running -= 1;
+            running.call.cancelled(&self.shared);
+        }
+        if let Protocol::Http2(connection) = &mut channel.protocol {
+            connection.forget(stream);
+        }
+    }
+}
+
+fn route(connection: &mut Connection) -> Option<Method> {
+    if let Some(number) = connection.head_route() {
+        return Some(Method::ALL[number as usize]);
+    }
+    let method = service::route(connection.head().path())?;
+    connection.set_head_route(method as u32);
+    Some(method)
+}
+
+#[cold]
+fn no_such_method(path: &[u8]) -> Status {
+    let path = String::from_utf8_lossy(&path[..path.len().min(limits::PATH_IN_MESSAGE_BYTES)]);
+    Status::unimplemented(format!("there is no method {path} here"))
+}
+
+/// The token by which a stream names its call; 0 is a stream without one.
+pub(crate) fn token(id: CallId) -> u32 {
+    id.index + 1
+}

@@ -1,0 +1,26 @@
+//! The metadata of a request, for the few methods that look at it.
+
+use service::{Metadata, Method};
+use wire::Connection;
+
+/// A copy of the metadata of one request; empty, and free, for methods that do not ask.
+pub(crate) struct Snapshot(Vec<(Box<[u8]>, Box<[u8]>)>);
+
+impl Snapshot {
+    pub fn of(connection: &Connection, method: Method) -> Snapshot {
+        if !method.is_interop() {
+            return Snapshot(Vec::new());
+        }
+        let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
+        Snapshot(connection.head().metadata().map(copy).collect())
+    }
+}
+
+impl Metadata for Snapshot {
+    fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0
+            .iter()
+            .find(|(other, _)| **other == *name)
+            .map(|(_, value)| &**value)
+    }
+}

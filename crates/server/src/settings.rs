@@ -1,0 +1,29 @@
+//! What a server is started with, resolved once and shared by its loops.
+
+use service::PeerKind;
+
+/// Said about things worth a line in the log. The binary decides how it looks.
+pub trait Log: Send + Sync {
+    /// A connection was closed because its first bytes were not for this port.
+    fn refused_greeting(&self, what: &'static str, peer: PeerKind);
+
+    /// A connection was ended because the peer broke the protocol or a limit.
+    fn connection_error(&self, reason: &str);
+}
+
+/// Says nothing.
+pub struct Silent;
+
+impl Log for Silent {
+    fn refused_greeting(&self, _what: &'static str, _peer: PeerKind) {}
+    fn connection_error(&self, _reason: &str) {}
+}
+
+/// What all loops of a server share, and nobody changes.
+pub(crate) struct Settings {
+    pub http2: wire::Config,
+    /// What `GET /` answers.
+    pub about: String,
+    pub drain_ms: u64,
+    pub log: Box<dyn Log>,
+}

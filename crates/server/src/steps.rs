@@ -1,0 +1,144 @@
+//! The steps of a call, and what follows from them.
+
+use drive::Io;
+use service::keyvalue::database_gone;
+use service::{Actions, Call, Shared, State, Status};
+use store::{CommitOutcome, View};
+use wire::StreamKey;
+
+use crate::actions::{Effects, Step};
+use crate::calls::CallId;
+use crate::connection::{Channel, Protocol};
+use crate::core::Core;
+use crate::timers::Alarm;
+
+impl Core {
+    /// The running call of a stream.
+    pub(crate) fn call_of(&self, channel: &Channel, stream: StreamKey) -> Option<CallId> {
+        let Protocol::Http2(connection) = &channel.protocol else {
+            return None;
+        };
+        self.calls.current(connection.token(stream).checked_sub(1)?)
+    }
+
+    pub(crate) fn step_of(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        stream: StreamKey,
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) {
+        if let Some(id) = self.call_of(channel, stream) {
+            self.step(channel, &mut io.output, id, step);
+        }
+    }
+
+    /// Takes one step of a call and does what it asked for.
+    #[inline]
+    pub(crate) fn step(
+        &mut self,
+        channel: &mut Channel,
+        output: &mut Vec<u8>,
+        id: CallId,
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let Some(running) = self.calls.get_mut(id) else {
+            return;
+        };
+        let mut actions = Step {
+            id,
+            channel: channel.id,
+            stream: running.stream,
+            connection,
+            output,
+            batch: &mut self.batch,
+            clock: &self.clock,
+            effects: Effects::default(),
+        };
+        step(&mut running.call, &self.shared, &mut actions);
+        let effects = actions.effects;
+        if effects.over {
+            self.over(channel, id);
+        } else if effects != Effects::default() {
+            self.follow(channel, id, effects);
+        }
+    }
+
+    /// The call answered: it is no more.
+    fn over(&mut self, channel: &mut Channel, id: CallId) {
+        if let Some(running) = self.calls.remove(id) {
+            channel.running -= 1;
+            if let Protocol::Http2(connection) = &mut channel.protocol {
+                connection.set_token(running.stream, 0);
+            }
+            if self.drain.is_some() {
+                // It may have been the last one, so that the connection can be closed.
+                self.revisit.push(channel.id);
+            }
+        }
+    }
+
+    fn follow(&mut self, channel: &Channel, id: CallId, effects: Effects) {
+        let Some(running) = self.calls.get_mut(id) else {
+            return;
+        };
+        running.subscribed |= effects.subscribed;
+        if let Some(at_ns) = effects.wake_at_ns {
+            running.wake_at_ns = at_ns;
+            self.timers.set(at_ns, Alarm::Wake(id));
+        }
+        if effects.resumed {
+            self.revisit.push(channel.id);
+        }
+    }
+
+    /// Answers a call from a view; `None`: its database was dropped meanwhile.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        id: CallId,
+        view: Option<&View<'_>>,
+        kept: &[u8],
+    ) {
+        self.step(
+            channel,
+            &mut io.output,
+            id,
+            |call, shared, step| match view {
+                Some(view) => call.read(view, kept, shared, step),
+                None => step.finish(database_gone()),
+            },
+        );
+    }
+
+    pub(crate) fn committed(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        id: CallId,
+        outcome: &CommitOutcome<'_>,
+    ) {
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            call.committed(outcome, shared, step)
+        });
+    }
+
+    pub(crate) fn wake(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            call.woken(shared, step)
+        });
+    }
+
+    /// Ends a call from outside of it.
+    pub(crate) fn end(&mut self, channel: &mut Channel, io: &mut Io, id: CallId, status: Status) {
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            call.cancelled(shared);
+            step.finish(status);
+        });
+    }
+}

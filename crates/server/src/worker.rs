@@ -1,0 +1,246 @@
+//! One loop's share of the server: what the driver calls, in the order of a tick.
+
+use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use store::View;
+
+use crate::batch::{Read, Reads};
+use crate::calls::CallId;
+use crate::connection::{Channel, Opening, Protocol, open};
+use crate::core::Core;
+use crate::limits;
+use crate::timers::Alarm;
+
+/// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with the other loops.
+pub(crate) struct Worker {
+    /// By the slot of the connection.
+    channels: Vec<Option<Channel>>,
+    core: Core,
+}
+
+impl Worker {
+    pub fn new(core: Core) -> Worker {
+        Worker {
+            channels: Vec::new(),
+            core,
+        }
+    }
+
+    fn channel(channels: &mut [Option<Channel>], id: ConnectionId) -> Option<&mut Channel> {
+        let channel = channels.get_mut(id.slot as usize)?.as_mut()?;
+        (channel.id == id).then_some(channel)
+    }
+
+    /// What the alarms that are due ask for.
+    fn ring(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        while let Some(alarm) = self.core.timers.pop_due(now_ns) {
+            match alarm {
+                Alarm::Connection { slot, generation } => {
+                    let id = ConnectionId { slot, generation };
+                    let Some(channel) = Self::channel(&mut self.channels, id) else {
+                        continue;
+                    };
+                    let Some(io) = connections.io(id) else {
+                        continue;
+                    };
+                    self.core.connection_alarm(channel, io, now_ns);
+                }
+                Alarm::Deadline(call) => self.with_call(connections, call, Core::deadline_passed),
+                Alarm::Wake(call) if self.core.take_wish(call, now_ns) => {
+                    self.with_call(connections, call, Core::wake)
+                }
+                Alarm::Wake(_) => {}
+            }
+        }
+    }
+
+    /// Runs `act` on a call with the connection it belongs to, if both are still there.
+    fn with_call(
+        &mut self,
+        connections: &mut dyn Connections,
+        call: CallId,
+        act: impl FnOnce(&mut Core, &mut Channel, &mut Io, CallId),
+    ) {
+        let Some(running) = self.core.calls.get_mut(call) else {
+            return;
+        };
+        let id = running.connection;
+        let Some(channel) = Self::channel(&mut self.channels, id) else {
+            return;
+        };
+        let Some(io) = connections.io(id) else { return };
+        act(&mut self.core, channel, io, call);
+    }
+
+    /// Serves the short reads of this tick, each database from one view.
+    fn serve_reads(&mut self, connections: &mut dyn Connections) {
+        let reads = self.core.batch.take_reads();
+        let store = self.core.shared.store.clone();
+        let mut rest = &reads.list[..];
+        while let Some(first) = rest.first() {
+            let alike = rest
+                .iter()
+                .take_while(|read| read.database == first.database)
+                .count();
+            let (these, others) = rest.split_at(alike);
+            let view = store.view(first.database);
+            self.serve_from_view(connections, view.as_ref(), &reads, these);
+            rest = others;
+        }
+        self.core.batch.give_reads(reads);
+    }
+
+    /// Reads of one connection stand together: the connection is looked up once for all of them.
+    fn serve_from_view(
+        &mut self,
+        connections: &mut dyn Connections,
+        view: Option<&View<'_>>,
+        reads: &Reads,
+        these: &[Read],
+    ) {
+        for alike in these.chunk_by(|one, other| one.connection == other.connection) {
+            let id = alike[0].connection;
+            let Some(io) = connections.io(id) else {
+                continue;
+            };
+            let Some(channel) = Self::channel(&mut self.channels, id) else {
+                continue;
+            };
+            for read in alike {
+                self.core
+                    .read(channel, io, read.call, view, reads.kept(read));
+            }
+        }
+    }
+
+    /// Serves long reads, one slice of each in turn, until their share of the tick is used up.
+    fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
+        let store = self.core.shared.store.clone();
+        let waiting = self.core.batch.long_reads();
+        if waiting == 0 {
+            return;
+        }
+        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        for _ in 0..waiting {
+            let Some((database, call)) = self.core.batch.next_long_read() else {
+                break;
+            };
+            let view = store.view(database);
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.read(channel, io, call, view.as_ref(), &[])
+            });
+            drop(view);
+            if self.core.clock.read_ns() >= until_ns {
+                break;
+            }
+        }
+    }
+
+    /// Hands the writes of this tick to the committer and the outcomes to their calls.
+    fn serve_writes(&mut self, connections: &mut dyn Connections) {
+        if self.core.batch.writes.is_empty() {
+            return;
+        }
+        let mut outcomes = std::mem::take(&mut self.core.outcomes);
+        self.core.commit(&mut outcomes);
+        for outcome in outcomes.iter() {
+            let call = CallId::from_tag(outcome.tag);
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.committed(channel, io, call, &outcome)
+            });
+        }
+        outcomes.clear();
+        self.core.outcomes = outcomes;
+    }
+
+    fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
+        for call in self.core.subscribers_to_wake() {
+            self.with_call(connections, call, Core::wake);
+        }
+    }
+
+    /// While draining: ends the calls that only wait for their peer.
+    fn end_the_patient(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        for call in self.core.overstayed(now_ns) {
+            self.with_call(connections, call, Core::end_for_stop);
+        }
+    }
+}
+
+impl Handler for Worker {
+    fn opened(&mut self, id: ConnectionId, peer: &Peer, _io: &mut Io, now_ns: u64) {
+        let slot = id.slot as usize;
+        if slot >= self.channels.len() {
+            self.channels.resize_with(slot + 1, || None);
+        }
+        let mut channel = Channel::new(id, peer);
+        self.core.connection_opened(&mut channel, now_ns);
+        self.channels[slot] = Some(channel);
+    }
+
+    fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+        self.core.clock.set_ns(now_ns);
+        let Some(channel) = Self::channel(&mut self.channels, id) else {
+            return;
+        };
+        if matches!(channel.protocol, Protocol::Undecided) {
+            match open(io, &self.core.settings.about) {
+                Opening::Http2 => self.core.start_http2(channel, io, now_ns),
+                Opening::Wait => return,
+                Opening::Refuse(what) => return self.core.refuse(channel, io, what),
+            }
+        }
+        self.core.walk(channel, io, now_ns);
+    }
+
+    fn writable(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+        self.core.clock.set_ns(now_ns);
+        let Some(channel) = Self::channel(&mut self.channels, id) else {
+            return;
+        };
+        self.core.walk(channel, io, now_ns);
+    }
+
+    fn closed(&mut self, id: ConnectionId, _why: Closed, _now_ns: u64) {
+        let Some(slot) = self.channels.get_mut(id.slot as usize) else {
+            return;
+        };
+        if let Some(channel) = slot.take_if(|channel| channel.id == id) {
+            self.core.connection_closed(&channel);
+        }
+    }
+
+    fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        self.core.clock.set_ns(now_ns);
+        self.serve_reads(connections);
+        self.serve_long_reads(connections);
+        self.serve_writes(connections);
+        self.wake_subscribers(connections);
+        self.ring(connections, now_ns);
+        self.end_the_patient(connections, now_ns);
+        self.core.end_tick();
+        for id in std::mem::take(&mut self.core.revisit) {
+            if let Some(io) = connections.io(id) {
+                io.set_unfinished(true);
+            }
+        }
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.core.next_deadline_ns()
+    }
+
+    fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        self.core.clock.set_ns(now_ns);
+        self.core.begin_drain(now_ns);
+        self.wake_subscribers(connections);
+        for channel in self.channels.iter_mut().flatten() {
+            if let Some(io) = connections.io(channel.id) {
+                self.core.drain_connection(channel, io, now_ns);
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.core.calls.len() == 0
+    }
+}
