@@ -1,1 +1,27 @@
 //! Channels to a gRPC server.
+//!
+//! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in, what happened to each
+//! call comes out. [`Channel`] is its blocking face: it owns a socket, and the thread that calls it does the work.
+//! Neither knows what the messages mean.
+//!
+//! ```no_run
+//! use client::{CallOptions, Channel, ChannelOptions};
+//!
+//! let address = "127.0.0.1:1978".parse()?;
+//! let mut channel = Channel::connect(&address, &ChannelOptions::default())?;
+//! let answer = channel.unary("/grpc.health.v1.Health/Check", b"", &CallOptions::default())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod channel;
+mod core;
+mod error;
+pub mod limits;
+mod socket;
+
+pub use channel::{CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
+pub use core::{Core, Happening, Request, What};
+pub use drive::Address;
+pub use error::{CallError, ConnectError, NotBegun};
+pub use wire::StreamKey;
+pub use wire::grpc::{Code, Metadata, Status};

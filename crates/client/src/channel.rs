@@ -1,0 +1,337 @@
+//! The blocking face: one connection, and the thread that calls does the work.
+
+use std::time::{Duration, Instant};
+
+use drive::Address;
+use wire::StreamKey;
+use wire::grpc::Metadata;
+
+use crate::core::{Core, Request, What};
+use crate::error::{CallError, ConnectError, NotBegun};
+use crate::limits;
+use crate::socket::{Received, Socket};
+
+/// How a channel is to be.
+#[derive(Clone, Debug)]
+pub struct ChannelOptions {
+    /// How long connecting may take. [`limits::CONNECT_TIMEOUT`].
+    pub connect_timeout: Duration,
+    /// The largest message that is received, in bytes. [`limits::MAX_MESSAGE_BYTES`].
+    pub max_message_bytes: usize,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> ChannelOptions {
+        ChannelOptions { connect_timeout: limits::CONNECT_TIMEOUT, max_message_bytes: limits::MAX_MESSAGE_BYTES }
+    }
+}
+
+/// What a single call may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallOptions<'a> {
+    /// When the caller gives up. The server is told how long it has.
+    pub deadline: Option<Instant>,
+    /// What goes with the request.
+    pub metadata: Option<&'a Metadata>,
+}
+
+/// The answer to a plain HTTP request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, at most [`limits::HTTP_BODY_BYTES`] of it.
+    pub body: Vec<u8>,
+}
+
+/// One connection to a server, for one call at a time.
+///
+/// The thread that makes a call sends and receives; between calls nobody does. After a [`CallError::ConnectionLost`], or
+/// [`NotBegun::Closing`], a new channel is needed.
+#[derive(Debug)]
+pub struct Channel {
+    core: Core,
+    socket: Socket,
+    authority: String,
+    /// The origin of the core's time.
+    origin: Instant,
+    buffer: Box<[u8]>,
+    has_received: bool,
+    /// Why the socket can no longer be used.
+    broken: Option<String>,
+}
+
+impl Channel {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// If there is no connection; says to where, and why.
+    pub fn connect(address: &Address, options: &ChannelOptions) -> Result<Channel, ConnectError> {
+        let socket = Socket::connect(address, options.connect_timeout)?;
+        let config = wire::Config {
+            max_message_bytes: options.max_message_bytes,
+            // A caller's own messages and answers are all that waits here: their size is the caller's business.
+            max_gathered_bytes: usize::MAX,
+            max_unsent_bytes: usize::MAX,
+            ..wire::Config::client()
+        };
+        Ok(Channel {
+            core: Core::new(&config, 0),
+            socket,
+            authority: authority(address),
+            origin: Instant::now(),
+            buffer: vec![0; limits::READ_BYTES].into_boxed_slice(),
+            has_received: false,
+            broken: None,
+        })
+    }
+
+    /// Calls a unary method.
+    ///
+    /// # Errors
+    /// If the call ends with another status than OK, or without one.
+    pub fn unary(&mut self, path: &str, request: &[u8], options: &CallOptions<'_>) -> Result<Vec<u8>, CallError> {
+        let mut answers = self.server_streaming(path, request, options)?;
+        let first = answers.next_message()?;
+        let answer = first.ok_or_else(|| bad_answer("it has no message"))?;
+        match answers.next_message()? {
+            None => Ok(answer),
+            Some(_) => Err(bad_answer("it has more than one message")),
+        }
+    }
+
+    /// Calls a method that answers with any number of messages.
+    ///
+    /// # Errors
+    /// If the call cannot begin.
+    pub fn server_streaming(
+        &mut self,
+        path: &str,
+        request: &[u8],
+        options: &CallOptions<'_>,
+    ) -> Result<ServerStreaming<'_>, CallError> {
+        self.catch_up();
+        let timeout = options.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let call = self.core.open(&Request {
+            path,
+            authority: &self.authority,
+            timeout_ns: timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+            metadata: options.metadata,
+        })?;
+        self.core.send(call, request, true);
+        Ok(ServerStreaming { channel: self, call, deadline: options.deadline, is_over: false })
+    }
+
+    /// Sends a plain HTTP GET.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub fn http_get(&mut self, path: &str, options: &CallOptions<'_>) -> Result<HttpAnswer, CallError> {
+        self.catch_up();
+        let call = self.core.open_http_get(&self.authority, path)?;
+        let mut answer = HttpAnswer { status: 0, body: Vec::new() };
+        loop {
+            match self.next(call, options.deadline)? {
+                What::Head { http_status } => answer.status = http_status,
+                What::Message => {
+                    let room = limits::HTTP_BODY_BYTES - answer.body.len();
+                    let piece = self.core.message();
+                    answer.body.extend_from_slice(&piece[..piece.len().min(room)]);
+                    self.core.release(call);
+                }
+                What::Writable => {}
+                What::Ended(status) if status.is_ok() => {
+                    // An answer without a body has its head in the same event.
+                    if answer.status == 0 {
+                        answer.status = self.core.http_status();
+                    }
+                    return Ok(answer);
+                }
+                end => return Err(self.error_of(end)),
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).expect("584 years have not passed")
+    }
+
+    /// Between two calls nobody looks at the connection: takes what has come meanwhile, before a deadline of the
+    /// protocol is taken for missed, or a call is begun on a connection that is closing.
+    fn catch_up(&mut self) {
+        while self.core.poll(self.now_ns()).is_some() {}
+        self.receive(Duration::ZERO);
+        while self.core.poll(self.now_ns()).is_some() {}
+    }
+
+    /// What happens next to `call`; what happens to others, which were given up, is passed over.
+    fn next(&mut self, call: StreamKey, deadline: Option<Instant>) -> Result<What, CallError> {
+        loop {
+            while let Some(happening) = self.core.poll(self.now_ns()) {
+                if happening.call == call {
+                    return Ok(happening.what);
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.core.cancel(call);
+                self.send();
+                return Err(CallError::DeadlineExceeded);
+            }
+            self.exchange(deadline);
+        }
+    }
+
+    /// Sends what waits, and waits for bytes, for the deadline or for the protocol's own.
+    fn exchange(&mut self, deadline: Option<Instant>) {
+        self.core.transmit(self.now_ns());
+        self.send();
+        let wait = if self.core.output().is_empty() { self.longest_wait(deadline) } else { limits::WRITE_PATIENCE };
+        self.receive(wait);
+        let now_ns = self.now_ns();
+        if self.core.next_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.core.deadline_passed(now_ns);
+        }
+    }
+
+    fn longest_wait(&self, deadline: Option<Instant>) -> Duration {
+        let for_caller = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let for_protocol =
+            self.core.next_deadline_ns().map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
+        [for_caller, for_protocol].into_iter().flatten().fold(limits::LONGEST_WAIT, Duration::min)
+    }
+
+    /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server may want its own
+    /// answers read first.
+    fn send(&mut self) {
+        while !self.core.output().is_empty() {
+            match self.socket.send(self.core.output(), limits::WRITE_PATIENCE) {
+                Ok(0) => return,
+                Ok(count) => drop(self.core.output().drain(..count)),
+                Err(error) => {
+                    // The server may have said why before it closed: what it sent is still to be read.
+                    self.broken.get_or_insert(error.to_string());
+                    self.core.output().clear();
+                    return;
+                }
+            }
+            self.core.transmit(self.now_ns());
+        }
+    }
+
+    fn receive(&mut self, wait: Duration) {
+        match self.socket.receive(&mut self.buffer, wait) {
+            Ok(Received::Bytes(count)) => {
+                let bytes = &self.buffer[..count];
+                if !std::mem::replace(&mut self.has_received, true)
+                    && let Some(reason) = foreign_greeting(bytes)
+                {
+                    return self.end(reason.into());
+                }
+                self.core.received(bytes);
+            }
+            Ok(Received::Nothing) => {}
+            Ok(Received::End) => self.end("the server closed it".into()),
+            Err(error) => self.end(error.to_string()),
+        }
+    }
+
+    fn end(&mut self, reason: String) {
+        self.broken.get_or_insert(reason);
+        self.core.disconnected();
+    }
+
+    /// The error that the end of a call stands for.
+    fn error_of(&self, end: What) -> CallError {
+        match end {
+            What::Ended(status) => CallError::Status(status),
+            What::NotBegun => CallError::NotBegun(NotBegun::Refused),
+            What::Lost { reason } => CallError::ConnectionLost { reason: self.broken.clone().unwrap_or(reason) },
+            What::BadAnswer { reason } => bad_answer(reason),
+            What::Head { .. } | What::Message | What::Writable => unreachable!("only what ends a call is asked about"),
+        }
+    }
+}
+
+/// What the first bytes of a server say if it does not speak HTTP/2 without TLS.
+fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.starts_with(b"HTTP/1") {
+        return Some("the server speaks HTTP/1.1 and not HTTP/2");
+    }
+    // The record of an alert or a handshake: RFC 8446 section 5.1.
+    if let [0x15 | 0x16, 0x03, ..] = bytes {
+        return Some("the server speaks TLS");
+    }
+    None
+}
+
+fn bad_answer(reason: &str) -> CallError {
+    CallError::BadAnswer { reason: reason.into() }
+}
+
+/// For whom the server is to answer (`:authority`).
+fn authority(address: &Address) -> String {
+    match address {
+        Address::Tcp { .. } => address.to_string(),
+        Address::Unix(_) => "localhost".into(),
+    }
+}
+
+/// The messages of a call that is under way, in order. Dropped early: the call is given up.
+#[derive(Debug)]
+pub struct ServerStreaming<'a> {
+    channel: &'a mut Channel,
+    call: StreamKey,
+    deadline: Option<Instant>,
+    is_over: bool,
+}
+
+impl ServerStreaming<'_> {
+    /// Gives up at another time from now on. The server still knows the first deadline.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// The next message; `None` when the call has ended with status OK.
+    ///
+    /// # Errors
+    /// If it has ended in any other way.
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, CallError> {
+        while !self.is_over {
+            match self.channel.next(self.call, self.deadline) {
+                Ok(What::Message) => {
+                    let message = self.channel.core.message().to_vec();
+                    self.channel.core.release(self.call);
+                    return Ok(Some(message));
+                }
+                Ok(What::Head { .. } | What::Writable) => {}
+                Ok(What::Ended(status)) if status.is_ok() => self.is_over = true,
+                Ok(end) => {
+                    self.is_over = true;
+                    return Err(self.channel.error_of(end));
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for ServerStreaming<'_> {
+    type Item = Result<Vec<u8>, CallError>;
+
+    fn next(&mut self) -> Option<Result<Vec<u8>, CallError>> {
+        self.next_message().transpose()
+    }
+}
+
+impl Drop for ServerStreaming<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.channel.core.cancel(self.call);
+            self.channel.send();
+        }
+    }
+}

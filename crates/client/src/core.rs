@@ -1,0 +1,251 @@
+//! One connection without a socket: what every face of this crate stands on.
+
+use wire::grpc::{Code, Metadata, Status};
+use wire::{Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey};
+
+use crate::error::{CallError, NotBegun};
+
+/// How the client names itself to servers.
+const USER_AGENT: &str = concat!("grpc-rust-pelton/", env!("CARGO_PKG_VERSION"));
+
+/// What a call begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// For gRPC `/package.Service/Method`.
+    pub path: &'a str,
+    /// For whom the server is to answer, usually `host:port`.
+    pub authority: &'a str,
+    /// The time that the server has, in nanoseconds from now.
+    pub timeout_ns: Option<u64>,
+    /// What goes with the request.
+    pub metadata: Option<&'a Metadata>,
+}
+
+/// Something happened to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happening {
+    /// To which call.
+    pub call: StreamKey,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a call. The last four end it: nothing follows, and the call is forgotten.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// The head of the answer is there.
+    Head {
+        /// 200 if all is well.
+        http_status: u16,
+    },
+    /// A message, or a piece of a plain HTTP body: see [`Core::message`]. [`Core::release`] lets the server send on.
+    Message,
+    /// The call can take further messages, which it could not before.
+    Writable,
+    /// The server ended the call with this status; a plain HTTP answer that is complete is OK.
+    Ended(Status),
+    /// The server did not begin with the call: it is safe to try it again.
+    NotBegun,
+    /// The call ended without an answer; the server may have begun with it.
+    Lost {
+        /// What is known of the reason.
+        reason: String,
+    },
+    /// What came back is no answer.
+    BadAnswer {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// One connection to a server, without its socket.
+///
+/// Bytes that were received go in by [`Core::received`], bytes to send lie in [`Core::output`]. After either, and after
+/// every call that begins, [`Core::poll`] says what happened until it answers `None`.
+#[derive(Debug)]
+pub struct Core {
+    connection: Connection,
+    input: Vec<u8>,
+    /// How much of the input the connection has taken since `poll` last answered `None`.
+    consumed: usize,
+    output: Vec<u8>,
+}
+
+impl Core {
+    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
+    pub fn new(config: &wire::Config, now_ns: u64) -> Core {
+        debug_assert_eq!(config.role, wire::Role::Client, "a client's core has a client's role");
+        let mut connection = Connection::new(config, now_ns);
+        let mut output = Vec::new();
+        connection.start(&mut output);
+        Core { connection, input: Vec::new(), consumed: 0, output }
+    }
+
+    /// Begins a gRPC call. Its messages follow by [`Core::send`].
+    ///
+    /// # Errors
+    /// If the connection takes no calls now, or the request cannot be sent.
+    pub fn open(&mut self, request: &Request<'_>) -> Result<StreamKey, CallError> {
+        let head = RequestHead {
+            user_agent: USER_AGENT,
+            timeout_ns: request.timeout_ns,
+            metadata: request.metadata,
+            ..RequestHead::call(request.authority, request.path)
+        };
+        self.open_head(&head)
+    }
+
+    /// Begins a plain HTTP GET.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_http_get(&mut self, authority: &str, path: &str) -> Result<StreamKey, CallError> {
+        let head = RequestHead { user_agent: USER_AGENT, ..RequestHead::get(authority, path) };
+        let call = self.open_head(&head)?;
+        self.connection.close_send(call, &mut self.output);
+        Ok(call)
+    }
+
+    fn open_head(&mut self, head: &RequestHead<'_>) -> Result<StreamKey, CallError> {
+        self.connection.open(&mut self.output, head).map_err(|error| match error {
+            OpenError::TooManyStreams => CallError::NotBegun(NotBegun::TooManyCalls),
+            OpenError::GoingAway | OpenError::IdsExhausted => {
+                let reason = self.close_reason().map_or_else(|| error.to_string(), CloseReason::to_string);
+                CallError::NotBegun(NotBegun::Closing { reason })
+            }
+            OpenError::HeadTooLarge => CallError::BadRequest { reason: error.to_string() },
+        })
+    }
+
+    /// Sends a message. `last`: the client's side ends with it.
+    pub fn send(&mut self, call: StreamKey, message: &[u8], last: bool) {
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(message);
+        if last {
+            self.connection.send_last_message(call, &mut self.output, encode);
+        } else {
+            self.connection.send_message(call, &mut self.output, encode);
+        }
+    }
+
+    /// Whether a further message would be sent soon. If not, [`What::Writable`] follows.
+    pub fn can_send(&self, call: StreamKey) -> bool {
+        self.connection.can_send(call)
+    }
+
+    /// Gives a call up: the server is told, and nothing more happens to it.
+    pub fn cancel(&mut self, call: StreamKey) {
+        self.connection.reset(call, &mut self.output, ErrorCode::Cancel);
+    }
+
+    /// Takes bytes from the server.
+    pub fn received(&mut self, bytes: &[u8]) {
+        debug_assert_eq!(self.consumed, 0, "polled to the end before more is received");
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The server has closed its side, or the socket is broken.
+    pub fn disconnected(&mut self) {
+        self.connection.peer_closed();
+    }
+
+    /// What happened next.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Happening> {
+        loop {
+            let event =
+                self.connection.poll_event(&self.input, &mut self.consumed, &mut self.output, now_ns);
+            let Some(event) = event else {
+                self.input.drain(..self.consumed);
+                self.consumed = 0;
+                return None;
+            };
+            if let Some(happening) = self.translate(event) {
+                return Some(happening);
+            }
+        }
+    }
+
+    /// The bytes of the last [`What::Message`], until the next `poll`.
+    pub fn message(&self) -> &[u8] {
+        self.connection.message(&self.input)
+    }
+
+    /// The HTTP status of the last head, in the same time.
+    pub fn http_status(&self) -> u16 {
+        self.connection.head().http_status()
+    }
+
+    /// The last message of the call was consumed: the server may send as much again.
+    pub fn release(&mut self, call: StreamKey) {
+        self.connection.release(call, &mut self.output);
+    }
+
+    /// What is to be sent. Whoever has sent bytes removes them from the front.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Adds to the output what waited for room in it, or for the server's windows.
+    pub fn transmit(&mut self, now_ns: u64) {
+        self.connection.transmit(&mut self.output, now_ns);
+    }
+
+    /// When [`Core::deadline_passed`] is to be called, if nothing happens before.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.connection.next_deadline_ns()
+    }
+
+    /// Does what is due by now.
+    pub fn deadline_passed(&mut self, now_ns: u64) {
+        self.connection.deadline_passed(&mut self.output, now_ns);
+    }
+
+    /// Set once the connection has ended: the output is to be written, and the socket closed.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.connection.close_reason()
+    }
+
+    /// An event of the connection in the words of a call, `None` for what no caller needs to know.
+    fn translate(&mut self, event: Event) -> Option<Happening> {
+        let (call, what, over) = match event {
+            Event::Response { stream, .. } => (stream, What::Head { http_status: self.http_status() }, false),
+            Event::Message { stream, .. } | Event::Body { stream, .. } => (stream, What::Message, false),
+            Event::Writable { stream } => (stream, What::Writable, false),
+            Event::Finished { stream } => (stream, What::Ended(self.connection.status().clone()), true),
+            Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
+            Event::HalfClosed { .. } | Event::Request { .. } => return None,
+        };
+        if over {
+            self.connection.forget(call);
+        }
+        Some(Happening { call, what })
+    }
+
+    fn cancelled(&self, cause: Cause) -> What {
+        let reason = match cause {
+            Cause::Refused => return What::NotBegun,
+            Cause::Reset(code) => return What::Ended(reset_status(code)),
+            Cause::ConnectionClosed => {
+                let reason = self.close_reason().map_or_else(|| "it was closed".into(), CloseReason::to_string);
+                return What::Lost { reason };
+            }
+            Cause::MessageTooLarge => "a message is larger than this client accepts",
+            Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
+            Cause::UnknownEncoding => "it is compressed in a way that was not offered",
+            Cause::BadMessage => "its bytes are not gRPC messages, or not the gzip that they claim to be",
+            Cause::TooMuchUnsent => "too many bytes wait to be sent",
+            Cause::Violation(_) => "it breaks the rules of HTTP/2",
+        };
+        What::BadAnswer { reason }
+    }
+}
+
+/// What an RST_STREAM means for a call (gRPC over HTTP/2, "Errors").
+fn reset_status(code: ErrorCode) -> Status {
+    let grpc = match code {
+        ErrorCode::Cancel => Code::Cancelled,
+        ErrorCode::EnhanceYourCalm => Code::ResourceExhausted,
+        ErrorCode::InadequateSecurity => Code::PermissionDenied,
+        _ => Code::Internal,
+    };
+    Status::new(grpc, format!("the server reset the call ({code:?})"))
+}

@@ -1,0 +1,170 @@
+//! The bytes' way: a TCP or UNIX socket that blocks.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use drive::Address;
+
+use crate::error::ConnectError;
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// What became of waiting for bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// The peer has closed its side.
+    End,
+    /// Nothing came in time.
+    Nothing,
+}
+
+impl Socket {
+    /// Connects, to each address that a host name stands for in turn.
+    pub(crate) fn connect(address: &Address, timeout: Duration) -> Result<Socket, ConnectError> {
+        match address {
+            Address::Tcp { host, port } => Socket::connect_tcp(address, host, *port, timeout),
+            // A UNIX socket is connected at once or not at all.
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path).map_err(|error| connect_error(address, error))?;
+                Ok(Socket::Unix(stream))
+            }
+        }
+    }
+
+    fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<Socket, ConnectError> {
+        let unknown = |error| ConnectError::UnknownHost { address: address.clone(), error };
+        let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unknown)?.collect();
+        let until = Instant::now() + timeout;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
+        for candidate in addresses {
+            // Zero is refused by the standard library; whoever has no time left learns so in the first millisecond.
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&candidate, left) {
+                Ok(stream) => {
+                    // Requests are written whole, so there is nothing that Nagle's algorithm could gather.
+                    stream.set_nodelay(true).map_err(|error| connect_error(address, error))?;
+                    return Ok(Socket::Tcp(stream));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(connect_error(address, last))
+    }
+
+    /// Waits for bytes for at most `timeout`; not at all if that is zero.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8], timeout: Duration) -> io::Result<Received> {
+        // The kernel counts a time limit in ticks of milliseconds: no wait at all must be asked for differently.
+        let at_once = timeout.is_zero();
+        let read = match self {
+            Socket::Tcp(stream) if at_once => {
+                stream.set_nonblocking(true)?;
+                let read = stream.read(buffer);
+                stream.set_nonblocking(false)?;
+                read
+            }
+            Socket::Tcp(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.read(buffer)
+            }
+            Socket::Unix(stream) if at_once => {
+                stream.set_nonblocking(true)?;
+                let read = stream.read(buffer);
+                stream.set_nonblocking(false)?;
+                read
+            }
+            Socket::Unix(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.read(buffer)
+            }
+        };
+        match read {
+            Ok(0) => Ok(Received::End),
+            Ok(count) => Ok(Received::Bytes(count)),
+            Err(error) if is_nothing(&error) => Ok(Received::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what it can of `bytes` within `timeout`, and answers how much that was.
+    pub(crate) fn send(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
+        let timeout = Some(timeout);
+        let written = match self {
+            Socket::Tcp(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+            Socket::Unix(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+        };
+        match written {
+            Err(error) if is_nothing(&error) => Ok(0),
+            written => written,
+        }
+    }
+}
+
+/// A time limit that has passed, or a signal in between.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+fn connect_error(address: &Address, error: io::Error) -> ConnectError {
+    let address = address.clone();
+    let is_unix = matches!(address, Address::Unix(_));
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ConnectError::NobodyListens { address },
+        io::ErrorKind::NotFound if is_unix => ConnectError::NobodyListens { address },
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConnectError::TimedOut { address },
+        _ => ConnectError::Failed { address, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn connect(text: &str) -> ConnectError {
+        let address: Address = text.parse().expect(text);
+        Socket::connect(&address, Duration::from_secs(5)).expect_err("nobody listens")
+    }
+
+    #[test]
+    fn nobody_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        drop(listener);
+        let error = connect(&address);
+        assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error:?}");
+        assert!(error.to_string().contains(&address), "{error}");
+        let error = connect("unix:/nowhere/at/all.sock");
+        assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn unknown_hosts_are_named() {
+        let error = connect("no-such-host.invalid:1978");
+        assert!(matches!(error, ConnectError::UnknownHost { .. }), "{error:?}");
+        assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
+    }
+
+    #[test]
+    fn waiting_ends() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
+        let mut socket = Socket::Unix(ours);
+        assert_eq!(socket.receive(&mut [0; 8], Duration::ZERO).expect("no error"), Received::Nothing);
+        drop(_theirs);
+        assert_eq!(socket.receive(&mut [0; 8], Duration::from_secs(5)).expect("no error"), Received::End);
+    }
+}

@@ -1,0 +1,109 @@
+//! A server for the tests of the client: `wire`'s server role over one blocking socket, which answers by path.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use client::{Address, Channel, ChannelOptions, Code, Status};
+use wire::{Connection, ErrorCode, Event, StreamKey};
+
+/// What the server does about a request, with the message it came with.
+pub type Answer = fn(&mut Connection, StreamKey, &mut Vec<u8>, path: &str, message: &[u8]);
+
+/// Serves one connection in a thread of its own, until the client goes.
+pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
+    let (address, listener) = listen();
+    let server = thread::spawn(move || {
+        let (socket, _) = listener.accept().expect("the client connects");
+        run(socket, answer);
+    });
+    let channel = Channel::connect(&address, &ChannelOptions::default()).expect("the server listens");
+    (channel, server)
+}
+
+/// A listener on a free port.
+pub fn listen() -> (Address, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    (address.parse().expect("an address of the system is valid"), listener)
+}
+
+fn run(mut socket: TcpStream, answer: Answer) {
+    let origin = Instant::now();
+    let now_ns = || origin.elapsed().as_nanos() as u64;
+    let mut connection = Connection::new(&wire::Config::server(), now_ns());
+    let (mut input, mut output, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
+    let mut paths: Vec<(StreamKey, String)> = Vec::new();
+    connection.start(&mut output);
+    loop {
+        let mut consumed = 0;
+        while let Some(event) = connection.poll_event(&input, &mut consumed, &mut output, now_ns()) {
+            match event {
+                Event::Request { stream, end } => {
+                    let head = connection.head();
+                    let path = String::from_utf8_lossy(head.path()).into_owned();
+                    if end || !head.is_grpc() {
+                        answer(&mut connection, stream, &mut output, &path, b"");
+                    } else {
+                        paths.push((stream, path));
+                    }
+                }
+                Event::Message { stream, .. } => {
+                    let message = connection.message(&input).to_vec();
+                    connection.release(stream, &mut output);
+                    let path = paths.iter().find(|(key, _)| *key == stream).map(|(_, path)| path.clone());
+                    let path = path.expect("a request came before");
+                    answer(&mut connection, stream, &mut output, &path, &message);
+                    if path == "/t.T/Drain" {
+                        connection.drain(&mut output, now_ns());
+                    }
+                }
+                Event::Cancelled { stream, .. } => connection.forget(stream),
+                _ => {}
+            }
+        }
+        input.drain(..consumed);
+        loop {
+            connection.transmit(&mut output, now_ns());
+            if output.is_empty() {
+                break;
+            }
+            if socket.write_all(&output).is_err() {
+                return;
+            }
+            output.clear();
+        }
+        if connection.close_reason().is_some() {
+            return;
+        }
+        match socket.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => input.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Answers as the path says.
+pub fn by_path(connection: &mut Connection, stream: StreamKey, out: &mut Vec<u8>, path: &str, message: &[u8]) {
+    match path {
+        "/t.T/Echo" => connection.respond(stream, out, |out| out.extend_from_slice(message)),
+        // One message of 1000 bytes for each byte of the request, numbered.
+        "/t.T/Stream" => {
+            for number in 0..message.len() {
+                connection.send_message(stream, out, |out| out.extend_from_slice(&[number as u8; 1000]));
+            }
+            connection.finish(stream, out, &Status::OK);
+        }
+        "/t.T/None" => connection.finish(stream, out, &Status::OK),
+        "/t.T/Fail" => connection.finish(stream, out, &Status::new(Code::ResourceExhausted, "größer als 5")),
+        "/t.T/Silent" => {}
+        "/t.T/Reset" => connection.reset(stream, out, ErrorCode::InternalError),
+        "/t.T/Refuse" => connection.reset(stream, out, ErrorCode::RefusedStream),
+        "/t.T/Drain" => {
+            connection.respond(stream, out, |out| out.extend_from_slice(b"last"));
+        }
+        "/" => connection.send_plain(stream, out, 200, &[("content-type", "text/plain")], b"hello\n"),
+        _ => connection.send_plain(stream, out, 404, &[], b""),
+    }
+}
