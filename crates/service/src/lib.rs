@@ -8,6 +8,8 @@ mod descriptor;
 pub mod echo;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod fuzz;
 pub mod health;
 pub mod interop;
 pub mod keyvalue;
