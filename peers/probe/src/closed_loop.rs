@@ -17,7 +17,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const EVENTS_MAX: usize = 1024;
 
 /// Latencies are kept to three digits, up to a minute.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
+pub const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// What to run.
 pub struct Plan {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::event::epoll;
 
+use crate::closed_loop::LATENCY_MAX_NS;
 use crate::processor;
 
 /// What came out of an echo run.
@@ -75,7 +76,7 @@ pub fn run(
             processor::process_ns(std::process::id())?,
         ))
     };
-    let mut latency_ns = Histogram::new(3).expect("three digits are allowed");
+    let mut latency_ns = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are in order");
     let (server_before, own_before) = cpu()?;
     let begin = Instant::now();
     let mut sent_ns = 0;
