@@ -39,7 +39,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::NobodyListens { address } => {
-                write!(f, "cannot connect to {address}: nobody listens there; is the server running?")
+                write!(f, "cannot connect to {address}: nobody listens there")
             }
             ConnectError::UnknownHost { address, error } => {
                 write!(f, "cannot connect to {address}: the host is not known ({error})")

@@ -25,6 +25,9 @@ use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
 use crate::encoding;
 use crate::exit::Failure;
 
+/// What to look at when there is no connection.
+const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
+
 /// A connection to the server of the command line.
 struct Session {
     channel: Channel,
@@ -37,7 +40,7 @@ impl Session {
         let timeout = Duration::from_millis(arguments.timeout.ms);
         let options = ChannelOptions { connect_timeout: timeout, ..ChannelOptions::default() };
         let channel = Channel::connect(&arguments.address, &options)
-            .map_err(|error| Failure::Failed(format!("{error}\n{}", connect_hint(&error))))?;
+            .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
         Ok(Session { channel, address: arguments.address.to_string(), timeout })
     }
 
