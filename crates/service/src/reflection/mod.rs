@@ -13,7 +13,7 @@ use crate::call::{Actions, CallHead, Shared, State};
 use crate::descriptor::DESCRIPTOR_SET;
 use crate::limits::REFLECTION_REQUEST_BYTES_MAX;
 use crate::method::Method;
-use crate::protobuf::{Reader, writer};
+use crate::protobuf::{Fault, Reader, writer};
 use crate::services;
 use crate::status::{Code, Status};
 use index::Index;
@@ -108,20 +108,7 @@ fn decode(bytes: &[u8]) -> Result<Request<'_>, Status> {
                 1 => request.host = value.string()?,
                 3 => request.question = Question::FileByName(value.string()?),
                 4 => request.question = Question::FileWithSymbol(value.string()?),
-                5 => {
-                    let (mut message, mut number) = ("", 0);
-                    Reader::new(value.bytes()?)
-                        .for_each(|field, value| {
-                            match field {
-                                1 => message = value.string()?,
-                                2 => number = value.int32()?,
-                                _ => {}
-                            }
-                            Ok(())
-                        })
-                        .map_err(|error| error.fault)?;
-                    request.question = Question::FileWithExtension { message, number };
-                }
+                5 => request.question = decode_extension(value.bytes()?)?,
                 6 => request.question = Question::ExtensionsOf(value.string()?),
                 7 => request.question = Question::Services,
                 _ => {}
@@ -130,6 +117,22 @@ fn decode(bytes: &[u8]) -> Result<Request<'_>, Status> {
         })
         .map_err(|error| Status::invalid_argument(format!("ServerReflectionRequest: {error}")))?;
     Ok(request)
+}
+
+/// `ExtensionRequest`
+fn decode_extension(bytes: &[u8]) -> Result<Question<'_>, Fault> {
+    let (mut message, mut number) = ("", 0);
+    Reader::new(bytes)
+        .for_each(|field, value| {
+            match field {
+                1 => message = value.string()?,
+                2 => number = value.int32()?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|error| error.fault)?;
+    Ok(Question::FileWithExtension { message, number })
 }
 
 fn answer<'a>(question: &Question<'a>, index: &Index<'a>, interop: bool) -> Answer<'a> {
