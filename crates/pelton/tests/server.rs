@@ -1,0 +1,136 @@
+//! Starting, describing and stopping a server through the real binary.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use support::{PATIENCE, Server, pelton, run};
+
+#[test]
+fn it_says_what_listens_where() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--memory-limit", "64MiB"]);
+    let greeting = server.greeting.join("\n");
+    assert!(greeting.starts_with(&format!("pelton {}\n", env!("CARGO_PKG_VERSION"))), "{greeting}");
+    let address = &server.addresses[0];
+    let line = format!("listening on {address} (plain HTTP/2 and gRPC): reachable from this machine only");
+    assert!(greeting.contains(&line), "{greeting}");
+    assert!(greeting.contains("volatile: everything is lost when the server stops"), "{greeting}");
+    assert!(!address.ends_with(":0"), "the port that the system chose: {address}");
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    let (code, printed) = server.stop("TERM");
+    assert_eq!((code, printed.as_str()), (0, ""));
+}
+
+#[test]
+fn several_addresses_share_the_data() {
+    let path = std::env::temp_dir().join(format!("pelton-test-{}.sock", std::process::id()));
+    let unix = format!("unix:{}", path.display());
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--listen", &unix]);
+    assert_eq!(server.addresses.len(), 2);
+    assert!(server.greeting.iter().any(|line| line.contains(&unix) && line.contains("this user's programs")));
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    let mut get = pelton();
+    let get = run(get.args(["get", "k", "--address", &unix]));
+    assert_eq!((get.code, get.text()), (0, "v"));
+    let (code, _) = server.stop("INT");
+    assert_eq!(code, 0);
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_flag() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let answer = run(pelton().args(["serve", "--listen", &address]));
+    assert_eq!(answer.code, 3);
+    assert!(answer.stderr.contains(&address) && answer.stderr.contains("--listen"), "{}", answer.stderr);
+    assert_eq!(answer.text(), "", "nothing is announced that is not there");
+}
+
+#[test]
+fn status_and_echo() {
+    let server = Server::start();
+    let status = server.run(["status"]);
+    assert_eq!(status.code, 0);
+    let expected = format!("{} is SERVING\nserver: pelton {}", server.addresses[0], env!("CARGO_PKG_VERSION"));
+    assert!(status.text().starts_with(&expected), "{}", status.text());
+    let json = server.run(["status", "--output", "json"]).json();
+    assert_eq!(json["status"], "SERVING");
+    assert!(json["round_trip_us"].as_f64().is_some_and(|time| time > 0.0), "{json}");
+
+    assert_eq!(server.run(["echo", "there and back"]).text(), "there and back");
+    let many = server.run(["echo", "--count", "20", "--output", "json"]).json();
+    assert_eq!((many["calls"].as_u64(), many["payload"].as_str()), (Some(20), Some("hello")));
+}
+
+#[test]
+fn nobody_listens() {
+    for command in [&["get", "k"][..], &["status"], &["put", "k", "v"], &["scan"], &["echo"]] {
+        let answer = run(pelton().args(command).args(["--address", "127.0.0.1:1"]));
+        assert_eq!(answer.code, 3, "{command:?}");
+        assert!(answer.stderr.contains("127.0.0.1:1"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("`pelton serve`"), "what to do: {}", answer.stderr);
+        assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
+    }
+}
+
+/// A server that accepts and never answers.
+#[test]
+fn the_timeout_counts() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = mute.local_addr().expect("it is bound").to_string();
+    let answer = run(pelton().args(["get", "k", "--timeout", "100ms", "--address", &address]));
+    assert_eq!(answer.code, 3);
+    assert!(answer.stderr.contains("deadline"), "{}", answer.stderr);
+}
+
+#[test]
+fn strangers_are_told_what_this_port_is() {
+    let server = Server::start();
+    let mut stranger = TcpStream::connect(&server.addresses[0]).expect("it listens");
+    stranger.set_read_timeout(Some(PATIENCE)).expect("a time limit is possible");
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).expect("it answers and closes");
+    assert!(answer.starts_with("HTTP/1.1 ") && answer.to_lowercase().contains("grpc"), "{answer}");
+    assert_eq!(server.run(["status"]).code, 0, "the server goes on");
+}
+
+#[test]
+fn signals_stop_it() {
+    for signal in ["TERM", "INT", "QUIT"] {
+        let server = Server::start();
+        // An open connection that says nothing does not keep it.
+        let _idle = TcpStream::connect(&server.addresses[0]).expect("it listens");
+        std::thread::sleep(Duration::from_millis(50));
+        let (code, _) = server.stop(signal);
+        assert_eq!(code, 0, "SIG{signal}");
+    }
+}
+
+#[test]
+fn proto_files_are_written_and_kept() {
+    let folder = std::env::temp_dir().join(format!("pelton-proto-{}", std::process::id()));
+    let proto = |more: &[&str]| run(pelton().arg("proto").arg(&folder).args(more));
+    let first = proto(&[]);
+    assert_eq!(first.code, 0, "{first:?}");
+    assert!(first.text().contains("pelton/v1/kv.proto"));
+    let kv = folder.join("pelton/v1/kv.proto");
+    let content = fs::read_to_string(&kv).expect("it was written");
+    assert!(content.contains("service KeyValue"));
+    assert_eq!(proto(&[]).code, 0, "the same content is no hindrance");
+
+    fs::write(&kv, "mine").expect("the file is writable");
+    fs::remove_file(folder.join("pelton/v1/echo.proto")).expect("it was written");
+    let refused = proto(&[]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.contains("kv.proto") && refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(&kv).expect("still there"), "mine");
+    assert!(!folder.join("pelton/v1/echo.proto").exists(), "all or nothing");
+    assert_eq!(proto(&["--force"]).code, 0);
+    assert_eq!(fs::read_to_string(&kv).expect("still there"), content);
+    fs::remove_dir_all(&folder).expect("it was made here");
+}
