@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::connection::{Channel, Protocol};
 use crate::drain::Drain;
 use crate::limits;
-use crate::plain;
+use crate::plain::Answer;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::timers::{Alarm, Timers};
@@ -205,19 +205,14 @@ impl Core {
         match event {
             Event::Request { stream, end } => self.request(channel, io, stream, end),
             Event::Message { stream, last } => self.message(channel, io, stream, last),
-            Event::HalfClosed { stream } => {
-                self.step_of(channel, io, stream, |call, shared, step| {
-                    call.half_closed(shared, step)
-                })
-            }
+            Event::HalfClosed { stream } => self.half_closed(channel, io, stream),
             Event::Writable { stream } => {
                 self.step_of(channel, io, stream, |call, shared, step| {
                     call.writable(shared, step)
                 })
             }
             Event::Cancelled { stream, .. } => self.cancelled(channel, stream),
-            // A plain request was answered when its head came; its body is thrown away.
-            Event::Body { stream, .. } => self.release(channel, io, stream),
+            Event::Body { stream, last } => self.body(channel, io, stream, last),
             Event::Response { .. } | Event::Finished { .. } => {
                 debug_assert!(false, "events of the client role")
             }
@@ -230,7 +225,12 @@ impl Core {
         };
         let head = connection.head();
         if !head.is_grpc() {
-            return plain::answer(connection, &mut io.output, stream, &self.settings.about);
+            let answer = Answer::to(connection);
+            connection.set_token(stream, answer.token());
+            if end {
+                self.answer_plain(channel, io, stream);
+            }
+            return;
         }
         let Some(method) = route(connection) else {
             let status = no_such_method(connection.head().path());
@@ -317,9 +317,31 @@ impl Core {
         }
     }
 
-    fn release(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
-        if let Protocol::Http2(connection) = &mut channel.protocol {
-            connection.release(stream, &mut io.output);
+    fn half_closed(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
+        self.answer_plain(channel, io, stream);
+        self.step_of(channel, io, stream, |call, shared, step| {
+            call.half_closed(shared, step)
+        });
+    }
+
+    /// The body of a plain request is thrown away.
+    fn body(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, last: bool) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        connection.release(stream, &mut io.output);
+        if last {
+            self.answer_plain(channel, io, stream);
+        }
+    }
+
+    /// Answers a plain request that is complete.
+    fn answer_plain(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        if let Some(answer) = Answer::from_token(connection.token(stream)) {
+            answer.send(connection, &mut io.output, stream, &self.settings.about);
         }
     }
 

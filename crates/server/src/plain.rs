@@ -4,25 +4,60 @@ use wire::{Connection, StreamKey};
 
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
-/// Answers a request that is not gRPC, and throws its body away.
-pub(crate) fn answer(
-    connection: &mut Connection,
-    output: &mut Vec<u8>,
-    stream: StreamKey,
-    about: &str,
-) {
-    let head = connection.head();
-    let (status, body) = match (head.method(), head.path()) {
-        (b"GET" | b"HEAD", b"/") => (200, about),
-        (b"POST", path) if service::route(path).is_some() => (
-            415,
-            "this is a gRPC method: the content-type must be application/grpc\n",
-        ),
-        _ => (
-            404,
-            "there is nothing here: this port serves gRPC, and GET / says which services\n",
-        ),
-    };
-    let body = if head.method() == b"HEAD" { "" } else { body };
-    connection.send_plain(stream, output, status, &TEXT, body.as_bytes());
+/// Tokens from here on say how a plain request will be answered; those below name calls.
+const TOKENS: u32 = u32::MAX - 2;
+
+/// What a plain request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    About,
+    NotFound,
+    NotGrpc,
+}
+
+impl Answer {
+    /// The answer to the request whose head came last.
+    pub fn to(connection: &Connection) -> Answer {
+        let head = connection.head();
+        match (head.method(), head.path()) {
+            (b"GET" | b"HEAD", b"/") => Answer::About,
+            (b"POST", path) if service::route(path).is_some() => Answer::NotGrpc,
+            _ => Answer::NotFound,
+        }
+    }
+
+    /// The token of a stream that waits for its answer.
+    pub fn token(self) -> u32 {
+        TOKENS + self as u32
+    }
+
+    pub fn from_token(token: u32) -> Option<Answer> {
+        [Answer::About, Answer::NotFound, Answer::NotGrpc]
+            .into_iter()
+            .find(|answer| answer.token() == token)
+    }
+
+    /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown away. An answer
+    /// before that would leave what is wrong with the rest of the request unsaid.
+    pub fn send(
+        self,
+        connection: &mut Connection,
+        output: &mut Vec<u8>,
+        stream: StreamKey,
+        about: &str,
+    ) {
+        let (status, body) = match self {
+            Answer::About => (200, about),
+            Answer::NotFound => (
+                404,
+                "there is nothing here: this port serves gRPC, and GET / says which services\n",
+            ),
+            Answer::NotGrpc => (
+                415,
+                "this is a gRPC method: the content-type must be application/grpc\n",
+            ),
+        };
+        connection.set_token(stream, 0);
+        connection.send_plain(stream, output, status, &TEXT, body.as_bytes());
+    }
 }
