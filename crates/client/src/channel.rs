@@ -22,7 +22,10 @@ pub struct ChannelOptions {
 
 impl Default for ChannelOptions {
     fn default() -> ChannelOptions {
-        ChannelOptions { connect_timeout: limits::CONNECT_TIMEOUT, max_message_bytes: limits::MAX_MESSAGE_BYTES }
+        ChannelOptions {
+            connect_timeout: limits::CONNECT_TIMEOUT,
+            max_message_bytes: limits::MAX_MESSAGE_BYTES,
+        }
     }
 }
 
@@ -90,7 +93,12 @@ impl Channel {
     ///
     /// # Errors
     /// If the call ends with another status than OK, or without one.
-    pub fn unary(&mut self, path: &str, request: &[u8], options: &CallOptions<'_>) -> Result<Vec<u8>, CallError> {
+    pub fn unary(
+        &mut self,
+        path: &str,
+        request: &[u8],
+        options: &CallOptions<'_>,
+    ) -> Result<Vec<u8>, CallError> {
         let mut answers = self.server_streaming(path, request, options)?;
         let first = answers.next_message()?;
         let answer = first.ok_or_else(|| bad_answer("it has no message"))?;
@@ -111,32 +119,49 @@ impl Channel {
         options: &CallOptions<'_>,
     ) -> Result<ServerStreaming<'_>, CallError> {
         self.catch_up();
-        let timeout = options.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = options
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let call = self.core.open(&Request {
             path,
             authority: &self.authority,
-            timeout_ns: timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+            timeout_ns: timeout
+                .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
             metadata: options.metadata,
         })?;
         self.core.send(call, request, true);
-        Ok(ServerStreaming { channel: self, call, deadline: options.deadline, is_over: false })
+        Ok(ServerStreaming {
+            channel: self,
+            call,
+            deadline: options.deadline,
+            is_over: false,
+        })
     }
 
     /// Sends a plain HTTP GET.
     ///
     /// # Errors
     /// If there is no answer.
-    pub fn http_get(&mut self, path: &str, options: &CallOptions<'_>) -> Result<HttpAnswer, CallError> {
+    pub fn http_get(
+        &mut self,
+        path: &str,
+        options: &CallOptions<'_>,
+    ) -> Result<HttpAnswer, CallError> {
         self.catch_up();
         let call = self.core.open_http_get(&self.authority, path)?;
-        let mut answer = HttpAnswer { status: 0, body: Vec::new() };
+        let mut answer = HttpAnswer {
+            status: 0,
+            body: Vec::new(),
+        };
         loop {
             match self.next(call, options.deadline)? {
                 What::Head { http_status } => answer.status = http_status,
                 What::Message => {
                     let room = limits::HTTP_BODY_BYTES - answer.body.len();
                     let piece = self.core.message();
-                    answer.body.extend_from_slice(&piece[..piece.len().min(room)]);
+                    answer
+                        .body
+                        .extend_from_slice(&piece[..piece.len().min(room)]);
                     self.core.release(call);
                 }
                 What::Writable => {}
@@ -185,19 +210,33 @@ impl Channel {
     fn exchange(&mut self, deadline: Option<Instant>) {
         self.core.transmit(self.now_ns());
         self.send();
-        let wait = if self.core.output().is_empty() { self.longest_wait(deadline) } else { limits::WRITE_PATIENCE };
+        let wait = if self.core.output().is_empty() {
+            self.longest_wait(deadline)
+        } else {
+            limits::WRITE_PATIENCE
+        };
         self.receive(wait);
         let now_ns = self.now_ns();
-        if self.core.next_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+        if self
+            .core
+            .next_deadline_ns()
+            .is_some_and(|at_ns| at_ns <= now_ns)
+        {
             self.core.deadline_passed(now_ns);
         }
     }
 
     fn longest_wait(&self, deadline: Option<Instant>) -> Duration {
-        let for_caller = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let for_protocol =
-            self.core.next_deadline_ns().map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
-        [for_caller, for_protocol].into_iter().flatten().fold(limits::LONGEST_WAIT, Duration::min)
+        let for_caller =
+            deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let for_protocol = self
+            .core
+            .next_deadline_ns()
+            .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
+        [for_caller, for_protocol]
+            .into_iter()
+            .flatten()
+            .fold(limits::LONGEST_WAIT, Duration::min)
     }
 
     /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server may want its own
@@ -245,9 +284,13 @@ impl Channel {
         match end {
             What::Ended(status) => CallError::Status(status),
             What::NotBegun => CallError::NotBegun(NotBegun::Refused),
-            What::Lost { reason } => CallError::ConnectionLost { reason: self.broken.clone().unwrap_or(reason) },
+            What::Lost { reason } => CallError::ConnectionLost {
+                reason: self.broken.clone().unwrap_or(reason),
+            },
             What::BadAnswer { reason } => bad_answer(reason),
-            What::Head { .. } | What::Message | What::Writable => unreachable!("only what ends a call is asked about"),
+            What::Head { .. } | What::Message | What::Writable => {
+                unreachable!("only what ends a call is asked about")
+            }
         }
     }
 }
@@ -265,7 +308,9 @@ fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
 }
 
 fn bad_answer(reason: &str) -> CallError {
-    CallError::BadAnswer { reason: reason.into() }
+    CallError::BadAnswer {
+        reason: reason.into(),
+    }
 }
 
 /// For whom the server is to answer (`:authority`).

@@ -74,11 +74,20 @@ pub struct Core {
 impl Core {
     /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
     pub fn new(config: &wire::Config, now_ns: u64) -> Core {
-        debug_assert_eq!(config.role, wire::Role::Client, "a client's core has a client's role");
+        debug_assert_eq!(
+            config.role,
+            wire::Role::Client,
+            "a client's core has a client's role"
+        );
         let mut connection = Connection::new(config, now_ns);
         let mut output = Vec::new();
         connection.start(&mut output);
-        Core { connection, input: Vec::new(), consumed: 0, output }
+        Core {
+            connection,
+            input: Vec::new(),
+            consumed: 0,
+            output,
+        }
     }
 
     /// Begins a gRPC call. Its messages follow by [`Core::send`].
@@ -100,28 +109,38 @@ impl Core {
     /// # Errors
     /// As [`Core::open`].
     pub fn open_http_get(&mut self, authority: &str, path: &str) -> Result<StreamKey, CallError> {
-        let head = RequestHead { user_agent: USER_AGENT, ..RequestHead::get(authority, path) };
+        let head = RequestHead {
+            user_agent: USER_AGENT,
+            ..RequestHead::get(authority, path)
+        };
         let call = self.open_head(&head)?;
         self.connection.close_send(call, &mut self.output);
         Ok(call)
     }
 
     fn open_head(&mut self, head: &RequestHead<'_>) -> Result<StreamKey, CallError> {
-        self.connection.open(&mut self.output, head).map_err(|error| match error {
-            OpenError::TooManyStreams => CallError::NotBegun(NotBegun::TooManyCalls),
-            OpenError::GoingAway | OpenError::IdsExhausted => {
-                let reason = self.close_reason().map_or_else(|| error.to_string(), CloseReason::to_string);
-                CallError::NotBegun(NotBegun::Closing { reason })
-            }
-            OpenError::HeadTooLarge => CallError::BadRequest { reason: error.to_string() },
-        })
+        self.connection
+            .open(&mut self.output, head)
+            .map_err(|error| match error {
+                OpenError::TooManyStreams => CallError::NotBegun(NotBegun::TooManyCalls),
+                OpenError::GoingAway | OpenError::IdsExhausted => {
+                    let reason = self
+                        .close_reason()
+                        .map_or_else(|| error.to_string(), CloseReason::to_string);
+                    CallError::NotBegun(NotBegun::Closing { reason })
+                }
+                OpenError::HeadTooLarge => CallError::BadRequest {
+                    reason: error.to_string(),
+                },
+            })
     }
 
     /// Sends a message. `last`: the client's side ends with it.
     pub fn send(&mut self, call: StreamKey, message: &[u8], last: bool) {
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(message);
         if last {
-            self.connection.send_last_message(call, &mut self.output, encode);
+            self.connection
+                .send_last_message(call, &mut self.output, encode);
         } else {
             self.connection.send_message(call, &mut self.output, encode);
         }
@@ -134,12 +153,16 @@ impl Core {
 
     /// Gives a call up: the server is told, and nothing more happens to it.
     pub fn cancel(&mut self, call: StreamKey) {
-        self.connection.reset(call, &mut self.output, ErrorCode::Cancel);
+        self.connection
+            .reset(call, &mut self.output, ErrorCode::Cancel);
     }
 
     /// Takes bytes from the server.
     pub fn received(&mut self, bytes: &[u8]) {
-        debug_assert_eq!(self.consumed, 0, "polled to the end before more is received");
+        debug_assert_eq!(
+            self.consumed, 0,
+            "polled to the end before more is received"
+        );
         self.input.extend_from_slice(bytes);
     }
 
@@ -151,8 +174,12 @@ impl Core {
     /// What happened next.
     pub fn poll(&mut self, now_ns: u64) -> Option<Happening> {
         loop {
-            let event =
-                self.connection.poll_event(&self.input, &mut self.consumed, &mut self.output, now_ns);
+            let event = self.connection.poll_event(
+                &self.input,
+                &mut self.consumed,
+                &mut self.output,
+                now_ns,
+            );
             let Some(event) = event else {
                 self.input.drain(..self.consumed);
                 self.consumed = 0;
@@ -207,10 +234,20 @@ impl Core {
     /// An event of the connection in the words of a call, `None` for what no caller needs to know.
     fn translate(&mut self, event: Event) -> Option<Happening> {
         let (call, what, over) = match event {
-            Event::Response { stream, .. } => (stream, What::Head { http_status: self.http_status() }, false),
-            Event::Message { stream, .. } | Event::Body { stream, .. } => (stream, What::Message, false),
+            Event::Response { stream, .. } => (
+                stream,
+                What::Head {
+                    http_status: self.http_status(),
+                },
+                false,
+            ),
+            Event::Message { stream, .. } | Event::Body { stream, .. } => {
+                (stream, What::Message, false)
+            }
             Event::Writable { stream } => (stream, What::Writable, false),
-            Event::Finished { stream } => (stream, What::Ended(self.connection.status().clone()), true),
+            Event::Finished { stream } => {
+                (stream, What::Ended(self.connection.status().clone()), true)
+            }
             Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
             Event::HalfClosed { .. } | Event::Request { .. } => return None,
         };
@@ -225,13 +262,17 @@ impl Core {
             Cause::Refused => return What::NotBegun,
             Cause::Reset(code) => return What::Ended(reset_status(code)),
             Cause::ConnectionClosed => {
-                let reason = self.close_reason().map_or_else(|| "it was closed".into(), CloseReason::to_string);
+                let reason = self
+                    .close_reason()
+                    .map_or_else(|| "it was closed".into(), CloseReason::to_string);
                 return What::Lost { reason };
             }
             Cause::MessageTooLarge => "a message is larger than this client accepts",
             Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
             Cause::UnknownEncoding => "it is compressed in a way that was not offered",
-            Cause::BadMessage => "its bytes are not gRPC messages, or not the gzip that they claim to be",
+            Cause::BadMessage => {
+                "its bytes are not gRPC messages, or not the gzip that they claim to be"
+            }
             Cause::TooMuchUnsent => "too many bytes wait to be sent",
             Cause::Violation(_) => "it breaks the rules of HTTP/2",
         };

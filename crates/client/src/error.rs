@@ -42,7 +42,10 @@ impl fmt::Display for ConnectError {
                 write!(f, "cannot connect to {address}: nobody listens there")
             }
             ConnectError::UnknownHost { address, error } => {
-                write!(f, "cannot connect to {address}: the host is not known ({error})")
+                write!(
+                    f,
+                    "cannot connect to {address}: the host is not known ({error})"
+                )
             }
             ConnectError::TimedOut { address } => {
                 write!(
@@ -51,7 +54,9 @@ impl fmt::Display for ConnectError {
                      drops connections?"
                 )
             }
-            ConnectError::Failed { address, error } => write!(f, "cannot connect to {address}: {error}"),
+            ConnectError::Failed { address, error } => {
+                write!(f, "cannot connect to {address}: {error}")
+            }
         }
     }
 }
@@ -102,12 +107,15 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Status(status) => status.fmt(f),
-            CallError::DeadlineExceeded => {
-                f.write_str("no answer before the deadline; the server may have done it all the same")
-            }
+            CallError::DeadlineExceeded => f.write_str(
+                "no answer before the deadline; the server may have done it all the same",
+            ),
             CallError::NotBegun(why) => why.fmt(f),
             CallError::ConnectionLost { reason } => {
-                write!(f, "the connection ended before the answer ({reason}); the server may have done it all the same")
+                write!(
+                    f,
+                    "the connection ended before the answer ({reason}); the server may have done it all the same"
+                )
             }
             CallError::BadAnswer { reason } => write!(f, "the answer makes no sense: {reason}"),
             CallError::BadRequest { reason } => write!(f, "the request cannot be sent: {reason}"),
@@ -119,8 +127,12 @@ impl fmt::Display for NotBegun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotBegun::Refused => f.write_str("the server did not begin with it; try again"),
-            NotBegun::TooManyCalls => f.write_str("as many calls as the server allows are open; try again"),
-            NotBegun::Closing { reason } => write!(f, "the connection takes no new calls ({reason}); try again"),
+            NotBegun::TooManyCalls => {
+                f.write_str("as many calls as the server allows are open; try again")
+            }
+            NotBegun::Closing { reason } => {
+                write!(f, "the connection takes no new calls ({reason}); try again")
+            }
         }
     }
 }

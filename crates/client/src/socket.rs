@@ -34,24 +34,37 @@ impl Socket {
             Address::Tcp { host, port } => Socket::connect_tcp(address, host, *port, timeout),
             // A UNIX socket is connected at once or not at all.
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).map_err(|error| connect_error(address, error))?;
+                let stream =
+                    UnixStream::connect(path).map_err(|error| connect_error(address, error))?;
                 Ok(Socket::Unix(stream))
             }
         }
     }
 
-    fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<Socket, ConnectError> {
-        let unknown = |error| ConnectError::UnknownHost { address: address.clone(), error };
+    fn connect_tcp(
+        address: &Address,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+    ) -> Result<Socket, ConnectError> {
+        let unknown = |error| ConnectError::UnknownHost {
+            address: address.clone(),
+            error,
+        };
         let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unknown)?.collect();
         let until = Instant::now() + timeout;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
         for candidate in addresses {
             // Zero is refused by the standard library; whoever has no time left learns so in the first millisecond.
-            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&candidate, left) {
                 Ok(stream) => {
                     // Requests are written whole, so there is nothing that Nagle's algorithm could gather.
-                    stream.set_nodelay(true).map_err(|error| connect_error(address, error))?;
+                    stream
+                        .set_nodelay(true)
+                        .map_err(|error| connect_error(address, error))?;
                     return Ok(Socket::Tcp(stream));
                 }
                 Err(error) => last = error,
@@ -116,7 +129,10 @@ impl Socket {
 
 /// A time limit that has passed, or a signal in between.
 fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 fn connect_error(address: &Address, error: io::Error) -> ConnectError {
@@ -146,25 +162,47 @@ mod tests {
         let address = listener.local_addr().expect("it is bound").to_string();
         drop(listener);
         let error = connect(&address);
-        assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error:?}");
+        assert!(
+            matches!(error, ConnectError::NobodyListens { .. }),
+            "{error:?}"
+        );
         assert!(error.to_string().contains(&address), "{error}");
         let error = connect("unix:/nowhere/at/all.sock");
-        assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error:?}");
+        assert!(
+            matches!(error, ConnectError::NobodyListens { .. }),
+            "{error:?}"
+        );
     }
 
     #[test]
     fn unknown_hosts_are_named() {
         let error = connect("no-such-host.invalid:1978");
-        assert!(matches!(error, ConnectError::UnknownHost { .. }), "{error:?}");
-        assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
+        assert!(
+            matches!(error, ConnectError::UnknownHost { .. }),
+            "{error:?}"
+        );
+        assert!(
+            error.to_string().contains("no-such-host.invalid"),
+            "{error}"
+        );
     }
 
     #[test]
     fn waiting_ends() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
         let mut socket = Socket::Unix(ours);
-        assert_eq!(socket.receive(&mut [0; 8], Duration::ZERO).expect("no error"), Received::Nothing);
+        assert_eq!(
+            socket
+                .receive(&mut [0; 8], Duration::ZERO)
+                .expect("no error"),
+            Received::Nothing
+        );
         drop(_theirs);
-        assert_eq!(socket.receive(&mut [0; 8], Duration::from_secs(5)).expect("no error"), Received::End);
+        assert_eq!(
+            socket
+                .receive(&mut [0; 8], Duration::from_secs(5))
+                .expect("no error"),
+            Received::End
+        );
     }
 }

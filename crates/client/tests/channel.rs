@@ -11,7 +11,10 @@ use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, No
 use common::{by_path, listen, serve};
 
 fn within(duration: Duration) -> CallOptions<'static> {
-    CallOptions { deadline: Some(Instant::now() + duration), metadata: None }
+    CallOptions {
+        deadline: Some(Instant::now() + duration),
+        metadata: None,
+    }
 }
 
 const SOON: Duration = Duration::from_secs(20);
@@ -21,7 +24,9 @@ fn unary_calls_of_all_sizes() {
     let (mut channel, server) = serve(by_path);
     for size in [0, 1, 1_000, 65_535, 65_536, 1 << 20, 5 << 20] {
         let request: Vec<u8> = (0..size).map(|at| at as u8).collect();
-        let answer = channel.unary("/t.T/Echo", &request, &within(SOON)).expect("answered");
+        let answer = channel
+            .unary("/t.T/Echo", &request, &within(SOON))
+            .expect("answered");
         assert!(answer == request, "{size} bytes come back as they were");
     }
     drop(channel);
@@ -31,10 +36,17 @@ fn unary_calls_of_all_sizes() {
 #[test]
 fn the_messages_of_a_stream_come_in_order() {
     let (mut channel, _server) = serve(by_path);
-    let answers = channel.server_streaming("/t.T/Stream", &[0; 200], &within(SOON)).expect("begun");
+    let answers = channel
+        .server_streaming("/t.T/Stream", &[0; 200], &within(SOON))
+        .expect("begun");
     let answers: Vec<Vec<u8>> = answers.collect::<Result<_, _>>().expect("all is well");
     assert_eq!(answers.len(), 200);
-    assert!(answers.iter().enumerate().all(|(number, answer)| *answer == [number as u8; 1000]));
+    assert!(
+        answers
+            .iter()
+            .enumerate()
+            .all(|(number, answer)| *answer == [number as u8; 1000])
+    );
 }
 
 /// More than every window: the rest comes only because what was read is given back.
@@ -42,10 +54,23 @@ fn the_messages_of_a_stream_come_in_order() {
 fn a_dropped_stream_leaves_the_channel_usable() {
     let (mut channel, _server) = serve(by_path);
     for _ in 0..20 {
-        let mut answers = channel.server_streaming("/t.T/Stream", &[0; 250], &within(SOON)).expect("begun");
-        assert_eq!(answers.next_message().expect("a message").map(|message| message.len()), Some(1000));
+        let mut answers = channel
+            .server_streaming("/t.T/Stream", &[0; 250], &within(SOON))
+            .expect("begun");
+        assert_eq!(
+            answers
+                .next_message()
+                .expect("a message")
+                .map(|message| message.len()),
+            Some(1000)
+        );
     }
-    assert_eq!(channel.unary("/t.T/Echo", b"still here", &within(SOON)).expect("answered"), b"still here");
+    assert_eq!(
+        channel
+            .unary("/t.T/Echo", b"still here", &within(SOON))
+            .expect("answered"),
+        b"still here"
+    );
 }
 
 #[test]
@@ -53,12 +78,17 @@ fn statuses_arrive_whole() {
     let (mut channel, _server) = serve(by_path);
     match channel.unary("/t.T/Fail", b"x", &within(SOON)) {
         Err(CallError::Status(status)) => {
-            assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "größer als 5"));
+            assert_eq!(
+                (status.code(), status.message()),
+                (Code::ResourceExhausted, "größer als 5")
+            );
         }
         other => panic!("{other:?}"),
     }
     match channel.unary("/t.T/NoSuchPath", b"x", &within(SOON)) {
-        Err(CallError::Status(status)) => assert_eq!(status.code(), Code::Unimplemented, "HTTP 404"),
+        Err(CallError::Status(status)) => {
+            assert_eq!(status.code(), Code::Unimplemented, "HTTP 404")
+        }
         other => panic!("{other:?}"),
     }
     match channel.unary("/t.T/Reset", b"x", &within(SOON)) {
@@ -74,14 +104,22 @@ fn a_unary_answer_has_exactly_one_message() {
     assert!(matches!(none, Err(CallError::BadAnswer { .. })), "{none:?}");
     let two = channel.unary("/t.T/Stream", b"xx", &within(SOON));
     assert!(matches!(two, Err(CallError::BadAnswer { .. })), "{two:?}");
-    assert_eq!(channel.unary("/t.T/Echo", b"fine", &within(SOON)).expect("answered"), b"fine");
+    assert_eq!(
+        channel
+            .unary("/t.T/Echo", b"fine", &within(SOON))
+            .expect("answered"),
+        b"fine"
+    );
 }
 
 #[test]
 fn a_refused_call_is_safe_to_try_again() {
     let (mut channel, _server) = serve(by_path);
     let refused = channel.unary("/t.T/Refuse", b"x", &within(SOON));
-    assert!(matches!(refused, Err(CallError::NotBegun(NotBegun::Refused))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CallError::NotBegun(NotBegun::Refused))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -89,15 +127,28 @@ fn a_deadline_ends_a_call_and_not_the_channel() {
     let (mut channel, _server) = serve(by_path);
     let begin = Instant::now();
     let silent = channel.unary("/t.T/Silent", b"x", &within(Duration::from_millis(50)));
-    assert!(matches!(silent, Err(CallError::DeadlineExceeded)), "{silent:?}");
+    assert!(
+        matches!(silent, Err(CallError::DeadlineExceeded)),
+        "{silent:?}"
+    );
     assert!(begin.elapsed() >= Duration::from_millis(50));
-    assert_eq!(channel.unary("/t.T/Echo", b"next", &within(SOON)).expect("answered"), b"next");
+    assert_eq!(
+        channel
+            .unary("/t.T/Echo", b"next", &within(SOON))
+            .expect("answered"),
+        b"next"
+    );
 }
 
 #[test]
 fn a_draining_server_answers_and_takes_no_more() {
     let (mut channel, _server) = serve(by_path);
-    assert_eq!(channel.unary("/t.T/Drain", b"x", &within(SOON)).expect("answered"), b"last");
+    assert_eq!(
+        channel
+            .unary("/t.T/Drain", b"x", &within(SOON))
+            .expect("answered"),
+        b"last"
+    );
     // The GOAWAY may come a moment after the answer; what is sent before it is still served.
     let until = Instant::now() + SOON;
     let end = loop {
@@ -107,7 +158,10 @@ fn a_draining_server_answers_and_takes_no_more() {
             Err(error) => break error,
         }
     };
-    let is_clear = matches!(end, CallError::NotBegun(_) | CallError::ConnectionLost { .. });
+    let is_clear = matches!(
+        end,
+        CallError::NotBegun(_) | CallError::ConnectionLost { .. }
+    );
     assert!(is_clear, "{end:?}");
 }
 
@@ -116,7 +170,9 @@ fn plain_http_is_answered() {
     let (mut channel, _server) = serve(by_path);
     let answer = channel.http_get("/", &within(SOON)).expect("answered");
     assert_eq!((answer.status, &answer.body[..]), (200, &b"hello\n"[..]));
-    let answer = channel.http_get("/nothing", &within(SOON)).expect("answered");
+    let answer = channel
+        .http_get("/nothing", &within(SOON))
+        .expect("answered");
     assert_eq!((answer.status, &answer.body[..]), (404, &b""[..]));
 }
 
@@ -124,11 +180,24 @@ fn plain_http_is_answered() {
 fn metadata_too_large_are_refused_before_they_are_sent() {
     let (mut channel, _server) = serve(by_path);
     let mut metadata = Metadata::new();
-    metadata.push_ascii("x-large", "x".repeat(20_000)).expect("valid");
-    let options = CallOptions { metadata: Some(&metadata), ..within(SOON) };
+    metadata
+        .push_ascii("x-large", "x".repeat(20_000))
+        .expect("valid");
+    let options = CallOptions {
+        metadata: Some(&metadata),
+        ..within(SOON)
+    };
     let refused = channel.unary("/t.T/Echo", b"x", &options);
-    assert!(matches!(refused, Err(CallError::BadRequest { .. })), "{refused:?}");
-    assert_eq!(channel.unary("/t.T/Echo", b"x", &within(SOON)).expect("answered"), b"x");
+    assert!(
+        matches!(refused, Err(CallError::BadRequest { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(
+        channel
+            .unary("/t.T/Echo", b"x", &within(SOON))
+            .expect("answered"),
+        b"x"
+    );
 }
 
 /// Connects to a server that answers the first bytes with `greeting` and closes.
@@ -141,8 +210,11 @@ fn call_stranger(greeting: &'static [u8]) -> CallError {
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let _ = socket.read_to_end(&mut Vec::new());
     });
-    let mut channel = Channel::connect(&address, &ChannelOptions::default()).expect("somebody listens");
-    let error = channel.unary("/t.T/Echo", b"x", &within(SOON)).expect_err("no gRPC server");
+    let mut channel =
+        Channel::connect(&address, &ChannelOptions::default()).expect("somebody listens");
+    let error = channel
+        .unary("/t.T/Echo", b"x", &within(SOON))
+        .expect_err("no gRPC server");
     drop(channel);
     server.join().expect("the server ends");
     error
@@ -157,6 +229,9 @@ fn strangers_are_recognised() {
         (b"SSH-2.0-server\r\n", "connection ended"),
     ] {
         let error = call_stranger(greeting).to_string();
-        assert!(error.contains(expected), "{expected:?} is missing in: {error}");
+        assert!(
+            error.contains(expected),
+            "{expected:?} is missing in: {error}"
+        );
     }
 }

@@ -15,12 +15,18 @@ use crate::exit::Failure;
 pub fn decode_key(text: &OsStr, encoding: KeyEncoding) -> Result<Vec<u8>, Failure> {
     let wrong = |form: &str| {
         let text = text.display();
-        Failure::Usage(format!("the key `{text}` is not {form}; --key-encoding says how keys are written"))
+        Failure::Usage(format!(
+            "the key `{text}` is not {form}; --key-encoding says how keys are written"
+        ))
     };
     match encoding {
         KeyEncoding::Text => Ok(text.as_bytes().to_vec()),
-        KeyEncoding::Hex => decode_hex(text.as_bytes()).ok_or_else(|| wrong("hexadecimal with two digits a byte")),
-        KeyEncoding::Base64 => BASE64.decode(text.as_bytes()).map_err(|_| wrong("base64 with its padding")),
+        KeyEncoding::Hex => {
+            decode_hex(text.as_bytes()).ok_or_else(|| wrong("hexadecimal with two digits a byte"))
+        }
+        KeyEncoding::Base64 => BASE64
+            .decode(text.as_bytes())
+            .map_err(|_| wrong("base64 with its padding")),
     }
 }
 
@@ -28,7 +34,11 @@ fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);
-    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+    if rest.is_empty() {
+        pairs.iter().map(byte).collect()
+    } else {
+        None
+    }
 }
 
 /// A key for people, in the encoding in which they write keys. Never contains a tab or a line end.
@@ -92,10 +102,16 @@ mod tests {
         assert_eq!(key("00ffAb", KeyEncoding::Hex), [0x00, 0xff, 0xab]);
         assert_eq!(key("AP8=", KeyEncoding::Base64), [0x00, 0xff]);
         assert_eq!(key("", KeyEncoding::Hex), b"");
-        assert_eq!(decode_key(OsStr::from_bytes(&[0xfe]), KeyEncoding::Text).expect("any bytes"), [0xfe]);
+        assert_eq!(
+            decode_key(OsStr::from_bytes(&[0xfe]), KeyEncoding::Text).expect("any bytes"),
+            [0xfe]
+        );
         assert_eq!(show_key(&[0x00, 0xff], KeyEncoding::Hex), "00ff");
         assert_eq!(show_key(&[0x00, 0xff], KeyEncoding::Base64), "AP8=");
-        assert_eq!(show_key(&[0x00, 0xff, b'a'], KeyEncoding::Text), "\\x00\\xffa");
+        assert_eq!(
+            show_key(&[0x00, 0xff, b'a'], KeyEncoding::Text),
+            "\\x00\\xffa"
+        );
     }
 
     #[test]
@@ -116,7 +132,11 @@ mod tests {
     fn what_could_be_mistaken_is_escaped() {
         assert_eq!(escape("grün\t\n\r\\".as_bytes()), "grün\\t\\n\\r\\\\");
         assert_eq!(escape(&[0x1b, b'[', 0xc3]), "\\x1b[\\xc3");
-        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85", "a control character of two bytes");
+        assert_eq!(
+            escape("\u{85}".as_bytes()),
+            "\\xc2\\x85",
+            "a control character of two bytes"
+        );
     }
 
     #[test]
@@ -124,7 +144,8 @@ mod tests {
         let mut object = Map::new();
         insert_bytes(&mut object, "key", b"k\n");
         insert_bytes(&mut object, "value", &[0xff, 0x00]);
-        let expected = r#"{"key":"k\n","key_encoding":"text","value":"/wA=","value_encoding":"base64"}"#;
+        let expected =
+            r#"{"key":"k\n","key_encoding":"text","value":"/wA=","value_encoding":"base64"}"#;
         assert_eq!(Value::Object(object).to_string(), expected);
     }
 }

@@ -48,14 +48,20 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Status(arguments) => command::status(arguments),
         Command::Proto(arguments) => command::write_proto_files(arguments),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
-        Command::Config(ConfigCommand::Check(arguments)) => serve::resolve(arguments).map(|_| Exit::Done),
+        Command::Config(ConfigCommand::Check(arguments)) => {
+            serve::resolve(arguments).map(|_| Exit::Done)
+        }
     }
 }
 
 fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
     let file = SettingsFile::read(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    let settings = Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))?;
-    let matches = matches.subcommand().and_then(|(_, config)| config.subcommand()).map(|(_, print)| print);
+    let settings =
+        Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))?;
+    let matches = matches
+        .subcommand()
+        .and_then(|(_, config)| config.subcommand())
+        .map(|(_, print)| print);
     let toml = settings.to_toml(matches.expect("`config print` was chosen"), &file);
     let mut output = Output::new(OutputFormat::Text);
     output.line(toml.trim_end())?;

@@ -6,13 +6,18 @@ use std::path::{Path, PathBuf};
 /// Bytes of memory that this process may use: what its control group allows, or what the machine has, whichever is
 /// less. `root` is `/` outside tests. `None` where neither can be found out.
 pub fn allowed_bytes(root: &Path) -> Option<u64> {
-    [machine_bytes(root), control_group_bytes(root)].into_iter().flatten().min()
+    [machine_bytes(root), control_group_bytes(root)]
+        .into_iter()
+        .flatten()
+        .min()
 }
 
 /// `MemTotal` of `/proc/meminfo`.
 fn machine_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -44,7 +49,9 @@ fn least_limit(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let mut least = None;
     while folder.starts_with(mount) {
         // "max" and unreadable files mean: no limit here.
-        let limit = fs::read_to_string(folder.join(file)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let limit = fs::read_to_string(folder.join(file))
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
         least = [least, limit].into_iter().flatten().min();
         if !folder.pop() {
             break;
@@ -59,10 +66,12 @@ mod tests {
 
     /// A folder that looks like the `/` of a machine with these files.
     fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("pelton-memory-{name}-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("pelton-memory-{name}-{}", std::process::id()));
         for (path, content) in files {
             let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("every file lies in a folder")).expect("folder is made");
+            fs::create_dir_all(path.parent().expect("every file lies in a folder"))
+                .expect("folder is made");
             fs::write(path, content).expect("file is written");
         }
         root
@@ -96,7 +105,11 @@ mod tests {
     fn a_container_sees_its_own_top() {
         let root = machine(
             "container",
-            &[MEMINFO, ("proc/self/cgroup", "0::/../gone\n"), ("sys/fs/cgroup/memory.max", "1000\n")],
+            &[
+                MEMINFO,
+                ("proc/self/cgroup", "0::/../gone\n"),
+                ("sys/fs/cgroup/memory.max", "1000\n"),
+            ],
         );
         assert_eq!(allowed_bytes(&root), Some(1000));
     }
@@ -109,7 +122,10 @@ mod tests {
                 MEMINFO,
                 ("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/box\n"),
                 ("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "2000\n"),
-                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                (
+                    "sys/fs/cgroup/memory/memory.limit_in_bytes",
+                    "9223372036854771712\n",
+                ),
             ],
         );
         assert_eq!(allowed_bytes(&root), Some(2000));

@@ -16,7 +16,10 @@ pub struct Output {
 impl Output {
     /// Locks standard output.
     pub fn new(format: OutputFormat) -> Output {
-        Output { format, writer: BufWriter::new(io::stdout().lock()) }
+        Output {
+            format,
+            writer: BufWriter::new(io::stdout().lock()),
+        }
     }
 
     /// Whether JSON is wanted.
@@ -44,8 +47,16 @@ impl Output {
     }
 
     /// Prints an object if JSON is wanted, else a line.
-    pub fn either(&mut self, text: &str, object: impl FnOnce() -> Map<String, Value>) -> Result<(), Failure> {
-        if self.is_json() { self.object(object()) } else { self.line(text) }
+    pub fn either(
+        &mut self,
+        text: &str,
+        object: impl FnOnce() -> Map<String, Value>,
+    ) -> Result<(), Failure> {
+        if self.is_json() {
+            self.object(object())
+        } else {
+            self.line(text)
+        }
     }
 
     /// Writes out what is buffered.
@@ -56,5 +67,8 @@ impl Output {
 
 /// An object with these fields.
 pub fn object<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

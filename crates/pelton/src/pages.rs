@@ -65,7 +65,10 @@ fn cli_page() -> String {
     command.build();
     page.push_str("## Common flags\n\nCommands that speak to a server share these flags.\n\n");
     let get = command.find_subcommand("get").expect("get is a command");
-    describe_arguments(get.get_arguments().filter(|argument| is_common(argument)), &mut page);
+    describe_arguments(
+        get.get_arguments().filter(|argument| is_common(argument)),
+        &mut page,
+    );
     describe_all(&command, "pelton", &mut page);
     page.truncate(page.trim_end().len());
     page.push('\n');
@@ -84,21 +87,30 @@ fn describe_all(command: &Command, path: &str, page: &mut String) {
 }
 
 fn describe(command: &Command, path: &str, page: &mut String) {
-    let about = command.get_long_about().or(command.get_about()).expect("every command is explained");
+    let about = command
+        .get_long_about()
+        .or(command.get_about())
+        .expect("every command is explained");
     writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
     if path.starts_with("pelton config ") {
         page.push_str("Takes all flags of [pelton serve](#pelton-serve).\n\n");
         return;
     }
-    let own = |argument: &&Arg| !is_common(argument) && !["version", "help"].contains(&argument.get_id().as_str());
+    let own = |argument: &&Arg| {
+        !is_common(argument) && !["version", "help"].contains(&argument.get_id().as_str())
+    };
     if command.get_arguments().any(|argument| own(&argument)) {
         describe_arguments(command.get_arguments().filter(own), page);
     }
-    let common = command.get_arguments().filter(|argument| is_common(argument)).map(form);
+    let common = command
+        .get_arguments()
+        .filter(|argument| is_common(argument))
+        .map(form);
     let common: Vec<String> = common.collect();
     if !common.is_empty() {
         let list = common.join(", ");
-        writeln!(page, "[Common flags](#common-flags): {list}.\n").expect("a String takes what is written");
+        writeln!(page, "[Common flags](#common-flags): {list}.\n")
+            .expect("a String takes what is written");
     }
 }
 
@@ -109,7 +121,12 @@ fn is_common(argument: &Arg) -> bool {
 fn describe_arguments<'a>(arguments: impl Iterator<Item = &'a Arg>, page: &mut String) {
     page.push_str("| argument | variable | default | meaning |\n|---|---|---|---|\n");
     for argument in arguments {
-        let cells = [form(argument), variable(argument), default(argument), meaning(argument)];
+        let cells = [
+            form(argument),
+            variable(argument),
+            default(argument),
+            meaning(argument),
+        ];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
         writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes what is written");
     }
@@ -119,8 +136,15 @@ fn describe_arguments<'a>(arguments: impl Iterator<Item = &'a Arg>, page: &mut S
 /// `--flag VALUE` or `KEY`.
 fn form(argument: &Arg) -> String {
     let takes_value = argument.get_action().takes_values();
-    let names = argument.get_value_names().filter(|_| takes_value).unwrap_or_default();
-    let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let names = argument
+        .get_value_names()
+        .filter(|_| takes_value)
+        .unwrap_or_default();
+    let value = names
+        .iter()
+        .map(|name| name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ");
     match argument.get_long() {
         Some(long) => format!("`{}`", format!("--{long} {value}").trim_end()),
         None if argument.is_required_set() => format!("`{value}`"),
@@ -129,12 +153,18 @@ fn form(argument: &Arg) -> String {
 }
 
 fn variable(argument: &Arg) -> String {
-    argument.get_env().map_or(String::new(), |name| format!("`{}`", name.display()))
+    argument
+        .get_env()
+        .map_or(String::new(), |name| format!("`{}`", name.display()))
 }
 
 /// The default as clap knows it, or as the last bracket of the help says it where the program works it out.
 fn default(argument: &Arg) -> String {
-    let known: Vec<_> = argument.get_default_values().iter().map(|value| value.display().to_string()).collect();
+    let known: Vec<_> = argument
+        .get_default_values()
+        .iter()
+        .map(|value| value.display().to_string())
+        .collect();
     let is_switch = !argument.get_action().takes_values();
     match help(argument).rsplit_once("[default: ") {
         Some((_, told)) => told.trim_end_matches(']').to_owned(),
@@ -146,14 +176,22 @@ fn default(argument: &Arg) -> String {
 
 fn meaning(argument: &Arg) -> String {
     let help = help(argument);
-    let mut text = help.split("[default: ").next().unwrap_or_default().trim().replace("\n\n", ". ").replace('\n', " ");
+    let mut text = help
+        .split("[default: ")
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .replace("\n\n", ". ")
+        .replace('\n', " ");
     let values = argument.get_possible_values();
-    if !values.is_empty() && argument.get_action().takes_values() && argument.get_id() != "interop" {
+    if !values.is_empty() && argument.get_action().takes_values() && argument.get_id() != "interop"
+    {
         let values = values.iter().map(|value| match value.get_help() {
             Some(help) => format!("`{}` ({help})", value.get_name()),
             None => format!("`{}`", value.get_name()),
         });
-        write!(text, ": {}", values.collect::<Vec<_>>().join(", ")).expect("a String takes what is written");
+        write!(text, ": {}", values.collect::<Vec<_>>().join(", "))
+            .expect("a String takes what is written");
     }
     text
 }
@@ -165,12 +203,17 @@ fn help(argument: &Arg) -> String {
 
 /// Compares a page with its file, or writes it if that was asked for.
 fn check_page(name: &str, page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, page).expect("docs/ is writable");
     }
     let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "docs/{name} is not up to date: run UPDATE_DOCS=1 cargo test -p pelton pages");
+    assert!(
+        there == page,
+        "docs/{name} is not up to date: run UPDATE_DOCS=1 cargo test -p pelton pages"
+    );
 }
 
 #[test]

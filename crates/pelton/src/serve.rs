@@ -25,22 +25,30 @@ use crate::size::{MemoryLimit, Size};
 /// The memory limit where it cannot be found out what this process may use.
 const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
-const INFO: ServerInfo = ServerInfo { name: "pelton", version: env!("CARGO_PKG_VERSION") };
+const INFO: ServerInfo = ServerInfo {
+    name: "pelton",
+    version: env!("CARGO_PKG_VERSION"),
+};
 
 /// Runs a server until it is stopped.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let settings = resolve(arguments)?;
     log::start(settings.log_level);
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
-    let server = server::start(config(&settings, memory_limit_bytes)).map_err(|error| start_failure(&error))?;
+    let server = server::start(config(&settings, memory_limit_bytes))
+        .map_err(|error| start_failure(&error))?;
     announce(&settings, memory_limit_bytes, server.addresses());
     warn(&settings, server.addresses());
-    let ended = server.run().map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
+    let ended = server
+        .run()
+        .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
     if ended.drained {
         tracing::info!("stopped; all calls had ended");
         return Ok(Exit::Done);
     }
-    Err(Failure::Failed("stopped before all calls had ended: they were cut".into()))
+    Err(Failure::Failed(
+        "stopped before all calls had ended: they were cut".into(),
+    ))
 }
 
 /// The settings, or what is wrong with them.
@@ -68,7 +76,8 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
 
 fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
-    let window = |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
+    let window =
+        |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
     Config {
         loops: LoopConfig {
             listen: settings.listen.clone(),
@@ -100,11 +109,18 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
 /// Says why the server did not start, and which flag helps.
 fn start_failure(error: &StartError) -> Failure {
     let advice = match error {
-        StartError::Bind(BindError::InUse { address: Address::Tcp { host, port } }) => format!(
+        StartError::Bind(BindError::InUse {
+            address: Address::Tcp { host, port },
+        }) => format!(
             "; choose another port with --listen {}, or stop the other process (ss -ltnp 'sport = :{port}' shows it)",
-            Address::Tcp { host: host.clone(), port: port.wrapping_add(1).max(1024) }
+            Address::Tcp {
+                host: host.clone(),
+                port: port.wrapping_add(1).max(1024)
+            }
         ),
-        StartError::Bind(BindError::InUse { .. }) => "; choose another path with --listen unix:/path".into(),
+        StartError::Bind(BindError::InUse { .. }) => {
+            "; choose another path with --listen unix:/path".into()
+        }
         StartError::Bind(_) => "; --listen says where to listen".into(),
         _ => String::new(),
     };
@@ -117,7 +133,9 @@ fn announce(settings: &Settings, memory_limit_bytes: u64, addresses: &[Address])
     let mut text = format!("{} {}\n", INFO.name, INFO.version);
     for address in addresses {
         let reach = Reach::of(address, settings.unix_mode.0);
-        text.push_str(&format!("listening on {address} (plain HTTP/2 and gRPC): {reach}\n"));
+        text.push_str(&format!(
+            "listening on {address} (plain HTTP/2 and gRPC): {reach}\n"
+        ));
     }
     let share = match settings.memory_limit {
         MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
@@ -128,7 +146,9 @@ fn announce(settings: &Settings, memory_limit_bytes: u64, addresses: &[Address])
         memory_limit_bytes as f64 / f64::from(1 << 30)
     ));
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
 }
 
 /// Puts into the log what an operator should know.
@@ -141,9 +161,13 @@ fn warn(settings: &Settings, addresses: &[Address]) {
             store::limits::VALUE_BYTES
         );
     }
-    let open = addresses.iter().filter(|address| Reach::of(address, settings.unix_mode.0) == Reach::Network);
+    let open = addresses
+        .iter()
+        .filter(|address| Reach::of(address, settings.unix_mode.0) == Reach::Network);
     for address in open {
-        tracing::warn!("whoever can reach {address} can read and change everything: there is no access control");
+        tracing::warn!(
+            "whoever can reach {address} can read and change everything: there is no access control"
+        );
     }
 }
 
@@ -196,7 +220,9 @@ impl TimeSource for SystemTimeSource {
     }
 
     fn wall_ms(&self) -> u64 {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
     }
 }
@@ -219,9 +245,15 @@ impl Notices for Log {
 
 impl server::Log for Log {
     fn refused_greeting(&self, what: &'static str, peer: PeerKind) {
-        let is_first = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(what);
+        let is_first = self
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(what);
         if is_first {
-            tracing::warn!("refused a connection ({peer:?}): {what}; more of the same are logged at level debug");
+            tracing::warn!(
+                "refused a connection ({peer:?}): {what}; more of the same are logged at level debug"
+            );
         } else {
             tracing::debug!("refused a connection ({peer:?}): {what}");
         }
@@ -259,15 +291,23 @@ mod tests {
 
     #[test]
     fn a_port_in_use_names_the_port_and_the_flag() {
-        let error = StartError::Bind(BindError::InUse { address: "127.0.0.1:1978".parse().expect("valid") });
+        let error = StartError::Bind(BindError::InUse {
+            address: "127.0.0.1:1978".parse().expect("valid"),
+        });
         let message = start_failure(&error).to_string();
-        assert!(message.contains("127.0.0.1:1978") && message.contains("--listen 127.0.0.1:1979"), "{message}");
+        assert!(
+            message.contains("127.0.0.1:1978") && message.contains("--listen 127.0.0.1:1979"),
+            "{message}"
+        );
     }
 
     #[test]
     fn the_clock_of_the_server_is_that_of_the_drivers() {
         let before = SystemTimeSource.monotonic_ns();
         assert!(SystemTimeSource.monotonic_ns() >= before && before > 0);
-        assert!(SystemTimeSource.wall_ms() > 1_700_000_000_000, "milliseconds since 1970");
+        assert!(
+            SystemTimeSource.wall_ms() > 1_700_000_000_000,
+            "milliseconds since 1970"
+        );
     }
 }

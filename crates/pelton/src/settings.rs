@@ -62,24 +62,47 @@ pub enum Source {
 #[derive(Debug)]
 pub enum SettingsError {
     /// The configuration file cannot be read.
-    Unreadable { path: PathBuf, error: std::io::Error },
+    Unreadable {
+        path: PathBuf,
+        error: std::io::Error,
+    },
     /// The configuration file is not what it should be.
     BadFile { path: PathBuf, message: String },
     /// A setting has a value that no server can run with.
-    OutOfRange { name: &'static str, value: String, allowed: String },
+    OutOfRange {
+        name: &'static str,
+        value: String,
+        allowed: String,
+    },
 }
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingsError::Unreadable { path, error } => {
-                write!(f, "cannot read the configuration file {}: {error}", path.display())
+                write!(
+                    f,
+                    "cannot read the configuration file {}: {error}",
+                    path.display()
+                )
             }
             SettingsError::BadFile { path, message } => {
-                write!(f, "the configuration file {} is wrong: {}", path.display(), message.trim_end())
+                write!(
+                    f,
+                    "the configuration file {} is wrong: {}",
+                    path.display(),
+                    message.trim_end()
+                )
             }
-            SettingsError::OutOfRange { name, value, allowed } => {
-                write!(f, "{name} is {value}, which is not possible: {allowed} (see pelton serve --help)")
+            SettingsError::OutOfRange {
+                name,
+                value,
+                allowed,
+            } => {
+                write!(
+                    f,
+                    "{name} is {value}, which is not possible: {allowed} (see pelton serve --help)"
+                )
             }
         }
     }
@@ -101,29 +124,47 @@ impl SettingsFile {
         let Some(path) = &arguments.config else {
             return Ok(SettingsFile::default());
         };
-        let text = fs::read_to_string(path)
-            .map_err(|error| SettingsError::Unreadable { path: path.clone(), error })?;
-        SettingsFile::parse(&text)
-            .map_err(|error| SettingsError::BadFile { path: path.clone(), message: error.to_string() })
+        let text = fs::read_to_string(path).map_err(|error| SettingsError::Unreadable {
+            path: path.clone(),
+            error,
+        })?;
+        SettingsFile::parse(&text).map_err(|error| SettingsError::BadFile {
+            path: path.clone(),
+            message: error.to_string(),
+        })
     }
 
     fn parse(text: &str) -> Result<SettingsFile, toml::de::Error> {
         let arguments = toml::from_str(text)?;
-        let names = toml::from_str::<toml::Table>(text)?.into_iter().map(|(name, _)| name).collect();
+        let names = toml::from_str::<toml::Table>(text)?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         Ok(SettingsFile { arguments, names })
     }
 }
 
 impl Settings {
     /// Flags and environment (which clap has put in order) over the file over the defaults.
-    pub fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
+    pub fn resolve(
+        strong: &ServeArguments,
+        file: &SettingsFile,
+    ) -> Result<Settings, SettingsError> {
         macro_rules! pick {
             ($name:ident) => {
-                strong.$name.clone().or_else(|| file.arguments.$name.clone())
+                strong
+                    .$name
+                    .clone()
+                    .or_else(|| file.arguments.$name.clone())
             };
         }
         let loops = drive::LoopConfig::default();
-        let default_listen = || vec![Address::Tcp { host: "127.0.0.1".into(), port: DEFAULT_PORT }];
+        let default_listen = || {
+            vec![Address::Tcp {
+                host: "127.0.0.1".into(),
+                port: DEFAULT_PORT,
+            }]
+        };
         let settings = Settings {
             listen: pick!(listen).unwrap_or_else(default_listen),
             threads: pick!(threads).unwrap_or(loops.threads),
@@ -137,7 +178,9 @@ impl Settings {
             stream_window: pick!(stream_window),
             connection_window: pick!(connection_window),
             drain_timeout: pick!(drain_timeout).unwrap_or(Span { ms: loops.drain_ms }),
-            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(Span { ms: loops.write_stall_ms }),
+            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(Span {
+                ms: loops.write_stall_ms,
+            }),
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
@@ -152,24 +195,48 @@ impl Settings {
                 return Ok(());
             }
             let (value, least, most) = (Size(value).to_string(), Size(least), Size(most));
-            Err(SettingsError::OutOfRange { name, value, allowed: format!("write {least} to {most}") })
+            Err(SettingsError::OutOfRange {
+                name,
+                value,
+                allowed: format!("write {least} to {most}"),
+            })
         };
         if self.listen.is_empty() {
             let allowed = "write at least one address, such as 127.0.0.1:1978".into();
-            return Err(SettingsError::OutOfRange { name: "listen", value: "empty".into(), allowed });
+            return Err(SettingsError::OutOfRange {
+                name: "listen",
+                value: "empty".into(),
+                allowed,
+            });
         }
-        between("threads", self.threads as u64, 1, drive::limits::MAX_THREADS as u64)?;
-        between("max-value", self.max_value.0, 1, store::limits::VALUE_BYTES_MAX as u64)?;
+        between(
+            "threads",
+            self.threads as u64,
+            1,
+            drive::limits::MAX_THREADS as u64,
+        )?;
+        between(
+            "max-value",
+            self.max_value.0,
+            1,
+            store::limits::VALUE_BYTES_MAX as u64,
+        )?;
         between("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
         between("max-connections", self.max_connections as u64, 1, 1 << 20)?;
         if let MemoryLimit::Bytes(size) = self.memory_limit {
             between("memory-limit", size.0, MEMORY_LIMIT_MIN, 1 << 50)?;
         }
-        let buffers = [("tcp-send-buffer", self.tcp_send_buffer), ("tcp-receive-buffer", self.tcp_receive_buffer)];
+        let buffers = [
+            ("tcp-send-buffer", self.tcp_send_buffer),
+            ("tcp-receive-buffer", self.tcp_receive_buffer),
+        ];
         for (name, size) in buffers {
             size.map_or(Ok(()), |size| between(name, size.0, 1 << 12, 1 << 30))?;
         }
-        let windows = [("stream-window", self.stream_window), ("connection-window", self.connection_window)];
+        let windows = [
+            ("stream-window", self.stream_window),
+            ("connection-window", self.connection_window),
+        ];
         for (name, size) in windows {
             size.map_or(Ok(()), |size| between(name, size.0, WINDOW_MIN, WINDOW_MAX))?;
         }
@@ -181,11 +248,22 @@ impl Settings {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let size = |size: Option<Size>| size.and_then(|size| text(&size));
-        let listen: Vec<_> = self.listen.iter().map(|address| format!("{:?}", address.to_string())).collect();
+        let listen: Vec<_> = self
+            .listen
+            .iter()
+            .map(|address| format!("{:?}", address.to_string()))
+            .collect();
         vec![
             ("listen", Some(format!("[{}]", listen.join(", ")))),
             ("threads", number(&self.threads)),
-            ("pin", if self.pin.0.is_empty() { None } else { text(&self.pin) }),
+            (
+                "pin",
+                if self.pin.0.is_empty() {
+                    None
+                } else {
+                    text(&self.pin)
+                },
+            ),
             ("memory-limit", text(&self.memory_limit)),
             ("max-value", text(&self.max_value)),
             ("max-streams", number(&self.max_streams)),
@@ -250,10 +328,18 @@ mod tests {
 
     #[test]
     fn flags_are_stronger_than_the_file() {
-        let flags = ServeArguments { threads: Some(3), ..ServeArguments::default() };
-        let settings = Settings::resolve(&flags, &file("threads = 2\nmax-streams = 7")).expect("valid");
+        let flags = ServeArguments {
+            threads: Some(3),
+            ..ServeArguments::default()
+        };
+        let settings =
+            Settings::resolve(&flags, &file("threads = 2\nmax-streams = 7")).expect("valid");
         assert_eq!((settings.threads, settings.max_streams), (3, 7));
-        assert_eq!(settings.max_connections, drive::limits::MAX_CONNECTIONS, "untouched: the default");
+        assert_eq!(
+            settings.max_connections,
+            drive::limits::MAX_CONNECTIONS,
+            "untouched: the default"
+        );
     }
 
     #[test]
@@ -276,7 +362,11 @@ mod tests {
         assert_eq!(settings.drain_timeout.ms, 3_000);
         assert_eq!(settings.log_level, LogLevel::Debug);
         let one = file("listen = 'localhost:1'");
-        assert_eq!(one.arguments.listen.map(|list| list.len()), Some(1), "one address needs no list");
+        assert_eq!(
+            one.arguments.listen.map(|list| list.len()),
+            Some(1),
+            "one address needs no list"
+        );
     }
 
     #[test]
@@ -291,7 +381,10 @@ mod tests {
             ("threads = ", "line 1"),
         ] {
             let message = SettingsFile::parse(text).expect_err(text).to_string();
-            assert!(message.contains(expected), "{text}: {expected:?} is missing in\n{message}");
+            assert!(
+                message.contains(expected),
+                "{text}: {expected:?} is missing in\n{message}"
+            );
         }
     }
 
@@ -319,8 +412,13 @@ mod tests {
         let settings = Settings::resolve(&ServeArguments::default(), &file("")).expect("valid");
         let printed: Vec<&str> = settings.lines().iter().map(|(name, _)| *name).collect();
         let command = Arguments::command();
-        let serve = command.find_subcommand("serve").expect("serve is a command");
-        let flags: Vec<&str> = serve.get_arguments().filter_map(|argument| argument.get_long()).collect();
+        let serve = command
+            .find_subcommand("serve")
+            .expect("serve is a command");
+        let flags: Vec<&str> = serve
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .collect();
         let flags: Vec<&str> = flags.into_iter().filter(|name| *name != "config").collect();
         assert_eq!(printed, flags);
     }
@@ -329,12 +427,23 @@ mod tests {
     fn what_is_printed_can_be_read_back() {
         let text = "threads = 5\nmax-value = '3MiB'\npin = '0-2'\ntcp-send-buffer = '64KiB'";
         let before = Settings::resolve(&ServeArguments::default(), &file(text)).expect("valid");
-        let matches = Arguments::command().try_get_matches_from(["pelton", "config", "print"]).expect("valid");
-        let matches = matches.subcommand().and_then(|(_, config)| config.subcommand()).expect("print").1;
+        let matches = Arguments::command()
+            .try_get_matches_from(["pelton", "config", "print"])
+            .expect("valid");
+        let matches = matches
+            .subcommand()
+            .and_then(|(_, config)| config.subcommand())
+            .expect("print")
+            .1;
         let printed = before.to_toml(matches, &file(text));
         let after = Settings::resolve(&ServeArguments::default(), &file(&printed)).expect("valid");
         assert_eq!(before.lines(), after.lines());
-        let line = |name: &str| printed.lines().find(|line| line.starts_with(name)).expect("printed");
+        let line = |name: &str| {
+            printed
+                .lines()
+                .find(|line| line.starts_with(name))
+                .expect("printed")
+        };
         assert!(line("threads").ends_with("# file"), "{printed}");
         assert!(line("max-streams").ends_with("# default"), "{printed}");
     }

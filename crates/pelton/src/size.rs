@@ -41,20 +41,35 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ParseError::NotASize(text) => {
-                write!(f, "`{text}` is no size; write bytes (65536) or a unit: 64KiB, 4MiB, 2GiB, 4MB")
+                write!(
+                    f,
+                    "`{text}` is no size; write bytes (65536) or a unit: 64KiB, 4MiB, 2GiB, 4MB"
+                )
             }
             ParseError::AmbiguousUnit(text) => {
-                write!(f, "the unit of `{text}` is ambiguous; write {text}iB (1024) or {text}B (1000)")
+                write!(
+                    f,
+                    "the unit of `{text}` is ambiguous; write {text}iB (1024) or {text}B (1000)"
+                )
             }
             ParseError::TooLarge(text) => write!(f, "`{text}` is larger than any machine"),
             ParseError::NotAShare(text) => {
-                write!(f, "`{text}` is no share of memory; write 1% to 100%, or a size such as 4GiB")
+                write!(
+                    f,
+                    "`{text}` is no share of memory; write 1% to 100%, or a size such as 4GiB"
+                )
             }
             ParseError::NotASpan(text) => {
-                write!(f, "`{text}` is no span of time; write 500ms, 10s, 2min or 1h")
+                write!(
+                    f,
+                    "`{text}` is no span of time; write 500ms, 10s, 2min or 1h"
+                )
             }
             ParseError::NoUnit(text) => {
-                write!(f, "`{text}` has no unit; write {text}s for seconds or {text}ms for milliseconds")
+                write!(
+                    f,
+                    "`{text}` has no unit; write {text}s for seconds or {text}ms for milliseconds"
+                )
             }
         }
     }
@@ -64,7 +79,9 @@ impl std::error::Error for ParseError {}
 
 /// Splits `1.5GiB` into its number and its unit.
 fn split_unit(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim_start())
 }
@@ -82,7 +99,10 @@ fn scaled(number: &str, unit: u64) -> Option<Option<u64>> {
     let fraction = &fraction[..fraction.len().min(9)];
     let places = 10_u128.pow(fraction.len() as u32);
     let part = fraction.parse::<u128>().unwrap_or(0) * u128::from(unit) / places;
-    let whole = whole.parse::<u64>().ok().map(|whole| u128::from(whole) * u128::from(unit));
+    let whole = whole
+        .parse::<u64>()
+        .ok()
+        .map(|whole| u128::from(whole) * u128::from(unit));
     Some(whole.and_then(|whole| u64::try_from(whole + part).ok()))
 }
 
@@ -103,7 +123,10 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size, ParseError> {
         let (number, unit) = split_unit(text.trim());
-        let factor = match SIZE_UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name)) {
+        let factor = match SIZE_UNITS
+            .iter()
+            .find(|(name, _)| unit.eq_ignore_ascii_case(name))
+        {
             Some((_, factor)) => *factor,
             None if unit.is_empty() => 1,
             None if ["k", "m", "g", "t"].contains(&unit.to_ascii_lowercase().as_str()) => {
@@ -152,7 +175,8 @@ impl fmt::Display for MemoryLimit {
     }
 }
 
-const SPAN_UNITS_MS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+const SPAN_UNITS_MS: [(&str, u64); 4] =
+    [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
 impl FromStr for Span {
     type Err = ParseError;
@@ -166,7 +190,8 @@ impl FromStr for Span {
             });
         };
         let ms = scaled(number, *factor).ok_or(ParseError::NotASpan(text.into()))?;
-        ms.map(|ms| Span { ms }).ok_or(ParseError::TooLarge(text.into()))
+        ms.map(|ms| Span { ms })
+            .ok_or(ParseError::TooLarge(text.into()))
     }
 }
 
@@ -211,11 +236,17 @@ mod tests {
 
     #[test]
     fn wrong_sizes_are_refused_with_a_reason() {
-        for text in ["", "-1", "4 apples", "KiB", "1..5MB", "1.MB", ".5MB", "0x10", "1e6", "_"] {
+        for text in [
+            "", "-1", "4 apples", "KiB", "1..5MB", "1.MB", ".5MB", "0x10", "1e6", "_",
+        ] {
             assert_eq!(size(text), Err(ParseError::NotASize(text.into())), "{text}");
         }
         for text in ["4G", "4k", "1.5M"] {
-            assert_eq!(size(text), Err(ParseError::AmbiguousUnit(text.into())), "{text}");
+            assert_eq!(
+                size(text),
+                Err(ParseError::AmbiguousUnit(text.into())),
+                "{text}"
+            );
         }
         for text in ["18446744073709551616", "99999999TiB"] {
             assert_eq!(size(text), Err(ParseError::TooLarge(text.into())), "{text}");
@@ -224,7 +255,17 @@ mod tests {
 
     #[test]
     fn sizes_are_printed_as_they_can_be_read() {
-        for bytes in [0, 1, 1_000, 1 << 10, 1 << 20, 4_000_000, 3 << 29, (1 << 40) + 1, u64::MAX] {
+        for bytes in [
+            0,
+            1,
+            1_000,
+            1 << 10,
+            1 << 20,
+            4_000_000,
+            3 << 29,
+            (1 << 40) + 1,
+            u64::MAX,
+        ] {
             assert_eq!(size(&Size(bytes).to_string()), Ok(bytes));
         }
         assert_eq!(Size(1 << 20).to_string(), "1MiB");
@@ -236,22 +277,37 @@ mod tests {
         assert_eq!("70%".parse(), Ok(MemoryLimit::Percent(70)));
         assert_eq!("2GiB".parse(), Ok(MemoryLimit::Bytes(Size(2 << 30))));
         for text in ["0%", "101%", "-5%", "x%", "%"] {
-            assert_eq!(text.parse::<MemoryLimit>(), Err(ParseError::NotAShare(text.into())));
+            assert_eq!(
+                text.parse::<MemoryLimit>(),
+                Err(ParseError::NotAShare(text.into()))
+            );
         }
     }
 
     #[test]
     fn spans_need_a_unit() {
         let ms = |text: &str| text.parse::<Span>().map(|span| span.ms);
-        for (text, expected) in [("500ms", 500), ("10s", 10_000), ("2min", 120_000), ("1h", 3_600_000), ("0.25s", 250)]
-        {
+        for (text, expected) in [
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+            ("0.25s", 250),
+        ] {
             assert_eq!(ms(text), Ok(expected), "{text}");
-            assert_eq!(ms(&Span { ms: expected }.to_string()), Ok(expected), "{text} there and back");
+            assert_eq!(
+                ms(&Span { ms: expected }.to_string()),
+                Ok(expected),
+                "{text} there and back"
+            );
         }
         assert_eq!(ms("10"), Err(ParseError::NoUnit("10".into())));
         for text in ["", "s", "-1s", "5 days", "1m"] {
             assert_eq!(ms(text), Err(ParseError::NotASpan(text.into())), "{text}");
         }
-        assert_eq!(ms("9999999999999999999h"), Err(ParseError::TooLarge("9999999999999999999h".into())));
+        assert_eq!(
+            ms("9999999999999999999h"),
+            Err(ParseError::TooLarge("9999999999999999999h".into()))
+        );
     }
 }

@@ -26,7 +26,10 @@ impl Drop for File {
 
 fn print(file: &File, environment: &[(&str, &str)], flags: &[&str]) -> Answer {
     let mut command = pelton();
-    command.args(["config", "print", "--config"]).arg(&file.0).args(flags);
+    command
+        .args(["config", "print", "--config"])
+        .arg(&file.0)
+        .args(flags);
     run(command.envs(environment.iter().copied()))
 }
 
@@ -34,7 +37,11 @@ fn print(file: &File, environment: &[(&str, &str)], flags: &[&str]) -> Answer {
 fn each_source_is_weaker_than_the_one_before() {
     let content = "threads = 2\nmax-streams = 20\nmax-connections = 200\nlisten = '127.0.0.1:3'";
     let file = File::new("precedence", content);
-    let environment = [("PELTON_THREADS", "3"), ("PELTON_MAX_STREAMS", "30"), ("PELTON_LISTEN", "127.0.0.1:4,unix:/x")];
+    let environment = [
+        ("PELTON_THREADS", "3"),
+        ("PELTON_MAX_STREAMS", "30"),
+        ("PELTON_LISTEN", "127.0.0.1:4,unix:/x"),
+    ];
     let answer = print(&file, &environment, &["--threads", "4"]);
     assert_eq!(answer.code, 0, "{answer:?}");
     for (name, value, source) in [
@@ -45,7 +52,10 @@ fn each_source_is_weaker_than_the_one_before() {
         ("listen", "[\"127.0.0.1:4\", \"unix:/x\"]", "environment"),
         ("interop", "false", "default"),
     ] {
-        let line = answer.text().lines().find(|line| line.starts_with(&format!("{name} = ")));
+        let line = answer
+            .text()
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} = ")));
         let line = line.unwrap_or_else(|| panic!("{name} is missing in\n{}", answer.text()));
         assert!(line.starts_with(&format!("{name} = {value} ")), "{line}");
         assert!(line.ends_with(&format!("# {source}")), "{line}");
@@ -55,11 +65,33 @@ fn each_source_is_weaker_than_the_one_before() {
 #[test]
 fn what_is_printed_is_a_file_to_start_with() {
     let empty = File::new("empty", "");
-    let printed = print(&empty, &[], &["--threads", "1", "--listen", "127.0.0.1:0", "--interop", "--max-value", "2MiB"]);
+    let printed = print(
+        &empty,
+        &[],
+        &[
+            "--threads",
+            "1",
+            "--listen",
+            "127.0.0.1:0",
+            "--interop",
+            "--max-value",
+            "2MiB",
+        ],
+    );
     let file = File::new("printed", printed.text());
     let again = print(&file, &[], &[]);
     let values = |answer: &Answer| -> Vec<String> {
-        answer.text().lines().map(|line| line.split(" # ").next().unwrap_or_default().trim_end().to_owned()).collect()
+        answer
+            .text()
+            .lines()
+            .map(|line| {
+                line.split(" # ")
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect()
     };
     assert_eq!(values(&printed), values(&again));
 
@@ -67,13 +99,19 @@ fn what_is_printed_is_a_file_to_start_with() {
     serve.args(["serve", "--config"]).arg(&file.0);
     let server = Server::spawn(&mut serve);
     let too_large = server.run_with_input(&["put", "k"], &vec![0; (2 << 20) + 1]);
-    assert!(too_large.stderr.contains("RESOURCE_EXHAUSTED"), "--max-value is in force: {}", too_large.stderr);
+    assert!(
+        too_large.stderr.contains("RESOURCE_EXHAUSTED"),
+        "--max-value is in force: {}",
+        too_large.stderr
+    );
 }
 
 #[test]
 fn the_environment_reaches_every_command() {
     let mut serve = pelton();
-    serve.arg("serve").envs([("PELTON_LISTEN", "127.0.0.1:0"), ("PELTON_THREADS", "1")]);
+    serve
+        .arg("serve")
+        .envs([("PELTON_LISTEN", "127.0.0.1:0"), ("PELTON_THREADS", "1")]);
     let server = Server::spawn(&mut serve);
     // PELTON_ADDRESS is how all commands of these tests find their server.
     assert_eq!(server.run(["status"]).code, 0);
@@ -93,13 +131,31 @@ fn wrong_settings_are_explained() {
     assert!(missing.contains("/nowhere.toml"), "{missing}");
     let file = File::new("wrong", "threads = 1\nmax-valeu = '2MiB'\n");
     let unknown = check(pelton().args(["serve", "--config"]).arg(&file.0));
-    assert!(unknown.contains("max-valeu") && unknown.contains("max-value") && unknown.contains("line 2"), "{unknown}");
-    let variable = check(pelton().args(["config", "check"]).env("PELTON_MEMORY_LIMIT", "lots"));
-    assert!(variable.contains("lots") && variable.contains("4GiB") || variable.contains("64KiB"), "{variable}");
+    assert!(
+        unknown.contains("max-valeu")
+            && unknown.contains("max-value")
+            && unknown.contains("line 2"),
+        "{unknown}"
+    );
+    let variable = check(
+        pelton()
+            .args(["config", "check"])
+            .env("PELTON_MEMORY_LIMIT", "lots"),
+    );
+    assert!(
+        variable.contains("lots") && variable.contains("4GiB") || variable.contains("64KiB"),
+        "{variable}"
+    );
     let flag = check(pelton().args(["serve", "--max-value", "2GiB"]));
-    assert!(flag.contains("max-value") && flag.contains("1GiB"), "{flag}");
+    assert!(
+        flag.contains("max-value") && flag.contains("1GiB"),
+        "{flag}"
+    );
     let nothing = run(pelton().args(["config", "check"]));
-    assert_eq!((nothing.code, nothing.text(), nothing.stderr.as_str()), (0, "", ""));
+    assert_eq!(
+        (nothing.code, nothing.text(), nothing.stderr.as_str()),
+        (0, "", "")
+    );
     let misspelt = check(pelton().arg("serv"));
     assert!(misspelt.contains("'serve'"), "{misspelt}");
 }
@@ -107,15 +163,29 @@ fn wrong_settings_are_explained() {
 #[test]
 fn a_large_max_value_is_warned_about() {
     let mut serve = pelton();
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--max-value", "8MiB"]);
+    serve.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--threads",
+        "1",
+        "--max-value",
+        "8MiB",
+    ]);
     let log = std::env::temp_dir().join(format!("pelton-warning-{}.log", std::process::id()));
     serve.stderr(fs::File::create(&log).expect("the file is made"));
     let server = Server::spawn(&mut serve);
     let value = vec![7; 8 << 20];
     assert_eq!(server.run_with_input(&["put", "k"], &value).code, 0);
-    assert!(server.run(["get", "k"]).stdout == value, "the command line reads what is larger than the default");
+    assert!(
+        server.run(["get", "k"]).stdout == value,
+        "the command line reads what is larger than the default"
+    );
     drop(server);
     let said = fs::read_to_string(&log).expect("the log is there");
-    assert!(said.contains("WARN") && said.contains("--max-value 8MiB"), "{said}");
+    assert!(
+        said.contains("WARN") && said.contains("--max-value 8MiB"),
+        "{said}"
+    );
     fs::remove_file(&log).expect("it was there");
 }

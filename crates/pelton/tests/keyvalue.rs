@@ -15,16 +15,27 @@ fn put_get_delete() {
     let put = server.run(["put", "k", "hello"]);
     assert_eq!((put.code, put.text()), (0, "stored, version 1\n"));
     let get = server.run(["get", "k"]);
-    assert_eq!((get.code, get.text()), (0, "hello"), "no line end is added where there is no terminal");
+    assert_eq!(
+        (get.code, get.text()),
+        (0, "hello"),
+        "no line end is added where there is no terminal"
+    );
     let delete = server.run(["delete", "k"]);
-    assert_eq!((delete.code, delete.text()), (0, "deleted, it had version 1\n"));
+    assert_eq!(
+        (delete.code, delete.text()),
+        (0, "deleted, it had version 1\n")
+    );
 
     let get = server.run(["get", "k"]);
     assert_eq!((get.code, get.text()), (1, ""));
     assert!(get.stderr.contains("`k` is not there"), "{}", get.stderr);
     let delete = server.run(["delete", "k"]);
     assert_eq!((delete.code, delete.text()), (1, ""));
-    assert!(delete.stderr.contains("`k` is not there"), "{}", delete.stderr);
+    assert!(
+        delete.stderr.contains("`k` is not there"),
+        "{}",
+        delete.stderr
+    );
 }
 
 #[test]
@@ -37,20 +48,39 @@ fn values_come_from_argument_file_and_standard_input() {
     assert_eq!(server.run(["put", "file", "--file", path]).code, 0);
     fs::remove_file(&file).expect("it was there");
     assert_eq!(server.run_with_input(&["put", "pipe"], &binary).code, 0);
-    assert_eq!(server.run_with_input(&["put", "dash", "-"], &binary).code, 0);
-    assert_eq!(server.run_with_input(&["put", "dashed-file", "--file", "-"], &binary).code, 0);
+    assert_eq!(
+        server.run_with_input(&["put", "dash", "-"], &binary).code,
+        0
+    );
+    assert_eq!(
+        server
+            .run_with_input(&["put", "dashed-file", "--file", "-"], &binary)
+            .code,
+        0
+    );
     for key in ["file", "pipe", "dash", "dashed-file"] {
-        assert!(server.run(["get", key]).stdout == binary, "{key} comes back byte by byte");
+        assert!(
+            server.run(["get", key]).stdout == binary,
+            "{key} comes back byte by byte"
+        );
     }
     assert_eq!(server.run(["put", "negative", "-5"]).code, 0);
     assert_eq!(server.run(["get", "negative"]).text(), "-5");
     assert_eq!(server.run(["put", "empty", ""]).code, 0);
     let empty = server.run(["get", "empty"]);
-    assert_eq!((empty.code, empty.text()), (0, ""), "an empty value is no miss");
+    assert_eq!(
+        (empty.code, empty.text()),
+        (0, ""),
+        "an empty value is no miss"
+    );
 
     let missing = server.run(["put", "k", "--file", "/nowhere/at/all"]);
     assert_eq!(missing.code, 3);
-    assert!(missing.stderr.contains("/nowhere/at/all"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("/nowhere/at/all"),
+        "{}",
+        missing.stderr
+    );
 }
 
 #[test]
@@ -61,8 +91,16 @@ fn the_largest_value_can_be_written_and_read() {
     assert!(server.run(["get", "k"]).stdout == largest);
     let too_large = server.run_with_input(&["put", "k"], &vec![b'x'; 4_000_001]);
     assert_eq!(too_large.code, 3);
-    assert!(too_large.stderr.contains("RESOURCE_EXHAUSTED"), "{}", too_large.stderr);
-    assert!(too_large.stderr.contains("4000000"), "the limit is named: {}", too_large.stderr);
+    assert!(
+        too_large.stderr.contains("RESOURCE_EXHAUSTED"),
+        "{}",
+        too_large.stderr
+    );
+    assert!(
+        too_large.stderr.contains("4000000"),
+        "the limit is named: {}",
+        too_large.stderr
+    );
 }
 
 #[test]
@@ -79,8 +117,16 @@ fn conditions() {
     let version = server.run(["get", "k", "--output", "json"]).json()["version"].to_string();
     assert_eq!(code(&["delete", "k", "--if-version", "1000000"]), 1);
     assert_eq!(code(&["put", "k", "c", "--if-version", &version]), 0);
-    assert_eq!(code(&["delete", "k", "--if-version", &version]), 1, "the version has changed");
-    assert_eq!(code(&["put", "k2", "c", "--if-version", "0"]), 0, "0: absent");
+    assert_eq!(
+        code(&["delete", "k", "--if-version", &version]),
+        1,
+        "the version has changed"
+    );
+    assert_eq!(
+        code(&["put", "k2", "c", "--if-version", "0"]),
+        0,
+        "0: absent"
+    );
     assert_eq!(server.run(["get", "k"]).text(), "c");
 }
 
@@ -90,16 +136,30 @@ fn json_answers() {
     let put = server.run(["put", "k", "grün", "--output", "json"]);
     assert_eq!(put.json(), json!({"applied": true, "version": 1}));
     let unmet = server.run(["put", "k", "x", "--if-absent", "--output", "json"]);
-    assert_eq!((unmet.code, unmet.json()), (1, json!({"applied": false, "version": 1})));
+    assert_eq!(
+        (unmet.code, unmet.json()),
+        (1, json!({"applied": false, "version": 1}))
+    );
     assert_eq!(unmet.stderr, "", "the answer says it");
     let get = server.run(["get", "k", "--output", "json"]).json();
-    assert_eq!(get, json!({"found": true, "value": "grün", "value_encoding": "text", "version": 1}));
+    assert_eq!(
+        get,
+        json!({"found": true, "value": "grün", "value_encoding": "text", "version": 1})
+    );
     let miss = server.run(["get", "nothing", "--output", "json"]);
     assert_eq!((miss.code, miss.json()), (1, json!({"found": false})));
 
-    assert_eq!(server.run_with_input(&["put", "binary"], &[0xff, 0x00]).code, 0);
+    assert_eq!(
+        server
+            .run_with_input(&["put", "binary"], &[0xff, 0x00])
+            .code,
+        0
+    );
     let get = server.run(["get", "binary", "--output", "json"]).json();
-    assert_eq!((get["value"].as_str(), get["value_encoding"].as_str()), (Some("/wA="), Some("base64")));
+    assert_eq!(
+        (get["value"].as_str(), get["value_encoding"].as_str()),
+        (Some("/wA="), Some("base64"))
+    );
     let delete = server.run(["delete", "k", "--output", "json"]).json();
     assert_eq!(delete, json!({"deleted": true, "version": 1}));
     let count = server.run(["count", "--output", "json"]).json();
@@ -113,12 +173,26 @@ fn keys_of_any_bytes() {
     let mut put = server.command(["put"]);
     put.arg(raw).arg("value");
     assert_eq!(run(&mut put).code, 0);
-    assert_eq!(server.run(["get", "fe01", "--key-encoding", "hex"]).text(), "value");
-    assert_eq!(server.run(["get", "/gE=", "--key-encoding", "base64"]).text(), "value");
+    assert_eq!(
+        server.run(["get", "fe01", "--key-encoding", "hex"]).text(),
+        "value"
+    );
+    assert_eq!(
+        server
+            .run(["get", "/gE=", "--key-encoding", "base64"])
+            .text(),
+        "value"
+    );
     assert_eq!(server.run(["scan"]).text(), "\\xfe\\x01\tvalue\n");
-    assert_eq!(server.run(["scan", "--key-encoding", "hex"]).text(), "fe01\tvalue\n");
+    assert_eq!(
+        server.run(["scan", "--key-encoding", "hex"]).text(),
+        "fe01\tvalue\n"
+    );
     let object = server.run(["scan", "--output", "json"]).json();
-    assert_eq!((object["key"].as_str(), object["key_encoding"].as_str()), (Some("/gE="), Some("base64")));
+    assert_eq!(
+        (object["key"].as_str(), object["key_encoding"].as_str()),
+        (Some("/gE="), Some("base64"))
+    );
     let empty = server.run(["put", "", "the empty key"]);
     assert_eq!(empty.code, 0);
     assert_eq!(server.run(["get", ""]).text(), "the empty key");
@@ -141,19 +215,32 @@ fn scans_and_counts() {
     assert_eq!(scan(&[]), "a/1\tA/1\na/2\tA/2\nb\tB\nc\tC\n");
     assert_eq!(scan(&["--keys-only"]), "a/1\na/2\nb\nc\n");
     assert_eq!(scan(&["--prefix", "a/", "--keys-only"]), "a/1\na/2\n");
-    assert_eq!(scan(&["--start", "a/2", "--end", "c", "--keys-only"]), "a/2\nb\n");
-    assert_eq!(scan(&["--reverse", "--limit", "2", "--keys-only"]), "c\nb\n");
+    assert_eq!(
+        scan(&["--start", "a/2", "--end", "c", "--keys-only"]),
+        "a/2\nb\n"
+    );
+    assert_eq!(
+        scan(&["--reverse", "--limit", "2", "--keys-only"]),
+        "c\nb\n"
+    );
     assert_eq!(scan(&["--prefix", "nothing"]), "", "no entry is no miss");
     let lines = scan(&["--limit", "1", "--output", "json"]);
     let object: serde_json::Value = serde_json::from_str(&lines).expect("one line of JSON");
-    assert_eq!((&object["key"], &object["value"], object["version"].as_u64()), (&json!("a/1"), &json!("A/1"), Some(3)));
+    assert_eq!(
+        (&object["key"], &object["value"], object["version"].as_u64()),
+        (&json!("a/1"), &json!("A/1"), Some(3))
+    );
 
     assert_eq!(server.run(["count"]).text(), "4\n", "the bare number");
     assert_eq!(server.run(["count", "--prefix", "a/"]).text(), "2\n");
     assert_eq!(server.run(["count", "--start", "b"]).text(), "2\n");
     let wrong = server.run(["count", "--start", "b", "--end", "a"]);
     assert_eq!(wrong.code, 2);
-    assert!(wrong.stderr.contains("--end is below --start"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("--end is below --start"),
+        "{}",
+        wrong.stderr
+    );
 }
 
 /// Many pages, and every entry once; then whoever reads goes away in the middle.
@@ -162,7 +249,12 @@ fn a_long_scan_and_a_broken_pipe() {
     let server = Server::start();
     let value = vec![b'v'; 300_000];
     for number in 0..12 {
-        assert_eq!(server.run_with_input(&["put", &format!("k{number:02}")], &value).code, 0);
+        assert_eq!(
+            server
+                .run_with_input(&["put", &format!("k{number:02}")], &value)
+                .code,
+            0
+        );
     }
     let scan = server.run(["scan"]);
     assert_eq!(scan.code, 0);
@@ -171,10 +263,18 @@ fn a_long_scan_and_a_broken_pipe() {
     assert_eq!(keys, expected);
 
     let mut process = server.command(["scan"]);
-    let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut process = process
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
     drop(process.stdout.take());
     let output = process.wait_with_output().expect("it ends");
-    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "a broken pipe ends it quietly");
+    assert_eq!(
+        (output.status.code(), &output.stderr[..]),
+        (Some(0), &b""[..]),
+        "a broken pipe ends it quietly"
+    );
 }
 
 #[test]
@@ -182,5 +282,9 @@ fn an_unknown_database_is_named() {
     let server = Server::start();
     let answer = server.run(["get", "k", "--database", "elsewhere"]);
     assert_eq!(answer.code, 3);
-    assert!(answer.stderr.contains("NOT_FOUND") && answer.stderr.contains("elsewhere"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains("NOT_FOUND") && answer.stderr.contains("elsewhere"),
+        "{}",
+        answer.stderr
+    );
 }

@@ -13,12 +13,22 @@ use support::{PATIENCE, Server, pelton, run};
 fn it_says_what_listens_where() {
     let server = Server::with(&["--listen", "127.0.0.1:0", "--memory-limit", "64MiB"]);
     let greeting = server.greeting.join("\n");
-    assert!(greeting.starts_with(&format!("pelton {}\n", env!("CARGO_PKG_VERSION"))), "{greeting}");
+    assert!(
+        greeting.starts_with(&format!("pelton {}\n", env!("CARGO_PKG_VERSION"))),
+        "{greeting}"
+    );
     let address = &server.addresses[0];
-    let line = format!("listening on {address} (plain HTTP/2 and gRPC): reachable from this machine only");
+    let line =
+        format!("listening on {address} (plain HTTP/2 and gRPC): reachable from this machine only");
     assert!(greeting.contains(&line), "{greeting}");
-    assert!(greeting.contains("volatile: everything is lost when the server stops"), "{greeting}");
-    assert!(!address.ends_with(":0"), "the port that the system chose: {address}");
+    assert!(
+        greeting.contains("volatile: everything is lost when the server stops"),
+        "{greeting}"
+    );
+    assert!(
+        !address.ends_with(":0"),
+        "the port that the system chose: {address}"
+    );
     assert_eq!(server.run(["put", "k", "v"]).code, 0);
     let (code, printed) = server.stop("TERM");
     assert_eq!((code, printed.as_str()), (0, ""));
@@ -30,7 +40,12 @@ fn several_addresses_share_the_data() {
     let unix = format!("unix:{}", path.display());
     let server = Server::with(&["--listen", "127.0.0.1:0", "--listen", &unix]);
     assert_eq!(server.addresses.len(), 2);
-    assert!(server.greeting.iter().any(|line| line.contains(&unix) && line.contains("this user's programs")));
+    assert!(
+        server
+            .greeting
+            .iter()
+            .any(|line| line.contains(&unix) && line.contains("this user's programs"))
+    );
     assert_eq!(server.run(["put", "k", "v"]).code, 0);
     let mut get = pelton();
     let get = run(get.args(["get", "k", "--address", &unix]));
@@ -46,7 +61,11 @@ fn a_port_in_use_is_named_with_the_flag() {
     let address = taken.local_addr().expect("it is bound").to_string();
     let answer = run(pelton().args(["serve", "--listen", &address]));
     assert_eq!(answer.code, 3);
-    assert!(answer.stderr.contains(&address) && answer.stderr.contains("--listen"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains(&address) && answer.stderr.contains("--listen"),
+        "{}",
+        answer.stderr
+    );
     assert_eq!(answer.text(), "", "nothing is announced that is not there");
 }
 
@@ -55,24 +74,51 @@ fn status_and_echo() {
     let server = Server::start();
     let status = server.run(["status"]);
     assert_eq!(status.code, 0);
-    let expected = format!("{} is SERVING\nserver: pelton {}", server.addresses[0], env!("CARGO_PKG_VERSION"));
+    let expected = format!(
+        "{} is SERVING\nserver: pelton {}",
+        server.addresses[0],
+        env!("CARGO_PKG_VERSION")
+    );
     assert!(status.text().starts_with(&expected), "{}", status.text());
     let json = server.run(["status", "--output", "json"]).json();
     assert_eq!(json["status"], "SERVING");
-    assert!(json["round_trip_us"].as_f64().is_some_and(|time| time > 0.0), "{json}");
+    assert!(
+        json["round_trip_us"]
+            .as_f64()
+            .is_some_and(|time| time > 0.0),
+        "{json}"
+    );
 
-    assert_eq!(server.run(["echo", "there and back"]).text(), "there and back");
-    let many = server.run(["echo", "--count", "20", "--output", "json"]).json();
-    assert_eq!((many["calls"].as_u64(), many["payload"].as_str()), (Some(20), Some("hello")));
+    assert_eq!(
+        server.run(["echo", "there and back"]).text(),
+        "there and back"
+    );
+    let many = server
+        .run(["echo", "--count", "20", "--output", "json"])
+        .json();
+    assert_eq!(
+        (many["calls"].as_u64(), many["payload"].as_str()),
+        (Some(20), Some("hello"))
+    );
 }
 
 #[test]
 fn nobody_listens() {
-    for command in [&["get", "k"][..], &["status"], &["put", "k", "v"], &["scan"], &["echo"]] {
+    for command in [
+        &["get", "k"][..],
+        &["status"],
+        &["put", "k", "v"],
+        &["scan"],
+        &["echo"],
+    ] {
         let answer = run(pelton().args(command).args(["--address", "127.0.0.1:1"]));
         assert_eq!(answer.code, 3, "{command:?}");
         assert!(answer.stderr.contains("127.0.0.1:1"), "{}", answer.stderr);
-        assert!(answer.stderr.contains("`pelton serve`"), "what to do: {}", answer.stderr);
+        assert!(
+            answer.stderr.contains("`pelton serve`"),
+            "what to do: {}",
+            answer.stderr
+        );
         assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
     }
 }
@@ -91,11 +137,20 @@ fn the_timeout_counts() {
 fn strangers_are_told_what_this_port_is() {
     let server = Server::start();
     let mut stranger = TcpStream::connect(&server.addresses[0]).expect("it listens");
-    stranger.set_read_timeout(Some(PATIENCE)).expect("a time limit is possible");
-    stranger.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    stranger
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit is possible");
+    stranger
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("it reads");
     let mut answer = String::new();
-    stranger.read_to_string(&mut answer).expect("it answers and closes");
-    assert!(answer.starts_with("HTTP/1.1 ") && answer.to_lowercase().contains("grpc"), "{answer}");
+    stranger
+        .read_to_string(&mut answer)
+        .expect("it answers and closes");
+    assert!(
+        answer.starts_with("HTTP/1.1 ") && answer.to_lowercase().contains("grpc"),
+        "{answer}"
+    );
     assert_eq!(server.run(["status"]).code, 0, "the server goes on");
 }
 
@@ -127,9 +182,16 @@ fn proto_files_are_written_and_kept() {
     fs::remove_file(folder.join("pelton/v1/echo.proto")).expect("it was written");
     let refused = proto(&[]);
     assert_eq!(refused.code, 3);
-    assert!(refused.stderr.contains("kv.proto") && refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("kv.proto") && refused.stderr.contains("--force"),
+        "{}",
+        refused.stderr
+    );
     assert_eq!(fs::read_to_string(&kv).expect("still there"), "mine");
-    assert!(!folder.join("pelton/v1/echo.proto").exists(), "all or nothing");
+    assert!(
+        !folder.join("pelton/v1/echo.proto").exists(),
+        "all or nothing"
+    );
     assert_eq!(proto(&["--force"]).code, 0);
     assert_eq!(fs::read_to_string(&kv).expect("still there"), content);
     fs::remove_dir_all(&folder).expect("it was made here");

@@ -18,7 +18,8 @@ pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
         let (socket, _) = listener.accept().expect("the client connects");
         run(socket, answer);
     });
-    let channel = Channel::connect(&address, &ChannelOptions::default()).expect("the server listens");
+    let channel =
+        Channel::connect(&address, &ChannelOptions::default()).expect("the server listens");
     (channel, server)
 }
 
@@ -26,7 +27,10 @@ pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
 pub fn listen() -> (Address, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    (address.parse().expect("an address of the system is valid"), listener)
+    (
+        address.parse().expect("an address of the system is valid"),
+        listener,
+    )
 }
 
 fn run(mut socket: TcpStream, answer: Answer) {
@@ -38,7 +42,8 @@ fn run(mut socket: TcpStream, answer: Answer) {
     connection.start(&mut output);
     loop {
         let mut consumed = 0;
-        while let Some(event) = connection.poll_event(&input, &mut consumed, &mut output, now_ns()) {
+        while let Some(event) = connection.poll_event(&input, &mut consumed, &mut output, now_ns())
+        {
             match event {
                 Event::Request { stream, end } => {
                     let head = connection.head();
@@ -52,7 +57,10 @@ fn run(mut socket: TcpStream, answer: Answer) {
                 Event::Message { stream, .. } => {
                     let message = connection.message(&input).to_vec();
                     connection.release(stream, &mut output);
-                    let path = paths.iter().find(|(key, _)| *key == stream).map(|(_, path)| path.clone());
+                    let path = paths
+                        .iter()
+                        .find(|(key, _)| *key == stream)
+                        .map(|(_, path)| path.clone());
                     let path = path.expect("a request came before");
                     answer(&mut connection, stream, &mut output, &path, &message);
                     if path == "/t.T/Drain" {
@@ -85,25 +93,43 @@ fn run(mut socket: TcpStream, answer: Answer) {
 }
 
 /// Answers as the path says.
-pub fn by_path(connection: &mut Connection, stream: StreamKey, out: &mut Vec<u8>, path: &str, message: &[u8]) {
+pub fn by_path(
+    connection: &mut Connection,
+    stream: StreamKey,
+    out: &mut Vec<u8>,
+    path: &str,
+    message: &[u8],
+) {
     match path {
         "/t.T/Echo" => connection.respond(stream, out, |out| out.extend_from_slice(message)),
         // One message of 1000 bytes for each byte of the request, numbered.
         "/t.T/Stream" => {
             for number in 0..message.len() {
-                connection.send_message(stream, out, |out| out.extend_from_slice(&[number as u8; 1000]));
+                connection.send_message(stream, out, |out| {
+                    out.extend_from_slice(&[number as u8; 1000])
+                });
             }
             connection.finish(stream, out, &Status::OK);
         }
         "/t.T/None" => connection.finish(stream, out, &Status::OK),
-        "/t.T/Fail" => connection.finish(stream, out, &Status::new(Code::ResourceExhausted, "größer als 5")),
+        "/t.T/Fail" => connection.finish(
+            stream,
+            out,
+            &Status::new(Code::ResourceExhausted, "größer als 5"),
+        ),
         "/t.T/Silent" => {}
         "/t.T/Reset" => connection.reset(stream, out, ErrorCode::InternalError),
         "/t.T/Refuse" => connection.reset(stream, out, ErrorCode::RefusedStream),
         "/t.T/Drain" => {
             connection.respond(stream, out, |out| out.extend_from_slice(b"last"));
         }
-        "/" => connection.send_plain(stream, out, 200, &[("content-type", "text/plain")], b"hello\n"),
+        "/" => connection.send_plain(
+            stream,
+            out,
+            200,
+            &[("content-type", "text/plain")],
+            b"hello\n",
+        ),
         _ => connection.send_plain(stream, out, 404, &[], b""),
     }
 }

@@ -5,8 +5,9 @@ mod store;
 
 pub use serve::{CpuList, LogLevel, ServeArguments, UnixMode};
 pub use store::{
-    ConnectionArguments, CountArguments, DatabaseArguments, DeleteArguments, EchoArguments, GetArguments, KeyEncoding,
-    OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments,
+    ConnectionArguments, CountArguments, DatabaseArguments, DeleteArguments, EchoArguments,
+    GetArguments, KeyEncoding, OutputFormat, PutArguments, RangeArguments, ScanArguments,
+    StatusArguments,
 };
 
 use std::path::PathBuf;
@@ -119,7 +120,11 @@ mod tests {
         fn check(command: &clap::Command, path: &str) {
             assert!(command.get_about().is_some(), "{path} has no description");
             for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{path} {} has no help", argument.get_id());
+                assert!(
+                    argument.get_help().is_some(),
+                    "{path} {} has no help",
+                    argument.get_id()
+                );
             }
             for sub in command.get_subcommands() {
                 check(sub, &format!("{path} {}", sub.get_name()));
@@ -130,7 +135,9 @@ mod tests {
 
     fn refusal(line: &str) -> String {
         let words = line.split_whitespace();
-        Arguments::try_parse_from(words).expect_err(line).to_string()
+        Arguments::try_parse_from(words)
+            .expect_err(line)
+            .to_string()
     }
 
     /// Every wrong flag: the message names it, and says what is right.
@@ -138,7 +145,10 @@ mod tests {
     fn wrong_usage_is_explained() {
         for (line, expected) in [
             ("pelton serv", "similar subcommand exists: 'serve'"),
-            ("pelton serve --thread 3", "similar argument exists: '--threads'"),
+            (
+                "pelton serve --thread 3",
+                "similar argument exists: '--threads'",
+            ),
             ("pelton serve --threads none", "--threads"),
             ("pelton serve --listen 127.0.0.1", "write host:port"),
             ("pelton serve --listen :1978", "0.0.0.0:1978"),
@@ -153,8 +163,14 @@ mod tests {
             ("pelton get key --output xml", "possible values: text, json"),
             ("pelton get key --address nowhere", "write host:port"),
             ("pelton get key --timeout 5", "5s"),
-            ("pelton put key value --if-absent --if-present", "cannot be used with"),
-            ("pelton put key value --if-absent --if-version 3", "cannot be used with"),
+            (
+                "pelton put key value --if-absent --if-present",
+                "cannot be used with",
+            ),
+            (
+                "pelton put key value --if-absent --if-version 3",
+                "cannot be used with",
+            ),
             ("pelton put key value --file f", "cannot be used with"),
             ("pelton scan --prefix a --start b", "cannot be used with"),
             ("pelton scan --limit 0", "--limit"),
@@ -162,7 +178,10 @@ mod tests {
             ("pelton echo --count 0", "--count"),
         ] {
             let message = refusal(line);
-            assert!(message.contains(expected), "{line}: {expected:?} is missing in\n{message}");
+            assert!(
+                message.contains(expected),
+                "{line}: {expected:?} is missing in\n{message}"
+            );
         }
     }
 

@@ -23,7 +23,12 @@ pub struct ServeArguments {
     /// Where to listen: host:port, [ipv6]:port or unix:/path; may be repeated, or several separated by commas
     ///
     /// Port 0 lets the system choose one; the line `listening on …` says which. [default: 127.0.0.1:1978]
-    #[arg(long, value_name = "ADDRESS", env = "PELTON_LISTEN", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PELTON_LISTEN",
+        value_delimiter = ','
+    )]
     #[serde(default, deserialize_with = "from_texts")]
     pub listen: Option<Vec<Address>>,
 
@@ -148,7 +153,8 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CpuList, String> {
-        let wrong = || format!("`{text}` is no list of CPUs; write numbers and ranges such as 0,2-3");
+        let wrong =
+            || format!("`{text}` is no list of CPUs; write numbers and ranges such as 0,2-3");
         let number = |part: &str| match part.trim().parse::<usize>() {
             Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
             _ => Err(wrong()),
@@ -179,7 +185,9 @@ impl FromStr for UnixMode {
     fn from_str(text: &str) -> Result<UnixMode, String> {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 => Ok(UnixMode(mode)),
-            _ => Err(format!("`{text}` is no octal file mode; write 600 (this user), 660 (also the group) or 666 (all)")),
+            _ => Err(format!(
+                "`{text}` is no octal file mode; write 600 (this user), 660 (also the group) or 666 (all)"
+            )),
         }
     }
 }
@@ -235,7 +243,11 @@ where
         OneOrMore::More(texts) => texts,
     };
     let parse = |text: String| text.parse().map_err(serde::de::Error::custom);
-    texts.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
+    texts
+        .into_iter()
+        .map(parse)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 #[cfg(test)]
@@ -256,7 +268,10 @@ mod tests {
         assert_eq!("660".parse(), Ok(UnixMode(0o660)));
         assert_eq!(UnixMode(0o7).to_string(), "007");
         for text in ["", "8", "1000", "-1", "rw"] {
-            assert!(text.parse::<UnixMode>().expect_err(text).contains("octal"), "{text}");
+            assert!(
+                text.parse::<UnixMode>().expect_err(text).contains("octal"),
+                "{text}"
+            );
         }
     }
 }

@@ -12,11 +12,21 @@ use crate::size::Span;
 #[derive(Args, Clone, Debug)]
 pub struct ConnectionArguments {
     /// The server: host:port, [ipv6]:port or unix:/path
-    #[arg(long, value_name = "ADDRESS", env = "PELTON_ADDRESS", default_value = "127.0.0.1:1978")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PELTON_ADDRESS",
+        default_value = "127.0.0.1:1978"
+    )]
     pub address: Address,
 
     /// How long to wait for the server, connecting included
-    #[arg(long, value_name = "TIME", env = "PELTON_TIMEOUT", default_value = "10s")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "PELTON_TIMEOUT",
+        default_value = "10s"
+    )]
     pub timeout: Span,
 
     /// How to print the answer

@@ -13,16 +13,29 @@ use crate::output::{Output, object};
 pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let condition = arguments.if_version.map_or(Condition::None, Condition::VersionIs);
-    let operation = Operation::Delete { key: &key.bytes, condition, want_previous: false };
+    let condition = arguments
+        .if_version
+        .map_or(Condition::None, Condition::VersionIs);
+    let operation = Operation::Delete {
+        key: &key.bytes,
+        condition,
+        want_previous: false,
+    };
     let mut request = Vec::new();
-    Request { database: &database.database, operation }.encode(&mut request);
+    Request {
+        database: &database.database,
+        operation,
+    }
+    .encode(&mut request);
 
     let answer = Session::connect(&database.connection)?.unary(Method::Delete, &request)?;
     let answer = DeleteResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {
-        output.object(object([("deleted", answer.deleted.into()), ("version", answer.version.into())]))?;
+        output.object(object([
+            ("deleted", answer.deleted.into()),
+            ("version", answer.version.into()),
+        ]))?;
     } else if answer.deleted {
         output.line(&format!("deleted, it had version {}", answer.version))?;
     }
@@ -35,6 +48,9 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
         version => format!("has version {version}"),
     };
     let place = in_database(&database.database);
-    say_miss(database.connection.output, &format!("nothing deleted: the key `{}` {found}{place}", key.shown));
+    say_miss(
+        database.connection.output,
+        &format!("nothing deleted: the key `{}` {found}{place}", key.shown),
+    );
     Ok(Exit::Miss)
 }

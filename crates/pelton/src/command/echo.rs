@@ -48,7 +48,11 @@ pub(super) fn round_trip(session: &mut Session, payload: &[u8]) -> Result<Durati
     Ok(time)
 }
 
-fn print(connection: &ConnectionArguments, payload: &[u8], mut times: Vec<Duration>) -> Result<(), Failure> {
+fn print(
+    connection: &ConnectionArguments,
+    payload: &[u8],
+    mut times: Vec<Duration>,
+) -> Result<(), Failure> {
     times.sort_unstable();
     let (fastest, median, slowest) = (times[0], times[times.len() / 2], times[times.len() - 1]);
     let mut output = Output::new(connection.output);
@@ -67,7 +71,9 @@ fn print(connection: &ConnectionArguments, payload: &[u8], mut times: Vec<Durati
         eprintln!("pelton: {median:.1?} there and back");
     } else {
         let count = times.len();
-        output.line(&format!("{count} calls: fastest {fastest:.1?}, median {median:.1?}, slowest {slowest:.1?}"))?;
+        output.line(&format!(
+            "{count} calls: fastest {fastest:.1?}, median {median:.1?}, slowest {slowest:.1?}"
+        ))?;
     }
     output.end()
 }

@@ -16,7 +16,11 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     let key = Key::new(&arguments.key, database)?;
     let mut request = Vec::new();
     let operation = Operation::Get { key: &key.bytes };
-    Request { database: &database.database, operation }.encode(&mut request);
+    Request {
+        database: &database.database,
+        operation,
+    }
+    .encode(&mut request);
 
     let answer = Session::connect(&database.connection)?.unary(Method::Get, &request)?;
     let answer = GetResponse::decode(&answer).map_err(unreadable)?;
@@ -39,6 +43,9 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let place = in_database(&database.database);
-    say_miss(database.connection.output, &format!("the key `{}` is not there{place}", key.shown));
+    say_miss(
+        database.connection.output,
+        &format!("the key `{}` is not there{place}", key.shown),
+    );
     Ok(Exit::Miss)
 }

@@ -38,15 +38,25 @@ struct Session {
 impl Session {
     fn connect(arguments: &ConnectionArguments) -> Result<Session, Failure> {
         let timeout = Duration::from_millis(arguments.timeout.ms);
-        let options = ChannelOptions { connect_timeout: timeout, ..ChannelOptions::default() };
+        let options = ChannelOptions {
+            connect_timeout: timeout,
+            ..ChannelOptions::default()
+        };
         let channel = Channel::connect(&arguments.address, &options)
             .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
-        Ok(Session { channel, address: arguments.address.to_string(), timeout })
+        Ok(Session {
+            channel,
+            address: arguments.address.to_string(),
+            timeout,
+        })
     }
 
     /// When a call that begins now has to have ended.
     fn options(&self) -> CallOptions<'static> {
-        CallOptions { deadline: Some(Instant::now() + self.timeout), ..CallOptions::default() }
+        CallOptions {
+            deadline: Some(Instant::now() + self.timeout),
+            ..CallOptions::default()
+        }
     }
 
     /// Calls a unary method.
@@ -68,7 +78,9 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
 
 /// An answer that cannot be read: another program listens there, or one of another version.
 fn unreadable(error: impl std::fmt::Display) -> Failure {
-    Failure::Failed(format!("the server's answer cannot be understood ({error}); is it a pelton server?"))
+    Failure::Failed(format!(
+        "the server's answer cannot be understood ({error}); is it a pelton server?"
+    ))
 }
 
 fn path(method: Method) -> String {
@@ -91,7 +103,11 @@ impl Key {
 
 /// Where a key was looked for, for messages: nothing for the default database, which needs no name.
 fn in_database(database: &str) -> String {
-    if database.is_empty() { String::new() } else { format!(" in the database `{database}`") }
+    if database.is_empty() {
+        String::new()
+    } else {
+        format!(" in the database `{database}`")
+    }
 }
 
 /// Says on standard error that something is not there or not so. With JSON the answer has said it already.

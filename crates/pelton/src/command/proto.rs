@@ -44,7 +44,9 @@ pub fn write_proto_files(arguments: &ProtoArguments) -> Result<Exit, Failure> {
     let mut output = Output::new(OutputFormat::Text);
     for (path, content) in PROTO_FILES {
         let path = folder.join(path);
-        write(&path, content).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?;
+        write(&path, content).map_err(|error| {
+            Failure::Failed(format!("cannot write {}: {error}", path.display()))
+        })?;
         output.line(&path.display().to_string())?;
     }
     output.end()?;
@@ -59,7 +61,12 @@ fn first_other(folder: &Path) -> Result<Option<PathBuf>, Failure> {
             Ok(there) if there != content.as_bytes() => return Ok(Some(path)),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Failure::Failed(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => {
+                return Err(Failure::Failed(format!(
+                    "cannot read {}: {error}",
+                    path.display()
+                )));
+            }
         }
     }
     Ok(None)
@@ -79,7 +86,11 @@ mod tests {
     fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("the folder is readable") {
             let path = entry.expect("the folder is readable").path();
-            if path.is_dir() { files_in(&path, found) } else { found.push(path) }
+            if path.is_dir() {
+                files_in(&path, found)
+            } else {
+                found.push(path)
+            }
         }
     }
 
@@ -89,11 +100,19 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
         let mut found = Vec::new();
         files_in(&root, &mut found);
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "proto"));
-        let mut found: Vec<&Path> =
-            found.iter().map(|path| path.strip_prefix(&root).expect("below the root")).collect();
+        found.retain(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "proto")
+        });
+        let mut found: Vec<&Path> = found
+            .iter()
+            .map(|path| path.strip_prefix(&root).expect("below the root"))
+            .collect();
         found.sort();
-        let table: Vec<&Path> = PROTO_FILES.iter().map(|(path, _)| Path::new(path)).collect();
+        let table: Vec<&Path> = PROTO_FILES
+            .iter()
+            .map(|(path, _)| Path::new(path))
+            .collect();
         assert_eq!(found, table);
     }
 }

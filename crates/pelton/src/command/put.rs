@@ -30,13 +30,20 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
         want_previous: false,
     };
     let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
-    Request { database: &database.database, operation }.encode(&mut request);
+    Request {
+        database: &database.database,
+        operation,
+    }
+    .encode(&mut request);
 
     let answer = Session::connect(&database.connection)?.unary(Method::Put, &request)?;
     let answer = PutResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {
-        output.object(object([("applied", answer.applied.into()), ("version", answer.version.into())]))?;
+        output.object(object([
+            ("applied", answer.applied.into()),
+            ("version", answer.version.into()),
+        ]))?;
     } else if answer.applied {
         output.line(&format!("stored, version {}", answer.version))?;
     }
@@ -49,7 +56,10 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
         version => format!("is there with version {version}"),
     };
     let place = in_database(&database.database);
-    say_miss(database.connection.output, &format!("nothing written: the key `{}` {found}{place}", key.shown));
+    say_miss(
+        database.connection.output,
+        &format!("nothing written: the key `{}` {found}{place}", key.shown),
+    );
     Ok(Exit::Miss)
 }
 
@@ -68,7 +78,8 @@ fn value(arguments: &PutArguments) -> Result<Vec<u8>, Failure> {
         (_, Some(file)) if file != Path::new("-") => read_file(file),
         (Some(value), None) if value != "-" => Ok(value.as_bytes().to_vec()),
         (None, None) if io::stdin().is_terminal() => Err(Failure::Usage(
-            "there is no value: write `pelton put KEY VALUE`, use --file FILE, or pipe it in".into(),
+            "there is no value: write `pelton put KEY VALUE`, use --file FILE, or pipe it in"
+                .into(),
         )),
         _ => read_value(io::stdin().lock(), "standard input"),
     }

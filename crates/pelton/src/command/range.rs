@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use service::Method;
-use service::keyvalue::messages::{CountRequest, CountResponse, EntryMessage, Keys, ScanPage, ScanRequest};
+use service::keyvalue::messages::{
+    CountRequest, CountResponse, EntryMessage, Keys, ScanPage, ScanRequest,
+};
 use store::Direction;
 
 use super::{Session, call_failure, path, unreadable};
@@ -22,7 +24,9 @@ struct RangeBytes {
 impl RangeBytes {
     fn new(range: &RangeArguments, database: &DatabaseArguments) -> Result<RangeBytes, Failure> {
         let decode = |text: &Option<std::ffi::OsString>| {
-            text.as_deref().map(|text| decode_key(text, database.key_encoding)).transpose()
+            text.as_deref()
+                .map(|text| decode_key(text, database.key_encoding))
+                .transpose()
         };
         let range = RangeBytes {
             prefix: decode(&range.prefix)?,
@@ -34,7 +38,8 @@ impl RangeBytes {
             && !end.is_empty()
         {
             return Err(Failure::Usage(
-                "--end is below --start: a range goes from --start up to, but not including, --end".into(),
+                "--end is below --start: a range goes from --start up to, but not including, --end"
+                    .into(),
             ));
         }
         Ok(range)
@@ -57,13 +62,22 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let range = RangeBytes::new(&arguments.range, database)?;
     let mut request = Vec::new();
-    CountRequest { database: &database.database, keys: range.keys(), estimate: false }.encode(&mut request);
+    CountRequest {
+        database: &database.database,
+        keys: range.keys(),
+        estimate: false,
+    }
+    .encode(&mut request);
 
     let answer = Session::connect(&database.connection)?.unary(Method::Count, &request)?;
     let answer = CountResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     output.either(&answer.count.to_string(), || {
-        object([("count", answer.count.into()), ("exact", answer.exact.into()), ("views", answer.views.into())])
+        object([
+            ("count", answer.count.into()),
+            ("exact", answer.exact.into()),
+            ("views", answer.views.into()),
+        ])
     })?;
     output.end()?;
     Ok(Exit::Done)
@@ -77,23 +91,37 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     ScanRequest {
         database: &database.database,
         keys: range.keys(),
-        direction: if arguments.reverse { Direction::Backward } else { Direction::Forward },
+        direction: if arguments.reverse {
+            Direction::Backward
+        } else {
+            Direction::Forward
+        },
         keys_only: arguments.keys_only,
         limit: arguments.limit.unwrap_or(0),
         start_after: None,
     }
     .encode(&mut request);
 
-    let Session { mut channel, address, timeout } = Session::connect(&database.connection)?;
+    let Session {
+        mut channel,
+        address,
+        timeout,
+    } = Session::connect(&database.connection)?;
     let called = Method::Scan.path();
     let mut pages = channel
-        .server_streaming(&path(Method::Scan), &request, &client::CallOptions::default())
+        .server_streaming(
+            &path(Method::Scan),
+            &request,
+            &client::CallOptions::default(),
+        )
         .map_err(|error| call_failure(&address, called, &error))?;
     let mut output = Output::new(database.connection.output);
     let mut complete = false;
     loop {
         pages.set_deadline(Some(Instant::now() + timeout));
-        let page = pages.next_message().map_err(|error| call_failure(&address, called, &error))?;
+        let page = pages
+            .next_message()
+            .map_err(|error| call_failure(&address, called, &error))?;
         let Some(page) = page else { break };
         let page = ScanPage::decode(&page).map_err(unreadable)?;
         for entry in page.entries() {
@@ -108,10 +136,18 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn print_entry(output: &mut Output, entry: &EntryMessage<'_>, arguments: &ScanArguments) -> Result<(), Failure> {
+fn print_entry(
+    output: &mut Output,
+    entry: &EntryMessage<'_>,
+    arguments: &ScanArguments,
+) -> Result<(), Failure> {
     if !output.is_json() {
         let key = show_key(entry.key, arguments.database.key_encoding);
-        let text = if arguments.keys_only { key } else { format!("{key}\t{}", escape(entry.value)) };
+        let text = if arguments.keys_only {
+            key
+        } else {
+            format!("{key}\t{}", escape(entry.value))
+        };
         return output.line(&text);
     }
     let mut fields = object([]);

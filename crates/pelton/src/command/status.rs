@@ -24,7 +24,9 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let server = greeting(&mut session)?;
     let round_trip = (0..ROUND_TRIPS)
         .map(|_| echo::round_trip(&mut session, b""))
-        .try_fold(Duration::MAX, |least, time| time.map(|time| least.min(time)))?;
+        .try_fold(Duration::MAX, |least, time| {
+            time.map(|time| least.min(time))
+        })?;
 
     let word = if serving { "SERVING" } else { "NOT_SERVING" };
     let mut output = Output::new(arguments.connection.output);
@@ -66,6 +68,10 @@ fn greeting(session: &mut Session) -> Result<String, Failure> {
         .channel
         .http_get("/", &options)
         .map_err(|error| super::call_failure(&session.address, "GET /", &error))?;
-    let line = answer.body.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = answer
+        .body
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
     Ok(escape(line))
 }

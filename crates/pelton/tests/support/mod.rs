@@ -42,7 +42,10 @@ impl Answer {
 
     fn from(output: Output) -> Answer {
         Answer {
-            code: output.status.code().expect("ended by itself, not by a signal"),
+            code: output
+                .status
+                .code()
+                .expect("ended by itself, not by a signal"),
             stdout: output.stdout,
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
@@ -78,26 +81,48 @@ impl Server {
 
     /// Waits until a server that was just started says where it listens.
     pub fn spawn(command: &mut Command) -> Server {
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut process = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
         let mut rest = BufReader::new(process.stdout.take().expect("piped"));
         let (mut greeting, mut addresses) = (Vec::new(), Vec::new());
         // The line about the store is the last one of the greeting.
-        while !greeting.last().is_some_and(|line: &String| line.starts_with("storing")) {
+        while !greeting
+            .last()
+            .is_some_and(|line: &String| line.starts_with("storing"))
+        {
             let mut line = String::new();
             let count = rest.read_line(&mut line).expect("the pipe is readable");
-            assert!(count > 0, "the server ended before it listened: {greeting:?}");
+            assert!(
+                count > 0,
+                "the server ended before it listened: {greeting:?}"
+            );
             if let Some(after) = line.strip_prefix("listening on ") {
-                addresses.push(after.split_whitespace().next().expect("an address").to_owned());
+                addresses.push(
+                    after
+                        .split_whitespace()
+                        .next()
+                        .expect("an address")
+                        .to_owned(),
+                );
             }
             greeting.push(line.trim_end().to_owned());
         }
-        Server { process, rest, greeting, addresses }
+        Server {
+            process,
+            rest,
+            greeting,
+            addresses,
+        }
     }
 
     /// A command against this server.
     pub fn command<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
         let mut command = pelton();
-        command.args(arguments).env("PELTON_ADDRESS", &self.addresses[0]);
+        command
+            .args(arguments)
+            .env("PELTON_ADDRESS", &self.addresses[0]);
         command
     }
 
@@ -109,9 +134,17 @@ impl Server {
     /// Runs a command with this on standard input.
     pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Answer {
         let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
-        process.stdin.take().expect("piped").write_all(input).expect("the input is read");
+        process
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(input)
+            .expect("the input is read");
         Answer::from(process.wait_with_output().expect("it ends"))
     }
 
@@ -122,11 +155,16 @@ impl Server {
     /// Sends a signal by name, and waits for the end: the exit code, and what was printed meanwhile.
     pub fn stop(mut self, signal: &str) -> (i32, String) {
         let id = self.process.id().to_string();
-        let killed = Command::new("kill").args(["-s", signal, &id]).status().expect("kill is there");
+        let killed = Command::new("kill")
+            .args(["-s", signal, &id])
+            .status()
+            .expect("kill is there");
         assert!(killed.success());
         let code = self.wait();
         let mut printed = String::new();
-        self.rest.read_to_string(&mut printed).expect("the pipe is readable");
+        self.rest
+            .read_to_string(&mut printed)
+            .expect("the pipe is readable");
         (code, printed)
     }
 
