@@ -1,18 +1,18 @@
 //! Measures how much is in flight towards us, so that windows can be as large as that and no larger.
 //!
-//! A PING is sent when a stream has used half of its window, and what arrives until its answer is counted: about what
-//! the peer can have on its way at once. If that is near to the estimate, the windows are in the way, and the estimate
-//! is doubled.
+//! A PING is sent when a stream has used half of its window, and what arrives until its answer is counted. A sender
+//! that the window holds up sends the other half in that time, and waits. So if two fifths of the window have come, it
+//! may be in the way, and is doubled; it stops growing between two and a half and five times what is in flight.
 
 use crate::limits;
 
 const PING: [u8; 8] = *b"windows?";
 
-/// The bandwidth-delay product, as far as it is known.
+/// What a window has to be, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Bandwidth {
-    /// 0 before the first measurement.
-    estimate: u32,
+    /// 0 before it has grown.
+    window: u32,
     /// Bytes since the PING, while it is unanswered.
     counted: Option<u32>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Bandwidth {
 impl Bandwidth {
     /// Begins a measurement, unless one is under way or can change nothing: what the PING says.
     pub(crate) fn begin(&mut self) -> Option<[u8; 8]> {
-        if self.counted.is_some() || self.estimate >= limits::MAX_STREAM_WINDOW_BYTES {
+        if self.counted.is_some() || self.window >= limits::MAX_STREAM_WINDOW_BYTES {
             return None;
         }
         self.counted = Some(0);
@@ -40,19 +40,20 @@ impl Bandwidth {
             return;
         }
         let Some(counted) = self.counted.take() else { return };
-        if u64::from(counted) * 3 >= u64::from(self.stream_window()) * 2 {
-            self.estimate = counted.saturating_mul(2).clamp(self.estimate, limits::MAX_STREAM_WINDOW_BYTES);
+        let window = self.stream_window();
+        if u64::from(counted) * 5 >= u64::from(window) * 2 {
+            self.window = (window * 2).min(limits::MAX_STREAM_WINDOW_BYTES);
         }
     }
 
     /// How large the window of a stream that receives much should be.
     pub(crate) fn stream_window(&self) -> u32 {
-        self.estimate.max(limits::STREAM_WINDOW_BYTES)
+        self.window.max(limits::STREAM_WINDOW_BYTES)
     }
 
     /// How large the window of the connection should be, so that two such streams go on at full speed.
     pub(crate) fn connection_window(&self) -> u32 {
-        (self.estimate * 2).clamp(limits::CONNECTION_WINDOW_BYTES, limits::MAX_CONNECTION_WINDOW_BYTES)
+        (self.window * 2).clamp(limits::CONNECTION_WINDOW_BYTES, limits::MAX_CONNECTION_WINDOW_BYTES)
     }
 }
 
@@ -72,10 +73,13 @@ mod tests {
         let mut bandwidth = Bandwidth::default();
         measure(&mut bandwidth, 10_000);
         assert_eq!(bandwidth.stream_window(), limits::STREAM_WINDOW_BYTES);
-        measure(&mut bandwidth, 60_000);
-        assert_eq!(bandwidth.stream_window(), 120_000);
-        measure(&mut bandwidth, 70_000);
-        assert_eq!(bandwidth.stream_window(), 120_000);
+        measure(&mut bandwidth, 30_000);
+        assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
+        measure(&mut bandwidth, 50_000);
+        assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
+        for _ in 0..6 {
+            measure(&mut bandwidth, 10 << 20);
+        }
         measure(&mut bandwidth, u32::MAX);
         assert_eq!(bandwidth.stream_window(), limits::MAX_STREAM_WINDOW_BYTES);
         assert_eq!(bandwidth.connection_window(), limits::MAX_CONNECTION_WINDOW_BYTES);
@@ -90,6 +94,6 @@ mod tests {
         bandwidth.acknowledged(*b"someping");
         assert_eq!(bandwidth.stream_window(), limits::STREAM_WINDOW_BYTES);
         bandwidth.acknowledged(ping);
-        assert_eq!(bandwidth.stream_window(), 2 << 20);
+        assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
     }
 }

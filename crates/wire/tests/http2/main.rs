@@ -1,0 +1,16 @@
+//! Tests of the connection as a whole: frames in, events and frames out. One file for each theme.
+
+mod support;
+
+mod client;
+mod equality;
+mod flow_control;
+mod fuzz;
+mod handshake;
+mod hardening;
+mod headers;
+mod messages;
+mod pair;
+mod responses;
+mod stream_states;
+mod time;

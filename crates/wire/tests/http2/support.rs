@@ -1,0 +1,311 @@
+//! A peer made of frames, for scripts.
+
+use wire::hpack::{Decoder, Encoder, FieldLimits, Fields, Indexing};
+use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, PREFACE, flag, kind};
+use wire::{CloseReason, Config, Connection, ErrorCode, Event, StreamKey};
+
+pub const MS: u64 = 1_000_000;
+
+/// A seeded generator (xorshift64*). Print it in assertions: it says where it began.
+#[derive(Clone)]
+pub struct Random {
+    seed: u64,
+    state: u64,
+}
+
+impl std::fmt::Debug for Random {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "seed {:#x}", self.seed)
+    }
+}
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random { seed, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// How many rounds a random test makes: `PELTON_FUZZ_ROUNDS`, or what is quick.
+pub fn rounds(quick: u64) -> u64 {
+    std::env::var("PELTON_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(quick)
+}
+
+/// A frame that came out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    pub fn ends_stream(&self) -> bool {
+        matches!(self.kind, kind::DATA | kind::HEADERS) && self.flags & flag::END_STREAM != 0
+    }
+
+    /// The error code of RST_STREAM or GOAWAY.
+    pub fn code(&self) -> ErrorCode {
+        let at = if self.kind == kind::GOAWAY { 4 } else { 0 };
+        ErrorCode::from_wire(number(&self.payload[at..]))
+    }
+}
+
+pub fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(*bytes.first_chunk().expect("four bytes"))
+}
+
+/// Cuts bytes into frames; they must be whole.
+pub fn frames_of(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let header = FrameHeader::parse(bytes.first_chunk().expect("a whole header"));
+        let end = HEADER_BYTES + header.length as usize;
+        frames.push(Frame {
+            kind: header.kind,
+            flags: header.flags,
+            stream: header.stream,
+            payload: bytes[HEADER_BYTES..end].to_vec(),
+        });
+        bytes = &bytes[end..];
+    }
+    frames
+}
+
+/// A frame to be sent.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::write_header(&mut bytes, payload.len(), kind, flags, stream);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+pub fn data(stream: u32, payload: &[u8], end: bool) -> Vec<u8> {
+    frame(kind::DATA, if end { flag::END_STREAM } else { 0 }, stream, payload)
+}
+
+pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
+}
+
+pub fn rst(stream: u32, code: ErrorCode) -> Vec<u8> {
+    frame(kind::RST_STREAM, 0, stream, &(code as u32).to_be_bytes())
+}
+
+pub fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::write_settings(&mut bytes, entries);
+    bytes
+}
+
+/// A gRPC message with its prefix.
+pub fn message(bytes: &[u8]) -> Vec<u8> {
+    prefixed(0, bytes)
+}
+
+pub fn prefixed(flag: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[flag][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat()
+}
+
+pub const CALL: [(&str, &str); 6] = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/test.Service/Method"),
+    (":authority", "localhost"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+];
+
+pub const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "localhost")];
+
+/// A header block without the dynamic table.
+pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let (mut encoder, mut out) = (Encoder::new(), Vec::new());
+    for (name, value) in fields {
+        encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Without, &mut out);
+    }
+    out
+}
+
+pub fn headers(stream: u32, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
+    let flags = if end { flag::END_HEADERS | flag::END_STREAM } else { flag::END_HEADERS };
+    frame(kind::HEADERS, flags, stream, &block(fields))
+}
+
+/// The beginning of a call.
+pub fn call(stream: u32) -> Vec<u8> {
+    headers(stream, &CALL, false)
+}
+
+/// A whole unary call.
+pub fn unary(stream: u32, bytes: &[u8]) -> Vec<u8> {
+    [call(stream), data(stream, &message(bytes), true)].concat()
+}
+
+/// An event, with its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub event: Event,
+    pub message: Vec<u8>,
+}
+
+/// A connection under test, and what the script knows of it.
+pub struct Endpoint {
+    pub connection: Connection,
+    pub input: Vec<u8>,
+    pub output: Vec<u8>,
+    pub now_ns: u64,
+    decoder: Decoder,
+}
+
+impl Endpoint {
+    /// A connection that has sent its first bytes, which are thrown away.
+    pub fn new(config: &Config) -> Endpoint {
+        let mut connection = Connection::new(config, 0);
+        let mut output = Vec::new();
+        connection.start(&mut output);
+        Endpoint { connection, input: Vec::new(), output, now_ns: 0, decoder: Decoder::new(4096) }
+    }
+
+    /// A server whose client has sent its preface, these SETTINGS, and the acknowledgement of ours.
+    pub fn server_with(config: &Config, entries: &[(u16, u32)]) -> Endpoint {
+        let mut server = Endpoint::new(config);
+        let ack = frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        let seen = server.feed(&[&PREFACE[..], &settings(entries), &ack].concat());
+        assert_eq!(seen, []);
+        server.output.clear();
+        server
+    }
+
+    pub fn server() -> Endpoint {
+        Endpoint::server_with(&Config::server(), &[])
+    }
+
+    /// A client whose server has sent these SETTINGS, and the acknowledgement of ours.
+    pub fn client_with(config: &Config, entries: &[(u16, u32)]) -> Endpoint {
+        let mut client = Endpoint::new(config);
+        let ack = frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        assert_eq!(client.feed(&[settings(entries), ack].concat()), []);
+        client.output.clear();
+        client
+    }
+
+    /// Feeds bytes and collects the events.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Seen> {
+        self.feed_with(bytes, |_, _, _| {})
+    }
+
+    /// Feeds bytes; `act` sees each event before the next is asked for.
+    pub fn feed_with(&mut self, bytes: &[u8], mut act: impl FnMut(&mut Connection, &Seen, &mut Vec<u8>)) -> Vec<Seen> {
+        self.input.extend_from_slice(bytes);
+        let (mut consumed, mut all) = (0, Vec::new());
+        while let Some(event) =
+            self.connection.poll_event(&self.input, &mut consumed, &mut self.output, self.now_ns)
+        {
+            let message = match event {
+                Event::Message { .. } | Event::Body { .. } => self.connection.message(&self.input).to_vec(),
+                _ => Vec::new(),
+            };
+            let seen = Seen { event, message };
+            act(&mut self.connection, &seen, &mut self.output);
+            all.push(seen);
+        }
+        self.input.drain(..consumed);
+        all
+    }
+
+    /// What came out since the last time.
+    pub fn frames(&mut self) -> Vec<Frame> {
+        frames_of(&std::mem::take(&mut self.output))
+    }
+
+    /// The frames of one kind among what came out.
+    pub fn frames_of_kind(&mut self, kind: u8) -> Vec<Frame> {
+        self.frames().into_iter().filter(|frame| frame.kind == kind).collect()
+    }
+
+    /// Decodes the header block of a frame. All blocks have to be decoded in their order.
+    pub fn decode(&mut self, frame: &Frame) -> Vec<(String, String)> {
+        let mut fields = Fields::new();
+        self.decoder.decode(&frame.payload, &FieldLimits::default(), &mut fields).expect("a valid block");
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        fields.iter().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    pub fn advance_ms(&mut self, ms: u64) {
+        self.now_ns += ms * MS;
+    }
+
+    /// Lets the connection's deadlines pass that are due.
+    pub fn tick(&mut self) {
+        if self.connection.next_deadline_ns().is_some_and(|deadline_ns| deadline_ns <= self.now_ns) {
+            self.connection.deadline_passed(&mut self.output, self.now_ns);
+        }
+    }
+
+    /// What the connection was closed with, if it was.
+    pub fn error(&self) -> Option<ErrorCode> {
+        match self.connection.close_reason() {
+            Some(CloseReason::Error { code, .. }) => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Asserts that the connection ended with this error and said so.
+    #[track_caller]
+    pub fn assert_closed(&mut self, code: ErrorCode) {
+        assert_eq!(self.error(), Some(code), "{:?}", self.connection.close_reason());
+        let frames = self.frames();
+        let last = frames.last().expect("a GOAWAY");
+        assert_eq!((last.kind, last.code()), (kind::GOAWAY, code));
+        assert_eq!(self.connection.next_deadline_ns(), None);
+    }
+
+    /// Asserts that the stream was reset with this error, and that the connection lives.
+    #[track_caller]
+    pub fn assert_reset(&mut self, stream: u32, code: ErrorCode) {
+        assert_eq!(self.connection.close_reason(), None);
+        let frames = self.frames_of_kind(kind::RST_STREAM);
+        let resets: Vec<_> = frames.iter().map(|frame| (frame.stream, frame.code())).collect();
+        assert_eq!(resets, [(stream, code)]);
+    }
+}
+
+/// The stream of an event.
+pub fn stream_of(event: Event) -> StreamKey {
+    match event {
+        Event::Request { stream, .. }
+        | Event::Response { stream, .. }
+        | Event::Message { stream, .. }
+        | Event::Body { stream, .. }
+        | Event::HalfClosed { stream }
+        | Event::Finished { stream }
+        | Event::Cancelled { stream, .. }
+        | Event::Writable { stream } => stream,
+    }
+}
+
+/// The streams of the requests among the events.
+pub fn requests(seen: &[Seen]) -> Vec<StreamKey> {
+    seen.iter().filter(|seen| matches!(seen.event, Event::Request { .. })).map(|seen| stream_of(seen.event)).collect()
+}
+
+/// The messages among the events.
+pub fn messages(seen: &[Seen]) -> Vec<Vec<u8>> {
+    seen.iter().filter(|seen| matches!(seen.event, Event::Message { .. })).map(|seen| seen.message.clone()).collect()
+}
