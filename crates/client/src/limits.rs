@@ -22,39 +22,3 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The body of a plain HTTP answer that is kept. Stops a server that never ends.
 pub const HTTP_BODY_BYTES: usize = 1 << 20;
-
-/// All bounds with their values and what they are for, for documentation.
-pub fn table() -> Vec<(&'static str, String, &'static str)> {
-    vec![
-        (
-            "CONNECT_TIMEOUT",
-            format!("{} s", CONNECT_TIMEOUT.as_secs()),
-            "how long connecting may take by default",
-        ),
-        (
-            "MAX_MESSAGE_BYTES",
-            MAX_MESSAGE_BYTES.to_string(),
-            "one message that is received",
-        ),
-        (
-            "READ_BYTES",
-            READ_BYTES.to_string(),
-            "bytes taken from the socket in one read",
-        ),
-        (
-            "WRITE_PATIENCE",
-            format!("{} ms", WRITE_PATIENCE.as_millis()),
-            "how long a write waits before reading again",
-        ),
-        (
-            "LONGEST_WAIT",
-            format!("{} s", LONGEST_WAIT.as_secs()),
-            "the most that is waited for in one go",
-        ),
-        (
-            "HTTP_BODY_BYTES",
-            HTTP_BODY_BYTES.to_string(),
-            "the body of a plain HTTP answer that is kept",
-        ),
-    ]
-}

@@ -1,6 +1,8 @@
 //! Pages of docs/ that are made from the program's own tables, so that they stay true.
 //! `UPDATE_DOCS=1 cargo test -p pelton pages` writes them anew.
 
+mod limits;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -219,4 +221,9 @@ fn check_page(name: &str, page: &str) {
 #[test]
 fn cli_page_is_up_to_date() {
     check_page("cli.md", &cli_page());
+}
+
+#[test]
+fn limits_page_is_up_to_date() {
+    check_page("limits.md", &limits::page());
 }
