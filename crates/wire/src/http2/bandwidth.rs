@@ -1,8 +1,8 @@
 //! Measures how much is in flight towards us, so that windows can be as large as that and no larger.
 //!
 //! A PING is sent when a stream has used half of its window, and what arrives until its answer is counted. A sender
-//! that the window holds up sends the other half in that time, and waits. So if two fifths of the window have come, it
-//! may be in the way, and is doubled; it stops growing between two and a half and five times what is in flight.
+//! that the window holds up sends the rest of it in that time, less a frame or two, and waits. So if a fifth of the
+//! window has come, it may be in the way, and is doubled; it stops growing at five to ten times what is in flight.
 
 use crate::limits;
 
@@ -41,7 +41,7 @@ impl Bandwidth {
         }
         let Some(counted) = self.counted.take() else { return };
         let window = self.stream_window();
-        if u64::from(counted) * 5 >= u64::from(window) * 2 {
+        if u64::from(counted) * 5 >= u64::from(window) {
             self.window = (window * 2).min(limits::MAX_STREAM_WINDOW_BYTES);
         }
     }
@@ -73,9 +73,9 @@ mod tests {
         let mut bandwidth = Bandwidth::default();
         measure(&mut bandwidth, 10_000);
         assert_eq!(bandwidth.stream_window(), limits::STREAM_WINDOW_BYTES);
-        measure(&mut bandwidth, 30_000);
+        measure(&mut bandwidth, 15_000);
         assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
-        measure(&mut bandwidth, 50_000);
+        measure(&mut bandwidth, 25_000);
         assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
         for _ in 0..6 {
             measure(&mut bandwidth, 10 << 20);

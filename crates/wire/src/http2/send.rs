@@ -284,6 +284,11 @@ impl Connection {
         })
     }
 
+    /// Whether the peer makes the call of a stream wait: it has not ended its side, or does not take what is sent to it.
+    pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
+        !self.can_send(stream) || self.streams.get(stream).is_some_and(|found| !found.receive_closed)
+    }
+
     /// Makes the stream ready for a message: sends the head if it has not been sent. False: the message goes nowhere.
     #[inline]
     fn begin_message(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> bool {
