@@ -10,16 +10,23 @@ use crate::limits;
 
 /// A loop that drains.
 pub(crate) struct Drain {
-    /// Calls that still run then are ended.
+    /// Calls that wait for their peer then are ended.
     patience_until_ns: u64,
+    patience_is_over: bool,
+    /// All calls that still run then are ended.
+    last_call_ns: u64,
 }
 
 impl Core {
     /// From now on nothing new begins.
     pub(crate) fn begin_drain(&mut self, now_ns: u64) {
-        let patience_ms = limits::DRAIN_PATIENCE_MS.min(self.settings.drain_ms / 2);
+        let drain_ms = self.settings.drain_ms;
+        let patience_ms = limits::DRAIN_PATIENCE_MS.min(drain_ms / 2);
+        let last_call_ms = drain_ms - limits::LAST_CALL_MS.min(drain_ms / 4);
         self.drain = Some(Drain {
             patience_until_ns: now_ns + patience_ms * 1_000_000,
+            patience_is_over: false,
+            last_call_ns: now_ns.saturating_add(last_call_ms.saturating_mul(1_000_000)),
         });
         self.shared.health.stop();
     }
@@ -31,20 +38,48 @@ impl Core {
         }
     }
 
-    /// The calls that outstayed the patience of a drain. Empty while nothing drains.
-    pub(crate) fn overstayed(&self, now_ns: u64) -> Vec<CallId> {
-        match &self.drain {
-            Some(drain) if now_ns >= drain.patience_until_ns => self.calls.ids().collect(),
+    /// The calls that a drain has to look at: once when its patience ends, and all from the last call on.
+    pub(crate) fn overstayed(&mut self, now_ns: u64) -> Vec<CallId> {
+        match &mut self.drain {
+            Some(drain) if now_ns >= drain.last_call_ns => self.calls.ids().collect(),
+            Some(drain) if now_ns >= drain.patience_until_ns && !drain.patience_is_over => {
+                drain.patience_is_over = true;
+                self.calls.ids().collect()
+            }
             _ => Vec::new(),
         }
     }
 
     pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
         let drain = self.drain.as_ref()?;
-        (self.calls.len() > 0).then_some(drain.patience_until_ns)
+        let next_ns = if drain.patience_is_over {
+            drain.last_call_ns
+        } else {
+            drain.patience_until_ns
+        };
+        (self.calls.len() > 0).then_some(next_ns)
     }
 
+    /// Ends a call that waits for its peer or for an event, and from the last call on any call.
     pub(crate) fn end_for_stop(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
-        self.end(channel, io, id, admission::stopping());
+        let now_ns = self.clock.tick_ns();
+        let last_call = self
+            .drain
+            .as_ref()
+            .is_some_and(|drain| now_ns >= drain.last_call_ns);
+        if last_call || self.only_waits(channel, id) {
+            self.end(channel, io, id, admission::stopping());
+        }
+    }
+
+    /// Whether it is not this server's turn to do something for the call.
+    fn only_waits(&mut self, channel: &Channel, id: CallId) -> bool {
+        let Some(running) = self.calls.get_mut(id) else {
+            return false;
+        };
+        let Protocol::Http2(connection) = &channel.protocol else {
+            return true;
+        };
+        running.subscribed || connection.waits_for_peer(running.stream)
     }
 }

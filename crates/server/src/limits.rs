@@ -39,6 +39,10 @@ pub const RETRY_PUSHBACK_MS: u64 = 100;
 /// UNAVAILABLE, in milliseconds. Calls that the server itself has still to answer go on until `--drain-timeout`.
 pub const DRAIN_PATIENCE_MS: u64 = 500;
 
+/// How long before the end of `--drain-timeout` the calls that still run are ended with UNAVAILABLE, in milliseconds:
+/// the time their statuses have to get out before connections are cut.
+pub const LAST_CALL_MS: u64 = 250;
+
 /// Share of the memory limit that all input buffers and unsent output together may take: above it new calls get
 /// UNAVAILABLE. A quarter, as the other three belong to data.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;

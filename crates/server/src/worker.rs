@@ -97,6 +97,10 @@ impl Worker {
         reads: &Reads,
         these: &[Read],
     ) {
+        if let Some(view) = view {
+            let hasher = self.core.shared.store.hasher();
+            view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
+        }
         for alike in these.chunk_by(|one, other| one.connection == other.connection) {
             let id = alike[0].connection;
             let Some(io) = connections.io(id) else {
