@@ -18,6 +18,11 @@ pub struct DatabaseId(pub(crate) u32);
 impl DatabaseId {
     /// The database with the empty name, which always exists.
     pub const DEFAULT: DatabaseId = DatabaseId(0);
+
+    /// The one after it, whether or not there is such a database.
+    pub(crate) fn next(self) -> DatabaseId {
+        DatabaseId(self.0.wrapping_add(1))
+    }
 }
 
 impl fmt::Display for DatabaseId {
@@ -186,6 +191,12 @@ impl Catalogue {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Arc<Database>)> {
         self.databases.iter().map(|(&id, database)| (id, database))
+    }
+
+    /// All ids, beginning with `first` or what comes after it, and around.
+    pub(crate) fn ids_from(&self, first: DatabaseId) -> Vec<DatabaseId> {
+        let (before, after) = (self.databases.range(..first), self.databases.range(first..));
+        after.chain(before).map(|(&id, _)| id).collect()
     }
 
     pub(crate) fn insert(&mut self, database: Database) -> Result<DatabaseId, CreateError> {

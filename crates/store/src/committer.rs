@@ -202,12 +202,21 @@ impl Committer {
     }
 
     fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
+        let mut first_expiry_ms = u64::MAX;
         for effect in self.effects.iter() {
             let old_value = match effect.entry(batch, sequence) {
-                Some(entry) => state.index.put(effect.hash(), &entry),
+                Some(entry) => {
+                    if entry.expires_ms != 0 {
+                        first_expiry_ms = first_expiry_ms.min(entry.expires_ms);
+                    }
+                    state.index.put(effect.hash(), &entry)
+                }
                 None => state.index.remove(effect.key(batch), effect.hash()),
             };
             self.old_values.extend(old_value);
+        }
+        if first_expiry_ms != u64::MAX {
+            self.store.schedule().expect(first_expiry_ms);
         }
         let memory_bytes = state
             .memory_bytes

@@ -150,18 +150,21 @@ impl<P: Pending> Decider<'_, P> {
             Some(own) => self.effects.get(own).entry(batch, context.sequence),
             None => found,
         };
+        if matches!(record.action, Action::Expire) {
+            let has_expired = entry.is_some_and(|entry| entry.is_expired(context.now_ms));
+            return self.expire(place, own, found.as_ref(), has_expired);
+        }
         let current = entry.filter(|entry| !entry.is_expired(context.now_ms));
         let (status, change, counter) = act(batch, record, current.as_ref(), &context);
         let before = current.as_ref().map_or(KeyState::default(), state_of);
         let after = change.state_after(before, batch.value(record).len(), context.sequence);
         let wanted = record.want_previous || matches!(record.action, Action::Get);
         let value = current.as_ref().map(|entry| entry.value).filter(|_| wanted);
-        self.answer_bytes += ANSWER_BYTES_PER_OPERATION + value.map_or(0, |value| value.len());
-        if self.answer_bytes > self.commit.answer_bytes {
-            return Err(Decision::Refused(Refusal::AnswerTooLarge {
-                limit_bytes: self.commit.answer_bytes,
-            }));
-        }
+        count_answer(
+            &mut self.answer_bytes,
+            self.commit,
+            value.map_or(0, |value| value.len()),
+        )?;
         self.outcomes.push(status, before, after, counter, value);
 
         let after = match change {
@@ -186,6 +189,30 @@ impl<P: Pending> Decider<'_, P> {
         };
         self.effects
             .set(batch, place, own, found.as_ref().map_or(0, bytes_of), after);
+        Ok(status)
+    }
+
+    /// To everybody else the key is absent already, so the outcome says so, and counts what was removed.
+    fn expire(
+        &mut self,
+        place: usize,
+        own: Option<usize>,
+        found: Option<&Entry<'_>>,
+        has_expired: bool,
+    ) -> Result<OperationStatus, Decision> {
+        count_answer(&mut self.answer_bytes, self.commit, 0)?;
+        let (status, absent) = (OperationStatus::Done, KeyState::default());
+        self.outcomes
+            .push(status, absent, absent, i64::from(has_expired), None);
+        if has_expired {
+            self.effects.set(
+                self.batch,
+                place,
+                own,
+                found.map_or(0, bytes_of),
+                After::Expired,
+            );
+        }
         Ok(status)
     }
 
@@ -214,6 +241,20 @@ impl<P: Pending> Decider<'_, P> {
         value.extend_from_slice(added);
         Ok(value)
     }
+}
+
+/// Adds to what the answer to a commit will take.
+fn count_answer(
+    answer_bytes: &mut usize,
+    commit: &CommitRecord,
+    value_bytes: usize,
+) -> Result<(), Decision> {
+    *answer_bytes += ANSWER_BYTES_PER_OPERATION + value_bytes;
+    let limit_bytes = commit.answer_bytes;
+    if *answer_bytes > limit_bytes {
+        return Err(Decision::Refused(Refusal::AnswerTooLarge { limit_bytes }));
+    }
+    Ok(())
 }
 
 /// What an operation does to its key.
@@ -317,7 +358,7 @@ fn act(
                 None => (OperationStatus::Overflow, Change::None, number),
             }
         }
-        Action::Clear => unreachable!("a commit that clears is not decided here"),
+        Action::Expire | Action::Clear => unreachable!("these are not decided here"),
     }
 }
 

@@ -40,7 +40,12 @@ pub(crate) struct Effect {
 #[derive(Debug)]
 pub(crate) enum After {
     Absent,
-    Present { value: NewValue, expires_ms: u64 },
+    /// Nothing either, because its time had come: for a reader of changes that is another thing than a deletion.
+    Expired,
+    Present {
+        value: NewValue,
+        expires_ms: u64,
+    },
 }
 
 /// Where a value comes from.
@@ -76,7 +81,7 @@ impl Effect {
     /// The entry that this effect leaves; `None`: the key is removed.
     pub(crate) fn entry<'a>(&'a self, batch: &'a WriteBatch, sequence: u64) -> Option<Entry<'a>> {
         match &self.after {
-            After::Absent => None,
+            After::Absent | After::Expired => None,
             &After::Present {
                 ref value,
                 expires_ms,
@@ -142,7 +147,7 @@ impl Effects {
     ) {
         let record = batch.operation(operation);
         let new_bytes = match &after {
-            After::Absent => 0,
+            After::Absent | After::Expired => 0,
             After::Present { value, expires_ms } => entry_bytes(
                 batch.key(record).len(),
                 value.bytes(batch).len(),
@@ -183,7 +188,7 @@ impl Effects {
     /// Takes the value at `place` out, to build on; a new one must be [`set`](Effects::set) there.
     pub(crate) fn take_value(&mut self, batch: &WriteBatch, place: usize) -> Vec<u8> {
         match &mut self.list[place].after {
-            After::Absent => Vec::new(),
+            After::Absent | After::Expired => Vec::new(),
             After::Present {
                 value: NewValue::Built(bytes),
                 ..

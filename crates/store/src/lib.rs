@@ -47,6 +47,7 @@ mod outcome;
 mod range;
 mod record;
 mod store;
+mod sweep;
 mod value;
 
 pub use batch::{Commit, Limit, PushError, WriteBatch};
@@ -62,4 +63,5 @@ pub use outcome::{
 };
 pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use store::{DatabaseInfo, Statistics, Store, StoreConfig, View};
+pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};

@@ -46,6 +46,13 @@ pub const SLICE_WORK: usize = 16;
 /// See [`SLICE_WORK`].
 pub const SLICE_WORK_BYTES: usize = 1024;
 
+/// Entries that one sweep removes: about 100 µs of work. What is left goes on in the next tick.
+pub const SWEEP_KEYS: usize = 64;
+
+/// How long after its expiry an entry may wait to be swept, in milliseconds, so that those which expire at about the
+/// same time are swept together and an idle server is not woken for each.
+pub const SWEEP_DELAY_MS: u64 = 100;
+
 /// Operations whose entries are brought into the processor's caches before the first of them is decided, so that
 /// their waiting for memory overlaps. More than a few dozen bring nothing and push each other out.
 pub const WARM_OPERATIONS: usize = 64;

@@ -59,6 +59,12 @@ pub enum Operation<'a> {
         /// What to check.
         condition: Condition<'a>,
     },
+    /// Removes the entry of a key if its time has come, and does nothing otherwise: for sweeping
+    /// ([`Store::sweep`](crate::Store::sweep)). It changes nothing that anybody could see.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+    },
     /// Removes every entry of the database. Stands alone in its commit.
     Clear,
 }

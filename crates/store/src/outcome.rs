@@ -370,7 +370,7 @@ pub struct OperationOutcome<'a> {
     /// The key after it; the same as before if the operation changed nothing.
     pub after: KeyState,
     /// Increment: the number after it, which is the old one after an overflow; 0 if there is no number or the
-    /// condition failed. Clear: how many entries were removed. Otherwise 0.
+    /// condition failed. Clear and Expire: how many entries were removed. Otherwise 0.
     pub counter: i64,
     /// Get: the value. With `want_previous`: the value before, whether or not the condition held.
     /// `None` if there is none, or none was wanted.

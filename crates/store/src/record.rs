@@ -48,6 +48,7 @@ pub(crate) enum Action {
     Append,
     Increment { delta: i64, initial: i64 },
     Compare,
+    Expire,
     Clear,
 }
 
@@ -118,6 +119,7 @@ impl<'a> Parts<'a> {
             Operation::Compare { key, condition } => {
                 parts(key, &[], condition, Action::Compare, false)
             }
+            Operation::Expire { key } => parts(key, &[], Condition::None, Action::Expire, false),
             Operation::Clear => parts(&[], &[], Condition::None, Action::Clear, false),
         }
     }

@@ -16,6 +16,7 @@ use crate::committer::Committer;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::sweep::Schedule;
 use crate::value::Entry;
 
 /// What a store is made with.
@@ -56,6 +57,7 @@ struct Shared {
     clock_ms: AtomicU64,
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
+    schedule: Schedule,
 }
 
 impl Store {
@@ -71,6 +73,7 @@ impl Store {
             clock_ms: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
+            schedule: Schedule::new(),
         };
         Ok(Store {
             shared: Arc::new(shared),
@@ -187,6 +190,14 @@ impl Store {
         self.shared.catalogue.read().get(id).cloned()
     }
 
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.shared.schedule
+    }
+
+    pub(crate) fn database_ids_from(&self, first: DatabaseId) -> Vec<DatabaseId> {
+        self.shared.catalogue.read().ids_from(first)
+    }
+
     /// The next commit sequence. Call it under the lock of the commit's database, so that the order of sequences
     /// is the order of decisions there.
     pub(crate) fn next_sequence(&self) -> u64 {
@@ -267,6 +278,11 @@ impl View<'_> {
     /// The keys that have expired and are still there, those that expired first at first: work for a sweeper.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
         self.state.index.expired(now_ms)
+    }
+
+    /// When the next entry expires that has not expired yet; `None` if there is none.
+    pub fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
+        self.state.index.next_expiry_ms(now_ms)
     }
 
     /// Checks that the parts of the index agree, and adds up what the entries take in memory.

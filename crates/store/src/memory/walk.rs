@@ -95,6 +95,13 @@ impl MemoryIndex {
             .map(|(_, key)| key.bytes())
     }
 
+    /// When the next entry expires that has not expired yet.
+    pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
+        let first = (now_ms.checked_add(1)?, Key::new(b""));
+        let (expires_ms, _) = self.expiring.range(first..).next()?;
+        Some(*expires_ms)
+    }
+
     fn entry_of(&self, key: &Key) -> Entry<'_> {
         let hash = self.hasher.hash(key.bytes());
         self.find(key.bytes(), hash)

@@ -2,7 +2,11 @@
 
 use super::cases::Case;
 use super::{Bench, Make, append, delete, get, increment, put, put_expiring};
-use crate::{Condition, DatabaseId, Direction, Expiry, Mode, Operation, OperationStatus, Range};
+use crate::limits::{SWEEP_DELAY_MS, SWEEP_KEYS};
+use crate::{
+    Condition, DatabaseConfig, DatabaseId, DatabaseLimits, Direction, Expiry, Mode, Operation,
+    OperationStatus, Range, SWEEP_TAG,
+};
 use std::ops::ControlFlow;
 
 pub(super) const CASES: &[Case] = &[
@@ -30,6 +34,19 @@ pub(super) const CASES: &[Case] = &[
     (
         "counts with expired entries resume",
         counts_with_expired_entries_resume,
+    ),
+    (
+        "expire removes only what has expired",
+        expire_removes_only_what_has_expired,
+    ),
+    (
+        "a sweep removes what has expired",
+        a_sweep_removes_what_has_expired,
+    ),
+    ("a sweep takes turns and ends", a_sweep_takes_turns_and_ends),
+    (
+        "a sweep spares what was written meanwhile",
+        a_sweep_spares_what_was_written_meanwhile,
     ),
 ];
 
@@ -230,4 +247,138 @@ fn counts_with_expired_entries_resume(make: Make<'_>) {
         slices > 5,
         "each row that must be looked up counts for several"
     );
+}
+
+fn expire_removes_only_what_has_expired(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    let expiring = |key| put_expiring(key, b"value", Expiry::AfterMs(10));
+    bench.commit(
+        Mode::Atomic,
+        &[expiring(b"old"), expiring(b"renewed"), put(b"stays", b"")],
+    );
+    bench.clock.now_ms = 1009;
+    let expire = |key| Operation::Expire { key };
+    let outcome = bench.commit(Mode::Atomic, &[expire(b"old")]);
+    assert_eq!(outcome.first().expect("one").counter, 0);
+    assert!(bench.get(b"old").is_some());
+
+    bench.clock.now_ms = 1010;
+    let operations = [
+        put(b"renewed", b"new"),
+        expire(b"old"),
+        expire(b"old"),
+        expire(b"renewed"),
+        expire(b"stays"),
+        expire(b"never"),
+    ];
+    let outcome = bench.commit(Mode::Atomic, &operations);
+    let counters: Vec<_> = outcome.operations().map(|one| one.counter).collect();
+    assert_eq!(counters, [0, 1, 0, 0, 0, 0]);
+    assert!(
+        outcome
+            .operations()
+            .all(|one| !one.existed() || one.after.version != 0)
+    );
+    assert_eq!(bench.get(b"renewed").as_deref(), Some(&b"new"[..]));
+    assert!(bench.get(b"stays").is_some());
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    assert_eq!(view.statistics().entries, 2);
+}
+
+/// Sweeps as a server does; answers how many entries were removed.
+fn sweep(bench: &mut Bench) -> usize {
+    let now_ms = bench.store.clock_ms(bench.clock.now_ms);
+    let swept = bench.store.sweep(now_ms, &mut bench.batch);
+    bench.run();
+    swept
+}
+
+fn a_sweep_removes_what_has_expired(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    // The first one looks at what a store begins with.
+    assert_eq!(sweep(&mut bench), 0);
+    assert_eq!(bench.store.sweep_due_ms(), u64::MAX);
+    for (key, ms) in [(b"a", 10), (b"b", 20), (b"c", 500)] {
+        bench.commit(Mode::Atomic, &[put_expiring(key, b"", Expiry::AfterMs(ms))]);
+    }
+    bench.put(b"d", b"");
+    let due_ms = 1010 + SWEEP_DELAY_MS;
+    assert_eq!(bench.store.sweep_due_ms(), due_ms);
+    bench.clock.now_ms = due_ms - 1;
+    assert_eq!(sweep(&mut bench), 0);
+    bench.clock.now_ms = due_ms;
+    assert_eq!(sweep(&mut bench), 2);
+    assert_eq!(bench.store.sweep_due_ms(), 1500 + SWEEP_DELAY_MS);
+    let memory_bytes = bench.store.memory_bytes();
+    bench.clock.now_ms = 1500 + SWEEP_DELAY_MS;
+    assert_eq!(sweep(&mut bench), 1);
+    assert!(bench.store.memory_bytes() < memory_bytes);
+    assert_eq!(bench.store.sweep_due_ms(), u64::MAX);
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    assert_eq!(view.statistics().entries, 1);
+    assert_eq!(view.statistics().expiring, 0);
+}
+
+fn a_sweep_takes_turns_and_ends(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    let limits = DatabaseLimits {
+        commit_operations: 10,
+        ..DatabaseLimits::default()
+    };
+    let config = DatabaseConfig {
+        limits,
+        ..bench.engine.database_config()
+    };
+    let other = bench
+        .store
+        .create_database("other", config)
+        .expect("it is new");
+    for number in 0..2 * SWEEP_KEYS as u32 + 10 {
+        for database in [DatabaseId::DEFAULT, other] {
+            let key = number.to_be_bytes();
+            bench.add(
+                database,
+                Mode::Atomic,
+                &[put_expiring(&key, b"", Expiry::AfterMs(10))],
+            );
+            bench.run();
+        }
+    }
+    bench.clock.now_ms = 1010 + SWEEP_DELAY_MS;
+    let entries = |bench: &Bench, database| {
+        let view = bench.store.view(database).expect("it exists");
+        view.statistics().entries as usize
+    };
+    assert_eq!(sweep(&mut bench), SWEEP_KEYS);
+    assert_eq!(sweep(&mut bench), SWEEP_KEYS, "it is due again at once");
+    assert_eq!(entries(&bench, DatabaseId::DEFAULT), SWEEP_KEYS + 10);
+    assert_eq!(entries(&bench, other), SWEEP_KEYS + 10);
+    let mut sweeps = 0;
+    while sweep(&mut bench) > 0 {
+        sweeps += 1;
+    }
+    assert_eq!(sweeps, 3);
+    assert_eq!(bench.store.sweep_due_ms(), u64::MAX);
+    assert_eq!(bench.store.memory_bytes(), 0);
+}
+
+fn a_sweep_spares_what_was_written_meanwhile(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    bench.commit(
+        Mode::Atomic,
+        &[
+            put_expiring(b"a", b"", Expiry::AfterMs(10)),
+            put_expiring(b"b", b"", Expiry::AfterMs(10)),
+        ],
+    );
+    bench.clock.now_ms = 1010 + SWEEP_DELAY_MS;
+    // Another loop writes between the look and the removal.
+    bench.add(DatabaseId::DEFAULT, Mode::Atomic, &[put(b"a", b"new")]);
+    let now_ms = bench.store.clock_ms(bench.clock.now_ms);
+    assert_eq!(bench.store.sweep(now_ms, &mut bench.batch), 2);
+    bench.run();
+    assert_eq!(bench.outcomes.get(1).tag, SWEEP_TAG);
+    assert_eq!(bench.get(b"a").as_deref(), Some(&b"new"[..]));
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    assert_eq!(view.statistics().entries, 1);
 }

@@ -135,7 +135,7 @@ impl Model {
 
     fn holds(&self, operation: &Operation<'_>, now_ms: u64) -> bool {
         let (key, condition) = match *operation {
-            Operation::Get { .. } | Operation::Clear => return true,
+            Operation::Get { .. } | Operation::Expire { .. } | Operation::Clear => return true,
             Operation::Put { key, condition, .. }
             | Operation::Delete { key, condition, .. }
             | Operation::Append { key, condition, .. }
@@ -160,6 +160,7 @@ impl Model {
             | Operation::Append { key, .. }
             | Operation::Increment { key, .. }
             | Operation::Compare { key, .. } => key,
+            Operation::Expire { key } => return self.expire(key, now_ms),
             Operation::Clear => {
                 let counter = self.entries.len() as i64;
                 self.entries.clear();
@@ -278,9 +279,40 @@ impl Model {
                     Err(_) => (OperationStatus::Overflow, old, number),
                 }
             }
-            Operation::Get { .. } | Operation::Compare { .. } | Operation::Clear => {
-                (OperationStatus::Done, old, 0)
-            }
+            Operation::Get { .. }
+            | Operation::Compare { .. }
+            | Operation::Expire { .. }
+            | Operation::Clear => (OperationStatus::Done, old, 0),
         }
+    }
+
+    fn expire(&mut self, key: &[u8], now_ms: u64) -> Expected {
+        let stored = self.entries.get(key);
+        let has_expired =
+            stored.is_some_and(|stored| stored.expires_ms != 0 && now_ms >= stored.expires_ms);
+        if has_expired {
+            self.entries.remove(key);
+        }
+        Expected {
+            status: OperationStatus::Done,
+            before: KeyState::default(),
+            after: KeyState::default(),
+            counter: i64::from(has_expired),
+            value: None,
+        }
+    }
+
+    /// Removes what has expired; answers how many that were.
+    pub(super) fn sweep(&mut self, now_ms: u64) -> usize {
+        let before = self.entries.len();
+        self.entries
+            .retain(|_, stored| stored.expires_ms == 0 || now_ms < stored.expires_ms);
+        before - self.entries.len()
+    }
+
+    /// When the first entry expires, or has expired without being swept.
+    pub(super) fn first_expiry_ms(&self) -> Option<u64> {
+        let expiries = self.entries.values().map(|stored| stored.expires_ms);
+        expiries.filter(|&expires_ms| expires_ms != 0).min()
     }
 }

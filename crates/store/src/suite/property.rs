@@ -4,6 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::model::{Expected, ExpectedCommit, Model, Stored};
 use super::{Bench, Make, Random};
+use crate::limits;
 use crate::{
     CommitOutcome, Condition, DatabaseId, DatabaseLimits, Direction, Expiry, List, Mode, Operation,
     Range, ScanEnd, StoreConfig,
@@ -115,12 +116,13 @@ impl Round {
     fn run(&mut self) {
         let words = Words::new();
         for _ in 0..STEPS {
-            match self.random.below(20) {
+            match self.random.below(21) {
                 0..10 => self.batch(&words),
                 10..13 => self.read_keys(&words),
                 13..15 => self.scan(&words),
                 15..17 => self.count(&words),
                 17..19 => self.pass_time(),
+                19 => self.sweep(),
                 _ if self.random.once_in(4) => self.replace_database(),
                 _ => self.clear(),
             }
@@ -138,6 +140,33 @@ impl Round {
         };
         self.now_ms = self.bench.store.clock_ms(self.bench.clock.now_ms);
         assert!(self.now_ms >= self.bench.clock.now_ms);
+    }
+
+    fn sweep(&mut self) {
+        let Bench { store, batch, .. } = &mut self.bench;
+        let due_ms = store.sweep_due_ms();
+        for (_, model) in &self.databases {
+            let expires_ms = model.first_expiry_ms();
+            let latest_ms = expires_ms.map_or(u64::MAX, |ms| ms + limits::SWEEP_DELAY_MS);
+            assert!(due_ms <= latest_ms, "a sweep is due after every expiry");
+        }
+        let swept = store.sweep(self.now_ms, batch);
+        if due_ms > self.now_ms {
+            assert_eq!(swept, 0);
+            return;
+        }
+        self.bench.run();
+        let mut expected = 0;
+        for (database, model) in &mut self.databases {
+            expected += model.sweep(self.now_ms);
+            let view = self.bench.store.view(*database).expect("it exists");
+            assert_eq!(view.expired(self.now_ms).count(), 0);
+        }
+        assert_eq!(swept, expected, "there are fewer keys than one sweep takes");
+        for outcome in self.bench.outcomes.iter() {
+            assert!(outcome.operations().all(|one| one.counter == 1));
+            self.last_sequence = outcome.sequence;
+        }
     }
 
     fn replace_database(&mut self) {
@@ -261,7 +290,7 @@ impl Round {
             Condition::None
         };
         let want_previous = self.random.once_in(3);
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..2 => Operation::Get { key },
             2..5 => Operation::Put {
                 key,
@@ -290,6 +319,7 @@ impl Round {
                     condition,
                 }
             }
+            9 => Operation::Expire { key },
             _ => Operation::Compare { key, condition },
         }
     }

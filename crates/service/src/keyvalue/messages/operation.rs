@@ -42,7 +42,7 @@ impl OperationKind {
             Operation::Delete { .. } => Some(OperationKind::Delete),
             Operation::Append { .. } => Some(OperationKind::Append),
             Operation::Increment { .. } => Some(OperationKind::Increment),
-            Operation::Compare { .. } | Operation::Clear => None,
+            Operation::Compare { .. } | Operation::Expire { .. } | Operation::Clear => None,
         }
     }
 
@@ -218,7 +218,7 @@ fn encode_body(operation: &Operation<'_>, out: &mut Vec<u8>) {
             encode_condition(condition, out);
             writer::sint64(out, 7, initial);
         }
-        Operation::Compare { .. } | Operation::Clear => {
+        Operation::Compare { .. } | Operation::Expire { .. } | Operation::Clear => {
             unreachable!("these have no kind, see OperationKind::of")
         }
     }
