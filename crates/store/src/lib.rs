@@ -30,7 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod disk;
 pub mod limits;
+pub mod log;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 

@@ -1,0 +1,120 @@
+//! The file layer: one folder with named files, as small as the log needs it.
+//!
+//! What is written is on the device only after [`DiskFile::sync`]; that a file was made, renamed or removed, only
+//! after [`Disk::sync_folder`]. Until then a power loss may take any part of it back, in any order.
+//!
+//! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `suite`), which takes them at their word.
+
+mod real;
+#[cfg(any(test, feature = "suite"))]
+mod simulated;
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+pub use real::RealDisk;
+#[cfg(any(test, feature = "suite"))]
+pub use simulated::{Fault, SimulatedDisk, Step};
+
+/// A folder with files. Names are plain file names.
+///
+/// A full disk is reported as [`io::ErrorKind::StorageFull`].
+pub trait Disk: Debug + Send + Sync {
+    /// Makes an empty file; an error if there is one of this name.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens a file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// The names of all files, sorted.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Renames a file, over another one if there is one of the new name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Makes durable which files there are, and what they are called.
+    fn sync_folder(&self) -> io::Result<()>;
+
+    /// Takes the lock of the folder, for as long as the guard lives. `None`: somebody else has it.
+    fn lock(&self) -> io::Result<Option<FolderLock>>;
+
+    /// How many bytes can still be written, as far as known.
+    fn free_bytes(&self) -> io::Result<u64>;
+
+    /// A file as a user would name it, for messages.
+    fn describe(&self, name: &str) -> String;
+}
+
+/// An open file.
+pub trait DiskFile: Debug + Send + Sync {
+    /// Its length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts it, or fills it up with zeros.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Reads at most as much as fits; 0 at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes a first part of the bytes, of the length that is returned. Grows the file where needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Makes durable what was written. After an error nothing is known about it, and a later sync that succeeds says
+    /// nothing about what was written before the error.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reads until the buffer is full or the file ends; returns how much there was.
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes everything, or returns an error; then any part of it may be written.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.write_at(&bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lock of a folder; dropped, it is released. The operating system releases that of a process that dies.
+#[derive(Debug)]
+pub struct FolderLock {
+    /// Whatever holds the lock for as long as it lives.
+    _holder: Box<dyn Holder>,
+}
+
+trait Holder: Debug + Send + Sync {}
+impl<T: Debug + Send + Sync> Holder for T {}
+
+impl FolderLock {
+    fn new(holder: impl Debug + Send + Sync + 'static) -> FolderLock {
+        FolderLock {
+            _holder: Box::new(holder),
+        }
+    }
+}

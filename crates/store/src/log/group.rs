@@ -1,0 +1,359 @@
+//! Groups: what one write and one sync cover.
+//!
+//! A group is a header of 128 bytes, all numbers little-endian, its records, and zeros up to a multiple of 512:
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 8 | `PeltnLog` |
+//! | 8 | 2 | version of the format |
+//! | 10 | 2 | flags: 1 closing, 2 a new history begins |
+//! | 12 | 4 | CRC32C over all of the group but these four bytes |
+//! | 16 | 16 | log id: the public half, the secret half |
+//! | 32 | 8 | group number |
+//! | 40 | 8 | first sequence that it covers |
+//! | 48 | 8 | last sequence that it covers |
+//! | 56 | 8 | last sequence known durable when it was written |
+//! | 64 | 8 | last group known durable when it was written |
+//! | 72 | 8 | wall clock, in milliseconds since 1970, never less than before |
+//! | 80 | 8 | bytes of its records |
+//! | 88 | 4 | number of its records |
+//! | 92 | 4 | checksum of the group before |
+//! | 96 | 32 | 0 |
+
+use super::bytes::{u16_at, u32_at, u64_at};
+use super::limits;
+use super::record::{Record, RecordError};
+
+/// Groups begin at multiples of this, so that one can be found behind a damaged one. What a device writes whole.
+pub const ALIGN_BYTES: usize = 512;
+
+/// Bytes of a group beside its records and the zeros behind them.
+pub const HEADER_BYTES: usize = 128;
+
+/// The version of the format that this code writes, and the only one it reads.
+pub const FORMAT_VERSION: u16 = 1;
+
+const MAGIC: [u8; 8] = *b"PeltnLog";
+const CHECKSUM_AT: usize = 12;
+const FLAG_CLOSING: u16 = 1;
+const FLAG_NEW_HISTORY: u16 = 2;
+
+/// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogId {
+    /// Shown to callers: a place in the history is this and a sequence.
+    pub history: u64,
+    /// Shown to nobody, so that nobody can put a group of this log into a value.
+    pub secret: u64,
+}
+
+/// A place in the log: everything up to this group, which ends with this sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Number of the group; 0: before the first.
+    pub group: u64,
+    /// The last sequence that it covers.
+    pub sequence: u64,
+}
+
+/// What stands at the head of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which log it belongs to.
+    pub log_id: LogId,
+    /// Number of the group, from 1 on, without gaps.
+    pub number: u64,
+    /// The first sequence that it covers: right after the last one of the group before.
+    pub first_sequence: u64,
+    /// The last sequence that it covers; one less than the first if it covers none.
+    pub last_sequence: u64,
+    /// What was known to be durable when it was written.
+    pub durable: Position,
+    /// The wall clock when it was written, never less than in the group before.
+    pub wall_ms: u64,
+    /// Bytes of its records.
+    pub body_bytes: u64,
+    /// Number of its records.
+    pub records: u32,
+    /// Checksum of the group before; 0 before the first.
+    pub previous_checksum: u32,
+    /// A clean stop: nothing was done after it, and no sequence beyond it given out.
+    pub closing: bool,
+    /// What followed the group before was given up, and the log has another id from here on.
+    pub new_history: bool,
+}
+
+impl Header {
+    /// Bytes of the whole group on the device; `None`: more than there can be.
+    pub fn group_bytes(&self) -> Option<u64> {
+        self.body_bytes
+            .checked_add(HEADER_BYTES as u64)?
+            .checked_next_multiple_of(ALIGN_BYTES as u64)
+    }
+
+    /// Where the log is behind this group.
+    pub fn position(&self) -> Position {
+        Position {
+            group: self.number,
+            sequence: self.last_sequence,
+        }
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        let flags = [
+            (self.closing, FLAG_CLOSING),
+            (self.new_history, FLAG_NEW_HISTORY),
+        ];
+        let flags = flags.iter().filter(|(set, _)| *set);
+        let flags = flags.fold(0, |sum, (_, flag)| sum | flag);
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out[10..12].copy_from_slice(&flags.to_le_bytes());
+        let numbers = [
+            self.log_id.history,
+            self.log_id.secret,
+            self.number,
+            self.first_sequence,
+            self.last_sequence,
+            self.durable.sequence,
+            self.durable.group,
+            self.wall_ms,
+            self.body_bytes,
+        ];
+        for (place, number) in numbers.iter().enumerate() {
+            out[16 + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        out[88..92].copy_from_slice(&self.records.to_le_bytes());
+        out[92..96].copy_from_slice(&self.previous_checksum.to_le_bytes());
+        out[96..HEADER_BYTES].fill(0);
+    }
+
+    /// Reads a header, of which only the form is checked. The checksum of the group decides whether it is one.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, NoGroup> {
+        if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
+            return Err(NoGroup::Other);
+        }
+        let log_id = LogId {
+            history: u64_at(bytes, 16),
+            secret: u64_at(bytes, 24),
+        };
+        let (version, flags) = (u16_at(bytes, 8), u16_at(bytes, 10));
+        let known_flags = FLAG_CLOSING | FLAG_NEW_HISTORY;
+        if version != FORMAT_VERSION {
+            return Err(NoGroup::Version(version, log_id));
+        }
+        let header = Header {
+            log_id,
+            number: u64_at(bytes, 32),
+            first_sequence: u64_at(bytes, 40),
+            last_sequence: u64_at(bytes, 48),
+            durable: Position {
+                sequence: u64_at(bytes, 56),
+                group: u64_at(bytes, 64),
+            },
+            wall_ms: u64_at(bytes, 72),
+            body_bytes: u64_at(bytes, 80),
+            records: u32_at(bytes, 88),
+            previous_checksum: u32_at(bytes, 92),
+            closing: flags & FLAG_CLOSING != 0,
+            new_history: flags & FLAG_NEW_HISTORY != 0,
+        };
+        let plausible = flags & !known_flags == 0
+            && header.durable.group < header.number
+            && header.durable.sequence < header.first_sequence
+            && header.first_sequence - 1 <= header.last_sequence;
+        if plausible {
+            Ok(header)
+        } else {
+            Err(NoGroup::Other)
+        }
+    }
+}
+
+/// Why some bytes are not the header of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoGroup {
+    /// They are something else.
+    Other,
+    /// They look like one of another version, of this log.
+    Version(u16, LogId),
+}
+
+/// A group whose checksum is right.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// What stands at its head.
+    pub header: Header,
+    /// Its checksum, which the next group repeats.
+    pub checksum: u32,
+    body: &'a [u8],
+}
+
+impl<'a> Group<'a> {
+    /// Checks the checksum of the group that `bytes` are.
+    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<Group<'a>> {
+        let checksum = checksum(bytes);
+        let body_end = HEADER_BYTES + usize::try_from(header.body_bytes).ok()?;
+        (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| Group {
+            header,
+            checksum,
+            body: &bytes[HEADER_BYTES..body_end],
+        })
+    }
+
+    /// Its records, each checked as it comes. After an error nothing more comes.
+    pub fn records(&self) -> Records<'a> {
+        Records {
+            rest: self.body,
+            left: self.header.records,
+            least_sequence: self.header.first_sequence,
+            last_sequence: self.header.last_sequence,
+        }
+    }
+}
+
+/// The records of a group.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    left: u32,
+    least_sequence: u64,
+    last_sequence: u64,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() && self.left == 0 {
+            return None;
+        }
+        let result = self.decode();
+        if result.is_err() {
+            (self.rest, self.left) = (&[], 0);
+        }
+        Some(result)
+    }
+}
+
+impl<'a> Records<'a> {
+    fn decode(&mut self) -> Result<Record<'a>, RecordError> {
+        if self.rest.is_empty() || self.left == 0 {
+            return Err(RecordError::Count);
+        }
+        let record = Record::decode(&mut self.rest)?;
+        if !(self.least_sequence..=self.last_sequence).contains(&record.sequence) {
+            return Err(RecordError::Sequence);
+        }
+        self.least_sequence = record.sequence;
+        self.left -= 1;
+        Ok(record)
+    }
+}
+
+/// CRC32C over a whole group but the place of the checksum.
+fn checksum(bytes: &[u8]) -> u32 {
+    let before = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
+}
+
+/// Records that wait to be written as one group. Two of them take turns: one is filled while the other is written.
+#[derive(Debug)]
+pub struct GroupBuffer {
+    /// Room for the header, then the records.
+    bytes: Vec<u8>,
+    records: u32,
+    first_sequence: u64,
+    last_sequence: u64,
+}
+
+impl Default for GroupBuffer {
+    fn default() -> GroupBuffer {
+        GroupBuffer::new()
+    }
+}
+
+impl GroupBuffer {
+    /// An empty one.
+    pub fn new() -> GroupBuffer {
+        GroupBuffer {
+            bytes: vec![0; HEADER_BYTES],
+            records: 0,
+            first_sequence: 0,
+            last_sequence: 0,
+        }
+    }
+
+    /// Adds a record. All records of a commit go into the same buffer, one after another.
+    ///
+    /// # Panics
+    /// If its sequence is less than the one before.
+    pub fn push(&mut self, record: &Record<'_>) {
+        assert!(
+            record.sequence > 0 && record.sequence >= self.last_sequence,
+            "sequences begin at 1 and never go back"
+        );
+        if self.records == 0 {
+            self.first_sequence = record.sequence;
+        }
+        self.last_sequence = record.sequence;
+        self.records = self.records.checked_add(1).expect("memory ends before");
+        record.encode(&mut self.bytes);
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Whether it should be written before another commit is added.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= limits::GROUP_BYTES
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// The sequence of the last record; 0 if there is none.
+    pub fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    /// Bytes that the group will take on the device.
+    pub fn group_bytes(&self) -> u64 {
+        self.bytes.len().next_multiple_of(ALIGN_BYTES) as u64
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(HEADER_BYTES);
+        self.bytes.shrink_to(limits::KEPT_BYTES);
+        (self.records, self.first_sequence, self.last_sequence) = (0, 0, 0);
+    }
+
+    /// The sequence of the first record; 0 if there is none.
+    pub(super) fn first_sequence(&self) -> u64 {
+        self.first_sequence
+    }
+
+    /// Fills in the header and the zeros at the end; `header` says what the buffer does not know.
+    pub(super) fn seal(&mut self, header: Header) -> (Header, u32) {
+        let header = Header {
+            body_bytes: (self.bytes.len() - HEADER_BYTES) as u64,
+            records: self.records,
+            ..header
+        };
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(ALIGN_BYTES), 0);
+        header.encode(&mut self.bytes);
+        let checksum = checksum(&self.bytes);
+        self.bytes[CHECKSUM_AT..][..4].copy_from_slice(&checksum.to_le_bytes());
+        (header, checksum)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

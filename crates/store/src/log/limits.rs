@@ -1,0 +1,29 @@
+//! Every bound of the log, with its default and its reason.
+
+/// Bytes of a segment. Large enough that making the next one ready is rare, small enough that removing what is no
+/// longer needed frees space soon.
+pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes of the smallest segment that can be asked for: an opening group and one with a record must fit.
+pub const SEGMENT_BYTES_MIN: u64 = 8 * 1024;
+
+/// Segments that are kept to be used again. One is needed at a time; more help when a snapshot frees many at once
+/// and writing goes on, and cost their room on the disk.
+pub const SPARE_SEGMENTS: usize = 2;
+
+/// From this many bytes on a group should be written before more is added: larger ones gain nothing, and everybody in
+/// it waits for all of it. A single commit may be larger.
+pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of capacity that a group buffer keeps for its next use. One huge commit must not hold its memory for ever.
+pub const KEPT_BYTES: usize = 2 * GROUP_BYTES;
+
+/// How far the sequence counter may run past the last sequence that is durable in the log. Each start skips as many:
+/// at one start a second, 64 bits last for half a million years.
+pub const SEQUENCE_RESERVE: u64 = 1 << 20;
+
+/// Bytes read at a time when a log is read, or written at a time when a file is filled with zeros.
+pub const READ_BYTES: usize = 1024 * 1024;
+
+/// Segments in one log. More than any disk has room for; a bound on what a folder full of rubbish makes a start do.
+pub const SEGMENTS: usize = 1_000_000;
