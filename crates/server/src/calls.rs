@@ -106,14 +106,6 @@ impl Calls {
         Some(running)
     }
 
-    /// The running calls of a connection. A walk over all calls, for connections that end while calls run.
-    pub fn of(&self, connection: ConnectionId) -> impl Iterator<Item = CallId> + '_ {
-        self.ids().filter(move |id| {
-            let running = self.slots[id.index as usize].running.as_ref();
-            running.is_some_and(|running| running.connection == connection)
-        })
-    }
-
     /// The running calls that wait for a topic.
     pub fn subscribers(&self) -> impl Iterator<Item = CallId> + '_ {
         self.ids().filter(|id| {

@@ -100,18 +100,30 @@ impl Core {
         io.close_when_written();
     }
 
-    pub fn connection_closed(&mut self, channel: &Channel) {
+    /// The connection is gone, and so are the calls that ran on it.
+    pub fn connection_closed(&mut self, mut channel: Channel) {
         self.connections -= 1;
         self.admission.budget.change(channel.reported_bytes, 0);
-        if channel.running == 0 {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
-        }
-        let orphans: Vec<CallId> = self.calls.of(channel.id).collect();
-        for id in orphans {
-            if let Some(mut running) = self.calls.remove(id) {
-                running.call.cancelled(&self.shared);
+        };
+        connection.peer_closed();
+        let mut nowhere = Vec::new();
+        while let Some(event) = self.last_event(&mut channel, &mut nowhere) {
+            if let Event::Cancelled { stream, .. } = event {
+                self.cancelled(&mut channel, stream);
             }
         }
+        debug_assert_eq!(
+            channel.running, 0,
+            "every call of a connection ends with it"
+        );
+    }
+
+    fn last_event(&self, channel: &mut Channel, nowhere: &mut Vec<u8>) -> Option<Event> {
+        channel
+            .http2()?
+            .poll_event(&[], &mut 0, nowhere, self.clock.tick_ns())
     }
 
     /// Takes events from a connection until its input is used up or its turn is over.

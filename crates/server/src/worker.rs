@@ -204,12 +204,13 @@ impl Handler for Worker {
         self.core.walk(channel, io, now_ns);
     }
 
-    fn closed(&mut self, id: ConnectionId, _why: Closed, _now_ns: u64) {
+    fn closed(&mut self, id: ConnectionId, _why: Closed, now_ns: u64) {
+        self.core.clock.set_ns(now_ns);
         let Some(slot) = self.channels.get_mut(id.slot as usize) else {
             return;
         };
         if let Some(channel) = slot.take_if(|channel| channel.id == id) {
-            self.core.connection_closed(&channel);
+            self.core.connection_closed(channel);
         }
     }
 
