@@ -145,7 +145,7 @@ def open_echo_stream(channel, gate):
 
 def open_half_sent(connection):
     """Streams on which a head, a part of a message's own head, or a part of a message has come and no more."""
-    whole = grpc_message(ONE_BYTE_BACK)
+    empty = grpc_message(b"")
     streams = []
     for path in [
         "/grpc.testing.TestService/FullDuplexCall",
@@ -155,14 +155,14 @@ def open_half_sent(connection):
         "/pelton.v1.KeyValue/Put",
         "/pelton.v1.KeyValue/Scan",
     ]:
-        for part in [b"", whole[:3], grpc_message(bytes(1000))[:500]]:
+        for part in [b"", empty[:3], grpc_message(bytes(1000))[:500]]:
             stream, head = connection.request(path)
             connection.send(head + (frame(DATA, 0, stream, part) if part else b""))
             streams.append(stream)
     for path in ["/grpc.testing.TestService/FullDuplexCall", "/grpc.testing.TestService/StreamingInputCall"]:
         # One whole message, half of a second.
         stream, head = connection.request(path)
-        connection.send(head + frame(DATA, 0, stream, whole + whole[:4]))
+        connection.send(head + frame(DATA, 0, stream, empty + empty[:4]))
         streams.append(stream)
     # All has arrived when a later call is answered.
     assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0

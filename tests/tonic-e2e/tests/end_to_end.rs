@@ -130,8 +130,20 @@ async fn statuses_and_their_messages_arrive() {
     assert_eq!(too_long.code(), Code::ResourceExhausted);
     let later = kv.transact(TransactRequest::default()).await.unwrap_err();
     assert_eq!(later.code(), Code::Unimplemented);
-    let empty = kv.batch(BatchRequest::default()).await.unwrap_err();
-    assert_eq!(empty.code(), Code::InvalidArgument);
+    let nothing = vec![Operation { operation: None }];
+    let wrong = kv
+        .batch(BatchRequest {
+            operations: nothing,
+            ..Default::default()
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.code(), Code::InvalidArgument);
+    assert!(
+        wrong.message().contains("operations[0]"),
+        "{}",
+        wrong.message()
+    );
 }
 
 #[tokio::test]
