@@ -108,7 +108,7 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(ConnectionError::frame_size("the acknowledgement of SETTINGS has a payload"));
             }
-            self.on_settings_ack();
+            self.on_settings_ack(out);
             return self.charge(Charge::Control);
         }
         self.charge(Charge::Control)?;
@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// Our SETTINGS hold from here on, also for what the peer sends on the streams that exist.
-    fn on_settings_ack(&mut self) {
+    fn on_settings_ack(&mut self, out: &mut Vec<u8>) {
         if self.settings_acked {
             return;
         }
@@ -135,6 +135,12 @@ impl Connection {
             self.our_initial_window = to;
             for (_, stream) in self.streams.iter_mut() {
                 stream.receive_window.resize_initial(from, to);
+                // What was too little to be announced may be much for a smaller window, and the peer may wait for it.
+                if !stream.receive_closed
+                    && let Some(increment) = stream.receive_window.announce()
+                {
+                    frame::write_window_update(out, stream.id, increment);
+                }
             }
         }
     }
