@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::settings::SettingsError;
+
 /// The exit codes, as the help and docs/cli.md list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -32,6 +34,12 @@ pub enum Failure {
     Failed(String),
     /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no failure.
     BrokenPipe,
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
 }
 
 impl Failure {

@@ -20,7 +20,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use crate::arguments::{Arguments, Command, ConfigCommand, OutputFormat, ServeArguments};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::settings::{Settings, SettingsFile};
+use crate::settings::Settings;
 
 fn main() -> ExitCode {
     // Wrong usage and --help end the program here, with codes 2 and 0.
@@ -49,15 +49,14 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Proto(arguments) => command::write_proto_files(arguments),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
         Command::Config(ConfigCommand::Check(arguments)) => {
-            serve::resolve(arguments).map(|_| Exit::Done)
+            Settings::load(arguments)?;
+            Ok(Exit::Done)
         }
     }
 }
 
 fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
-    let file = SettingsFile::read(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    let settings =
-        Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))?;
+    let (settings, file) = Settings::load(arguments)?;
     let matches = matches
         .subcommand()
         .and_then(|(_, config)| config.subcommand())

@@ -19,7 +19,7 @@ use crate::arguments::ServeArguments;
 use crate::exit::{Exit, Failure};
 use crate::log;
 use crate::memory;
-use crate::settings::{Settings, SettingsFile};
+use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
 
 /// The memory limit where it cannot be found out what this process may use.
@@ -32,7 +32,7 @@ const INFO: ServerInfo = ServerInfo {
 
 /// Runs a server until it is stopped.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let settings = resolve(arguments)?;
+    let (settings, _) = Settings::load(arguments)?;
     log::start(settings.log_level);
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     let server = server::start(config(&settings, memory_limit_bytes))
@@ -49,12 +49,6 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     Err(Failure::Failed(
         "stopped before all calls had ended: they were cut".into(),
     ))
-}
-
-/// The settings, or what is wrong with them.
-pub fn resolve(arguments: &ServeArguments) -> Result<Settings, Failure> {
-    let file = SettingsFile::read(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    Settings::resolve(arguments, &file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn memory_limit_bytes(limit: MemoryLimit) -> u64 {

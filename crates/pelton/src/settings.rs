@@ -113,14 +113,14 @@ impl std::error::Error for SettingsError {}
 /// What the configuration file says.
 #[derive(Debug, Default)]
 pub struct SettingsFile {
-    pub arguments: ServeArguments,
+    arguments: ServeArguments,
     /// The names that stand in it, to tell what comes from where.
     names: Vec<String>,
 }
 
 impl SettingsFile {
     /// Reads the file that the arguments name; without one it says nothing.
-    pub fn read(arguments: &ServeArguments) -> Result<SettingsFile, SettingsError> {
+    fn read(arguments: &ServeArguments) -> Result<SettingsFile, SettingsError> {
         let Some(path) = &arguments.config else {
             return Ok(SettingsFile::default());
         };
@@ -145,11 +145,15 @@ impl SettingsFile {
 }
 
 impl Settings {
+    /// The settings that the arguments and the file they name make together, and that file.
+    pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
+        let file = SettingsFile::read(arguments)?;
+        let settings = Settings::resolve(arguments, &file)?;
+        Ok((settings, file))
+    }
+
     /// Flags and environment (which clap has put in order) over the file over the defaults.
-    pub fn resolve(
-        strong: &ServeArguments,
-        file: &SettingsFile,
-    ) -> Result<Settings, SettingsError> {
+    fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
         macro_rules! pick {
             ($name:ident) => {
                 strong
@@ -171,7 +175,7 @@ impl Settings {
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
             max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),
-            max_streams: pick!(max_streams).unwrap_or(4096),
+            max_streams: pick!(max_streams).unwrap_or(wire::limits::MAX_STREAMS),
             max_connections: pick!(max_connections).unwrap_or(loops.max_connections),
             tcp_send_buffer: pick!(tcp_send_buffer),
             tcp_receive_buffer: pick!(tcp_receive_buffer),
