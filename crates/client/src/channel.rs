@@ -197,6 +197,11 @@ impl Channel {
                     return Ok(happening.what);
                 }
             }
+            if let Some(reason) = self.core.close_reason() {
+                let reason = reason.to_string();
+                self.send();
+                return Ok(What::Lost { reason });
+            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.core.cancel(call);
                 self.send();
@@ -215,14 +220,9 @@ impl Channel {
         } else {
             limits::WRITE_PATIENCE
         };
-        self.receive(wait);
-        let now_ns = self.now_ns();
-        if self
-            .core
-            .next_deadline_ns()
-            .is_some_and(|at_ns| at_ns <= now_ns)
-        {
-            self.core.deadline_passed(now_ns);
+        // What came in time may be what a deadline of the protocol waits for: it is looked at first.
+        if !self.receive(wait) {
+            self.core.deadline_passed(self.now_ns());
         }
     }
 
@@ -257,21 +257,24 @@ impl Channel {
         }
     }
 
-    fn receive(&mut self, wait: Duration) {
+    /// Takes what comes within `wait`, and says whether anything came.
+    fn receive(&mut self, wait: Duration) -> bool {
         match self.socket.receive(&mut self.buffer, wait) {
+            Ok(Received::Nothing) => return false,
             Ok(Received::Bytes(count)) => {
                 let bytes = &self.buffer[..count];
                 if !std::mem::replace(&mut self.has_received, true)
                     && let Some(reason) = foreign_greeting(bytes)
                 {
-                    return self.end(reason.into());
+                    self.end(reason.into());
+                } else {
+                    self.core.received(bytes);
                 }
-                self.core.received(bytes);
             }
-            Ok(Received::Nothing) => {}
             Ok(Received::End) => self.end("the server closed it".into()),
             Err(error) => self.end(error.to_string()),
         }
+        true
     }
 
     fn end(&mut self, reason: String) {
