@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use drive::ConnectionId;
 use service::{Actions, Status, Topic};
-use store::{Commit, DatabaseId, Mode};
+use store::{Commit, DatabaseId, Garbage, Mode};
 use wire::{Connection, StreamKey};
 
 use crate::batch::TickBatch;
 use crate::calls::CallId;
 use crate::clock::Clock;
+use crate::reaper::Reaper;
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub(crate) struct Step<'a> {
     pub output: &'a mut Vec<u8>,
     pub batch: &'a mut TickBatch,
     pub clock: &'a Clock,
+    pub reaper: &'a Reaper,
     pub effects: Effects,
 }
 
@@ -48,6 +50,10 @@ impl Actions for Step<'_> {
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         self.batch.writes.begin(self.id.tag(), database, mode)
+    }
+
+    fn discard(&mut self, garbage: Garbage) {
+        self.reaper.take(garbage);
     }
 
     #[inline]

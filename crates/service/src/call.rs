@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use store::{Commit, CommitOutcome, DatabaseId, Mode, Store, View};
+use store::{Commit, CommitOutcome, DatabaseId, Garbage, Mode, Store, View};
 
 use crate::echo::EchoCall;
 use crate::health::{self, HealthCall};
@@ -28,8 +28,12 @@ pub trait Actions {
     /// it is asked for from within [`State::read`].
     fn read_long(&mut self, database: DatabaseId);
 
-    /// Begins a write; once it is submitted, [`State::committed`] follows. At most one is under way for a call.
+    /// Begins a write; once it is submitted, [`State::committed`] follows. A call may have several under way: they take
+    /// effect, and their outcomes come, in the order submitted.
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_>;
+
+    /// Has the content of a dropped database freed where that disturbs nobody.
+    fn discard(&mut self, garbage: Garbage);
 
     /// Sends the only message of this call and status OK: the answer of a unary call.
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>));
@@ -218,6 +222,8 @@ impl Call {
             | M::Append
             | M::Increment
             | M::Batch
+            | M::Transact
+            | M::Pipe
             | M::Scan
             | M::Count => Call::KeyValue(KeyValueCall::started(method)),
             M::HealthCheck | M::HealthList | M::HealthWatch => {

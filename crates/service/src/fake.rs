@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Commit, DatabaseId, Mode, Store, StoreConfig};
+use store::{Commit, DatabaseId, Garbage, Mode, Store, StoreConfig};
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 use crate::health::Registry;
@@ -75,6 +75,10 @@ impl Actions for Recorder {
     }
 
     fn write(&mut self, _database: DatabaseId, _mode: Mode) -> Commit<'_> {
+        panic!("this call has nothing to do with the store");
+    }
+
+    fn discard(&mut self, _garbage: Garbage) {
         panic!("this call has nothing to do with the store");
     }
 

@@ -62,3 +62,29 @@ pub const INTEROP_INTERVAL_US_MAX: u32 = 60_000_000;
 
 /// What a failure in words may take in the answer to a batch: its words are shorter.
 pub const FAILURE_BYTES: u64 = 128;
+
+/// Bytes of the answer to a Transact that belong to no single result: those of a batch's, and its own fields.
+pub const TRANSACT_FRAME_BYTES: u64 = ANSWER_FRAME_BYTES + 16;
+
+/// Bytes of the answer to a batch of a Pipe that belong to no single result: those of a batch's, and its own fields.
+pub const PIPE_FRAME_BYTES: u64 = ANSWER_FRAME_BYTES + 32;
+
+/// Bytes that the index of a failed operation takes at most in an answer of a Pipe.
+pub const PIPE_INDEX_BYTES: u64 = 5;
+
+/// Batches of one Pipe that may be with the committer or wait for their answer; beyond it the caller is held. Enough
+/// to keep a group commit of some milliseconds full of batches of a hundred operations.
+pub const PIPE_BATCHES: usize = 256;
+
+/// Bytes of requests of one Pipe under way beyond which the caller is held: what is written in a few milliseconds.
+pub const PIPE_REQUEST_BYTES: usize = 4 << 20;
+
+/// Bytes that the answers to the batches of a Pipe under way may come to, each by what it could become at most; beyond
+/// it the caller is held. They may have to wait in memory for a caller who does not read. One batch always goes.
+pub const PIPE_ANSWER_BYTES: u64 = 32 << 20;
+
+/// With `FAILURES_ONLY`: batches after which an answer says up to where all is done.
+pub const PIPE_ACKNOWLEDGE_BATCHES: u64 = 64;
+
+/// With `FAILURES_ONLY`: the longest time, in milliseconds, for which a batch may be done without an answer that says so.
+pub const PIPE_ACKNOWLEDGE_MS: u64 = 100;

@@ -1,9 +1,9 @@
 //! Batch: several operations in one request.
 
-use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, View};
+use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, Refusal, View};
 
 use super::messages::{
-    BatchRequest, BatchResponse, Failure, GetResponse, OperationKind, OperationResult,
+    BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
 };
 use super::{Pushed, Step, answer, refuse};
 use crate::call::{Actions, Shared};
@@ -33,11 +33,7 @@ pub(super) fn begin(
     let request =
         BatchRequest::decode(bytes).map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
-    let max_answer_bytes = match request.max_answer_bytes {
-        0 => ANSWER_BYTES,
-        given if given > ANSWER_BYTES_MAX => return Err(answer_bound_too_large(given)),
-        given => given,
-    };
+    let max_answer_bytes = answer_bound(Method::Batch, request.max_answer_bytes)?;
     let allowed = shared
         .store
         .limits(database)
@@ -52,7 +48,7 @@ pub(super) fn begin(
     }
     if request.writes {
         let commit = actions.write(database, request.mode);
-        let batch = begin_writes(&request, max_answer_bytes, commit)?;
+        let batch = begin_writes(Method::Batch, &request, max_answer_bytes, commit)?;
         return Ok(Step::WriteBatch(Box::new(batch)));
     }
     check_reads(&request)?;
@@ -64,25 +60,35 @@ pub(super) fn begin(
     })))
 }
 
+/// The bound on the answer that a request asks for, 0 if it names none.
+pub(super) fn answer_bound(method: Method, given: u64) -> Result<u64, Status> {
+    match given {
+        0 => Ok(ANSWER_BYTES),
+        given if given > ANSWER_BYTES_MAX => Err(refuse::answer_bound_too_large(method, given)),
+        given => Ok(given),
+    }
+}
+
 fn begin_writes(
+    method: Method,
     request: &BatchRequest<'_>,
     max_answer_bytes: u64,
     mut commit: Commit<'_>,
 ) -> Result<WriteBatch, Status> {
-    let mut pushed = Vec::with_capacity(request.operation_count);
     let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
-    for (index, operation) in request.operations().enumerate() {
-        let (kind, operation) = operation
-            .map_err(|invalid| refuse::invalid_operation(Method::Batch, index, invalid))?;
-        commit
-            .push(&operation)
-            .map_err(|error| refuse::push_error(Method::Batch, error))?;
-        pushed.push(Pushed::new(kind, &operation));
-        if kind == OperationKind::Append {
-            // The one operation whose result may be a failure in words.
-            answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
-        }
-    }
+    let mut pushed = Vec::with_capacity(request.operation_count);
+    push_all(
+        (method, "operations"),
+        request.operations(),
+        &mut commit,
+        |one| {
+            pushed.push(one);
+            if one.kind == OperationKind::Append {
+                // The one operation whose result may be a failure in words.
+                answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
+            }
+        },
+    )?;
     commit.limit_answer(usize::try_from(answer_bytes_left).unwrap_or(usize::MAX));
     commit.submit();
     let pushed = pushed.into();
@@ -92,19 +98,31 @@ fn begin_writes(
     })
 }
 
-#[cold]
-fn answer_bound_too_large(given: u64) -> Status {
-    Status::invalid_argument(format!(
-        "{}: field max_answer_bytes is {given}, at most {ANSWER_BYTES_MAX} are allowed",
-        Method::Batch.path()
-    ))
+/// Pushes operations into a commit and hands what must be known of each to `keep`. `list` is where they stand: the
+/// method, and the field.
+pub(super) fn push_all<'a>(
+    list: (Method, &str),
+    operations: impl Iterator<Item = Result<(OperationKind, Operation<'a>), Invalid>>,
+    commit: &mut Commit<'_>,
+    mut keep: impl FnMut(Pushed),
+) -> Result<(), Status> {
+    let (method, field) = list;
+    for (index, operation) in operations.enumerate() {
+        let (kind, operation) = operation
+            .map_err(|invalid| refuse::invalid_operation(method, field, index, invalid))?;
+        commit
+            .push(&operation)
+            .map_err(|error| refuse::push_error(method, error))?;
+        keep(Pushed::new(kind, &operation));
+    }
+    Ok(())
 }
 
 fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
     for (index, operation) in request.operations().enumerate() {
-        match operation
-            .map_err(|invalid| refuse::invalid_operation(Method::Batch, index, invalid))?
-        {
+        match operation.map_err(|invalid| {
+            refuse::invalid_operation(Method::Batch, "operations", index, invalid)
+        })? {
             (_, Operation::Get { key }) => refuse::check_key(key)?,
             _ => unreachable!("a batch of reads has only Gets"),
         }
@@ -156,41 +174,50 @@ impl WriteBatch {
         shared: &Shared,
         actions: &mut impl Actions,
     ) {
-        match outcome.decision {
-            Decision::Applied => actions.respond(|out| {
-                BatchResponse::encode_applied(out, outcome.sequence, []);
-                debug_assert_eq!(outcome.operations().len(), self.pushed.len());
-                for (&pushed, operation) in self.pushed.iter().zip(outcome.operations()) {
-                    with_result(pushed, &operation, outcome, shared, |result| {
-                        BatchResponse::encode_result(out, result)
-                    });
-                }
-            }),
-            Decision::Failed { index, .. } => {
-                let operation = outcome
-                    .first()
-                    .expect("a failed commit has the outcome of what failed");
-                with_result(self.pushed[index], &operation, outcome, shared, |result| {
-                    // An index fits: the operations of a commit are far fewer than 2^32.
-                    actions.respond(|out| {
-                        BatchResponse::encode_failed(out, outcome.sequence, index as u32, result)
-                    });
-                });
-            }
-            Decision::Refused(store::Refusal::AnswerTooLarge { .. }) => {
-                actions.finish(refuse::answer_too_large(
-                    Method::Batch,
-                    self.max_answer_bytes,
-                ));
-            }
-            Decision::Refused(refusal) => actions.finish(refuse::refusal(refusal)),
+        if let Decision::Refused(refusal) = outcome.decision {
+            return actions.finish(refused(Method::Batch, refusal, self.max_answer_bytes));
         }
+        actions.respond(|out| encode_outcome(out, &self.pushed, outcome, shared));
+    }
+}
+
+/// The status of a request whose commit was refused.
+pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -> Status {
+    match refusal {
+        Refusal::AnswerTooLarge { .. } => refuse::answer_too_large(method, max_answer_bytes),
+        refusal => refuse::refusal(refusal),
+    }
+}
+
+/// Appends the inside of the `BatchResponse` for a commit that was not refused; `pushed` are the operations of which it
+/// has outcomes, or of which one has failed.
+pub(super) fn encode_outcome(
+    out: &mut Vec<u8>,
+    pushed: &[Pushed],
+    outcome: &CommitOutcome<'_>,
+    shared: &Shared,
+) {
+    if let Decision::Failed { index, .. } = outcome.decision {
+        let operation = outcome
+            .first()
+            .expect("a failed commit has the outcome of what failed");
+        return with_result(pushed[index], &operation, outcome, shared, |result| {
+            // An index fits: the operations of a commit are far fewer than 2^32.
+            BatchResponse::encode_failed(out, outcome.sequence, index as u32, result)
+        });
+    }
+    BatchResponse::encode_applied(out, outcome.sequence, []);
+    debug_assert_eq!(outcome.operations().len(), pushed.len());
+    for (&pushed, operation) in pushed.iter().zip(outcome.operations()) {
+        with_result(pushed, &operation, outcome, shared, |result| {
+            BatchResponse::encode_result(out, result)
+        });
     }
 }
 
 /// Calls `use_it` with the result of one operation, which may be a failure in words.
 #[inline]
-fn with_result(
+pub(super) fn with_result(
     pushed: Pushed,
     operation: &OperationOutcome<'_>,
     outcome: &CommitOutcome<'_>,

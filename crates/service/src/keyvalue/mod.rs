@@ -1,15 +1,18 @@
 //! `pelton.v1.KeyValue`: what its methods mean, in terms of store operations.
 //!
-//! Single operations live in this file, as they are the hot ones; [`batch`] and [`range`] have the longer ones.
+//! Single operations live in this file, as they are the hot ones; [`batch`], [`transact`], [`pipe`] and [`range`] have
+//! the longer ones.
 //! `proto/pelton/v1/kv.proto` is the promise that this module keeps.
 
 mod answer;
 mod batch;
 pub mod messages;
+mod pipe;
 mod range;
 mod refuse;
 #[cfg(test)]
 mod tests;
+mod transact;
 
 use store::{CommitOutcome, Decision, Mode, Value, View};
 
@@ -18,8 +21,10 @@ use crate::method::Method;
 use crate::status::Status;
 use batch::{ReadBatch, WriteBatch};
 use messages::{GetResponse, OperationKind, Request, decode_get};
+use pipe::Pipe;
 use range::{Count, Scan};
 pub use refuse::database_gone;
+use transact::Transact;
 
 /// A call of `pelton.v1.KeyValue`.
 pub struct KeyValueCall(Step);
@@ -36,6 +41,10 @@ enum Step {
     ReadBatch(Box<ReadBatch>),
     /// A batch with a write is with the committer.
     WriteBatch(Box<WriteBatch>),
+    /// A transaction is with the committer.
+    Transact(Box<Transact>),
+    /// Batches come and go.
+    Pipe(Box<Pipe>),
     /// A scan waits for a view, or for room to send.
     Scan(Box<Scan>),
     /// A count waits for a view.
@@ -48,16 +57,22 @@ struct Pushed {
     kind: OperationKind,
     /// Of the value in the request.
     value_bytes: u32,
+    /// Whether its result carries a value.
+    wants_value: bool,
 }
 
 impl Pushed {
     fn new(kind: OperationKind, operation: &store::Operation<'_>) -> Pushed {
-        let value_bytes = match operation {
-            store::Operation::Append { value, .. } => value.len(),
-            _ => 0,
+        let (value_bytes, wants_value) = match operation {
+            store::Operation::Append { value, .. } => (value.len(), false),
+            store::Operation::Get { .. } => (0, true),
+            store::Operation::Put { want_previous, .. }
+            | store::Operation::Delete { want_previous, .. } => (0, *want_previous),
+            _ => (0, false),
         };
         Pushed {
             kind,
+            wants_value,
             value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
         }
     }
@@ -66,15 +81,20 @@ impl Pushed {
 impl KeyValueCall {
     /// Begins a call of `method`.
     pub fn started(method: Method) -> KeyValueCall {
-        KeyValueCall(Step::Expecting(method))
+        KeyValueCall(match method {
+            Method::Pipe => Step::Pipe(Box::default()),
+            method => Step::Expecting(method),
+        })
     }
 }
 
 impl State for KeyValueCall {
     #[inline]
-    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
-        let Step::Expecting(method) = self.0 else {
-            return actions.finish(Status::second_request("this method"));
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let method = match &mut self.0 {
+            Step::Expecting(method) => *method,
+            Step::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
+            _ => return actions.finish(Status::second_request("this method")),
         };
         match Step::begin(method, bytes, shared, actions) {
             Ok(step) => self.0 = step,
@@ -83,8 +103,10 @@ impl State for KeyValueCall {
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        if let Step::Expecting(method) = self.0 {
-            actions.finish(Status::no_request(method.path()));
+        match &mut self.0 {
+            Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
+            Step::Pipe(pipe) => pipe.half_closed(actions),
+            _ => {}
         }
     }
 
@@ -95,9 +117,7 @@ impl State for KeyValueCall {
             Step::ReadBatch(batch) => batch.read(view, shared, actions),
             Step::Scan(scan) => scan.read(view, actions),
             Step::Count(count) => count.read(view, actions),
-            Step::Expecting(_) | Step::Write(_) | Step::WriteBatch(_) => {
-                debug_assert!(false, "nothing was to be read")
-            }
+            _ => debug_assert!(false, "nothing was to be read"),
         }
     }
 
@@ -108,16 +128,26 @@ impl State for KeyValueCall {
         shared: &Shared,
         actions: &mut impl Actions,
     ) {
-        match &self.0 {
+        match &mut self.0 {
             Step::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
             Step::WriteBatch(batch) => batch.committed(outcome, shared, actions),
+            Step::Transact(transact) => transact.committed(outcome, shared, actions),
+            Step::Pipe(pipe) => pipe.committed(outcome, shared, actions),
             _ => debug_assert!(false, "nothing was submitted"),
         }
     }
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        if let Step::Scan(scan) = &mut self.0 {
-            scan.go_on(actions);
+        match &mut self.0 {
+            Step::Scan(scan) => scan.go_on(actions),
+            Step::Pipe(pipe) => pipe.writable(actions),
+            _ => {}
+        }
+    }
+
+    fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Pipe(pipe) = &mut self.0 {
+            pipe.woken(actions);
         }
     }
 }
@@ -140,6 +170,10 @@ impl Step {
                 begin_write(method, OperationKind::Increment, bytes, shared, actions)
             }
             Method::Batch => batch::begin(bytes, shared, actions),
+            Method::Transact => {
+                let transact = Transact::begin(bytes, shared, actions)?;
+                Ok(Step::Transact(Box::new(transact)))
+            }
             Method::Scan => Ok(Step::Scan(Scan::begin(bytes, shared, actions)?)),
             Method::Count => Ok(Step::Count(Count::begin(bytes, shared, actions)?)),
             _ => Err(Status::unimplemented(method.path())),

@@ -6,7 +6,7 @@ use store::{DatabaseId, PushError, Refusal};
 
 use super::messages::{Invalid, Rule};
 use crate::call::Shared;
-use crate::limits::QUOTED_CHARACTERS;
+use crate::limits::{ANSWER_BYTES_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::status::{Code, Status};
 
@@ -63,10 +63,15 @@ pub(super) fn invalid(method: Method, invalid: Invalid) -> Status {
 
 /// A field of one of several operations is wrong.
 #[cold]
-pub(super) fn invalid_operation(method: Method, index: usize, invalid: Invalid) -> Status {
+pub(super) fn invalid_operation(
+    method: Method,
+    list: &str,
+    index: usize,
+    invalid: Invalid,
+) -> Status {
     Status::new(
         code_of(invalid),
-        format!("{}: operations[{index}]: {invalid}", method.path()),
+        format!("{}: {list}[{index}]: {invalid}", method.path()),
     )
 }
 
@@ -109,6 +114,34 @@ pub(super) fn grown_too_large(bytes: u64, allowed: usize) -> Status {
 pub(super) fn too_many_operations(method: Method, given: usize, allowed: usize) -> Status {
     Status::resource_exhausted(format!(
         "{}: field operations: there are {given} operations, at most {allowed} are allowed",
+        method.path()
+    ))
+}
+
+/// More comparisons and operations than a request may have.
+#[cold]
+pub(super) fn too_many_parts(method: Method, given: usize, allowed: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "{}: fields comparisons, when_met and when_unmet: there are {given} comparisons and operations, \
+         at most {allowed} are allowed together",
+        method.path()
+    ))
+}
+
+/// The bound on the answer is above what any answer may be.
+#[cold]
+pub(super) fn answer_bound_too_large(method: Method, given: u64) -> Status {
+    Status::invalid_argument(format!(
+        "{}: field max_answer_bytes is {given}, at most {ANSWER_BYTES_MAX} are allowed",
+        method.path()
+    ))
+}
+
+/// A message of a Pipe names another database than the first one.
+#[cold]
+pub(super) fn other_database(method: Method) -> Status {
+    Status::invalid_argument(format!(
+        "{}: field database: it is not the database that the first message named; leave it out, or open another call",
         method.path()
     ))
 }

@@ -198,6 +198,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// The next number where numbers stand without tags: in the inside of a packed repeated field of a varint type.
+    pub fn next_packed(&mut self) -> Result<Option<u64>, Fault> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        self.varint().map(Some)
+    }
+
     #[inline(always)]
     fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
         let outside = |fault| DecodeError { field: 0, fault };
@@ -387,6 +395,15 @@ mod tests {
         deep.insert(0, 0x0b);
         deep.push(0x0c);
         assert_eq!(fault(&deep), (1, Fault::TooDeep));
+    }
+
+    #[test]
+    fn packed_numbers_are_read_one_by_one() {
+        let mut reader = Reader::new(&[0x05, 0x96, 0x01, 0x80]);
+        assert_eq!(reader.next_packed(), Ok(Some(5)));
+        assert_eq!(reader.next_packed(), Ok(Some(150)));
+        assert_eq!(reader.next_packed(), Err(Fault::Truncated));
+        assert_eq!(Reader::new(&[]).next_packed(), Ok(None));
     }
 
     #[test]

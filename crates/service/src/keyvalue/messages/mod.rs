@@ -5,19 +5,24 @@
 
 mod batch;
 mod operation;
+mod pipe;
 mod result;
 mod scan;
+mod transact;
 
 use std::fmt;
 
 pub use batch::{BatchRequest, BatchResponse};
 pub use operation::{OperationKind, Request, decode_get, decode_operation, encode_operation};
+pub(crate) use pipe::concerns_only_its_batch;
+pub use pipe::{PipeAnswers, PipeRequest, PipeResponse};
 pub use result::{
     AppendResponse, DeleteResponse, EntryMessage, Failure, GetResponse, IncrementRefusal,
     IncrementResponse, OperationResult, PutResponse,
 };
 pub(crate) use scan::page_field;
 pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
+pub use transact::{TransactRequest, TransactResponse};
 
 use crate::protobuf::{DecodeError, Fault, Reader, Value};
 
@@ -100,7 +105,7 @@ impl std::error::Error for Invalid {}
 
 /// Walks the fields of `message`, whose names are `names` by number.
 #[inline(always)]
-fn decode_fields<'a>(
+pub(crate) fn decode_fields<'a>(
     message: &'a [u8],
     names: &[&'static str],
     visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
@@ -111,7 +116,7 @@ fn decode_fields<'a>(
 }
 
 /// [`decode_fields`] for fields that are messages, which name what is wrong with them themselves.
-fn decode_parts<'a>(
+pub(crate) fn decode_parts<'a>(
     message: &'a [u8],
     names: &[&'static str],
     mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Invalid>,
@@ -125,7 +130,7 @@ fn decode_parts<'a>(
 }
 
 /// The inside of the embedded message in the field called `name`.
-fn part<'a>(value: Value<'a>, name: &'static str) -> Result<&'a [u8], Invalid> {
+pub(crate) fn part<'a>(value: Value<'a>, name: &'static str) -> Result<&'a [u8], Invalid> {
     let malformed = |fault| Invalid {
         field: name,
         rule: Rule::Malformed(fault),

@@ -341,9 +341,17 @@ pub struct Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         writer::uint64(out, 1, u64::from(self.code));
         writer::bytes(out, 2, self.message.as_bytes());
+    }
+
+    /// Decodes the message.
+    pub fn decode(message: &'a [u8]) -> Result<Failure<'a>, Invalid> {
+        let mut failure = Failure::default();
+        failure.merge(message)?;
+        Ok(failure)
     }
 
     fn merge(&mut self, message: &'a [u8]) -> Result<(), Invalid> {

@@ -8,11 +8,11 @@ use crate::keyvalue::messages::*;
 use crate::limits::{ANSWER_BYTES_MAX, TIME_TO_LIVE_MS_MAX};
 use crate::protobuf::writer;
 
-fn get(key: &[u8]) -> Operation<'_> {
+pub(super) fn get(key: &[u8]) -> Operation<'_> {
     Operation::Get { key }
 }
 
-fn increment(key: &[u8]) -> Operation<'_> {
+pub(super) fn increment(key: &[u8]) -> Operation<'_> {
     Operation::Increment {
         key,
         delta: 1,
@@ -27,13 +27,13 @@ fn request(mode: Mode, max_answer_bytes: u64, operations: &[Operation<'_>]) -> V
     request
 }
 
-fn results<'a>(response: &BatchResponse<'a>) -> Vec<OperationResult<'a>> {
+pub(super) fn results<'a>(response: &BatchResponse<'a>) -> Vec<OperationResult<'a>> {
     let known =
         |result: Result<Option<_>, _>| result.expect("it is a message").expect("it is known");
     response.results().map(known).collect()
 }
 
-fn found<'a>(value: &'a [u8], version: u64) -> OperationResult<'a> {
+pub(super) fn found<'a>(value: &'a [u8], version: u64) -> OperationResult<'a> {
     OperationResult::Get(GetResponse {
         found: true,
         value,

@@ -2,15 +2,17 @@
 
 mod anything;
 mod batches;
+mod pipes;
 mod ranges;
 mod single;
 mod statuses;
+mod transacts;
 
 use std::sync::Arc;
 
 use store::{
-    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Mode, Outcomes, Store,
-    StoreConfig, WriteBatch,
+    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Garbage, Mode, Outcomes,
+    Store, StoreConfig, WriteBatch,
 };
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
@@ -143,6 +145,9 @@ impl Bench {
             status: None,
             room: self.room,
             now_ms: self.now_ms,
+            now_ns: 0,
+            is_held: false,
+            wake_at_ns: None,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -165,7 +170,9 @@ impl Bench {
                 call.read(&view, &kept, shared, &mut room);
             } else if !room.batch.is_empty() {
                 drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
-                call.committed(&outcomes.get(0), shared, &mut room);
+                for outcome in outcomes.iter() {
+                    call.committed(&outcome, shared, &mut room);
+                }
             } else {
                 assert_eq!(room.room, 0, "the call waits for nothing");
                 room.room = self.room;
@@ -193,6 +200,9 @@ struct Room<'a> {
     status: Option<Status>,
     room: usize,
     now_ms: u64,
+    now_ns: u64,
+    is_held: bool,
+    wake_at_ns: Option<u64>,
 }
 
 impl Room<'_> {
@@ -216,6 +226,10 @@ impl Actions for Room<'_> {
         self.batch.begin(0, database, mode)
     }
 
+    fn discard(&mut self, garbage: Garbage) {
+        drop(garbage);
+    }
+
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.message(encode);
         self.end(Status::OK);
@@ -232,7 +246,7 @@ impl Actions for Room<'_> {
         let mut out = b"earlier".to_vec();
         encode(&mut out);
         self.messages.push(out.split_off(7));
-        self.room -= 1;
+        self.room = self.room.saturating_sub(1);
     }
 
     fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
@@ -250,20 +264,24 @@ impl Actions for Room<'_> {
         self.room > 0
     }
 
-    fn wake_at_ns(&mut self, _at_ns: u64) {
-        unreachable!("nothing here waits for a time");
+    fn wake_at_ns(&mut self, at_ns: u64) {
+        self.wake_at_ns = Some(at_ns);
     }
 
     fn subscribe(&mut self, _topic: Topic) {
         unreachable!("nothing here waits for a topic");
     }
 
-    fn hold(&mut self) {}
+    fn hold(&mut self) {
+        self.is_held = true;
+    }
 
-    fn resume(&mut self) {}
+    fn resume(&mut self) {
+        self.is_held = false;
+    }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.now_ns
     }
 
     fn now_ms(&self) -> u64 {

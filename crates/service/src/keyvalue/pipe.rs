@@ -1,0 +1,398 @@
+//! Pipe: a stream of batches, each a commit of its own, answered in the order sent.
+//!
+//! Several commits of one Pipe are under way at a time; the committer takes those of one loop in the order in which
+//! they were submitted, and their outcomes come back in that order. A batch that is refused before it gets there waits
+//! in the same line, so that its answer keeps its place. A batch without a write is a commit too: it must see the
+//! batches before it.
+
+use std::collections::VecDeque;
+
+use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus};
+
+use super::batch::{answer_bound, encode_outcome, push_all, refused, with_result};
+use super::messages::{
+    BatchRequest, BatchResponse, Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse,
+    concerns_only_its_batch,
+};
+use super::{Pushed, refuse};
+use crate::call::{Actions, Shared};
+use crate::limits::{
+    FAILURE_BYTES, PIPE_ACKNOWLEDGE_BATCHES, PIPE_ACKNOWLEDGE_MS, PIPE_ANSWER_BYTES, PIPE_BATCHES,
+    PIPE_FRAME_BYTES, PIPE_INDEX_BYTES, PIPE_REQUEST_BYTES,
+};
+use crate::method::Method;
+use crate::status::Status;
+
+const METHOD: Method = Method::Pipe;
+
+/// An open Pipe.
+#[derive(Default)]
+pub(super) struct Pipe {
+    /// What the first message said of the whole Pipe.
+    target: Option<Target>,
+    /// What came and is not answered, in the order sent.
+    waiting: VecDeque<Waiting>,
+    /// Of the batches among these that are with the committer.
+    request_bytes: usize,
+    answer_bytes: u64,
+    /// Batches that are done.
+    done: u64,
+    /// How many the caller knows to be done.
+    reported: u64,
+    /// The caller sends nothing more.
+    is_half_closed: bool,
+    /// The caller broke the rules: nothing more is taken.
+    is_broken: bool,
+    is_held: bool,
+    has_alarm: bool,
+}
+
+struct Target {
+    database: DatabaseId,
+    name: Box<str>,
+    failures_only: bool,
+}
+
+/// One message of the caller.
+enum Waiting {
+    /// Is with the committer.
+    Batch(Batch),
+    /// Its batch was refused.
+    Refused(Status),
+    /// Asks up to where all is done.
+    Question,
+    /// Ends the call.
+    Broken(Status),
+}
+
+struct Batch {
+    pushed: Box<[Pushed]>,
+    mode: Mode,
+    max_answer_bytes: u64,
+    request_bytes: usize,
+    /// What the answer could come to.
+    answer_bytes: u64,
+}
+
+impl Pipe {
+    pub(super) fn message(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        self.is_half_closed |= last;
+        if !self.is_broken {
+            let message = self.take(bytes, shared, actions);
+            self.waiting.push_back(message);
+        }
+        self.go_on(actions);
+    }
+
+    pub(super) fn half_closed(&mut self, actions: &mut impl Actions) {
+        self.is_half_closed = true;
+        self.go_on(actions);
+    }
+
+    pub(super) fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let Some(Waiting::Batch(batch)) = self.waiting.pop_front() else {
+            return debug_assert!(false, "all before a batch with the committer was answered");
+        };
+        self.request_bytes -= batch.request_bytes;
+        self.answer_bytes -= batch.answer_bytes;
+        self.answer(&batch, outcome, shared, actions);
+        self.go_on(actions);
+    }
+
+    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
+        self.acknowledge(actions);
+        self.go_on(actions);
+    }
+
+    pub(super) fn woken(&mut self, actions: &mut impl Actions) {
+        self.has_alarm = false;
+        // Without room the acknowledgement goes out with `writable`.
+        if actions.can_send() {
+            self.acknowledge(actions);
+        }
+    }
+
+    fn failures_only(&self) -> bool {
+        self.target
+            .as_ref()
+            .is_some_and(|target| target.failures_only)
+    }
+
+    // --- what comes in
+
+    /// What a message asks for. Submits its batch if it has one that can be.
+    fn take(&mut self, bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Waiting {
+        let request = match BatchRequest::decode(bytes) {
+            Ok(request) => request,
+            Err(invalid) => {
+                let status = refuse::invalid(METHOD, invalid);
+                return if self.target.is_some() && concerns_only_its_batch(&invalid) {
+                    Waiting::Refused(status)
+                } else {
+                    self.broken(status)
+                };
+            }
+        };
+        if let Err(status) = self.aim(&request, bytes, shared) {
+            return self.broken(status);
+        }
+        if request.operation_count == 0 {
+            return Waiting::Question;
+        }
+        match self.submit(&request, bytes.len(), shared, actions) {
+            Ok(batch) => Waiting::Batch(batch),
+            Err(status) => Waiting::Refused(status),
+        }
+    }
+
+    fn broken(&mut self, status: Status) -> Waiting {
+        self.is_broken = true;
+        Waiting::Broken(status)
+    }
+
+    /// Takes from the first message what holds for the whole Pipe, and checks that the others do not contradict.
+    fn aim(
+        &mut self,
+        request: &BatchRequest<'_>,
+        bytes: &[u8],
+        shared: &Shared,
+    ) -> Result<(), Status> {
+        if let Some(target) = &self.target {
+            let fits = request.database.is_empty() || *request.database == *target.name;
+            return if fits {
+                Ok(())
+            } else {
+                Err(refuse::other_database(METHOD))
+            };
+        }
+        let first =
+            PipeRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
+        self.target = Some(Target {
+            database: refuse::find_database(request.database, shared)?,
+            name: request.database.into(),
+            failures_only: first.answers == PipeAnswers::FailuresOnly,
+        });
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        request: &BatchRequest<'_>,
+        request_bytes: usize,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Batch, Status> {
+        let target = self.target.as_ref().expect("the first message has set it");
+        let limits = shared.store.limits(target.database).unwrap_or_default();
+        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes)?;
+        let (given, allowed) = (request.operation_count, limits.commit_operations);
+        if given > allowed {
+            return Err(refuse::too_many_operations(METHOD, given, allowed));
+        }
+        let mut commit = actions.write(target.database, request.mode);
+        let mut pushed = Vec::with_capacity(given);
+        let mut answer = AnswerBound::new(target.failures_only, limits.value_bytes);
+        push_all(
+            (METHOD, "operations"),
+            request.operations(),
+            &mut commit,
+            |one| {
+                answer.add(one);
+                pushed.push(one);
+            },
+        )?;
+        let results_bytes = max_answer_bytes.saturating_sub(answer.beside_results_bytes);
+        commit.limit_answer(usize::try_from(results_bytes).unwrap_or(usize::MAX));
+        commit.submit();
+        let batch = Batch {
+            pushed: pushed.into(),
+            mode: request.mode,
+            max_answer_bytes,
+            request_bytes,
+            answer_bytes: answer.bytes().min(max_answer_bytes),
+        };
+        self.request_bytes += batch.request_bytes;
+        self.answer_bytes += batch.answer_bytes;
+        Ok(batch)
+    }
+
+    // --- what goes out
+
+    /// Answers all that waits for nothing, ends the call if that was all, and holds the caller if too much is under way.
+    fn go_on(&mut self, actions: &mut impl Actions) {
+        while let Some(next) = self.waiting.pop_front() {
+            match next {
+                Waiting::Batch(_) => {
+                    self.waiting.push_front(next);
+                    break;
+                }
+                Waiting::Refused(status) => self.answer_refused(&status, actions),
+                Waiting::Question => self.send_done(actions),
+                Waiting::Broken(status) => {
+                    self.acknowledge(actions);
+                    return actions.finish(status);
+                }
+            }
+        }
+        if self.is_half_closed && self.waiting.is_empty() {
+            self.acknowledge(actions);
+            return actions.finish(Status::OK);
+        }
+        self.acknowledge_in_time(actions);
+        self.hold_or_resume(actions);
+    }
+
+    fn answer(
+        &mut self,
+        batch: &Batch,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        if let Decision::Refused(refusal) = outcome.decision {
+            let status = refused(METHOD, refusal, batch.max_answer_bytes);
+            return self.answer_refused(&status, actions);
+        }
+        self.done += 1;
+        let done = self.done;
+        if self.failures_only() && outcome.decision == Decision::Applied {
+            let failed = |status| status != OperationStatus::Done;
+            let all_well =
+                batch.mode == Mode::Atomic || !outcome.operations().any(|one| failed(one.status));
+            if all_well {
+                return;
+            }
+            actions.message(|out| encode_failures(out, done, &batch.pushed, outcome, shared));
+        } else {
+            actions.message(|out| {
+                PipeResponse::encode_batch(out, done, |out| {
+                    encode_outcome(out, &batch.pushed, outcome, shared)
+                })
+            });
+        }
+        self.reported = done;
+    }
+
+    fn answer_refused(&mut self, status: &Status, actions: &mut impl Actions) {
+        self.done += 1;
+        let failure = Failure {
+            code: status.code as u32,
+            message: &status.message,
+        };
+        actions.message(|out| PipeResponse::encode_failure(out, self.done, &failure));
+        self.reported = self.done;
+    }
+
+    fn send_done(&mut self, actions: &mut impl Actions) {
+        actions.message(|out| PipeResponse::encode_done(out, self.done));
+        self.reported = self.done;
+    }
+
+    /// Says up to where all is done, if the caller does not know yet.
+    fn acknowledge(&mut self, actions: &mut impl Actions) {
+        if self.done > self.reported {
+            self.send_done(actions);
+        }
+    }
+
+    fn acknowledge_in_time(&mut self, actions: &mut impl Actions) {
+        let unreported = self.done - self.reported;
+        if unreported >= PIPE_ACKNOWLEDGE_BATCHES && actions.can_send() {
+            self.send_done(actions);
+        } else if unreported > 0 && !self.has_alarm {
+            self.has_alarm = true;
+            actions.wake_at_ns(actions.now_ns() + PIPE_ACKNOWLEDGE_MS * 1_000_000);
+        }
+    }
+
+    fn hold_or_resume(&mut self, actions: &mut impl Actions) {
+        let is_full = self.is_broken
+            || self.waiting.len() >= PIPE_BATCHES
+            || self.request_bytes >= PIPE_REQUEST_BYTES
+            || self.answer_bytes >= PIPE_ANSWER_BYTES
+            || !actions.can_send();
+        if is_full == self.is_held {
+            return;
+        }
+        self.is_held = is_full;
+        if is_full {
+            actions.hold();
+        } else {
+            actions.resume();
+        }
+    }
+}
+
+/// Appends the answer to an independent batch with only those results that failed.
+fn encode_failures(
+    out: &mut Vec<u8>,
+    done: u64,
+    pushed: &[Pushed],
+    outcome: &CommitOutcome<'_>,
+    shared: &Shared,
+) {
+    let failed = || {
+        (0..)
+            .zip(pushed.iter().zip(outcome.operations()))
+            .filter(|(_, (_, one))| one.status != OperationStatus::Done)
+    };
+    PipeResponse::encode_batch(out, done, |out| {
+        BatchResponse::encode_applied(out, outcome.sequence, []);
+        for (_, (&pushed, one)) in failed() {
+            with_result(pushed, &one, outcome, shared, |result| {
+                BatchResponse::encode_result(out, result)
+            });
+        }
+    });
+    PipeResponse::encode_result_indexes(out, failed().map(|(index, _)| index));
+}
+
+/// Adds up what the answer to a batch could come to.
+struct AnswerBound {
+    failures_only: bool,
+    value_bytes: u64,
+    results_bytes: u64,
+    /// What is not counted by the committer, which counts results.
+    beside_results_bytes: u64,
+}
+
+impl AnswerBound {
+    fn new(failures_only: bool, value_bytes: usize) -> AnswerBound {
+        AnswerBound {
+            failures_only,
+            value_bytes: value_bytes as u64,
+            results_bytes: 0,
+            beside_results_bytes: PIPE_FRAME_BYTES,
+        }
+    }
+
+    fn add(&mut self, one: Pushed) {
+        self.results_bytes += store::limits::ANSWER_BYTES_PER_OPERATION as u64;
+        // A Get does not fail, so that its value is left out where only failures are answered.
+        if one.wants_value && !(self.failures_only && one.kind == OperationKind::Get) {
+            self.results_bytes += self.value_bytes;
+        }
+        if one.kind == OperationKind::Append {
+            // The one operation whose result may be a failure in words.
+            self.beside_results_bytes += FAILURE_BYTES;
+        }
+        if self.failures_only {
+            self.beside_results_bytes += PIPE_INDEX_BYTES;
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.results_bytes + self.beside_results_bytes
+    }
+}

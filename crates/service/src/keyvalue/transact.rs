@@ -1,0 +1,98 @@
+//! Transact: comparisons choose one of two lists of operations, all in one commit.
+
+use store::{CommitOutcome, Decision, List, Mode};
+
+use super::batch::{answer_bound, encode_outcome, push_all, refused};
+use super::messages::{OperationKind, TransactRequest, TransactResponse};
+use super::{Pushed, refuse};
+use crate::call::{Actions, Shared};
+use crate::limits::{FAILURE_BYTES, TRANSACT_FRAME_BYTES};
+use crate::method::Method;
+use crate::status::Status;
+
+const METHOD: Method = Method::Transact;
+
+/// A transaction that is with the committer.
+pub(super) struct Transact {
+    when_met: Box<[Pushed]>,
+    when_unmet: Box<[Pushed]>,
+    max_answer_bytes: u64,
+}
+
+impl Transact {
+    /// Takes up a request.
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Transact, Status> {
+        let request =
+            TransactRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
+        let database = refuse::find_database(request.database, shared)?;
+        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes)?;
+        let limits = shared.store.limits(database).unwrap_or_default();
+        if request.part_count > limits.commit_operations {
+            return Err(refuse::too_many_parts(
+                METHOD,
+                request.part_count,
+                limits.commit_operations,
+            ));
+        }
+        let mut commit = actions.write(database, Mode::Transact);
+        for (index, comparison) in request.comparisons().enumerate() {
+            let comparison = comparison.map_err(|invalid| {
+                refuse::invalid_operation(METHOD, "comparisons", index, invalid)
+            })?;
+            commit
+                .push(&comparison)
+                .map_err(|error| refuse::push_error(METHOD, error))?;
+        }
+        let (mut when_met, mut when_unmet) = (Vec::new(), Vec::new());
+        commit.list(List::Then);
+        let list = (METHOD, "when_met");
+        push_all(list, request.when_met(), &mut commit, |one| {
+            when_met.push(one)
+        })?;
+        commit.list(List::Otherwise);
+        let list = (METHOD, "when_unmet");
+        push_all(list, request.when_unmet(), &mut commit, |one| {
+            when_unmet.push(one)
+        })?;
+        // At most one result is a failure in words: what fails ends the list.
+        let may_fail_in_words =
+            |list: &[Pushed]| list.iter().any(|one| one.kind == OperationKind::Append);
+        let words = may_fail_in_words(&when_met) || may_fail_in_words(&when_unmet);
+        let frame_bytes = TRANSACT_FRAME_BYTES + if words { FAILURE_BYTES } else { 0 };
+        let answer_bytes = max_answer_bytes.saturating_sub(frame_bytes);
+        commit.limit_answer(usize::try_from(answer_bytes).unwrap_or(usize::MAX));
+        commit.submit();
+        Ok(Transact {
+            when_met: when_met.into(),
+            when_unmet: when_unmet.into(),
+            max_answer_bytes,
+        })
+    }
+
+    /// Answers with what became of the commit.
+    pub(super) fn committed(
+        &self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        if let Decision::Refused(refusal) = outcome.decision {
+            return actions.finish(refused(METHOD, refusal, self.max_answer_bytes));
+        }
+        let pushed = match outcome.unmet_compare {
+            None => &self.when_met,
+            Some(_) => &self.when_unmet,
+        };
+        // An index fits: the comparisons of a commit are far fewer than 2^32.
+        let unmet = outcome.unmet_compare.map(|index| index as u32);
+        actions.respond(|out| {
+            TransactResponse::encode(out, unmet, |out| {
+                encode_outcome(out, pushed, outcome, shared)
+            })
+        });
+    }
+}
