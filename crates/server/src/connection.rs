@@ -47,6 +47,14 @@ impl Channel {
         }
     }
 
+    /// Whether no request can come any more: those that were on their way when the drain began have arrived.
+    pub fn is_drained(&self) -> bool {
+        match &self.protocol {
+            Protocol::Http2(connection) => connection.close_reason().is_some(),
+            Protocol::Undecided | Protocol::Over => true,
+        }
+    }
+
     pub fn http2(&mut self) -> Option<&mut Connection> {
         match &mut self.protocol {
             Protocol::Http2(connection) => Some(connection),

@@ -160,7 +160,8 @@ impl Core {
         connection.poll_event(io.input.bytes(), consumed, &mut io.output, now_ns)
     }
 
-    fn after_walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    /// What every visit to a connection ends with: waiting output, the end if it has come, counting, the next alarm.
+    pub(crate) fn after_walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };

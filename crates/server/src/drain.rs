@@ -33,9 +33,21 @@ impl Core {
 
     pub(crate) fn drain_connection(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
         match &mut channel.protocol {
-            Protocol::Http2(connection) => connection.drain(&mut io.output, now_ns),
+            Protocol::Http2(connection) => {
+                connection.drain(&mut io.output, now_ns);
+                self.after_walk(channel, io, now_ns);
+            }
             Protocol::Undecided | Protocol::Over => io.close_when_written(),
         }
+    }
+
+    /// Whether peers have had the time that a drain gives them.
+    pub(crate) fn patience_is_over(&self) -> bool {
+        let until_ns = |drain: &Drain| drain.patience_until_ns;
+        self.drain
+            .as_ref()
+            .map(until_ns)
+            .is_some_and(|until_ns| self.clock.tick_ns() >= until_ns)
     }
 
     /// The calls that a drain has to look at: once when its patience ends, and all from the last call on.

@@ -245,7 +245,10 @@ impl Handler for Worker {
         }
     }
 
+    /// A connection that is closed too early loses the requests that are on their way to it.
     fn is_drained(&self) -> bool {
+        let mut channels = self.channels.iter().flatten();
         self.core.calls.len() == 0
+            && (self.core.patience_is_over() || channels.all(Channel::is_drained))
     }
 }
