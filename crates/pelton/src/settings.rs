@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn the_file_takes_numbers_and_texts() {
         let text = r#"
-            listen = ["127.0.0.1:0", "unix:/tmp/x.sock"]
+            listen = ["127.0.0.1:0", "unix:/run/x.sock"]
             memory-limit = 1073741824
             max-value = "2MiB"
             pin = "0,1"

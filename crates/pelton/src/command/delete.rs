@@ -4,7 +4,7 @@ use service::Method;
 use service::keyvalue::messages::{DeleteResponse, Request};
 use store::{Condition, Operation};
 
-use super::{Key, Session, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -28,7 +28,7 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
 
-    let answer = Session::connect(&database.connection)?.unary(Method::Delete, &request)?;
+    let answer = Caller::connect(&database.connection)?.unary(Method::Delete, &request)?;
     let answer = DeleteResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use service::Method;
 use service::protobuf::{Reader, writer};
 
-use super::{Session, unreadable};
+use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
@@ -18,20 +18,20 @@ const PAYLOAD: u32 = 1;
 /// Sends bytes to the server and back.
 pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
     let payload = arguments.text.as_bytes();
-    let mut session = Session::connect(&arguments.connection)?;
+    let mut caller = Caller::connect(&arguments.connection)?;
     let times = (0..arguments.count)
-        .map(|_| round_trip(&mut session, payload))
+        .map(|_| round_trip(&mut caller, payload))
         .collect::<Result<Vec<Duration>, Failure>>()?;
     print(&arguments.connection, payload, times)?;
     Ok(Exit::Done)
 }
 
 /// One call of Echo, the answer compared with what was sent.
-pub(super) fn round_trip(session: &mut Session, payload: &[u8]) -> Result<Duration, Failure> {
+pub(super) fn round_trip(caller: &mut Caller, payload: &[u8]) -> Result<Duration, Failure> {
     let mut request = Vec::with_capacity(payload.len() + 16);
     writer::bytes(&mut request, PAYLOAD, payload);
     let begin = Instant::now();
-    let answer = session.unary(Method::EchoUnary, &request)?;
+    let answer = caller.unary(Method::EchoUnary, &request)?;
     let time = begin.elapsed();
     let mut returned: &[u8] = b"";
     Reader::new(&answer)

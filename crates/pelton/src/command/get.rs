@@ -4,7 +4,7 @@ use service::Method;
 use service::keyvalue::messages::{GetResponse, Request};
 use store::Operation;
 
-use super::{Key, Session, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
@@ -22,7 +22,7 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
 
-    let answer = Session::connect(&database.connection)?.unary(Method::Get, &request)?;
+    let answer = Caller::connect(&database.connection)?.unary(Method::Get, &request)?;
     let answer = GetResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {

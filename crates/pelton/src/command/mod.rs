@@ -29,14 +29,14 @@ use crate::exit::Failure;
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
 
 /// A connection to the server of the command line.
-struct Session {
+struct Caller {
     channel: Channel,
     address: String,
     timeout: Duration,
 }
 
-impl Session {
-    fn connect(arguments: &ConnectionArguments) -> Result<Session, Failure> {
+impl Caller {
+    fn connect(arguments: &ConnectionArguments) -> Result<Caller, Failure> {
         let timeout = Duration::from_millis(arguments.timeout.ms);
         let options = ChannelOptions {
             connect_timeout: timeout,
@@ -44,7 +44,7 @@ impl Session {
         };
         let channel = Channel::connect(&arguments.address, &options)
             .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
-        Ok(Session {
+        Ok(Caller {
             channel,
             address: arguments.address.to_string(),
             timeout,

@@ -9,7 +9,7 @@ use service::Method;
 use service::keyvalue::messages::{PutResponse, Request};
 use store::{Condition, Expiry, Operation};
 
-use super::{Key, Session, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::PutArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -36,7 +36,7 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
 
-    let answer = Session::connect(&database.connection)?.unary(Method::Put, &request)?;
+    let answer = Caller::connect(&database.connection)?.unary(Method::Put, &request)?;
     let answer = PutResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {

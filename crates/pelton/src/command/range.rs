@@ -8,7 +8,7 @@ use service::keyvalue::messages::{
 };
 use store::Direction;
 
-use super::{Session, call_failure, path, unreadable};
+use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{CountArguments, DatabaseArguments, RangeArguments, ScanArguments};
 use crate::encoding::{decode_key, escape, insert_bytes, show_key};
 use crate::exit::{Exit, Failure};
@@ -69,7 +69,7 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
 
-    let answer = Session::connect(&database.connection)?.unary(Method::Count, &request)?;
+    let answer = Caller::connect(&database.connection)?.unary(Method::Count, &request)?;
     let answer = CountResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     output.either(&answer.count.to_string(), || {
@@ -102,11 +102,11 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
 
-    let Session {
+    let Caller {
         mut channel,
         address,
         timeout,
-    } = Session::connect(&database.connection)?;
+    } = Caller::connect(&database.connection)?;
     let called = Method::Scan.path();
     let mut pages = channel
         .server_streaming(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use service::Method;
 use service::protobuf::Reader;
 
-use super::{Session, echo, unreadable};
+use super::{Caller, echo, unreadable};
 use crate::arguments::StatusArguments;
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
@@ -19,11 +19,11 @@ const SERVING: u64 = 1;
 
 /// Asks a server whether it is ready, what it is, and how far away.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
-    let mut session = Session::connect(&arguments.connection)?;
-    let serving = health(&mut session)?;
-    let server = greeting(&mut session)?;
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let serving = health(&mut caller)?;
+    let server = greeting(&mut caller)?;
     let round_trip = (0..ROUND_TRIPS)
-        .map(|_| echo::round_trip(&mut session, b""))
+        .map(|_| echo::round_trip(&mut caller, b""))
         .try_fold(Duration::MAX, |least, time| {
             time.map(|time| least.min(time))
         })?;
@@ -32,13 +32,13 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         output.object(object([
-            ("address", session.address.as_str().into()),
+            ("address", caller.address.as_str().into()),
             ("status", word.into()),
             ("server", server.as_str().into()),
             ("round_trip_us", (round_trip.as_nanos() as f64 / 1e3).into()),
         ]))?;
     } else {
-        output.line(&format!("{} is {word}", session.address))?;
+        output.line(&format!("{} is {word}", caller.address))?;
         output.line(&format!("server: {server}"))?;
         output.line(&format!("round trip: {round_trip:.1?}"))?;
     }
@@ -47,8 +47,8 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
 }
 
 /// Whether the server as a whole is ready.
-fn health(session: &mut Session) -> Result<bool, Failure> {
-    let answer = session.unary(Method::HealthCheck, b"")?;
+fn health(caller: &mut Caller) -> Result<bool, Failure> {
+    let answer = caller.unary(Method::HealthCheck, b"")?;
     let mut status = 0;
     Reader::new(&answer)
         .for_each(|number, value| {
@@ -62,12 +62,12 @@ fn health(session: &mut Session) -> Result<bool, Failure> {
 }
 
 /// The first line of what the server says of itself over plain HTTP/2.
-fn greeting(session: &mut Session) -> Result<String, Failure> {
-    let options = session.options();
-    let answer = session
+fn greeting(caller: &mut Caller) -> Result<String, Failure> {
+    let options = caller.options();
+    let answer = caller
         .channel
         .http_get("/", &options)
-        .map_err(|error| super::call_failure(&session.address, "GET /", &error))?;
+        .map_err(|error| super::call_failure(&caller.address, "GET /", &error))?;
     let line = answer
         .body
         .split(|&byte| byte == b'\n')
