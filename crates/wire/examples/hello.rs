@@ -11,7 +11,9 @@ use wire::grpc::Status;
 use wire::{Config, Connection, Event, StreamKey};
 
 fn main() -> std::io::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(&address)?;
     println!("listening on {address}");
     for stream in listener.incoming() {
@@ -39,7 +41,9 @@ fn serve(mut socket: TcpStream) -> std::io::Result<()> {
         if connection.close_reason().is_some() {
             return Ok(());
         }
-        let timeout = connection.next_deadline_ns().map(|deadline_ns| deadline_ns.saturating_sub(now_ns()).max(1_000_000));
+        let timeout = connection
+            .next_deadline_ns()
+            .map(|deadline_ns| deadline_ns.saturating_sub(now_ns()).max(1_000_000));
         socket.set_read_timeout(timeout.map(std::time::Duration::from_nanos))?;
         match socket.read(&mut buffer) {
             Ok(0) => return Ok(()),
@@ -50,7 +54,8 @@ fn serve(mut socket: TcpStream) -> std::io::Result<()> {
             Err(error) => return Err(error),
         }
         let mut consumed = 0;
-        while let Some(event) = connection.poll_event(&input, &mut consumed, &mut output, now_ns()) {
+        while let Some(event) = connection.poll_event(&input, &mut consumed, &mut output, now_ns())
+        {
             handle(&mut connection, event, &input, &mut output);
         }
         input.drain(..consumed);
@@ -64,7 +69,9 @@ fn handle(connection: &mut Connection, event: Event, input: &[u8], output: &mut 
                 greet(connection, stream, output);
             }
         }
-        Event::Request { stream, end: true } | Event::HalfClosed { stream } if connection.token(stream) == 0 => {
+        Event::Request { stream, end: true } | Event::HalfClosed { stream }
+            if connection.token(stream) == 0 =>
+        {
             greet(connection, stream, output);
         }
         Event::Request { stream, .. } => connection.set_token(stream, 1),
@@ -76,7 +83,9 @@ fn handle(connection: &mut Connection, event: Event, input: &[u8], output: &mut 
         }
         Event::Message { stream, last } => {
             let message = connection.take_message();
-            connection.send_message(stream, output, |out| out.extend_from_slice(message.bytes(input)));
+            connection.send_message(stream, output, |out| {
+                out.extend_from_slice(message.bytes(input))
+            });
             connection.give_back(message);
             connection.release(stream, output);
             if last {
@@ -90,5 +99,11 @@ fn handle(connection: &mut Connection, event: Event, input: &[u8], output: &mut 
 }
 
 fn greet(connection: &mut Connection, stream: StreamKey, output: &mut Vec<u8>) {
-    connection.send_plain(stream, output, 200, &[("content-type", "text/plain")], b"hello, this is HTTP/2\n");
+    connection.send_plain(
+        stream,
+        output,
+        200,
+        &[("content-type", "text/plain")],
+        b"hello, this is HTTP/2\n",
+    );
 }

@@ -12,5 +12,6 @@ pub mod limits;
 mod test_random;
 
 pub use http2::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, OpenError, RequestHead, Role, StreamKey, TakenMessage,
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, OpenError, RequestHead, Role,
+    StreamKey, TakenMessage,
 };

@@ -39,7 +39,9 @@ impl Bandwidth {
         if opaque != PING {
             return;
         }
-        let Some(counted) = self.counted.take() else { return };
+        let Some(counted) = self.counted.take() else {
+            return;
+        };
         let window = self.stream_window();
         if u64::from(counted) * 5 >= u64::from(window) {
             self.window = (window * 2).min(limits::MAX_STREAM_WINDOW_BYTES);
@@ -53,7 +55,10 @@ impl Bandwidth {
 
     /// How large the window of the connection should be, so that two such streams go on at full speed.
     pub(crate) fn connection_window(&self) -> u32 {
-        (self.window * 2).clamp(limits::CONNECTION_WINDOW_BYTES, limits::MAX_CONNECTION_WINDOW_BYTES)
+        (self.window * 2).clamp(
+            limits::CONNECTION_WINDOW_BYTES,
+            limits::MAX_CONNECTION_WINDOW_BYTES,
+        )
     }
 }
 
@@ -82,7 +87,10 @@ mod tests {
         }
         measure(&mut bandwidth, u32::MAX);
         assert_eq!(bandwidth.stream_window(), limits::MAX_STREAM_WINDOW_BYTES);
-        assert_eq!(bandwidth.connection_window(), limits::MAX_CONNECTION_WINDOW_BYTES);
+        assert_eq!(
+            bandwidth.connection_window(),
+            limits::MAX_CONNECTION_WINDOW_BYTES
+        );
         assert_eq!(bandwidth.begin(), None);
     }
 

@@ -52,14 +52,25 @@ impl<'a> RequestHead<'a> {
 
     /// A plain GET.
     pub fn get(authority: &'a str, path: &'a str) -> RequestHead<'a> {
-        RequestHead { method: "GET", is_grpc: false, ..RequestHead::call(authority, path) }
+        RequestHead {
+            method: "GET",
+            is_grpc: false,
+            ..RequestHead::call(authority, path)
+        }
     }
 
     /// More than its fields have by the count of SETTINGS_MAX_HEADER_LIST_SIZE.
     fn list_bytes(&self) -> usize {
-        let usual = 14 * 48 + self.scheme.len() + self.authority.len() + self.path.len() + self.user_agent.len();
+        let usual = 14 * 48
+            + self.scheme.len()
+            + self.authority.len()
+            + self.path.len()
+            + self.user_agent.len();
         let metadata = self.metadata.into_iter().flat_map(Metadata::iter);
-        usual + metadata.map(|(name, value)| name.len() + value.len() * 4 / 3 + 36).sum::<usize>()
+        usual
+            + metadata
+                .map(|(name, value)| name.len() + value.len() * 4 / 3 + 36)
+                .sum::<usize>()
     }
 }
 
@@ -96,14 +107,24 @@ impl Connection {
     ///
     /// # Errors
     /// If no stream can be opened.
-    pub fn open(&mut self, out: &mut Vec<u8>, head: &RequestHead<'_>) -> Result<StreamKey, OpenError> {
+    pub fn open(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &RequestHead<'_>,
+    ) -> Result<StreamKey, OpenError> {
         debug_assert!(self.is_client(), "a server opens no streams");
         self.may_open(head)?;
         let id = self.next_id;
         self.next_id += 2;
         self.write_request(id, head, out);
-        let kind = if head.is_grpc { Kind::Grpc } else { Kind::Plain };
-        let slot = self.streams.insert(id, kind, self.peer.initial_window, self.our_initial_window);
+        let kind = if head.is_grpc {
+            Kind::Grpc
+        } else {
+            Kind::Plain
+        };
+        let slot = self
+            .streams
+            .insert(id, kind, self.peer.initial_window, self.our_initial_window);
         let stream = &mut self.streams[slot];
         stream.head_sent = true;
         stream.head_names_gzip = head.gzip;
@@ -113,7 +134,10 @@ impl Connection {
     }
 
     fn may_open(&self, head: &RequestHead<'_>) -> Result<(), OpenError> {
-        if self.phase == Phase::Closed || self.peer_goaway.is_some() || self.draining != Draining::No {
+        if self.phase == Phase::Closed
+            || self.peer_goaway.is_some()
+            || self.draining != Draining::No
+        {
             return Err(OpenError::GoingAway);
         }
         if self.next_id > frame::MAX_31_BIT {
@@ -122,7 +146,9 @@ impl Connection {
         if self.streams.len() >= self.peer.max_streams.min(self.config.max_streams) as usize {
             return Err(OpenError::TooManyStreams);
         }
-        if head.list_bytes() > limits::MAX_SENT_BLOCK_BYTES.min(self.peer.max_header_list_bytes as usize) {
+        if head.list_bytes()
+            > limits::MAX_SENT_BLOCK_BYTES.min(self.peer.max_header_list_bytes as usize)
+        {
             return Err(OpenError::HeadTooLarge);
         }
         Ok(())
@@ -145,22 +171,43 @@ impl Connection {
             add("te", "trailers", Indexing::Incremental);
             add("content-type", "application/grpc", Indexing::Incremental);
             if head.gzip {
-                add("grpc-encoding", grpc::Encoding::Gzip.name(), Indexing::Incremental);
+                add(
+                    "grpc-encoding",
+                    grpc::Encoding::Gzip.name(),
+                    Indexing::Incremental,
+                );
             }
-            add("grpc-accept-encoding", grpc::Encoding::ACCEPTED, Indexing::Incremental);
+            add(
+                "grpc-accept-encoding",
+                grpc::Encoding::ACCEPTED,
+                Indexing::Incremental,
+            );
         }
         if !head.user_agent.is_empty() {
             add("user-agent", head.user_agent, Indexing::Incremental);
         }
         if let Some(timeout_ns) = head.timeout_ns {
-            encoder.field(b"grpc-timeout", TimeoutValue::new(timeout_ns).as_bytes(), Indexing::Without, out);
+            encoder.field(
+                b"grpc-timeout",
+                TimeoutValue::new(timeout_ns).as_bytes(),
+                Indexing::Without,
+                out,
+            );
         }
         for (name, value) in head.metadata.into_iter().flat_map(Metadata::iter) {
             write_metadata(encoder, name, value, out);
         }
         let length = (out.len() - start - HEADER_BYTES) as u32;
-        debug_assert!(length as usize <= limits::MAX_FRAME_BYTES, "measured before");
-        let header = FrameHeader { length, kind: kind::HEADERS, flags: flag::END_HEADERS, stream: id };
+        debug_assert!(
+            length as usize <= limits::MAX_FRAME_BYTES,
+            "measured before"
+        );
+        let header = FrameHeader {
+            length,
+            kind: kind::HEADERS,
+            flags: flag::END_HEADERS,
+            stream: id,
+        };
         out[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
     }
 
@@ -173,9 +220,12 @@ impl Connection {
     ) {
         let start = out.len();
         self.send_message(stream, out, encode);
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         // If the message went out just now as the only frame, it can carry the end.
-        let whole = out.len() - start > HEADER_BYTES + PREFIX_BYTES - 1 && found.outbound.bytes() == 0;
+        let whole =
+            out.len() - start > HEADER_BYTES + PREFIX_BYTES - 1 && found.outbound.bytes() == 0;
         if let (true, Some(bytes)) = (whole, out[start..].first_chunk::<HEADER_BYTES>()) {
             let header = FrameHeader::parse(bytes);
             let is_only_frame = header.stream == stream.id
@@ -192,7 +242,9 @@ impl Connection {
 
     /// Ends our side of a request.
     pub fn close_send(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         if found.send_closed || found.outbound.end != End::Open {
             return;
         }
@@ -205,8 +257,17 @@ impl Connection {
     }
 
     /// A header block on a stream that we opened. RFC 9113 section 8.1.
-    pub(super) fn on_response_block(&mut self, slot: u32, end: bool, block: &[u8], out: &mut Vec<u8>) -> Handled {
-        let stream = StreamKey { slot, id: self.streams[slot].id };
+    pub(super) fn on_response_block(
+        &mut self,
+        slot: u32,
+        end: bool,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let stream = StreamKey {
+            slot,
+            id: self.streams[slot].id,
+        };
         if self.streams[slot].head_received {
             if self.read_trailers(block)?.is_err() || !end {
                 return self.violation(slot, ErrorCode::ProtocolError, out);
@@ -219,7 +280,11 @@ impl Connection {
         let info = *self.head().info;
         if info.status < 200 {
             // An interim response, of which there may be several before the final one.
-            return if end { self.violation(slot, ErrorCode::ProtocolError, out) } else { Ok(None) };
+            return if end {
+                self.violation(slot, ErrorCode::ProtocolError, out)
+            } else {
+                Ok(None)
+            };
         }
         self.streams[slot].head_received = true;
         if self.streams[slot].kind == Kind::Grpc {
@@ -235,20 +300,33 @@ impl Connection {
         }
         let found = &mut self.streams[slot];
         found.encoding = info.encoding;
-        found.content_left = if found.is_head_request { None } else { info.content_length };
+        found.content_left = if found.is_head_request {
+            None
+        } else {
+            info.content_length
+        };
         Ok(Some(Event::Response { stream, end }))
     }
 
     /// What a response means that cannot be read as gRPC.
     fn not_grpc(&self, info: &HeadInfo) -> Option<Status> {
         if info.status != 200 {
-            return Some(Status::new(Code::from_http(info.status), format!("the answer is HTTP status {}", info.status)));
+            return Some(Status::new(
+                Code::from_http(info.status),
+                format!("the answer is HTTP status {}", info.status),
+            ));
         }
         if info.kind != Kind::Grpc {
-            return Some(Status::new(Code::Unknown, "the answer is not gRPC: its content-type is another"));
+            return Some(Status::new(
+                Code::Unknown,
+                "the answer is not gRPC: its content-type is another",
+            ));
         }
         if info.encoding == Encoding::Unknown {
-            return Some(Status::new(Code::Internal, "the answer has a grpc-encoding that was not offered"));
+            return Some(Status::new(
+                Code::Internal,
+                "the answer has a grpc-encoding that was not offered",
+            ));
         }
         None
     }
@@ -276,7 +354,12 @@ impl Connection {
     }
 
     /// The call is over. A server that ended it before we had sent all is told that nothing follows.
-    pub(super) fn finish_call(&mut self, stream: StreamKey, status: Status, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn finish_call(
+        &mut self,
+        stream: StreamKey,
+        status: Status,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         self.status = status;
         self.reset_stream(stream.slot, ErrorCode::Cancel, out);
         Ok(Some(Event::Finished { stream }))
@@ -307,7 +390,11 @@ impl Connection {
 
 fn write_metadata(encoder: &mut Encoder, name: &str, value: &[u8], out: &mut Vec<u8>) {
     // Short secrets must not be guessed by what a table does to the length of a block (RFC 7541 section 7.1.3).
-    let indexing = if name == "authorization" { Indexing::Never } else { Indexing::Without };
+    let indexing = if name == "authorization" {
+        Indexing::Never
+    } else {
+        Indexing::Without
+    };
     if grpc::metadata::is_binary_key(name.as_bytes()) {
         let mut text = Vec::with_capacity(value.len() * 4 / 3 + 4);
         grpc::metadata::encode_binary(value, &mut text);

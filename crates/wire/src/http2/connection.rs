@@ -162,7 +162,11 @@ pub struct Connection {
 impl Connection {
     /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
     pub fn new(config: &Config, now_ns: u64) -> Connection {
-        let phase = if config.role == Role::Server { Phase::Preface } else { Phase::FirstSettings };
+        let phase = if config.role == Role::Server {
+            Phase::Preface
+        } else {
+            Phase::FirstSettings
+        };
         Connection {
             config: *config,
             now_ns,
@@ -213,7 +217,10 @@ impl Connection {
             out.extend_from_slice(PREFACE);
         }
         settings::write_ours(&self.config, out);
-        let window = self.config.connection_window.unwrap_or(limits::CONNECTION_WINDOW_BYTES);
+        let window = self
+            .config
+            .connection_window
+            .unwrap_or(limits::CONNECTION_WINDOW_BYTES);
         // "The connection flow-control window can only be changed using WINDOW_UPDATE frames" (RFC 9113 section
         // 6.9.2), so that it is never smaller than the default.
         self.receive_window.grow_to(window.min(frame::MAX_31_BIT));
@@ -266,7 +273,11 @@ impl Connection {
 
     /// The header of the next frame, if the whole frame is in the input.
     #[inline]
-    fn next_frame(&mut self, input: &[u8], consumed: &mut usize) -> Result<Option<FrameHeader>, ConnectionError> {
+    fn next_frame(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+    ) -> Result<Option<FrameHeader>, ConnectionError> {
         match self.phase {
             Phase::Open | Phase::FirstSettings => {}
             Phase::Closed => {
@@ -285,7 +296,9 @@ impl Connection {
         };
         let header = FrameHeader::parse(bytes);
         if header.length as usize > limits::MAX_FRAME_BYTES {
-            return Err(ConnectionError::frame_size("a frame is longer than SETTINGS_MAX_FRAME_SIZE"));
+            return Err(ConnectionError::frame_size(
+                "a frame is longer than SETTINGS_MAX_FRAME_SIZE",
+            ));
         }
         if rest.len() < HEADER_BYTES + header.length as usize {
             return Ok(None);
@@ -295,11 +308,17 @@ impl Connection {
     }
 
     /// Takes the client's preface. A first byte that is wrong is as good as all of them.
-    fn take_preface(&mut self, input: &[u8], consumed: &mut usize) -> Result<bool, ConnectionError> {
+    fn take_preface(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+    ) -> Result<bool, ConnectionError> {
         let rest = &input[*consumed..];
         let seen = rest.len().min(PREFACE.len());
         if rest[..seen] != PREFACE[..seen] {
-            return Err(ConnectionError::protocol("the connection does not begin with the preface of HTTP/2"));
+            return Err(ConnectionError::protocol(
+                "the connection does not begin with the preface of HTTP/2",
+            ));
         }
         if seen < PREFACE.len() {
             return Ok(false);
@@ -314,10 +333,16 @@ impl Connection {
     #[inline]
     pub fn head(&self) -> Head<'_> {
         match self.head_at {
-            HeadAt::Fields => Head { info: &self.info, fields: &self.fields },
+            HeadAt::Fields => Head {
+                info: &self.info,
+                fields: &self.fields,
+            },
             HeadAt::Memo(at) => {
                 let entry = self.memo.entry(at);
-                Head { info: &entry.info, fields: &entry.fields }
+                Head {
+                    info: &entry.info,
+                    fields: &entry.fields,
+                }
             }
         }
     }
@@ -358,7 +383,9 @@ impl Connection {
         match std::mem::replace(&mut self.message_at, MessageAt::Nowhere) {
             MessageAt::Nowhere => TakenMessage::Owned(Vec::new()),
             MessageAt::Input(range) => TakenMessage::Input(range),
-            MessageAt::Gathered(slot) => TakenMessage::Owned(self.streams[slot].inbound.deframer.take_buffer()),
+            MessageAt::Gathered(slot) => {
+                TakenMessage::Owned(self.streams[slot].inbound.deframer.take_buffer())
+            }
             MessageAt::Unpacked => TakenMessage::Owned(std::mem::take(&mut self.unpacked)),
         }
     }
@@ -404,7 +431,8 @@ impl Connection {
     /// Whether [`Connection::transmit`] could send something, if the output has room.
     #[inline]
     pub fn wants_transmit(&self) -> bool {
-        !self.pending_acks.is_empty() || (!self.ready.is_empty() && self.send_window.available() > 0)
+        !self.pending_acks.is_empty()
+            || (!self.ready.is_empty() && self.send_window.available() > 0)
     }
 
     /// Whether `poll_event` has something to say without further input.
@@ -435,7 +463,8 @@ impl Connection {
             + self.buffered_bytes()
             + self.block.bytes.capacity()
             + self.unpacked.capacity()
-            + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity()) * size_of::<Event>()
+            + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
+                * size_of::<Event>()
             + self.resets.capacity() * 4
     }
 }

@@ -23,7 +23,10 @@ impl Connection {
     /// The room above has done with a stream that was cancelled or has finished. It is the last call for this stream.
     pub fn forget(&mut self, stream: StreamKey) {
         if let Some(found) = self.streams.get(stream) {
-            debug_assert!(found.is_dead(), "a stream that lives is ended with finish or reset");
+            debug_assert!(
+                found.is_dead(),
+                "a stream that lives is ended with finish or reset"
+            );
             if found.is_dead() {
                 self.end_work(stream.slot);
             }
@@ -54,7 +57,13 @@ impl Connection {
     }
 
     /// Ends a call with a status, before the room above has done so.
-    pub(super) fn stop_call(&mut self, slot: u32, status: &Status, cause: Cause, out: &mut Vec<u8>) {
+    pub(super) fn stop_call(
+        &mut self,
+        slot: u32,
+        status: &Status,
+        cause: Cause,
+        out: &mut Vec<u8>,
+    ) {
         if self.is_client() {
             self.reset_stream(slot, ErrorCode::Cancel, out);
         } else {
@@ -85,7 +94,10 @@ impl Connection {
         if stream.work_done {
             self.remove_stream(slot);
         } else {
-            let stream = StreamKey { slot, id: stream.id };
+            let stream = StreamKey {
+                slot,
+                id: stream.id,
+            };
             self.events.push_back(Event::Cancelled { stream, cause });
         }
     }
@@ -118,7 +130,10 @@ impl Connection {
     /// Frees the stream's place.
     pub(super) fn remove_stream(&mut self, slot: u32) {
         self.drop_inbound(slot);
-        debug_assert!(self.streams[slot].outbound.is_empty(), "all has been sent, or dropped");
+        debug_assert!(
+            self.streams[slot].outbound.is_empty(),
+            "all has been sent, or dropped"
+        );
         self.streams.remove(slot);
         self.close_if_drained();
     }
@@ -152,9 +167,16 @@ impl Connection {
     /// A rule was broken: GOAWAY, and the connection is over. RFC 9113 section 5.4.1.
     pub(super) fn fail(&mut self, error: ConnectionError, out: &mut Vec<u8>) {
         if self.close_reason.is_none() {
-            let last = if self.is_client() { 0 } else { self.highest_peer_id };
+            let last = if self.is_client() {
+                0
+            } else {
+                self.highest_peer_id
+            };
             frame::write_goaway(out, last, error.code, error.why);
-            self.close(CloseReason::Error { code: error.code, why: error.why });
+            self.close(CloseReason::Error {
+                code: error.code,
+                why: error.why,
+            });
         }
     }
 

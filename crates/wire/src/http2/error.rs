@@ -43,7 +43,9 @@ impl ErrorCode {
             ErrorCode::InadequateSecurity,
             ErrorCode::Http11Required,
         ];
-        ALL.get(code as usize).copied().unwrap_or(ErrorCode::InternalError)
+        ALL.get(code as usize)
+            .copied()
+            .unwrap_or(ErrorCode::InternalError)
     }
 }
 
@@ -106,24 +108,39 @@ pub(crate) struct ConnectionError {
 
 impl ConnectionError {
     pub(crate) fn protocol(why: &'static str) -> ConnectionError {
-        ConnectionError { code: ErrorCode::ProtocolError, why }
+        ConnectionError {
+            code: ErrorCode::ProtocolError,
+            why,
+        }
     }
 
     pub(crate) fn frame_size(why: &'static str) -> ConnectionError {
-        ConnectionError { code: ErrorCode::FrameSizeError, why }
+        ConnectionError {
+            code: ErrorCode::FrameSizeError,
+            why,
+        }
     }
 
     pub(crate) fn flow_control(why: &'static str) -> ConnectionError {
-        ConnectionError { code: ErrorCode::FlowControlError, why }
+        ConnectionError {
+            code: ErrorCode::FlowControlError,
+            why,
+        }
     }
 
     pub(crate) fn stream_closed(why: &'static str) -> ConnectionError {
-        ConnectionError { code: ErrorCode::StreamClosed, why }
+        ConnectionError {
+            code: ErrorCode::StreamClosed,
+            why,
+        }
     }
 
     /// The peer exceeded one of our limits.
     pub(crate) fn calm(why: &'static str) -> ConnectionError {
-        ConnectionError { code: ErrorCode::EnhanceYourCalm, why }
+        ConnectionError {
+            code: ErrorCode::EnhanceYourCalm,
+            why,
+        }
     }
 }
 

@@ -15,7 +15,11 @@ pub(crate) struct ReceiveWindow {
 
 impl ReceiveWindow {
     pub(crate) fn new(size: u32) -> ReceiveWindow {
-        ReceiveWindow { available: i64::from(size), size, credit: 0 }
+        ReceiveWindow {
+            available: i64::from(size),
+            size,
+            credit: 0,
+        }
     }
 
     /// Accounts for a DATA frame. False: the peer has sent more than it may.

@@ -81,7 +81,15 @@ impl FrameHeader {
 /// Appends a frame's header.
 #[inline]
 pub fn write_header(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream: u32) {
-    out.extend_from_slice(&FrameHeader { length: length as u32, kind, flags, stream }.to_bytes());
+    out.extend_from_slice(
+        &FrameHeader {
+            length: length as u32,
+            kind,
+            flags,
+            stream,
+        }
+        .to_bytes(),
+    );
 }
 
 /// Appends RST_STREAM.
@@ -128,7 +136,11 @@ pub fn write_settings_ack(out: &mut Vec<u8>) {
 /// Reads a big-endian 32-bit number at the beginning of `bytes`, which the caller has measured.
 #[inline]
 pub(crate) fn read_u32(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(*bytes.first_chunk().expect("the caller has checked the frame's length"))
+    u32::from_be_bytes(
+        *bytes
+            .first_chunk()
+            .expect("the caller has checked the frame's length"),
+    )
 }
 
 #[cfg(test)]
@@ -137,13 +149,24 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_round_trip() {
-        let header = FrameHeader { length: 0x12_3456, kind: 0xab, flags: 0xcd, stream: 0x7fff_fffe };
-        assert_eq!(header.to_bytes(), [0x12, 0x34, 0x56, 0xab, 0xcd, 0x7f, 0xff, 0xff, 0xfe]);
+        let header = FrameHeader {
+            length: 0x12_3456,
+            kind: 0xab,
+            flags: 0xcd,
+            stream: 0x7fff_fffe,
+        };
+        assert_eq!(
+            header.to_bytes(),
+            [0x12, 0x34, 0x56, 0xab, 0xcd, 0x7f, 0xff, 0xff, 0xfe]
+        );
         assert_eq!(FrameHeader::parse(&header.to_bytes()), header);
     }
 
     #[test]
     fn the_reserved_bit_is_ignored() {
-        assert_eq!(FrameHeader::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 1]).stream, 1);
+        assert_eq!(
+            FrameHeader::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 1]).stream,
+            1
+        );
     }
 }

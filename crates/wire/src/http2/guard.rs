@@ -36,7 +36,11 @@ impl Guard {
             resets: Bucket::new(config.reset_burst, config.resets_per_second, now_ns),
             glitches: Bucket::new(limits::GLITCH_BURST, limits::GLITCHES_PER_SECOND, now_ns),
             controls: Bucket::new(limits::CONTROL_BURST, limits::CONTROLS_PER_SECOND, now_ns),
-            small_data: Bucket::new(limits::SMALL_DATA_BUDGET, limits::SMALL_DATA_PER_SECOND, now_ns),
+            small_data: Bucket::new(
+                limits::SMALL_DATA_BUDGET,
+                limits::SMALL_DATA_PER_SECOND,
+                now_ns,
+            ),
         }
     }
 
@@ -48,14 +52,23 @@ impl Guard {
                 self.small_data.earn(length - limits::SMALL_DATA_BYTES);
                 return Ok(());
             }
-            Charge::Fragment(length) => {
-                (self.small_data.take(limits::SMALL_DATA_BYTES - length, now_ns), "too many small DATA frames")
-            }
-            Charge::Control => (self.controls.take(1, now_ns), "too many PING, SETTINGS or WINDOW_UPDATE frames"),
+            Charge::Fragment(length) => (
+                self.small_data
+                    .take(limits::SMALL_DATA_BYTES - length, now_ns),
+                "too many small DATA frames",
+            ),
+            Charge::Control => (
+                self.controls.take(1, now_ns),
+                "too many PING, SETTINGS or WINDOW_UPDATE frames",
+            ),
             Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
             Charge::Glitch => (self.glitches.take(1, now_ns), "too many odd frames"),
         };
-        if paid { Ok(()) } else { Err(ConnectionError::calm(why)) }
+        if paid {
+            Ok(())
+        } else {
+            Err(ConnectionError::calm(why))
+        }
     }
 
     /// A stream began, or a DATA frame brought a message to its end: work that is paid for elsewhere.
@@ -83,7 +96,12 @@ struct Bucket {
 
 impl Bucket {
     fn new(burst: u32, per_second: u32, now_ns: u64) -> Bucket {
-        Bucket { tokens: burst, burst, per_second, refilled_ns: now_ns }
+        Bucket {
+            tokens: burst,
+            burst,
+            per_second,
+            refilled_ns: now_ns,
+        }
     }
 
     #[inline]
@@ -132,10 +150,19 @@ mod tests {
     fn large_data_pays_for_small() {
         let mut guard = Guard::new(&Config::server(), 0);
         for _ in 0..10_000 {
-            guard.charge(Charge::Fragment(1), 0).expect("small ones are paid for by the large");
-            guard.charge(Charge::Fragment(1_000), 0).expect("large frames cost nothing");
+            guard
+                .charge(Charge::Fragment(1), 0)
+                .expect("small ones are paid for by the large");
+            guard
+                .charge(Charge::Fragment(1_000), 0)
+                .expect("large frames cost nothing");
         }
-        let empty = (0..1_000).take_while(|_| guard.charge(Charge::Fragment(0), 0).is_ok()).count();
-        assert_eq!(empty as u32, limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES);
+        let empty = (0..1_000)
+            .take_while(|_| guard.charge(Charge::Fragment(0), 0).is_ok())
+            .count();
+        assert_eq!(
+            empty as u32,
+            limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES
+        );
     }
 }

@@ -19,7 +19,10 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// Whether nothing is kept, not even memory.
     pub(crate) fn is_empty(&self) -> bool {
-        self.backlog.is_empty() && self.counted == 0 && !self.end_waits && !self.deframer.is_mid_message()
+        self.backlog.is_empty()
+            && self.counted == 0
+            && !self.end_waits
+            && !self.deframer.is_mid_message()
             && self.deframer.buffer_bytes() == 0
     }
 }

@@ -32,7 +32,10 @@ impl Memo {
     /// The entry of this block.
     #[inline]
     pub(crate) fn find(&mut self, block: &[u8], changes: u64) -> Option<usize> {
-        let found = self.entries.iter().position(|entry| entry.changes == changes && entry.block == block);
+        let found = self
+            .entries
+            .iter()
+            .position(|entry| entry.changes == changes && entry.block == block);
         if found.is_some() {
             self.misses = 0;
         }
@@ -41,16 +44,29 @@ impl Memo {
 
     /// Learns a block that was not found and has left the table as it was. Takes `fields` in exchange for others.
     /// A peer whose blocks never come again is soon learned from only now and then.
-    pub(crate) fn learn(&mut self, block: &[u8], changes: u64, fields: &mut Fields, info: HeadInfo) -> Option<usize> {
+    pub(crate) fn learn(
+        &mut self,
+        block: &[u8],
+        changes: u64,
+        fields: &mut Fields,
+        info: HeadInfo,
+    ) -> Option<usize> {
         self.misses = self.misses.saturating_add(1);
-        let is_worth_it = self.misses <= limits::MEMO_PATIENCE || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
+        let is_worth_it = self.misses <= limits::MEMO_PATIENCE
+            || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
         if !is_worth_it || block.len() > limits::MEMO_BLOCK_BYTES {
             return None;
         }
         let at = self.next;
         self.next = (self.next + 1) % limits::MEMO_ENTRIES;
         if at == self.entries.len() {
-            self.entries.push(Entry { block: Vec::new(), changes, fields: Fields::new(), info, route: None });
+            self.entries.push(Entry {
+                block: Vec::new(),
+                changes,
+                fields: Fields::new(),
+                info,
+                route: None,
+            });
         }
         let entry = &mut self.entries[at];
         entry.block.clear();
@@ -73,7 +89,11 @@ impl Memo {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
-            + self.entries.iter().map(|entry| entry.block.capacity() + entry.fields.memory_bytes()).sum::<usize>()
+            + self
+                .entries
+                .iter()
+                .map(|entry| entry.block.capacity() + entry.fields.memory_bytes())
+                .sum::<usize>()
     }
 }
 
@@ -105,7 +125,9 @@ mod tests {
             learn(&mut memo, &[byte], 0);
         }
         assert_eq!(memo.find(&[0], 0), None);
-        let replaced = memo.find(&[limits::MEMO_ENTRIES as u8], 0).expect("learned last");
+        let replaced = memo
+            .find(&[limits::MEMO_ENTRIES as u8], 0)
+            .expect("learned last");
         assert_eq!((replaced, memo.entry(replaced).route), (first, None));
         assert_eq!(memo.entries.len(), limits::MEMO_ENTRIES);
     }
@@ -113,8 +135,16 @@ mod tests {
     #[test]
     fn blocks_that_never_repeat_are_seldom_learned() {
         let mut memo = Memo::default();
-        let learned = (0..3_200_u32).filter(|number| learn(&mut memo, &number.to_le_bytes(), 0).is_some()).count();
-        assert_eq!(learned as u32, limits::MEMO_PATIENCE + 3_200 / limits::MEMO_SAMPLING);
-        assert_eq!(learn(&mut Memo::default(), &[0; limits::MEMO_BLOCK_BYTES + 1], 0), None);
+        let learned = (0..3_200_u32)
+            .filter(|number| learn(&mut memo, &number.to_le_bytes(), 0).is_some())
+            .count();
+        assert_eq!(
+            learned as u32,
+            limits::MEMO_PATIENCE + 3_200 / limits::MEMO_SAMPLING
+        );
+        assert_eq!(
+            learn(&mut Memo::default(), &[0; limits::MEMO_BLOCK_BYTES + 1], 0),
+            None
+        );
     }
 }

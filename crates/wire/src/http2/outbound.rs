@@ -53,7 +53,10 @@ impl Outbound {
     pub(crate) fn write(&mut self, pool: &mut Pool, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let appendable = matches!(self.pieces.back(), Some(Piece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
         if !appendable {
-            self.pieces.push_back(Piece::Owned { bytes: pool.take(), sent: 0 });
+            self.pieces.push_back(Piece::Owned {
+                bytes: pool.take(),
+                sent: 0,
+            });
         }
         let Some(Piece::Owned { bytes, .. }) = self.pieces.back_mut() else {
             unreachable!("an owned piece is last: it was there, or was pushed")
@@ -79,7 +82,10 @@ impl Outbound {
         self.bytes -= count;
         let mut left = count;
         while left > 0 {
-            let piece = self.pieces.front_mut().expect("the pieces have as many bytes as are counted");
+            let piece = self
+                .pieces
+                .front_mut()
+                .expect("the pieces have as many bytes as are counted");
             let (bytes, sent) = match piece {
                 Piece::Owned { bytes, sent } => (&bytes[..], sent),
                 Piece::Shared { bytes, sent } => (&bytes[..], sent),
@@ -121,7 +127,10 @@ mod tests {
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"abc"));
             outbound.share(Arc::from(&b"defghij"[..]));
             outbound.share(Arc::from(&b""[..]));
-            assert_eq!(outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"kl")), 2);
+            assert_eq!(
+                outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"kl")),
+                2
+            );
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"m"));
             assert_eq!(outbound.bytes(), 13);
             let mut out = Vec::new();

@@ -23,10 +23,14 @@ impl Connection {
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
-        if self.block.stream != 0 && (header.kind != kind::CONTINUATION || header.stream != self.block.stream) {
+        if self.block.stream != 0
+            && (header.kind != kind::CONTINUATION || header.stream != self.block.stream)
+        {
             // "A HEADERS frame without the END_HEADERS flag set MUST be followed by a CONTINUATION frame for the same
             // stream" (RFC 9113 section 6.2).
-            return Err(ConnectionError::protocol("a frame stands inside a header block"));
+            return Err(ConnectionError::protocol(
+                "a frame stands inside a header block",
+            ));
         }
         if self.phase == Phase::FirstSettings {
             let is_settings = header.kind == kind::SETTINGS && !header.has(flag::ACK);
@@ -44,7 +48,9 @@ impl Connection {
             kind::PRIORITY => self.on_priority(header, payload, out).map(|()| None),
             kind::RST_STREAM => self.on_rst_stream(header, payload).map(|()| None),
             kind::SETTINGS => self.on_settings(header, payload, out).map(|()| None),
-            kind::PUSH_PROMISE => Err(ConnectionError::protocol("PUSH_PROMISE, which is never allowed here")),
+            kind::PUSH_PROMISE => Err(ConnectionError::protocol(
+                "PUSH_PROMISE, which is never allowed here",
+            )),
             kind::PING => self.on_ping(header, payload, out).map(|()| None),
             kind::GOAWAY => self.on_goaway(header, payload).map(|()| None),
             kind::WINDOW_UPDATE => self.on_window_update(header, payload, out).map(|()| None),
@@ -54,22 +60,29 @@ impl Connection {
     }
 
     /// PRIORITY: checked and dropped. RFC 9113 section 6.3.
-    fn on_priority(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    fn on_priority(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
         if header.stream == 0 {
             return Err(ConnectionError::protocol("PRIORITY on stream 0"));
         }
         if payload.len() != 5 {
             // A stream error in the RFC; an honest peer gains nothing from that, and another would get resets to order.
-            return Err(ConnectionError::frame_size("the length of PRIORITY is not 5"));
+            return Err(ConnectionError::frame_size(
+                "the length of PRIORITY is not 5",
+            ));
         }
         if frame::read_u32(payload) & frame::MAX_31_BIT != header.stream {
             return self.charge(Charge::Glitch);
         }
         // RFC 7540 section 5.3.1: a stream error of type PROTOCOL_ERROR.
         match self.streams.find(header.stream) {
-            Some(slot) if !self.streams[slot].is_dead() => {
-                self.violation(slot, ErrorCode::ProtocolError, out).map(|_| ())
-            }
+            Some(slot) if !self.streams[slot].is_dead() => self
+                .violation(slot, ErrorCode::ProtocolError, out)
+                .map(|_| ()),
             _ => {
                 frame::write_rst_stream(out, header.stream, ErrorCode::ProtocolError);
                 self.charge(Charge::Reset)
@@ -78,15 +91,28 @@ impl Connection {
     }
 
     /// RST_STREAM. RFC 9113 section 6.4.
-    fn on_rst_stream(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+    fn on_rst_stream(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<(), ConnectionError> {
         if payload.len() != 4 {
-            return Err(ConnectionError::frame_size("the length of RST_STREAM is not 4"));
+            return Err(ConnectionError::frame_size(
+                "the length of RST_STREAM is not 4",
+            ));
         }
-        if header.stream == 0 || (self.streams.find(header.stream).is_none() && self.is_idle(header.stream)) {
-            return Err(ConnectionError::protocol("RST_STREAM on a stream that was never opened"));
+        if header.stream == 0
+            || (self.streams.find(header.stream).is_none() && self.is_idle(header.stream))
+        {
+            return Err(ConnectionError::protocol(
+                "RST_STREAM on a stream that was never opened",
+            ));
         }
         let code = ErrorCode::from_wire(frame::read_u32(payload));
-        let found = self.streams.find(header.stream).filter(|&slot| !self.streams[slot].is_dead());
+        let found = self
+            .streams
+            .find(header.stream)
+            .filter(|&slot| !self.streams[slot].is_dead());
         let Some(slot) = found else {
             return self.charge(Charge::Glitch);
         };
@@ -100,13 +126,20 @@ impl Connection {
     }
 
     /// SETTINGS. RFC 9113 section 6.5.
-    fn on_settings(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    fn on_settings(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
         if header.stream != 0 {
             return Err(ConnectionError::protocol("SETTINGS on a stream"));
         }
         if header.has(flag::ACK) {
             if !payload.is_empty() {
-                return Err(ConnectionError::frame_size("the acknowledgement of SETTINGS has a payload"));
+                return Err(ConnectionError::frame_size(
+                    "the acknowledgement of SETTINGS has a payload",
+                ));
             }
             self.on_settings_ack(out);
             return self.charge(Charge::Control);
@@ -115,9 +148,12 @@ impl Connection {
         let before = self.peer;
         self.peer.apply(payload, self.config.role)?;
         if self.peer.header_table_bytes != before.header_table_bytes {
-            self.encoder.set_peer_table_bytes(self.peer.header_table_bytes);
+            self.encoder
+                .set_peer_table_bytes(self.peer.header_table_bytes);
         }
-        self.change_send_windows(i64::from(self.peer.initial_window) - i64::from(before.initial_window))?;
+        self.change_send_windows(
+            i64::from(self.peer.initial_window) - i64::from(before.initial_window),
+        )?;
         self.acknowledge(None, out)?;
         self.pump(out);
         Ok(())
@@ -130,7 +166,10 @@ impl Connection {
         }
         self.settings_acked = true;
         self.timers.settings_acknowledged();
-        let (from, to) = (self.our_initial_window, settings::our_initial_window(&self.config));
+        let (from, to) = (
+            self.our_initial_window,
+            settings::our_initial_window(&self.config),
+        );
         if from != to {
             self.our_initial_window = to;
             for (_, stream) in self.streams.iter_mut() {
@@ -152,19 +191,29 @@ impl Connection {
         }
         for (slot, stream) in self.streams.iter_mut() {
             if !stream.send_window.change(by) {
-                return Err(ConnectionError::flow_control("SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"));
+                return Err(ConnectionError::flow_control(
+                    "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large",
+                ));
             }
             let can_go_on = stream.outbound.bytes() > 0 && stream.send_window.available() > 0;
             if can_go_on && !stream.in_ready {
                 stream.in_ready = true;
-                self.ready.push_back(StreamKey { slot, id: stream.id });
+                self.ready.push_back(StreamKey {
+                    slot,
+                    id: stream.id,
+                });
             }
         }
         Ok(())
     }
 
     /// PING. RFC 9113 section 6.7.
-    fn on_ping(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    fn on_ping(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
         if header.stream != 0 {
             return Err(ConnectionError::protocol("PING on a stream"));
         }
@@ -183,13 +232,19 @@ impl Connection {
     }
 
     /// Answers SETTINGS (`None`) or a PING: at once, or when the output is no longer full.
-    fn acknowledge(&mut self, ping: Option<[u8; 8]>, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    fn acknowledge(
+        &mut self,
+        ping: Option<[u8; 8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
         if self.pending_acks.is_empty() && out.len() < self.config.output_bound_bytes {
             write_ack(ping, out);
             return Ok(());
         }
         if self.pending_acks.len() >= limits::MAX_PENDING_ACKS {
-            return Err(ConnectionError::calm("too many acknowledgements wait, and the output is not read"));
+            return Err(ConnectionError::calm(
+                "too many acknowledgements wait, and the output is not read",
+            ));
         }
         self.pending_acks.push_back(ping);
         Ok(())
@@ -211,7 +266,9 @@ impl Connection {
         }
         // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113 section 6.8).
         if self.peer_goaway.is_some_and(|before| last > before) {
-            return Err(ConnectionError::protocol("a GOAWAY names a higher stream than the one before"));
+            return Err(ConnectionError::protocol(
+                "a GOAWAY names a higher stream than the one before",
+            ));
         }
         self.peer_goaway = Some(last);
         let refused: Vec<_> = self.streams.keys().filter(|key| key.id > last).collect();
@@ -233,25 +290,33 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<(), ConnectionError> {
         if payload.len() != 4 {
-            return Err(ConnectionError::frame_size("the length of WINDOW_UPDATE is not 4"));
+            return Err(ConnectionError::frame_size(
+                "the length of WINDOW_UPDATE is not 4",
+            ));
         }
         self.charge(Charge::Control)?;
         let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
         // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset (CVE-2025-8671). An honest
         // peer never sends it, so that the connection ends.
         if increment == 0 {
-            return Err(ConnectionError::protocol("WINDOW_UPDATE with an increment of 0"));
+            return Err(ConnectionError::protocol(
+                "WINDOW_UPDATE with an increment of 0",
+            ));
         }
         if header.stream == 0 {
             if !self.send_window.change(i64::from(increment)) {
-                return Err(ConnectionError::flow_control("the window of the connection is above 2^31-1"));
+                return Err(ConnectionError::flow_control(
+                    "the window of the connection is above 2^31-1",
+                ));
             }
             self.pump(out);
             return Ok(());
         }
         let Some(slot) = self.streams.find(header.stream) else {
             if self.is_idle(header.stream) {
-                return Err(ConnectionError::protocol("WINDOW_UPDATE on a stream that was never opened"));
+                return Err(ConnectionError::protocol(
+                    "WINDOW_UPDATE on a stream that was never opened",
+                ));
             }
             // "WINDOW_UPDATE [...] can be received [...] on a closed stream": on its way when we ended it.
             return Ok(());
@@ -262,7 +327,9 @@ impl Connection {
         }
         if !stream.send_window.change(i64::from(increment)) {
             // RFC 9113 section 6.9.1.
-            return self.violation(slot, ErrorCode::FlowControlError, out).map(|_| ());
+            return self
+                .violation(slot, ErrorCode::FlowControlError, out)
+                .map(|_| ());
         }
         if stream.outbound.bytes() > 0 {
             self.make_ready(slot);
@@ -280,7 +347,9 @@ impl Connection {
     /// Sends acknowledgements that had to wait.
     pub(super) fn send_pending_acks(&mut self, out: &mut Vec<u8>) {
         while out.len() + HEADER_BYTES < self.config.output_bound_bytes {
-            let Some(ack) = self.pending_acks.pop_front() else { return };
+            let Some(ack) = self.pending_acks.pop_front() else {
+                return;
+            };
             write_ack(ack, out);
         }
     }
@@ -300,7 +369,8 @@ impl Connection {
 
     /// Whether we ended the stream before the peer did, so that frames may still be on their way.
     pub(super) fn was_reset(&self, id: u32) -> bool {
-        let is_beyond_goaway = matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
+        let is_beyond_goaway =
+            matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
         self.resets.contains(&id) || (is_beyond_goaway && !self.is_idle(id))
     }
 

@@ -30,7 +30,9 @@ impl Connection {
         let length = header.length as usize;
         let (data_start, padding) = if header.has(flag::PADDED) {
             let padding = input[start..start + length].first();
-            let padding = usize::from(*padding.ok_or(ConnectionError::frame_size("DATA without its pad length"))?);
+            let padding = usize::from(
+                *padding.ok_or(ConnectionError::frame_size("DATA without its pad length"))?,
+            );
             if padding >= length {
                 return Err(ConnectionError::protocol("DATA with too much padding"));
             }
@@ -39,12 +41,16 @@ impl Connection {
             (start, 0)
         };
         self.take_connection_window(header.length, out)?;
-        let Some(slot) = self.data_stream(header, out)? else { return Ok(None) };
+        let Some(slot) = self.data_stream(header, out)? else {
+            return Ok(None);
+        };
         let remaining = start + length - padding - data_start;
         let end = header.has(flag::END_STREAM);
         let stream = &mut self.streams[slot];
         if !stream.receive_window.take(header.length) {
-            return Err(ConnectionError::flow_control("DATA beyond the window of its stream"));
+            return Err(ConnectionError::flow_control(
+                "DATA beyond the window of its stream",
+            ));
         }
         // Padding is out of the way at once.
         stream.receive_window.give((length - remaining) as u32);
@@ -58,16 +64,32 @@ impl Connection {
             }
         }
         *consumed = data_start;
-        let stream = StreamKey { slot, id: header.stream };
-        self.data = Some(DataFrame { stream, remaining, padding, end, length: header.length, was_useful: end });
+        let stream = StreamKey {
+            slot,
+            id: header.stream,
+        };
+        self.data = Some(DataFrame {
+            stream,
+            remaining,
+            padding,
+            end,
+            length: header.length,
+            was_useful: end,
+        });
         Ok(None)
     }
 
     /// The connection's window is given back on receipt: what waits is bounded by the windows of its stream.
     #[inline]
-    fn take_connection_window(&mut self, length: u32, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    fn take_connection_window(
+        &mut self,
+        length: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
         if !self.receive_window.take(length) {
-            return Err(ConnectionError::flow_control("DATA beyond the window of the connection"));
+            return Err(ConnectionError::flow_control(
+                "DATA beyond the window of the connection",
+            ));
         }
         self.bandwidth.received(length);
         self.receive_window.give(length);
@@ -79,16 +101,24 @@ impl Connection {
 
     /// The stream of a DATA frame, if it is one that may get DATA. RFC 9113 section 5.1.
     #[inline]
-    fn data_stream(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<Option<u32>, ConnectionError> {
+    fn data_stream(
+        &mut self,
+        header: FrameHeader,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u32>, ConnectionError> {
         let found = self.streams.find(header.stream);
         if let Some(slot) = found {
             let stream = &self.streams[slot];
             if stream.dead == Dead::No {
                 if stream.receive_closed {
-                    return Err(ConnectionError::stream_closed("DATA on a stream that the peer has ended"));
+                    return Err(ConnectionError::stream_closed(
+                        "DATA on a stream that the peer has ended",
+                    ));
                 }
                 if self.is_client() && !stream.head_received {
-                    return Err(ConnectionError::protocol("DATA before the head of the response"));
+                    return Err(ConnectionError::protocol(
+                        "DATA before the head of the response",
+                    ));
                 }
                 return Ok(Some(slot));
             }
@@ -96,7 +126,9 @@ impl Connection {
         if self.was_reset(header.stream) {
             self.charge(Charge::Glitch)?;
         } else if found.is_none() && self.is_idle(header.stream) {
-            return Err(ConnectionError::protocol("DATA on a stream that was never opened"));
+            return Err(ConnectionError::protocol(
+                "DATA on a stream that was never opened",
+            ));
         } else {
             frame::write_rst_stream(out, header.stream, ErrorCode::StreamClosed);
             self.charge(Charge::Reset)?;
@@ -106,11 +138,21 @@ impl Connection {
 
     /// Takes the next message from the DATA frame that lies in the input at `consumed`.
     #[inline]
-    pub(super) fn continue_data(&mut self, input: &[u8], consumed: &mut usize, out: &mut Vec<u8>) -> Handled {
-        let Some(mut frame) = self.data else { return Ok(None) };
+    pub(super) fn continue_data(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let Some(mut frame) = self.data else {
+            return Ok(None);
+        };
         let slot = frame.stream.slot;
         let end = *consumed + frame.remaining;
-        let is_wanted = self.streams.get(frame.stream).is_some_and(|stream| !stream.is_dead() && !stream.work_done);
+        let is_wanted = self
+            .streams
+            .get(frame.stream)
+            .is_some_and(|stream| !stream.is_dead() && !stream.work_done);
         if !is_wanted {
             self.end_frame(frame, end, consumed)?;
             return Ok(None);
@@ -124,7 +166,11 @@ impl Connection {
         }
         lend_buffer(stream, &mut self.pool, &input[*consumed..end]);
         let mut at = *consumed;
-        let step = stream.inbound.deframer.push(&input[..end], &mut at, self.config.max_message_bytes);
+        let step =
+            stream
+                .inbound
+                .deframer
+                .push(&input[..end], &mut at, self.config.max_message_bytes);
         let taken = at - *consumed;
         match step {
             Ok(Step::Message { whole, compressed }) => {
@@ -133,7 +179,11 @@ impl Connection {
                 frame.was_useful = true;
                 *consumed = at;
                 let last = frame.end && frame.remaining == 0;
-                if frame.remaining == 0 { self.end_frame(frame, at, consumed)? } else { self.data = Some(frame) }
+                if frame.remaining == 0 {
+                    self.end_frame(frame, at, consumed)?
+                } else {
+                    self.data = Some(frame)
+                }
                 self.message_at = whole.map_or(MessageAt::Gathered(slot), MessageAt::Input);
                 self.deliver(frame.stream, compressed, last, input, out)
             }
@@ -150,7 +200,12 @@ impl Connection {
 
     /// The frame that was taken to its end.
     #[inline]
-    fn end_frame(&mut self, frame: DataFrame, end: usize, consumed: &mut usize) -> Result<(), ConnectionError> {
+    fn end_frame(
+        &mut self,
+        frame: DataFrame,
+        end: usize,
+        consumed: &mut usize,
+    ) -> Result<(), ConnectionError> {
         *consumed = end + frame.padding;
         self.data = None;
         if frame.was_useful {
@@ -161,18 +216,31 @@ impl Connection {
     }
 
     /// A piece of a body that is not gRPC.
-    fn on_body(&mut self, mut frame: DataFrame, end: usize, consumed: &mut usize, out: &mut Vec<u8>) -> Handled {
+    fn on_body(
+        &mut self,
+        mut frame: DataFrame,
+        end: usize,
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let (start, slot) = (*consumed, frame.stream.slot);
         let is_empty = frame.remaining == 0;
         frame.was_useful |= frame.remaining >= limits::SMALL_DATA_BYTES as usize;
         self.streams[slot].unreleased += frame.remaining as u32;
         self.end_frame(frame, end, consumed)?;
         if is_empty {
-            return if frame.end { self.end_of_stream(slot, out) } else { Ok(None) };
+            return if frame.end {
+                self.end_of_stream(slot, out)
+            } else {
+                Ok(None)
+            };
         }
         self.message_at = MessageAt::Input(start..end);
         let last = self.take_end(frame.stream, frame.end);
-        Ok(Some(Event::Body { stream: frame.stream, last }))
+        Ok(Some(Event::Body {
+            stream: frame.stream,
+            last,
+        }))
     }
 
     /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
@@ -194,7 +262,13 @@ impl Connection {
     }
 
     /// The payload ended inside a message, or between two.
-    fn keep_unfinished(&mut self, slot: u32, taken: usize, end: bool, out: &mut Vec<u8>) -> Handled {
+    fn keep_unfinished(
+        &mut self,
+        slot: u32,
+        taken: usize,
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         if end {
             return self.end_of_stream(slot, out);
         }
@@ -214,18 +288,30 @@ impl Connection {
             return Ok(None);
         }
         let max = self.config.max_gathered_bytes;
-        let message = format!("the unfinished messages on this connection have more than {max} bytes, which is the limit");
-        self.end_call(slot, &Status::new(Code::ResourceExhausted, message), Cause::TooMuchUnfinished, out)
+        let message = format!(
+            "the unfinished messages on this connection have more than {max} bytes, which is the limit"
+        );
+        self.end_call(
+            slot,
+            &Status::new(Code::ResourceExhausted, message),
+            Cause::TooMuchUnfinished,
+            out,
+        )
     }
 
     /// Reports a message, decompressed if it has to be.
     #[inline]
-    fn deliver(&mut self, stream: StreamKey, compressed: bool, last: bool, input: &[u8], out: &mut Vec<u8>) -> Handled {
+    fn deliver(
+        &mut self,
+        stream: StreamKey,
+        compressed: bool,
+        last: bool,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
         self.uncount(stream.slot);
         self.was_compressed = compressed;
-        if compressed
-            && let Err((status, cause)) = self.inflate(stream.slot, input)
-        {
+        if compressed && let Err((status, cause)) = self.inflate(stream.slot, input) {
             return self.end_call(stream.slot, &status, cause, out);
         }
         let last = self.take_end(stream, last);
@@ -261,14 +347,26 @@ impl Connection {
             return Err((Status::new(Code::Internal, message), Cause::BadMessage));
         }
         let (mut inflated, mut inflater) = (self.pool.take(), std::mem::take(&mut self.inflater));
-        let result = inflater.gunzip(self.message(input), self.config.max_message_bytes, &mut inflated);
+        let result = inflater.gunzip(
+            self.message(input),
+            self.config.max_message_bytes,
+            &mut inflated,
+        );
         self.inflater = inflater;
-        self.pool.give(std::mem::replace(&mut self.unpacked, inflated));
+        self.pool
+            .give(std::mem::replace(&mut self.unpacked, inflated));
         self.message_at = MessageAt::Unpacked;
         result.map_err(|error| {
             let status = error.status();
             let is_limit = status.code() == Code::ResourceExhausted;
-            (status, if is_limit { Cause::MessageTooLarge } else { Cause::BadMessage })
+            (
+                status,
+                if is_limit {
+                    Cause::MessageTooLarge
+                } else {
+                    Cause::BadMessage
+                },
+            )
         })
     }
 
@@ -284,7 +382,10 @@ impl Connection {
     pub(super) fn end_of_stream(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         let stream = &mut self.streams[slot];
         stream.receive_closed = true;
-        let key = StreamKey { slot, id: stream.id };
+        let key = StreamKey {
+            slot,
+            id: stream.id,
+        };
         if stream.held || !stream.inbound.backlog.is_empty() {
             stream.inbound.end_waits = true;
             return Ok(None);
@@ -303,8 +404,13 @@ impl Connection {
 
     /// Takes the next message from the backlog of a stream that was resumed.
     pub(super) fn continue_backlog(&mut self, out: &mut Vec<u8>) -> Handled {
-        let Some(&key) = self.resumed.front() else { return Ok(None) };
-        let is_over = self.streams.get(key).is_none_or(|stream| stream.is_dead() || stream.held || stream.work_done);
+        let Some(&key) = self.resumed.front() else {
+            return Ok(None);
+        };
+        let is_over = self
+            .streams
+            .get(key)
+            .is_none_or(|stream| stream.is_dead() || stream.held || stream.work_done);
         if is_over {
             self.resumed.pop_front();
             return Ok(None);
@@ -327,7 +433,9 @@ impl Connection {
         let step = if stream.kind == Kind::Plain {
             Ok(Step::NeedMore)
         } else {
-            inbound.deframer.push(&inbound.backlog, &mut at, self.config.max_message_bytes)
+            inbound
+                .deframer
+                .push(&inbound.backlog, &mut at, self.config.max_message_bytes)
         };
         inbound.backlog_at = at;
         match step {
@@ -357,7 +465,11 @@ impl Connection {
         self.pool.give(backlog);
         let inbound = &mut self.streams[key.slot].inbound;
         let end = std::mem::take(&mut inbound.end_waits);
-        let unfinished = if inbound.deframer.is_mid_message() { taken } else { 0 };
+        let unfinished = if inbound.deframer.is_mid_message() {
+            taken
+        } else {
+            0
+        };
         self.gathered_bytes -= inbound.counted - unfinished;
         inbound.counted = unfinished;
         if end {
@@ -388,7 +500,9 @@ impl Connection {
     /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
     /// is to be called, if only with an empty input.
     pub fn hold(&mut self, stream: StreamKey, hold: bool) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let has_something = !found.inbound.backlog.is_empty() || found.inbound.end_waits;
         if found.held && !hold && has_something && !self.resumed.contains(&stream) {
             self.resumed.push_back(stream);
@@ -404,7 +518,9 @@ impl Connection {
             return;
         }
         stream.receive_window.give(bytes);
-        let Some(increment) = stream.receive_window.announce() else { return };
+        let Some(increment) = stream.receive_window.announce() else {
+            return;
+        };
         frame::write_window_update(out, stream.id, increment);
         self.grow_windows(slot, out);
     }
@@ -420,13 +536,16 @@ impl Connection {
         }
         if self.config.stream_window.is_none() {
             let stream = &mut self.streams[slot];
-            stream.receive_window.grow_to(self.bandwidth.stream_window());
+            stream
+                .receive_window
+                .grow_to(self.bandwidth.stream_window());
             if let Some(increment) = stream.receive_window.announce() {
                 frame::write_window_update(out, stream.id, increment);
             }
         }
         if self.config.connection_window.is_none() {
-            self.receive_window.grow_to(self.bandwidth.connection_window());
+            self.receive_window
+                .grow_to(self.bandwidth.connection_window());
         }
     }
 }
@@ -434,7 +553,8 @@ impl Connection {
 /// Gives the stream a buffer with memory if the payload will have to be gathered.
 #[inline]
 fn lend_buffer(stream: &mut Stream, pool: &mut Pool, payload: &[u8]) {
-    let is_whole = payload.len() >= PREFIX_BYTES && payload.len() - PREFIX_BYTES >= frame::read_u32(&payload[1..]) as usize;
+    let is_whole = payload.len() >= PREFIX_BYTES
+        && payload.len() - PREFIX_BYTES >= frame::read_u32(&payload[1..]) as usize;
     if !is_whole && !pool.is_empty() && stream.inbound.deframer.buffer_bytes() == 0 {
         stream.inbound.deframer.give_buffer(pool.take());
     }

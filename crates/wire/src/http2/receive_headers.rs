@@ -36,12 +36,21 @@ type Handled = Result<Option<Event>, ConnectionError>;
 impl Connection {
     /// HEADERS.
     #[inline]
-    pub(super) fn on_headers(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Handled {
+    pub(super) fn on_headers(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
         if header.stream == 0 {
             return Err(ConnectionError::protocol("HEADERS on stream 0"));
         }
         let (fragment, depends_on_itself) = strip(header, payload)?;
-        let info = BlockInfo { stream: header.stream, end_stream: header.has(flag::END_STREAM), depends_on_itself };
+        let info = BlockInfo {
+            stream: header.stream,
+            end_stream: header.has(flag::END_STREAM),
+            depends_on_itself,
+        };
         if header.has(flag::END_HEADERS) {
             return self.on_block(info, fragment, out);
         }
@@ -56,9 +65,16 @@ impl Connection {
     }
 
     /// CONTINUATION. That it belongs to the block that has begun has been checked for all frames.
-    pub(super) fn on_continuation(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Handled {
+    pub(super) fn on_continuation(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
         if self.block.stream == 0 {
-            return Err(ConnectionError::protocol("CONTINUATION without a header block that has begun"));
+            return Err(ConnectionError::protocol(
+                "CONTINUATION without a header block that has begun",
+            ));
         }
         self.block.frames += 1;
         if self.block.frames > limits::MAX_CONTINUATION_FRAMES {
@@ -98,7 +114,9 @@ impl Connection {
             return self.on_late_block(info, block);
         }
         if info.stream.is_multiple_of(2) {
-            return Err(ConnectionError::protocol("a client's stream has an even identifier"));
+            return Err(ConnectionError::protocol(
+                "a client's stream has an even identifier",
+            ));
         }
         if info.stream <= self.highest_peer_id {
             return self.on_late_block(info, block);
@@ -126,7 +144,11 @@ impl Connection {
         if self.streams.len() >= self.config.max_streams as usize || !self.peer.can_be_answered() {
             self.refuse(id, ErrorCode::RefusedStream, out);
             // Before it has seen our SETTINGS a peer cannot know better (RFC 9113 section 5.1.2).
-            return if self.settings_acked { self.charge(Charge::Reset).map(|()| None) } else { Ok(None) };
+            return if self.settings_acked {
+                self.charge(Charge::Reset).map(|()| None)
+            } else {
+                Ok(None)
+            };
         }
         let info = *self.head().info;
         if block_info.end_stream && info.content_length.is_some_and(|length| length > 0) {
@@ -140,34 +162,54 @@ impl Connection {
             return Ok(None);
         }
         self.guard.did_something();
-        let slot = self.streams.insert(id, info.kind, self.peer.initial_window, self.our_initial_window);
+        let slot = self.streams.insert(
+            id,
+            info.kind,
+            self.peer.initial_window,
+            self.our_initial_window,
+        );
         let stream = &mut self.streams[slot];
         stream.receive_closed = block_info.end_stream;
         stream.encoding = info.encoding;
         stream.peer_takes_gzip = info.takes_gzip;
         stream.is_head_request = info.is_head_request;
         stream.content_left = info.content_length;
-        Ok(Some(Event::Request { stream: StreamKey { slot, id }, end: block_info.end_stream }))
+        Ok(Some(Event::Request {
+            stream: StreamKey { slot, id },
+            end: block_info.end_stream,
+        }))
     }
 
     /// Why a call cannot even begin.
     #[inline]
     fn reason_to_reject(&self, info: &HeadInfo) -> Option<Status> {
         if info.encoding == Encoding::Unknown {
-            return Some(grpc::compression::unknown_encoding(self.head().get(b"grpc-encoding").unwrap_or_default()));
+            return Some(grpc::compression::unknown_encoding(
+                self.head().get(b"grpc-encoding").unwrap_or_default(),
+            ));
         }
         if info.has_bad_timeout {
-            return Some(Status::new(Code::Internal, "grpc-timeout is not up to eight digits and a unit"));
+            return Some(Status::new(
+                Code::Internal,
+                "grpc-timeout is not up to eight digits and a unit",
+            ));
         }
         if self.unsent_bytes > self.config.max_unsent_bytes {
-            let message = "too many bytes wait to be read on this connection; read them, then try again";
+            let message =
+                "too many bytes wait to be read on this connection; read them, then try again";
             return Some(Status::new(Code::Unavailable, message));
         }
         None
     }
 
     /// A block on a stream that exists: trailers, or a client's response.
-    fn on_further_block(&mut self, slot: u32, info: BlockInfo, block: &[u8], out: &mut Vec<u8>) -> Handled {
+    fn on_further_block(
+        &mut self,
+        slot: u32,
+        info: BlockInfo,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let stream = &self.streams[slot];
         match stream.dead {
             Dead::ByUs => return self.drop_late_block(block),
@@ -175,12 +217,15 @@ impl Connection {
             Dead::No => {}
         }
         if stream.receive_closed {
-            return Err(ConnectionError::stream_closed("HEADERS on a stream that the peer has ended"));
+            return Err(ConnectionError::stream_closed(
+                "HEADERS on a stream that the peer has ended",
+            ));
         }
         if self.config.role == Role::Client {
             return self.on_response_block(slot, info.end_stream, block, out);
         }
-        let is_well_formed = self.read_trailers(block)?.is_ok() && info.end_stream && !info.depends_on_itself;
+        let is_well_formed =
+            self.read_trailers(block)?.is_ok() && info.end_stream && !info.depends_on_itself;
         let promised = self.streams[slot].content_left.is_some_and(|left| left > 0);
         if !is_well_formed || promised {
             return self.violation(slot, ErrorCode::ProtocolError, out);
@@ -189,7 +234,10 @@ impl Connection {
     }
 
     /// Decodes trailers into the fields.
-    pub(super) fn read_trailers(&mut self, block: &[u8]) -> Result<Result<(), Malformed>, ConnectionError> {
+    pub(super) fn read_trailers(
+        &mut self,
+        block: &[u8],
+    ) -> Result<Result<(), Malformed>, ConnectionError> {
         self.decode(block)?;
         self.info = HeadInfo::EMPTY;
         Ok(headers::check_trailers(&self.fields))
@@ -201,12 +249,16 @@ impl Connection {
             return self.drop_late_block(block);
         }
         if self.is_idle(info.stream) {
-            return Err(ConnectionError::protocol("HEADERS on a stream that was never opened"));
+            return Err(ConnectionError::protocol(
+                "HEADERS on a stream that was never opened",
+            ));
         }
         if self.config.role == Role::Server && info.stream != self.highest_peer_id {
             // "An endpoint that receives an unexpected stream identifier MUST respond with a connection error of type
             // PROTOCOL_ERROR" (RFC 9113 section 5.1.1).
-            return Err(ConnectionError::protocol("a stream identifier is lower than one before"));
+            return Err(ConnectionError::protocol(
+                "a stream identifier is lower than one before",
+            ));
         }
         Err(ConnectionError::stream_closed("HEADERS on a closed stream"))
     }
@@ -220,7 +272,10 @@ impl Connection {
 
     /// Decodes a head, or finds it in the memo.
     #[inline]
-    pub(super) fn read_head(&mut self, block: &[u8]) -> Result<Result<(), Malformed>, ConnectionError> {
+    pub(super) fn read_head(
+        &mut self,
+        block: &[u8],
+    ) -> Result<Result<(), Malformed>, ConnectionError> {
         let changes = self.decoder.changes();
         if self.config.short_ways
             && let Some(at) = self.memo.find(block, changes)
@@ -250,13 +305,20 @@ impl Connection {
     fn decode(&mut self, block: &[u8]) -> Result<(), ConnectionError> {
         self.head_at = HeadAt::Fields;
         self.route = None;
-        self.decoder.decode(block, &FieldLimits::default(), &mut self.fields).map_err(|error| {
-            if error.is_limit() {
-                ConnectionError::calm("a header block has too many fields, or they are too large")
-            } else {
-                ConnectionError { code: ErrorCode::CompressionError, why: "a header block cannot be decoded" }
-            }
-        })
+        self.decoder
+            .decode(block, &FieldLimits::default(), &mut self.fields)
+            .map_err(|error| {
+                if error.is_limit() {
+                    ConnectionError::calm(
+                        "a header block has too many fields, or they are too large",
+                    )
+                } else {
+                    ConnectionError {
+                        code: ErrorCode::CompressionError,
+                        why: "a header block cannot be decoded",
+                    }
+                }
+            })
     }
 
     /// Ends a stream of which the room above has not heard.
@@ -282,18 +344,24 @@ fn strip(header: FrameHeader, payload: &[u8]) -> Result<(&[u8], bool), Connectio
     let mut rest = payload;
     let mut padding = 0;
     if header.has(flag::PADDED) {
-        let (&length, after) =
-            rest.split_first().ok_or(ConnectionError::frame_size("HEADERS without its pad length"))?;
+        let (&length, after) = rest.split_first().ok_or(ConnectionError::frame_size(
+            "HEADERS without its pad length",
+        ))?;
         (padding, rest) = (usize::from(length), after);
     }
     let mut depends_on_itself = false;
     if header.has(flag::PRIORITY) {
-        let (priority, after) = rest
-            .split_first_chunk::<5>()
-            .ok_or(ConnectionError::frame_size("HEADERS without its priority fields"))?;
+        let (priority, after) =
+            rest.split_first_chunk::<5>()
+                .ok_or(ConnectionError::frame_size(
+                    "HEADERS without its priority fields",
+                ))?;
         depends_on_itself = frame::read_u32(priority) & frame::MAX_31_BIT == header.stream;
         rest = after;
     }
-    let length = rest.len().checked_sub(padding).ok_or(ConnectionError::protocol("HEADERS with too much padding"))?;
+    let length = rest
+        .len()
+        .checked_sub(padding)
+        .ok_or(ConnectionError::protocol("HEADERS with too much padding"))?;
     Ok((&rest[..length], depends_on_itself))
 }

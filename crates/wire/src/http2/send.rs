@@ -25,7 +25,8 @@ const DATA_PREFIX_BYTES: usize = HEADER_BYTES + PREFIX_BYTES;
 /// HEADERS with the constant head, for stream 0.
 const HEAD_FRAME: [u8; HEAD_FRAME_BYTES] = constant_frame(HEAD_BLOCK, flag::END_HEADERS);
 /// HEADERS with the constant trailers, for stream 0.
-const OK_FRAME: [u8; OK_FRAME_BYTES] = constant_frame(OK_BLOCK, flag::END_HEADERS | flag::END_STREAM);
+const OK_FRAME: [u8; OK_FRAME_BYTES] =
+    constant_frame(OK_BLOCK, flag::END_HEADERS | flag::END_STREAM);
 
 const fn constant_frame<const FRAME: usize>(block: &[u8], flags: u8) -> [u8; FRAME] {
     assert!(FRAME == HEADER_BYTES + block.len());
@@ -50,8 +51,15 @@ fn set_stream(out: &mut [u8], at: usize, id: u32) {
 impl Connection {
     /// Answers a unary call: head, one message, status OK. The last call for this stream.
     #[inline]
-    pub fn respond(&mut self, stream: StreamKey, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-        let Some(found) = self.streams.get(stream) else { return };
+    pub fn respond(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let is_usual = !found.head_sent
             && !found.is_dead()
             && found.extra.is_none()
@@ -84,7 +92,12 @@ impl Connection {
 
     /// Sends one message; before the first, the head.
     #[inline]
-    pub fn send_message(&mut self, stream: StreamKey, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub fn send_message(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
         if !self.begin_message(stream, out) {
             return;
         }
@@ -133,7 +146,8 @@ impl Connection {
             bytes.extend_from_slice(&[0; PREFIX_BYTES]);
             head(bytes);
             let length = bytes.len() - start - PREFIX_BYTES + body_bytes;
-            bytes[start..start + PREFIX_BYTES].copy_from_slice(&grpc::message::prefix(message_length(length), false));
+            bytes[start..start + PREFIX_BYTES]
+                .copy_from_slice(&grpc::message::prefix(message_length(length), false));
         });
         outbound.share(body);
         self.queued(slot, added + body_bytes, out);
@@ -141,7 +155,9 @@ impl Connection {
 
     /// Ends a call with a status. The last call for this stream.
     pub fn finish(&mut self, stream: StreamKey, out: &mut Vec<u8>, status: &Status) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let slot = stream.slot;
         if found.is_dead() {
             return self.end_work(slot);
@@ -174,10 +190,16 @@ impl Connection {
         headers: &[(&str, &str)],
         body: &[u8],
     ) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let body = if found.is_head_request { &[] } else { body };
         let length = body.len().to_string();
-        let headers: Vec<_> = headers.iter().copied().chain([("content-length", length.as_str())]).collect();
+        let headers: Vec<_> = headers
+            .iter()
+            .copied()
+            .chain([("content-length", length.as_str())])
+            .collect();
         self.send_plain_headers(stream, out, status, &headers, body.is_empty());
         if !body.is_empty() {
             self.send_body(stream, out, body, true);
@@ -193,7 +215,9 @@ impl Connection {
         headers: &[(&str, &str)],
         end: bool,
     ) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let (slot, is_dead) = (stream.slot, found.is_dead());
         debug_assert!(!found.head_sent, "the head is sent once");
         if !is_dead {
@@ -215,7 +239,9 @@ impl Connection {
 
     /// Sends a piece of a plain body; with `end` it is the last call for this stream.
     pub fn send_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8], end: bool) {
-        let Some(found) = self.streams.get(stream) else { return };
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
         let slot = stream.slot;
         if !found.is_dead() {
             debug_assert!(found.head_sent, "the head comes first");
@@ -260,7 +286,9 @@ impl Connection {
         }
         let mut extra = self.streams[stream.slot].extra.take().unwrap_or_default();
         let block = part(&mut extra);
-        if block.len() + name.len() + value.len() + limits::MAX_STATUS_MESSAGE_BYTES <= limits::MAX_SENT_BLOCK_BYTES {
+        if block.len() + name.len() + value.len() + limits::MAX_STATUS_MESSAGE_BYTES
+            <= limits::MAX_SENT_BLOCK_BYTES
+        {
             encode_field(name, value, block);
         }
         self.streams[stream.slot].extra = Some(extra);
@@ -269,7 +297,11 @@ impl Connection {
     /// Whether messages from here on are compressed with gzip, if the peer reads it. Takes effect only if it is first
     /// asked for before the head is sent, which has to name the encoding.
     pub fn set_compress(&mut self, stream: StreamKey, compress: bool) {
-        if self.streams.get(stream).is_some_and(|found| found.peer_takes_gzip) {
+        if self
+            .streams
+            .get(stream)
+            .is_some_and(|found| found.peer_takes_gzip)
+        {
             self.streams[stream.slot].compress = compress;
             if !self.streams[stream.slot].head_sent && compress {
                 self.streams[stream.slot].head_names_gzip = true;
@@ -280,26 +312,41 @@ impl Connection {
     /// Whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
     pub fn can_send(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some_and(|found| {
-            !found.is_dead() && !found.owes_writable && found.outbound.bytes() < self.config.stream_unsent_bytes
+            !found.is_dead()
+                && !found.owes_writable
+                && found.outbound.bytes() < self.config.stream_unsent_bytes
         })
     }
 
     /// Whether the peer makes the call of a stream wait: it has not ended its side, or does not take what is sent to it.
     pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
-        !self.can_send(stream) || self.streams.get(stream).is_some_and(|found| !found.receive_closed)
+        !self.can_send(stream)
+            || self
+                .streams
+                .get(stream)
+                .is_some_and(|found| !found.receive_closed)
     }
 
     /// Makes the stream ready for a message: sends the head if it has not been sent. False: the message goes nowhere.
     #[inline]
     fn begin_message(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> bool {
-        let Some(found) = self.streams.get(stream) else { return false };
+        let Some(found) = self.streams.get(stream) else {
+            return false;
+        };
         if found.is_dead() || found.send_closed || found.outbound.end != End::Open {
             return false;
         }
         if self.unsent_bytes > self.config.max_unsent_bytes {
             let max = self.config.max_unsent_bytes;
-            let message = format!("more than {max} bytes wait to be read on this connection, which is the limit");
-            self.stop_call(stream.slot, &Status::new(Code::ResourceExhausted, message), Cause::TooMuchUnsent, out);
+            let message = format!(
+                "more than {max} bytes wait to be read on this connection, which is the limit"
+            );
+            self.stop_call(
+                stream.slot,
+                &Status::new(Code::ResourceExhausted, message),
+                Cause::TooMuchUnsent,
+                out,
+            );
             return false;
         }
         if !found.head_sent {
@@ -334,14 +381,21 @@ impl Connection {
             && length <= stream.send_window.available()
             && length <= self.send_window.available();
         if fits {
-            let header = FrameHeader { length: length as u32, kind: kind::DATA, flags: 0, stream: stream.id };
+            let header = FrameHeader {
+                length: length as u32,
+                kind: kind::DATA,
+                flags: 0,
+                stream: stream.id,
+            };
             out[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
             stream.send_window.take(length);
             self.send_window.take(length);
             self.guard.data_sent();
             return true;
         }
-        stream.outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(&out[start + HEADER_BYTES..]));
+        stream.outbound.write(&mut self.pool, |bytes| {
+            bytes.extend_from_slice(&out[start + HEADER_BYTES..])
+        });
         out.truncate(start);
         self.queued(slot, length, out);
         false
@@ -375,7 +429,8 @@ impl Connection {
     /// The response head.
     fn write_head(&mut self, slot: u32, out: &mut Vec<u8>) {
         let stream = &mut self.streams[slot];
-        let (id, names_gzip, has_extra) = (stream.id, stream.head_names_gzip, stream.extra.is_some());
+        let (id, names_gzip, has_extra) =
+            (stream.id, stream.head_names_gzip, stream.extra.is_some());
         stream.head_sent = true;
         if self.has_constant_blocks() && !names_gzip && !has_extra {
             let start = out.len();
@@ -438,7 +493,8 @@ impl Connection {
 
     fn encode_status_fields(&mut self, status: &Status, block: &mut Vec<u8>) {
         encode_field(b"grpc-status", status.code().digits().as_bytes(), block);
-        let is_small_peer = (self.peer.max_header_list_bytes as usize) < 2 * limits::MAX_STATUS_MESSAGE_BYTES;
+        let is_small_peer =
+            (self.peer.max_header_list_bytes as usize) < 2 * limits::MAX_STATUS_MESSAGE_BYTES;
         if is_small_peer {
             // Little more than the code is sure to be taken.
             return;
@@ -450,7 +506,11 @@ impl Connection {
             self.pool.give(message);
         }
         if status.code() == Code::Unimplemented {
-            encode_field(b"grpc-accept-encoding", Encoding::ACCEPTED.as_bytes(), block);
+            encode_field(
+                b"grpc-accept-encoding",
+                Encoding::ACCEPTED.as_bytes(),
+                block,
+            );
         }
         for (name, value) in status.metadata().into_iter().flat_map(grpc::Metadata::iter) {
             self.encode_metadata(name, value, block);
@@ -458,7 +518,12 @@ impl Connection {
     }
 
     /// Metadata that would make the block too large for one frame, or for the peer, are left out.
-    pub(super) fn encode_metadata(&mut self, name: &str, value: &[u8], block: &mut Vec<u8>) -> bool {
+    pub(super) fn encode_metadata(
+        &mut self,
+        name: &str,
+        value: &[u8],
+        block: &mut Vec<u8>,
+    ) -> bool {
         let max = limits::MAX_SENT_BLOCK_BYTES.min(self.peer.max_header_list_bytes as usize / 2);
         if block.len() + name.len() + value.len() * 4 / 3 + 16 > max {
             return false;
@@ -475,7 +540,13 @@ impl Connection {
     }
 
     /// Answers a call of which the room above does not hear.
-    pub(super) fn reject(&mut self, id: u32, status: &Status, peer_has_ended: bool, out: &mut Vec<u8>) {
+    pub(super) fn reject(
+        &mut self,
+        id: u32,
+        status: &Status,
+        peer_has_ended: bool,
+        out: &mut Vec<u8>,
+    ) {
         let mut block = self.pool.take();
         encode_field(b":status", b"200", &mut block);
         encode_field(b"content-type", b"application/grpc", &mut block);
@@ -490,14 +561,26 @@ impl Connection {
 
     /// Writes a header block as one HEADERS frame, behind the size updates that are due.
     pub(super) fn write_block(&mut self, id: u32, block: &[u8], end: bool, out: &mut Vec<u8>) {
-        let flags = if end { flag::END_HEADERS | flag::END_STREAM } else { flag::END_HEADERS };
+        let flags = if end {
+            flag::END_HEADERS | flag::END_STREAM
+        } else {
+            flag::END_HEADERS
+        };
         let start = out.len();
         frame::write_header(out, 0, kind::HEADERS, flags, id);
         self.encoder.begin_block(out);
         out.extend_from_slice(block);
         let length = out.len() - start - HEADER_BYTES;
-        debug_assert!(length <= limits::MAX_FRAME_BYTES, "what is added to a block is bounded");
-        let header = FrameHeader { length: length as u32, kind: kind::HEADERS, flags, stream: id };
+        debug_assert!(
+            length <= limits::MAX_FRAME_BYTES,
+            "what is added to a block is bounded"
+        );
+        let header = FrameHeader {
+            length: length as u32,
+            kind: kind::HEADERS,
+            flags,
+            stream: id,
+        };
         out[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
     }
 }
@@ -513,7 +596,8 @@ fn is_bare(status: &Status) -> bool {
 }
 
 fn message_length(length: usize) -> u32 {
-    u32::try_from(length).expect("a message that is sent is bounded by the room above, far below 4 GiB")
+    u32::try_from(length)
+        .expect("a message that is sent is bounded by the room above, far below 4 GiB")
 }
 
 /// Fills in the prefix of the message that goes from `start` to the end.

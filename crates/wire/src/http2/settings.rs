@@ -46,13 +46,21 @@ impl PeerSettings {
     /// SETTINGS frame MUST be processed in the order they appear" (RFC 9113 section 6.5.3).
     pub(crate) fn apply(&mut self, payload: &[u8], role: Role) -> Result<(), ConnectionError> {
         if !payload.len().is_multiple_of(6) {
-            return Err(ConnectionError::frame_size("the length of a SETTINGS frame is not a multiple of six"));
+            return Err(ConnectionError::frame_size(
+                "the length of a SETTINGS frame is not a multiple of six",
+            ));
         }
         if payload.len() / 6 > limits::MAX_SETTINGS_ENTRIES {
-            return Err(ConnectionError::calm("too many entries in a SETTINGS frame"));
+            return Err(ConnectionError::calm(
+                "too many entries in a SETTINGS frame",
+            ));
         }
         for entry in payload.chunks_exact(6) {
-            self.apply_entry(u16::from_be_bytes([entry[0], entry[1]]), frame::read_u32(&entry[2..]), role)?;
+            self.apply_entry(
+                u16::from_be_bytes([entry[0], entry[1]]),
+                frame::read_u32(&entry[2..]),
+                role,
+            )?;
         }
         Ok(())
     }
@@ -62,21 +70,32 @@ impl PeerSettings {
         self.max_header_list_bytes >= limits::MIN_PEER_HEADER_LIST_BYTES
     }
 
-    fn apply_entry(&mut self, identifier: u16, value: u32, role: Role) -> Result<(), ConnectionError> {
+    fn apply_entry(
+        &mut self,
+        identifier: u16,
+        value: u32,
+        role: Role,
+    ) -> Result<(), ConnectionError> {
         match identifier {
             identifier::HEADER_TABLE_SIZE => self.header_table_bytes = value,
             // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1 as a connection
             // error" (RFC 9113 section 6.5.2).
             identifier::ENABLE_PUSH if value > 1 || (value == 1 && role == Role::Client) => {
-                return Err(ConnectionError::protocol("SETTINGS_ENABLE_PUSH has a value that is not allowed"));
+                return Err(ConnectionError::protocol(
+                    "SETTINGS_ENABLE_PUSH has a value that is not allowed",
+                ));
             }
             identifier::MAX_CONCURRENT_STREAMS => self.max_streams = value,
             identifier::INITIAL_WINDOW_SIZE if value > MAX_31_BIT => {
-                return Err(ConnectionError::flow_control("SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1"));
+                return Err(ConnectionError::flow_control(
+                    "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1",
+                ));
             }
             identifier::INITIAL_WINDOW_SIZE => self.initial_window = value,
             identifier::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
-                return Err(ConnectionError::protocol("SETTINGS_MAX_FRAME_SIZE is outside of 2^14 to 2^24-1"));
+                return Err(ConnectionError::protocol(
+                    "SETTINGS_MAX_FRAME_SIZE is outside of 2^14 to 2^24-1",
+                ));
             }
             identifier::MAX_FRAME_SIZE => self.max_frame_bytes = value,
             identifier::MAX_HEADER_LIST_SIZE => self.max_header_list_bytes = value,
@@ -90,7 +109,10 @@ impl PeerSettings {
 
 /// The stream window that we advertise.
 pub(crate) fn our_initial_window(config: &Config) -> u32 {
-    config.stream_window.unwrap_or(limits::STREAM_WINDOW_BYTES).min(MAX_31_BIT)
+    config
+        .stream_window
+        .unwrap_or(limits::STREAM_WINDOW_BYTES)
+        .min(MAX_31_BIT)
 }
 
 /// Appends our SETTINGS.
@@ -109,7 +131,10 @@ pub(crate) fn write_ours(config: &Config, out: &mut Vec<u8>) {
     if window != DEFAULT_WINDOW {
         add(identifier::INITIAL_WINDOW_SIZE, window);
     }
-    add(identifier::MAX_HEADER_LIST_SIZE, limits::MAX_FIELD_LIST_BYTES as u32);
+    add(
+        identifier::MAX_HEADER_LIST_SIZE,
+        limits::MAX_FIELD_LIST_BYTES as u32,
+    );
     frame::write_settings(out, &entries[..count]);
 }
 
@@ -126,12 +151,18 @@ mod tests {
 
     fn apply(entries: &[(u16, u32)]) -> Result<PeerSettings, ErrorCode> {
         let mut settings = PeerSettings::default();
-        settings.apply(&payload(entries), Role::Server).map(|()| settings).map_err(|error| error.code)
+        settings
+            .apply(&payload(entries), Role::Server)
+            .map(|()| settings)
+            .map_err(|error| error.code)
     }
 
     #[test]
     fn the_last_of_several_values_counts() {
-        assert_eq!(apply(&[(4, 100), (4, 1)]).map(|settings| settings.initial_window), Ok(1));
+        assert_eq!(
+            apply(&[(4, 100), (4, 1)]).map(|settings| settings.initial_window),
+            Ok(1)
+        );
     }
 
     #[test]
@@ -146,14 +177,23 @@ mod tests {
     #[test]
     fn a_client_refuses_push() {
         let refused = PeerSettings::default().apply(&payload(&[(2, 1)]), Role::Client);
-        assert_eq!(refused.map_err(|error| error.code), Err(ErrorCode::ProtocolError));
+        assert_eq!(
+            refused.map_err(|error| error.code),
+            Err(ErrorCode::ProtocolError)
+        );
     }
 
     #[test]
     fn lengths_and_counts_are_checked() {
         let odd = PeerSettings::default().apply(&[0; 7], Role::Server);
-        assert_eq!(odd.map_err(|error| error.code), Err(ErrorCode::FrameSizeError));
+        assert_eq!(
+            odd.map_err(|error| error.code),
+            Err(ErrorCode::FrameSizeError)
+        );
         assert!(apply(&[(9, 9); limits::MAX_SETTINGS_ENTRIES]).is_ok());
-        assert_eq!(apply(&[(9, 9); limits::MAX_SETTINGS_ENTRIES + 1]), Err(ErrorCode::EnhanceYourCalm));
+        assert_eq!(
+            apply(&[(9, 9); limits::MAX_SETTINGS_ENTRIES + 1]),
+            Err(ErrorCode::EnhanceYourCalm)
+        );
     }
 }

@@ -181,7 +181,9 @@ impl Streams {
     /// The stream, if it still exists.
     #[inline]
     pub(crate) fn get(&self, key: StreamKey) -> Option<&Stream> {
-        self.slots.get(key.slot as usize).filter(|stream| stream.id == key.id && key.id != 0)
+        self.slots
+            .get(key.slot as usize)
+            .filter(|stream| stream.id == key.id && key.id != 0)
     }
 
     /// Whether the stream still exists.
@@ -192,7 +194,13 @@ impl Streams {
 
     /// Begins a stream. The caller has checked that the identifier is new and that there is room.
     #[inline]
-    pub(crate) fn insert(&mut self, id: u32, kind: Kind, send_window: u32, receive_window: u32) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        id: u32,
+        kind: Kind,
+        send_window: u32,
+        receive_window: u32,
+    ) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Stream::new());
             self.slots.len() as u32 - 1
@@ -207,7 +215,12 @@ impl Streams {
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
         let stream = &mut self.slots[slot as usize];
-        debug_assert!(stream.id != 0 && !stream.in_ready && stream.inbound.is_empty() && stream.outbound.is_empty());
+        debug_assert!(
+            stream.id != 0
+                && !stream.in_ready
+                && stream.inbound.is_empty()
+                && stream.outbound.is_empty()
+        );
         self.index.remove(stream.id);
         stream.id = 0;
         self.free.push(slot);
@@ -216,10 +229,14 @@ impl Streams {
 
     /// The keys of all streams that exist.
     pub(crate) fn keys(&self) -> impl Iterator<Item = StreamKey> {
-        self.slots.iter().enumerate().filter(|(_, stream)| stream.id != 0).map(|(slot, stream)| StreamKey {
-            slot: slot as u32,
-            id: stream.id,
-        })
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| stream.id != 0)
+            .map(|(slot, stream)| StreamKey {
+                slot: slot as u32,
+                id: stream.id,
+            })
     }
 
     /// All streams that exist.
@@ -240,7 +257,9 @@ impl Streams {
 
     /// Bytes of memory, without the buffers of single streams.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Stream>() + self.free.capacity() * 4 + self.index.entries.capacity() * 8
+        self.slots.capacity() * size_of::<Stream>()
+            + self.free.capacity() * 4
+            + self.index.entries.capacity() * 8
     }
 }
 
@@ -380,7 +399,7 @@ mod tests {
                 index.insert(id, step);
                 model.insert(id, step);
             }
-            let probe = (random >> 16) as u32 % 2_048 | 1;
+            let probe = ((random >> 16) as u32 % 2_048) | 1;
             assert_eq!(index.find(probe), model.get(&probe).copied(), "step {step}");
             assert_eq!(index.used, model.len());
         }

@@ -32,7 +32,11 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn new(config: &Config, now_ns: u64) -> Timers {
         let is_client = config.role == Role::Client;
-        let timeout_ms = if is_client { limits::SETTINGS_ACK_TIMEOUT_MS } else { limits::PREFACE_TIMEOUT_MS };
+        let timeout_ms = if is_client {
+            limits::SETTINGS_ACK_TIMEOUT_MS
+        } else {
+            limits::PREFACE_TIMEOUT_MS
+        };
         Timers {
             handshake_ns: Some(now_ns + timeout_ms * NS_PER_MS),
             has_preface: is_client,
@@ -92,7 +96,8 @@ impl Timers {
     }
 
     fn stall_deadline_ns(&self, config: &Config) -> Option<u64> {
-        self.stalled_since_ns.map(|since_ns| since_ns + config.no_progress_timeout_ms * NS_PER_MS)
+        self.stalled_since_ns
+            .map(|since_ns| since_ns + config.no_progress_timeout_ms * NS_PER_MS)
     }
 
     fn keepalive_deadline_ns(&self, config: &Config) -> Option<u64> {
@@ -135,10 +140,14 @@ impl Connection {
     }
 
     fn check_deadlines(&mut self, out: &mut Vec<u8>, now_ns: u64) -> Result<(), ConnectionError> {
-        let is_past = |deadline: Option<u64>| deadline.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        let is_past =
+            |deadline: Option<u64>| deadline.is_some_and(|deadline_ns| now_ns >= deadline_ns);
         if is_past(self.timers.handshake_ns) {
             return Err(if self.timers.has_preface {
-                ConnectionError { code: ErrorCode::SettingsTimeout, why: "SETTINGS were not acknowledged in time" }
+                ConnectionError {
+                    code: ErrorCode::SettingsTimeout,
+                    why: "SETTINGS were not acknowledged in time",
+                }
             } else {
                 ConnectionError::protocol("the preface did not arrive in time")
             });
@@ -147,14 +156,19 @@ impl Connection {
             return Err(ConnectionError::calm("a header block took too long"));
         }
         if is_past(self.timers.stall_deadline_ns(&self.config)) {
-            return Err(ConnectionError::calm("what waits to be sent was not read in time"));
+            return Err(ConnectionError::calm(
+                "what waits to be sent was not read in time",
+            ));
         }
         if is_past(self.timers.drain_ns) {
             self.finish_draining(out);
         }
         if is_past(self.timers.keepalive_deadline_ns(&self.config)) {
             if self.timers.ping_ns.is_some() {
-                return Err(ConnectionError { code: ErrorCode::NoError, why: "a PING was not answered in time" });
+                return Err(ConnectionError {
+                    code: ErrorCode::NoError,
+                    why: "a PING was not answered in time",
+                });
             }
             self.timers.ping_ns = Some(now_ns);
             frame::write_ping(out, 0, KEEPALIVE_PING);

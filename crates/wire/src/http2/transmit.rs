@@ -20,12 +20,18 @@ impl Connection {
     pub(super) fn pump(&mut self, out: &mut Vec<u8>) {
         let mut moved = false;
         while out.len() < self.config.output_bound_bytes && self.send_window.available() > 0 {
-            let Some(key) = self.ready.pop_front() else { break };
-            debug_assert!(self.streams.contains(key), "a stream that goes leaves the list");
+            let Some(key) = self.ready.pop_front() else {
+                break;
+            };
+            debug_assert!(
+                self.streams.contains(key),
+                "a stream that goes leaves the list"
+            );
             self.streams[key.slot].in_ready = false;
             moved |= self.send_frame(key, out);
         }
-        self.timers.progress(self.unsent_bytes > 0, moved, self.now_ns);
+        self.timers
+            .progress(self.unsent_bytes > 0, moved, self.now_ns);
     }
 
     /// Sends one DATA frame of a stream, and its end if nothing is left. False: its window is shut.
@@ -40,7 +46,13 @@ impl Connection {
             return false;
         }
         let is_end = count == waiting && stream.outbound.end == End::Bare;
-        frame::write_header(out, count, kind::DATA, if is_end { flag::END_STREAM } else { 0 }, key.id);
+        frame::write_header(
+            out,
+            count,
+            kind::DATA,
+            if is_end { flag::END_STREAM } else { 0 },
+            key.id,
+        );
         stream.outbound.take(count, out, &mut self.pool);
         stream.send_window.take(count);
         self.send_window.take(count);
@@ -80,7 +92,10 @@ impl Connection {
         let stream = &mut self.streams[slot];
         if !stream.in_ready {
             stream.in_ready = true;
-            self.ready.push_back(StreamKey { slot, id: stream.id });
+            self.ready.push_back(StreamKey {
+                slot,
+                id: stream.id,
+            });
         }
     }
 

@@ -12,11 +12,20 @@ fn client() -> Endpoint {
 }
 
 fn open(client: &mut Endpoint) -> StreamKey {
-    client.connection.open(&mut client.output, &RequestHead::call("localhost", "/a.B/C")).expect("a stream")
+    client
+        .connection
+        .open(
+            &mut client.output,
+            &RequestHead::call("localhost", "/a.B/C"),
+        )
+        .expect("a stream")
 }
 
 fn ended(client: &Endpoint) -> (Code, String) {
-    (client.connection.status().code(), client.connection.status().message().to_owned())
+    (
+        client.connection.status().code(),
+        client.connection.status().message().to_owned(),
+    )
 }
 
 #[test]
@@ -24,24 +33,70 @@ fn a_unary_call() {
     let mut client = client();
     let mut metadata = Metadata::new();
     metadata.push_binary("x-bin", [1, 2]).expect("valid");
-    let head = RequestHead { timeout_ns: Some(1_000_000_000), metadata: Some(&metadata), ..RequestHead::call("here", "/a.B/C") };
-    let stream = client.connection.open(&mut client.output, &head).expect("a stream");
-    client.connection.send_last_message(stream, &mut client.output, |out| out.extend_from_slice(b"question"));
+    let head = RequestHead {
+        timeout_ns: Some(1_000_000_000),
+        metadata: Some(&metadata),
+        ..RequestHead::call("here", "/a.B/C")
+    };
+    let stream = client
+        .connection
+        .open(&mut client.output, &head)
+        .expect("a stream");
+    client
+        .connection
+        .send_last_message(stream, &mut client.output, |out| {
+            out.extend_from_slice(b"question")
+        });
     let frames = client.frames();
-    assert_eq!(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(), [kind::HEADERS, kind::DATA]);
+    assert_eq!(
+        frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(),
+        [kind::HEADERS, kind::DATA]
+    );
     let fields = client.decode(&frames[0]);
-    for expected in [(":path", "/a.B/C"), (":authority", "here"), ("te", "trailers"), ("grpc-timeout", "1000000u"), ("x-bin", "AQI")] {
-        assert!(fields.iter().any(|(name, value)| (name.as_str(), value.as_str()) == expected), "{expected:?} in {fields:?}");
+    for expected in [
+        (":path", "/a.B/C"),
+        (":authority", "here"),
+        ("te", "trailers"),
+        ("grpc-timeout", "1000000u"),
+        ("x-bin", "AQI"),
+    ] {
+        assert!(
+            fields
+                .iter()
+                .any(|(name, value)| (name.as_str(), value.as_str()) == expected),
+            "{expected:?} in {fields:?}"
+        );
     }
     assert_eq!(frames[1].payload, message(b"question"));
     assert!(frames[1].ends_stream());
-    let answer = [headers(1, &HEAD, false), data(1, &message(b"answer"), false), headers(1, &[("grpc-status", "0"), ("x-last", "z")], true)];
+    let answer = [
+        headers(1, &HEAD, false),
+        data(1, &message(b"answer"), false),
+        headers(1, &[("grpc-status", "0"), ("x-last", "z")], true),
+    ];
     let seen = client.feed(&answer.concat());
     let events: Vec<_> = seen.iter().map(|seen| seen.event).collect();
-    assert_eq!(events, [Event::Response { stream, end: false }, Event::Message { stream, last: false }, Event::Finished { stream }]);
+    assert_eq!(
+        events,
+        [
+            Event::Response { stream, end: false },
+            Event::Message {
+                stream,
+                last: false
+            },
+            Event::Finished { stream }
+        ]
+    );
     assert_eq!(seen[1].message, b"answer");
     assert!(client.connection.status().is_ok());
-    assert_eq!(client.connection.status().metadata().and_then(|metadata| metadata.get("x-last")), Some(&b"z"[..]));
+    assert_eq!(
+        client
+            .connection
+            .status()
+            .metadata()
+            .and_then(|metadata| metadata.get("x-last")),
+        Some(&b"z"[..])
+    );
     client.connection.forget(stream);
     assert_eq!((client.frames(), client.connection.running()), (vec![], 0));
 }
@@ -50,20 +105,57 @@ fn a_unary_call() {
 fn how_calls_end() {
     let only = |fields: &[(&'static str, &'static str)]| headers(1, fields, true);
     for (bytes, code) in [
-        (only(&[HEAD[0], HEAD[1], ("grpc-status", "5"), ("grpc-message", "no%20such")]), Code::NotFound),
+        (
+            only(&[
+                HEAD[0],
+                HEAD[1],
+                ("grpc-status", "5"),
+                ("grpc-message", "no%20such"),
+            ]),
+            Code::NotFound,
+        ),
         (only(&[HEAD[0], HEAD[1]]), Code::Unknown),
-        (only(&[HEAD[0], HEAD[1], ("grpc-status", "77")]), Code::Unknown),
+        (
+            only(&[HEAD[0], HEAD[1], ("grpc-status", "77")]),
+            Code::Unknown,
+        ),
         (only(&[(":status", "503")]), Code::Unavailable),
-        (headers(1, &[(":status", "404"), ("content-type", "text/html")], false), Code::Unimplemented),
-        (headers(1, &[(":status", "200"), ("content-type", "text/html")], false), Code::Unknown),
-        (headers(1, &[HEAD[0], HEAD[1], ("grpc-encoding", "snappy")], false), Code::Internal),
-        ([headers(1, &HEAD, false), data(1, &message(b"a"), true)].concat(), Code::Internal),
-        ([headers(1, &HEAD, false), data(1, b"", true)].concat(), Code::Internal),
+        (
+            headers(
+                1,
+                &[(":status", "404"), ("content-type", "text/html")],
+                false,
+            ),
+            Code::Unimplemented,
+        ),
+        (
+            headers(
+                1,
+                &[(":status", "200"), ("content-type", "text/html")],
+                false,
+            ),
+            Code::Unknown,
+        ),
+        (
+            headers(1, &[HEAD[0], HEAD[1], ("grpc-encoding", "snappy")], false),
+            Code::Internal,
+        ),
+        (
+            [headers(1, &HEAD, false), data(1, &message(b"a"), true)].concat(),
+            Code::Internal,
+        ),
+        (
+            [headers(1, &HEAD, false), data(1, b"", true)].concat(),
+            Code::Internal,
+        ),
     ] {
         let mut client = client();
         let stream = open(&mut client);
         let seen = client.feed(&bytes);
-        assert_eq!(seen.last().map(|seen| seen.event), Some(Event::Finished { stream }));
+        assert_eq!(
+            seen.last().map(|seen| seen.event),
+            Some(Event::Finished { stream })
+        );
         assert_eq!(ended(&client).0, code);
         assert_eq!(client.error(), None);
         client.connection.forget(stream);
@@ -81,7 +173,9 @@ fn a_server_that_answers_early_is_told_that_nothing_follows() {
     client.assert_reset(1, ErrorCode::Cancel);
     // The server's own RST_STREAM crosses it.
     assert_eq!(client.feed(&rst(1, ErrorCode::NoError)), []);
-    client.connection.send_message(stream, &mut client.output, |_| panic!("goes nowhere"));
+    client
+        .connection
+        .send_message(stream, &mut client.output, |_| panic!("goes nowhere"));
     assert!(client.connection.token(stream) == 0 && client.output.is_empty());
 }
 
@@ -89,7 +183,13 @@ fn a_server_that_answers_early_is_told_that_nothing_follows() {
 fn interim_responses_are_passed_over() {
     let mut client = client();
     let stream = open(&mut client);
-    let seen = client.feed(&[headers(1, &[(":status", "103")], false), headers(1, &HEAD, false)].concat());
+    let seen = client.feed(
+        &[
+            headers(1, &[(":status", "103")], false),
+            headers(1, &HEAD, false),
+        ]
+        .concat(),
+    );
     assert_eq!(seen[0].event, Event::Response { stream, end: false });
     assert_eq!(seen.len(), 1);
 }
@@ -108,10 +208,19 @@ fn servers_that_break_rules_on_a_stream() {
         let stream = open(&mut client);
         client.frames();
         let seen = client.feed(&bytes);
-        assert_eq!(seen.last().map(|seen| seen.event), Some(Event::Cancelled { stream, cause: Cause::Violation(ErrorCode::ProtocolError) }));
+        assert_eq!(
+            seen.last().map(|seen| seen.event),
+            Some(Event::Cancelled {
+                stream,
+                cause: Cause::Violation(ErrorCode::ProtocolError)
+            })
+        );
         client.assert_reset(1, ErrorCode::ProtocolError);
     }
-    for (body, cause) in [(&b"\x07\0\0\0\0"[..], Cause::BadMessage), (&[0, 255, 255, 255, 255], Cause::MessageTooLarge)] {
+    for (body, cause) in [
+        (&b"\x07\0\0\0\0"[..], Cause::BadMessage),
+        (&[0, 255, 255, 255, 255], Cause::MessageTooLarge),
+    ] {
         let mut client = client();
         let stream = open(&mut client);
         client.frames();
@@ -127,10 +236,20 @@ fn servers_that_break_rules_of_the_connection() {
         (data(1, b"", false), ErrorCode::ProtocolError),
         (headers(3, &HEAD, false), ErrorCode::ProtocolError),
         (headers(2, &HEAD, false), ErrorCode::ProtocolError),
-        (frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, &[0, 0, 0, 2]), ErrorCode::ProtocolError),
+        (
+            frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, &[0, 0, 0, 2]),
+            ErrorCode::ProtocolError,
+        ),
         (settings(&[(2, 1)]), ErrorCode::ProtocolError),
         (window_update(3, 1), ErrorCode::ProtocolError),
-        ([frame(kind::GOAWAY, 0, 0, &[0; 8]), frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0])].concat(), ErrorCode::ProtocolError),
+        (
+            [
+                frame(kind::GOAWAY, 0, 0, &[0; 8]),
+                frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]),
+            ]
+            .concat(),
+            ErrorCode::ProtocolError,
+        ),
     ] {
         let mut client = client();
         let stream = open(&mut client);
@@ -147,18 +266,36 @@ fn refused_streams_may_be_tried_again() {
     let mut client = client();
     let streams = [open(&mut client), open(&mut client), open(&mut client)];
     let seen = client.feed(&rst(1, ErrorCode::RefusedStream));
-    assert_eq!(seen[0].event, Event::Cancelled { stream: streams[0], cause: Cause::Refused });
+    assert_eq!(
+        seen[0].event,
+        Event::Cancelled {
+            stream: streams[0],
+            cause: Cause::Refused
+        }
+    );
     let seen = client.feed(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
-    assert_eq!(seen.iter().map(|seen| seen.event).collect::<Vec<_>>(), [Event::Cancelled { stream: streams[2], cause: Cause::Refused }]);
+    assert_eq!(
+        seen.iter().map(|seen| seen.event).collect::<Vec<_>>(),
+        [Event::Cancelled {
+            stream: streams[2],
+            cause: Cause::Refused
+        }]
+    );
     let head = RequestHead::call("localhost", "/a.B/C");
-    assert_eq!(client.connection.open(&mut client.output, &head), Err(OpenError::GoingAway));
+    assert_eq!(
+        client.connection.open(&mut client.output, &head),
+        Err(OpenError::GoingAway)
+    );
     // The one in the middle goes on.
     client.feed(&headers(3, &[HEAD[0], HEAD[1], ("grpc-status", "0")], true));
     for stream in streams {
         assert_eq!(client.connection.close_reason(), None);
         client.connection.forget(stream);
     }
-    assert_eq!(client.connection.close_reason(), Some(&CloseReason::Drained));
+    assert_eq!(
+        client.connection.close_reason(),
+        Some(&CloseReason::Drained)
+    );
 }
 
 #[test]
@@ -166,26 +303,59 @@ fn what_cannot_be_opened() {
     let mut client = Endpoint::client_with(&Config::client(), &[(3, 1), (6, 2_000)]);
     let mut metadata = Metadata::new();
     metadata.push_ascii("x", "y".repeat(3_000)).expect("valid");
-    let large = RequestHead { metadata: Some(&metadata), ..RequestHead::call("localhost", "/") };
-    assert_eq!(client.connection.open(&mut client.output, &large), Err(OpenError::HeadTooLarge));
+    let large = RequestHead {
+        metadata: Some(&metadata),
+        ..RequestHead::call("localhost", "/")
+    };
+    assert_eq!(
+        client.connection.open(&mut client.output, &large),
+        Err(OpenError::HeadTooLarge)
+    );
     assert!(client.output.is_empty());
     let stream = open(&mut client);
     let head = RequestHead::call("localhost", "/");
-    assert_eq!(client.connection.open(&mut client.output, &head), Err(OpenError::TooManyStreams));
-    client.connection.reset(stream, &mut client.output, ErrorCode::Cancel);
+    assert_eq!(
+        client.connection.open(&mut client.output, &head),
+        Err(OpenError::TooManyStreams)
+    );
+    client
+        .connection
+        .reset(stream, &mut client.output, ErrorCode::Cancel);
     assert!(client.connection.open(&mut client.output, &head).is_ok());
     client.connection.drain(&mut client.output, 0);
-    assert_eq!(client.connection.open(&mut client.output, &head), Err(OpenError::GoingAway));
+    assert_eq!(
+        client.connection.open(&mut client.output, &head),
+        Err(OpenError::GoingAway)
+    );
 }
 
 #[test]
 fn plain_requests() {
     let mut client = client();
-    let stream = client.connection.open(&mut client.output, &RequestHead::get("here", "/")).expect("a stream");
+    let stream = client
+        .connection
+        .open(&mut client.output, &RequestHead::get("here", "/"))
+        .expect("a stream");
     client.connection.close_send(stream, &mut client.output);
-    let seen = client.feed(&[headers(1, &[(":status", "200"), ("content-length", "5")], false), data(1, b"hello", true)].concat());
+    let seen = client.feed(
+        &[
+            headers(1, &[(":status", "200"), ("content-length", "5")], false),
+            data(1, b"hello", true),
+        ]
+        .concat(),
+    );
     let events: Vec<_> = seen.iter().map(|seen| seen.event).collect();
-    assert_eq!(events, [Event::Response { stream, end: false }, Event::Body { stream, last: false }, Event::Finished { stream }]);
+    assert_eq!(
+        events,
+        [
+            Event::Response { stream, end: false },
+            Event::Body {
+                stream,
+                last: false
+            },
+            Event::Finished { stream }
+        ]
+    );
     assert_eq!(seen[1].message, b"hello");
 }
 
@@ -195,12 +365,19 @@ fn held_answers_come_before_their_end() {
     let stream = open(&mut client);
     client.feed(&headers(1, &HEAD, false));
     client.connection.hold(stream, true);
-    let rest = [data(1, &message(b"a"), false), data(1, &message(b"b"), false), headers(1, &[("grpc-status", "9")], true)];
+    let rest = [
+        data(1, &message(b"a"), false),
+        data(1, &message(b"b"), false),
+        headers(1, &[("grpc-status", "9")], true),
+    ];
     assert_eq!(client.feed(&rest.concat()), []);
     client.connection.hold(stream, false);
     let seen = client.feed(b"");
     assert_eq!(messages(&seen), [b"a", b"b"]);
-    assert_eq!(seen.last().map(|seen| seen.event), Some(Event::Finished { stream }));
+    assert_eq!(
+        seen.last().map(|seen| seen.event),
+        Some(Event::Finished { stream })
+    );
     assert_eq!(ended(&client).0, Code::FailedPrecondition);
     assert_ne!(client.connection.status(), &Status::OK);
 }

@@ -18,7 +18,8 @@ impl Traffic {
         match self.random.below(20) {
             0 => {
                 // Another table size: the next block tells of it.
-                self.encoder.set_peer_table_bytes([0, 100, 4_096][self.random.below(3)]);
+                self.encoder
+                    .set_peer_table_bytes([0, 100, 4_096][self.random.below(3)]);
                 Vec::new()
             }
             1 => settings(&[(1, [0, 200, 4_096][self.random.below(3)])]),
@@ -46,24 +47,46 @@ impl Traffic {
             _ => {}
         }
         for (name, value) in list {
-            self.encoder.field(name.as_bytes(), value.as_bytes(), indexing, &mut block);
+            self.encoder
+                .field(name.as_bytes(), value.as_bytes(), indexing, &mut block);
         }
         let body = message(&vec![7; self.random.below(300)]);
-        [frame(kind::HEADERS, flag::END_HEADERS, id, &block), data(id, &body, true)].concat()
+        [
+            frame(kind::HEADERS, flag::END_HEADERS, id, &block),
+            data(id, &body, true),
+        ]
+        .concat()
     }
 }
 
 /// What the room above does with an event, and what it saw. The same for the same seed.
-fn act(random: &mut Random, log: &mut Vec<String>, connection: &mut Connection, seen: &Seen, out: &mut Vec<u8>) {
+fn act(
+    random: &mut Random,
+    log: &mut Vec<String>,
+    connection: &mut Connection,
+    seen: &Seen,
+    out: &mut Vec<u8>,
+) {
     log.push(format!("{:?} {:?}", seen.event, seen.message));
     let stream = stream_of(seen.event);
     match seen.event {
         Event::Request { .. } => {
             let head = connection.head();
-            let fields: Vec<_> = head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-            log.push(format!("{fields:?} {:?} {:?}", head.path(), head.timeout_ns()));
+            let fields: Vec<_> = head
+                .fields()
+                .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                .collect();
+            log.push(format!(
+                "{fields:?} {:?} {:?}",
+                head.path(),
+                head.timeout_ns()
+            ));
             if let Some(route) = connection.head_route() {
-                assert_eq!(route as usize, head.path().len(), "the route of another head");
+                assert_eq!(
+                    route as usize,
+                    head.path().len(),
+                    "the route of another head"
+                );
             }
             connection.set_head_route(connection.head().path().len() as u32);
         }
@@ -95,28 +118,46 @@ fn act(random: &mut Random, log: &mut Vec<String>, connection: &mut Connection, 
 
 /// The events and the frames, with header blocks decoded, of one seed.
 fn run(seed: u64, short_ways: bool) -> (Vec<String>, usize) {
-    let mut traffic = Traffic { random: Random::new(seed), encoder: Encoder::new(), next_id: 1 };
+    let mut traffic = Traffic {
+        random: Random::new(seed),
+        encoder: Encoder::new(),
+        next_id: 1,
+    };
     let mut acting = Random::new(!seed);
     let mut log = Vec::new();
-    let mut server = Endpoint::new(&Config { short_ways, ..Config::server() });
+    let mut server = Endpoint::new(&Config {
+        short_ways,
+        ..Config::server()
+    });
     let ack = frame(kind::SETTINGS, flag::ACK, 0, &[]);
     server.feed(&[&PREFACE[..], &settings(&[]), &ack].concat());
     let mut constant = 0;
     for _ in 0..150 {
         let bytes = traffic.next();
         server.advance_ms(1);
-        server.feed_with(&bytes, |connection, seen, out| act(&mut acting, &mut log, connection, seen, out));
+        server.feed_with(&bytes, |connection, seen, out| {
+            act(&mut acting, &mut log, connection, seen, out)
+        });
         for frame in server.frames() {
             let shown = if frame.kind == kind::HEADERS {
                 constant += usize::from(frame.payload.ends_with(b"application/grpc"));
-                format!("{} {:#x} {:?}", frame.stream, frame.flags, server.decode(&frame))
+                format!(
+                    "{} {:#x} {:?}",
+                    frame.stream,
+                    frame.flags,
+                    server.decode(&frame)
+                )
             } else {
                 format!("{frame:?}")
             };
             log.push(shown);
         }
     }
-    log.push(format!("{:?} {}", server.connection.close_reason(), server.connection.running()));
+    log.push(format!(
+        "{:?} {}",
+        server.connection.close_reason(),
+        server.connection.running()
+    ));
     (log, constant)
 }
 
@@ -131,5 +172,8 @@ fn both_ways_lead_to_the_same() {
         assert_eq!(short.0.len(), long.0.len(), "seed {seed}");
         constant = (constant.0 + short.1, constant.1 + long.1);
     }
-    assert!(constant.0 > 0 && constant.1 == 0, "the ways differ: {constant:?}");
+    assert!(
+        constant.0 > 0 && constant.1 == 0,
+        "the ways differ: {constant:?}"
+    );
 }

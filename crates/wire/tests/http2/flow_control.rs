@@ -7,7 +7,11 @@ use wire::http2::frame::{flag, kind};
 use wire::{Config, ErrorCode, Event, StreamKey};
 
 fn data_bytes(frames: &[Frame], stream: u32) -> usize {
-    frames.iter().filter(|frame| frame.kind == kind::DATA && frame.stream == stream).map(|frame| frame.payload.len()).sum()
+    frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA && frame.stream == stream)
+        .map(|frame| frame.payload.len())
+        .sum()
 }
 
 /// A server with unary calls that wait for their answers.
@@ -22,15 +26,27 @@ fn server_with_calls(entries: &[(u16, u32)], count: u32) -> (Endpoint, Vec<Strea
 #[test]
 fn an_answer_waits_for_the_window_of_its_stream() {
     let (mut server, streams) = server_with_calls(&[(4, 3)], 1);
-    server.connection.respond(streams[0], &mut server.output, |out| out.extend_from_slice(b"abcdef"));
+    server
+        .connection
+        .respond(streams[0], &mut server.output, |out| {
+            out.extend_from_slice(b"abcdef")
+        });
     let mut frames = server.frames();
     for _ in 0..4 {
         server.feed(&window_update(1, 2));
         frames.extend(server.frames());
     }
-    let sizes: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).map(|frame| frame.payload.len()).collect();
+    let sizes: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .map(|frame| frame.payload.len())
+        .collect();
     assert_eq!(sizes, [3, 2, 2, 2, 2]);
-    let body: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).flat_map(|frame| frame.payload.clone()).collect();
+    let body: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .flat_map(|frame| frame.payload.clone())
+        .collect();
     assert_eq!(body, message(b"abcdef"));
     assert!(frames.last().expect("trailers").ends_stream());
     assert_eq!(server.connection.running(), 0);
@@ -40,20 +56,31 @@ fn an_answer_waits_for_the_window_of_its_stream() {
 fn an_answer_waits_for_the_window_of_the_connection() {
     let (mut server, streams) = server_with_calls(&[(4, 1 << 20)], 2);
     for &stream in &streams {
-        server.connection.respond(stream, &mut server.output, |out| out.resize(out.len() + 50_000, 7));
+        server
+            .connection
+            .respond(stream, &mut server.output, |out| {
+                out.resize(out.len() + 50_000, 7)
+            });
     }
     let frames = server.frames();
     assert_eq!(data_bytes(&frames, 1) + data_bytes(&frames, 3), 65_535);
     server.feed(&window_update(0, 40_000));
     let frames = server.frames();
-    assert_eq!(data_bytes(&frames, 1) + data_bytes(&frames, 3), 2 * 50_005 - 65_535);
+    assert_eq!(
+        data_bytes(&frames, 1) + data_bytes(&frames, 3),
+        2 * 50_005 - 65_535
+    );
     assert_eq!(server.connection.running(), 0);
 }
 
 #[test]
 fn the_initial_window_changes_streams_that_exist_and_may_make_them_negative() {
     let (mut server, streams) = server_with_calls(&[(4, 5)], 1);
-    server.connection.respond(streams[0], &mut server.output, |out| out.extend_from_slice(b"abcdef"));
+    server
+        .connection
+        .respond(streams[0], &mut server.output, |out| {
+            out.extend_from_slice(b"abcdef")
+        });
     assert_eq!(data_bytes(&server.frames(), 1), 5);
     server.feed(&settings(&[(4, 2)]));
     assert_eq!(data_bytes(&server.frames(), 1), 0);
@@ -73,7 +100,13 @@ fn windows_above_the_maximum() {
     server.feed(&window_update(0, 0x7fff_ffff));
     server.assert_closed(ErrorCode::FlowControlError);
     let (mut server, _) = server_with_calls(&[], 1);
-    server.feed(&[window_update(1, 0x7fff_ffff - 65_535), settings(&[(4, 65_536)])].concat());
+    server.feed(
+        &[
+            window_update(1, 0x7fff_ffff - 65_535),
+            settings(&[(4, 65_536)]),
+        ]
+        .concat(),
+    );
     server.assert_closed(ErrorCode::FlowControlError);
 }
 
@@ -101,7 +134,11 @@ fn data_beyond_a_window_end_the_connection() {
     server.assert_closed(ErrorCode::FlowControlError);
 
     // The window of the connection, over many streams.
-    let config = Config { connection_window: Some(65_535), stream_window: Some(1 << 20), ..Config::server() };
+    let config = Config {
+        connection_window: Some(65_535),
+        stream_window: Some(1 << 20),
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     server.feed(&call(1));
     let mut bytes = Vec::new();
@@ -126,18 +163,29 @@ fn the_connections_window_is_given_back_on_receipt_and_the_streams_on_release() 
         let stream = stream_of(seen[0].event);
         server.connection.release(stream, &mut server.output);
         for update in server.frames_of_kind(kind::WINDOW_UPDATE) {
-            if update.stream == 0 { connection_updates += number(&update.payload) } else { stream_updates += number(&update.payload) }
+            if update.stream == 0 {
+                connection_updates += number(&update.payload)
+            } else {
+                stream_updates += number(&update.payload)
+            }
         }
     }
     let sent = 400 * body.len() as u32;
-    assert!((sent - connection_updates) <= 1 << 20, "{connection_updates}");
+    assert!(
+        (sent - connection_updates) <= 1 << 20,
+        "{connection_updates}"
+    );
     assert!((sent - stream_updates) <= 65_535, "{stream_updates}");
     assert_eq!(server.error(), None);
 }
 
 #[test]
 fn padding_is_given_back_at_once() {
-    let config = Config { stream_window: Some(65_535), connection_window: Some(1 << 20), ..Config::server() };
+    let config = Config {
+        stream_window: Some(65_535),
+        connection_window: Some(1 << 20),
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     server.feed(&call(1));
     let mut sent = 0_u32;
@@ -165,12 +213,18 @@ fn padding_is_given_back_at_once() {
 fn data_that_nobody_wants_still_count() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&call(1)))[0];
-    server.connection.reset(stream, &mut server.output, ErrorCode::Cancel);
+    server
+        .connection
+        .reset(stream, &mut server.output, ErrorCode::Cancel);
     server.frames();
     let mut given = 0;
     for _ in 0..200 {
         server.feed(&data(1, &[0; 16_384], false));
-        given += server.frames_of_kind(kind::WINDOW_UPDATE).iter().map(|frame| number(&frame.payload)).sum::<u32>();
+        given += server
+            .frames_of_kind(kind::WINDOW_UPDATE)
+            .iter()
+            .map(|frame| number(&frame.payload))
+            .sum::<u32>();
     }
     assert!(200 * 16_384 - given <= 1 << 20);
     assert_eq!(server.error(), None);
@@ -182,20 +236,40 @@ fn streams_take_turns() {
     server.feed(&window_update(0, 1 << 30));
     let body: Arc<[u8]> = vec![9; 1 << 20].into();
     for &stream in &streams {
-        server.connection.send_shared(stream, &mut server.output, |out| out.push(1), Arc::clone(&body));
-        server.connection.finish(stream, &mut server.output, &Status::OK);
+        server.connection.send_shared(
+            stream,
+            &mut server.output,
+            |out| out.push(1),
+            Arc::clone(&body),
+        );
+        server
+            .connection
+            .finish(stream, &mut server.output, &Status::OK);
     }
     let mut frames = server.frames();
     while server.connection.wants_transmit() {
         server.connection.transmit(&mut server.output, 0);
-        assert!(server.output.len() <= (256 << 10) + 16_384 + 100, "the output has a bound");
+        assert!(
+            server.output.len() <= (256 << 10) + 16_384 + 100,
+            "the output has a bound"
+        );
         frames.extend(server.frames());
     }
     // Once all three are waiting, none gets two frames before the others have one.
-    let order: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).map(|frame| frame.stream).collect();
-    let all_wait = order.iter().position(|&stream| stream == 5).expect("the third is served");
+    let order: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .map(|frame| frame.stream)
+        .collect();
+    let all_wait = order
+        .iter()
+        .position(|&stream| stream == 5)
+        .expect("the third is served");
     for turn in order[all_wait..].windows(3).take(100) {
-        assert!(turn[0] != turn[1] && turn[1] != turn[2] && turn[0] != turn[2], "{turn:?}");
+        assert!(
+            turn[0] != turn[1] && turn[1] != turn[2] && turn[0] != turn[2],
+            "{turn:?}"
+        );
     }
     for stream in [1, 3, 5] {
         assert_eq!(data_bytes(&frames, stream), 5 + 1 + (1 << 20));
@@ -210,29 +284,53 @@ fn can_send_until_a_streams_share_waits_and_writable_when_it_is_gone() {
     let stream = streams[0];
     assert!(server.connection.can_send(stream));
     while server.connection.can_send(stream) {
-        server.connection.send_message(stream, &mut server.output, |out| out.resize(out.len() + 10_000, 1));
+        server
+            .connection
+            .send_message(stream, &mut server.output, |out| {
+                out.resize(out.len() + 10_000, 1)
+            });
         assert!(server.connection.buffered_bytes() < 300 << 10);
     }
-    server.connection.send_message(stream, &mut server.output, |out| out.push(1));
+    server
+        .connection
+        .send_message(stream, &mut server.output, |out| out.push(1));
     let mut events = Vec::new();
     for _ in 0..30 {
         events.extend(server.feed(&[window_update(1, 10_000), window_update(0, 10_000)].concat()));
         server.frames();
         assert_eq!(server.connection.can_send(stream), !events.is_empty());
     }
-    assert_eq!(events.iter().map(|seen| seen.event).collect::<Vec<_>>(), [Event::Writable { stream }]);
+    assert_eq!(
+        events.iter().map(|seen| seen.event).collect::<Vec<_>>(),
+        [Event::Writable { stream }]
+    );
 }
 
 #[test]
 fn windows_can_be_fixed() {
-    let config = Config { stream_window: Some(1_000), connection_window: Some(200_000), ..Config::server() };
+    let config = Config {
+        stream_window: Some(1_000),
+        connection_window: Some(200_000),
+        ..Config::server()
+    };
     let mut server = Endpoint::new(&config);
     let frames = server.frames();
-    assert!(frames[0].payload.chunks(6).any(|entry| entry[..2] == [0, 4] && number(&entry[2..]) == 1_000));
+    assert!(
+        frames[0]
+            .payload
+            .chunks(6)
+            .any(|entry| entry[..2] == [0, 4] && number(&entry[2..]) == 1_000)
+    );
     assert_eq!(number(&frames[1].payload), 200_000 - 65_535);
     // Before it has seen our SETTINGS the client may use the default window; then it is smaller by the difference.
     let body = message(&[0; 2_000]);
-    let start = [&wire::http2::frame::PREFACE[..], &settings(&[]), &call(1), &data(1, &body, false)].concat();
+    let start = [
+        &wire::http2::frame::PREFACE[..],
+        &settings(&[]),
+        &call(1),
+        &data(1, &body, false),
+    ]
+    .concat();
     for is_released in [false, true] {
         let mut server = Endpoint::new(&config);
         let stream = requests(&server.feed(&start))[0];
@@ -242,10 +340,21 @@ fn windows_can_be_fixed() {
         server.frames();
         server.feed(&frame(kind::SETTINGS, flag::ACK, 0, &[]));
         // What was given back before, and was too little to be announced, is much for the smaller window.
-        let given: u32 = server.frames_of_kind(kind::WINDOW_UPDATE).iter().map(|frame| number(&frame.payload)).sum();
+        let given: u32 = server
+            .frames_of_kind(kind::WINDOW_UPDATE)
+            .iter()
+            .map(|frame| number(&frame.payload))
+            .sum();
         assert_eq!(given, if is_released { 2_005 } else { 0 });
         server.feed(&data(1, &body[..1_000], false));
-        assert_eq!(server.error(), if is_released { None } else { Some(ErrorCode::FlowControlError) });
+        assert_eq!(
+            server.error(),
+            if is_released {
+                None
+            } else {
+                Some(ErrorCode::FlowControlError)
+            }
+        );
     }
 }
 
@@ -253,7 +362,14 @@ fn windows_can_be_fixed() {
 fn windows_grow_for_a_stream_that_receives_much() {
     for (config, grows) in [
         (Config::server(), true),
-        (Config { stream_window: Some(65_535), connection_window: Some(1 << 20), ..Config::server() }, false),
+        (
+            Config {
+                stream_window: Some(65_535),
+                connection_window: Some(1 << 20),
+                ..Config::server()
+            },
+            false,
+        ),
     ] {
         let mut server = Endpoint::server_with(&config, &[]);
         let stream = requests(&server.feed(&call(1)))[0];
@@ -272,7 +388,9 @@ fn windows_grow_for_a_stream_that_receives_much() {
                     kind::PING => {
                         server.feed(&frame(kind::PING, flag::ACK, 0, &heard.payload));
                     }
-                    kind::WINDOW_UPDATE if heard.stream == 1 => window += i64::from(number(&heard.payload)),
+                    kind::WINDOW_UPDATE if heard.stream == 1 => {
+                        window += i64::from(number(&heard.payload))
+                    }
                     _ => {}
                 }
             }
@@ -288,7 +406,9 @@ fn small_calls_cause_no_pings() {
     let mut server = Endpoint::server();
     for at in 0..5_000 {
         let stream = requests(&server.feed(&unary(at * 2 + 1, &[0; 500])))[0];
-        server.connection.respond(stream, &mut server.output, |out| out.push(1));
+        server
+            .connection
+            .respond(stream, &mut server.output, |out| out.push(1));
         assert_eq!(server.frames_of_kind(kind::PING), []);
         server.feed(&window_update(0, 6));
     }

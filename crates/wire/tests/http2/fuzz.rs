@@ -28,13 +28,13 @@ impl Room {
                 assert!(!head.method().is_empty() && head.fields().count() <= 64);
                 assert!(self.alive.insert(stream), "begins once: {:?}", self.random);
             }
-            Event::Cancelled { .. } | Event::Finished { .. } => {
-                // A stream that had its last call in the meantime may still be reported.
-                if self.alive.contains(&stream) {
-                    assert!(self.over.insert(stream), "ends once: {:?}", self.random);
-                }
+            // A stream that had its last call in the meantime may still be reported.
+            Event::Cancelled { .. } | Event::Finished { .. } if self.alive.contains(&stream) => {
+                assert!(self.over.insert(stream), "ends once: {:?}", self.random);
             }
-            Event::Message { .. } | Event::Body { .. } if self.random.chance(80) => connection.release(stream, out),
+            Event::Message { .. } | Event::Body { .. } if self.random.chance(80) => {
+                connection.release(stream, out)
+            }
             _ => {}
         }
         if self.random.chance(60) {
@@ -44,7 +44,10 @@ impl Room {
 
     fn something(&mut self, connection: &mut Connection, out: &mut Vec<u8>) {
         if self.role == Role::Client && self.random.chance(30) {
-            let head = RequestHead { gzip: true, ..RequestHead::call("here", "/a.B/C") };
+            let head = RequestHead {
+                gzip: true,
+                ..RequestHead::call("here", "/a.B/C")
+            };
             if let Ok(stream) = connection.open(out, &head) {
                 self.alive.insert(stream);
             }
@@ -91,9 +94,17 @@ impl Room {
 }
 
 fn config(random: &mut Random, role: Role) -> Config {
-    let base = if role == Role::Server { Config::server() } else { Config::client() };
+    let base = if role == Role::Server {
+        Config::server()
+    } else {
+        Config::client()
+    };
     Config {
-        max_streams: if role == Role::Server { [3, 50][random.below(2)] } else { 50 },
+        max_streams: if role == Role::Server {
+            [3, 50][random.below(2)]
+        } else {
+            50
+        },
         max_message_bytes: 8_000 + random.below(10_000),
         max_gathered_bytes: 100_000,
         max_unsent_bytes: 200_000,
@@ -106,14 +117,24 @@ fn config(random: &mut Random, role: Role) -> Config {
 
 /// A conversation as an honest peer would have it, frame by frame; the streams are mixed.
 fn honest(random: &mut Random, role: Role) -> Vec<Vec<u8>> {
-    let mut streams: Vec<_> = (0..1 + random.below(12) as u32).map(|at| honest_stream(random, role, at * 2 + 1)).collect();
-    let mut frames = vec![settings(&[(4, [10, 65_535, 1 << 20][random.below(3)])]), frame(kind::SETTINGS, flag::ACK, 0, &[])];
+    let mut streams: Vec<_> = (0..1 + random.below(12) as u32)
+        .map(|at| honest_stream(random, role, at * 2 + 1))
+        .collect();
+    let mut frames = vec![
+        settings(&[(4, [10, 65_535, 1 << 20][random.below(3)])]),
+        frame(kind::SETTINGS, flag::ACK, 0, &[]),
+    ];
     let mut begun = 0;
     while streams.iter().any(|stream| !stream.is_empty()) {
         // Streams begin in their order; those that have begun go on in any.
-        let is_next = begun < streams.len() && (random.chance(30) || streams[..begun].iter().all(Vec::is_empty));
+        let is_next = begun < streams.len()
+            && (random.chance(30) || streams[..begun].iter().all(Vec::is_empty));
         begun += usize::from(is_next);
-        let at = if is_next { begun - 1 } else { random.below(begun) };
+        let at = if is_next {
+            begun - 1
+        } else {
+            random.below(begun)
+        };
         if !streams[at].is_empty() {
             frames.push(streams[at].remove(0));
         }
@@ -131,7 +152,11 @@ fn honest(random: &mut Random, role: Role) -> Vec<Vec<u8>> {
 }
 
 fn honest_stream(random: &mut Random, role: Role, id: u32) -> Vec<Vec<u8>> {
-    let mut head = if role == Role::Server { CALL.to_vec() } else { vec![(":status", "200"), CALL[4]] };
+    let mut head = if role == Role::Server {
+        CALL.to_vec()
+    } else {
+        vec![(":status", "200"), CALL[4]]
+    };
     let gzip = random.chance(30);
     if gzip {
         head.push(("grpc-encoding", "gzip"));
@@ -142,11 +167,20 @@ fn honest_stream(random: &mut Random, role: Role, id: u32) -> Vec<Vec<u8>> {
         let bytes = vec![id as u8; [0, 5, 700, 9_000][random.below(4)]];
         let mut zipped = Vec::new();
         Deflater::new().gzip(&bytes, &mut zipped);
-        body.extend(if gzip { prefixed(1, &zipped) } else { message(&bytes) });
+        body.extend(if gzip {
+            prefixed(1, &zipped)
+        } else {
+            message(&bytes)
+        });
     }
     for piece in body.chunks(1 + random.below(16_000)).take(30) {
         if random.chance(20) {
-            frames.push(frame(kind::DATA, flag::PADDED, id, &[&[3][..], piece, &[0; 3]].concat()));
+            frames.push(frame(
+                kind::DATA,
+                flag::PADDED,
+                id,
+                &[&[3][..], piece, &[0; 3]].concat(),
+            ));
         } else {
             frames.push(data(id, piece, false));
         }
@@ -207,26 +241,44 @@ fn random_frames(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(60) {
         let length = [0, 4, 5, 6, 8, 30][random.below(6)];
-        let payload: Vec<_> = (0..length).map(|_| random.next() as u8 & [0xff, 0x03][random.below(2)]).collect();
-        bytes.extend(frame(random.below(11) as u8, random.next() as u8, random.below(8) as u32, &payload));
+        let payload: Vec<_> = (0..length)
+            .map(|_| random.next() as u8 & [0xff, 0x03][random.below(2)])
+            .collect();
+        bytes.extend(frame(
+            random.below(11) as u8,
+            random.next() as u8,
+            random.below(8) as u32,
+            &payload,
+        ));
     }
     bytes
 }
 
 fn noise(random: &mut Random) -> Vec<u8> {
-    (0..random.below(500)).map(|_| random.next() as u8).collect()
+    (0..random.below(500))
+        .map(|_| random.next() as u8)
+        .collect()
 }
 
 fn round(seed: u64, role: Role) {
     let mut random = Random::new(seed);
     let mut endpoint = Endpoint::new(&config(&mut random, role));
-    let mut room = Room { random: random.clone(), role, alive: HashSet::new(), over: HashSet::new() };
+    let mut room = Room {
+        random: random.clone(),
+        role,
+        alive: HashSet::new(),
+        over: HashSet::new(),
+    };
     if role == Role::Client {
         for _ in 0..40 {
             room.something(&mut endpoint.connection, &mut endpoint.output);
         }
     }
-    let mut bytes = if role == Role::Server { PREFACE.to_vec() } else { Vec::new() };
+    let mut bytes = if role == Role::Server {
+        PREFACE.to_vec()
+    } else {
+        Vec::new()
+    };
     match random.below(10) {
         0 => bytes.extend(noise(&mut random)),
         1 => bytes.extend([settings(&[]), random_frames(&mut random)].concat()),
@@ -246,15 +298,24 @@ fn round(seed: u64, role: Role) {
         let most = [1, 50, 20_000][random.below(3)].min(rest.len());
         let (piece, after) = rest.split_at(1 + random.below(most));
         rest = after;
-        endpoint.feed_with(piece, |connection, seen, out| room.event(connection, seen, out));
-        assert!(endpoint.input.len() <= 16_384 + 9 + piece.len(), "{random:?}");
+        endpoint.feed_with(piece, |connection, seen, out| {
+            room.event(connection, seen, out)
+        });
+        assert!(
+            endpoint.input.len() <= 16_384 + 9 + piece.len(),
+            "{random:?}"
+        );
         check_bounds(&endpoint, &random);
         if random.chance(70) {
             endpoint.output.clear();
         }
         if random.chance(20) {
             let is_long = random.chance(2);
-            endpoint.advance_ms(if is_long { [1_000, 70_000][random.below(2)] } else { 1 });
+            endpoint.advance_ms(if is_long {
+                [1_000, 70_000][random.below(2)]
+            } else {
+                1
+            });
             endpoint.tick();
         }
         let now_ns = endpoint.now_ns;
@@ -266,7 +327,10 @@ fn round(seed: u64, role: Role) {
 fn check_bounds(endpoint: &Endpoint, random: &Random) {
     // What is gathered, what waits with one message on top, and what a hundred streams and their heads need.
     let memory = endpoint.connection.memory_bytes();
-    assert!(memory < (100_000 + 30_000) + (200_000 + 50_000) + (1 << 20), "{memory} bytes: {random:?}");
+    assert!(
+        memory < (100_000 + 30_000) + (200_000 + 50_000) + (1 << 20),
+        "{memory} bytes: {random:?}"
+    );
     assert!(endpoint.connection.buffered_bytes() < 400_000, "{random:?}");
 }
 
@@ -276,7 +340,9 @@ fn finish(mut endpoint: Endpoint, mut room: Room) {
     endpoint.output.clear();
     for seen in endpoint.feed(b"") {
         let stream = stream_of(seen.event);
-        if matches!(seen.event, Event::Cancelled { .. } | Event::Finished { .. }) && room.alive.contains(&stream) {
+        if matches!(seen.event, Event::Cancelled { .. } | Event::Finished { .. })
+            && room.alive.contains(&stream)
+        {
             assert!(room.over.insert(stream), "ends once: {:?}", room.random);
         }
     }

@@ -6,7 +6,11 @@ use wire::http2::frame::{PREFACE, flag, kind};
 use wire::{Cause, Config, ErrorCode, Event, limits};
 
 /// Feeds what `attack` makes, round after round, and answers how many rounds it took to be cut off.
-fn rounds_until_closed(server: &mut Endpoint, max: u32, mut attack: impl FnMut(u32) -> Vec<u8>) -> u32 {
+fn rounds_until_closed(
+    server: &mut Endpoint,
+    max: u32,
+    mut attack: impl FnMut(u32) -> Vec<u8>,
+) -> u32 {
     for round in 0..max {
         let seen = server.feed(&attack(round));
         for seen in seen {
@@ -25,7 +29,9 @@ fn rounds_until_closed(server: &mut Endpoint, max: u32, mut attack: impl FnMut(u
 #[test]
 fn rapid_reset() {
     let mut server = Endpoint::server();
-    let rounds = rounds_until_closed(&mut server, 5_000, |round| [call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat());
+    let rounds = rounds_until_closed(&mut server, 5_000, |round| {
+        [call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat()
+    });
     assert_eq!(rounds, limits::RESET_BURST);
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 }
@@ -35,7 +41,8 @@ fn resets_at_a_modest_rate_go_on_forever() {
     let mut server = Endpoint::server();
     for round in 0..5_000 {
         server.advance_ms(1_000 / u64::from(limits::RESETS_PER_SECOND) + 1);
-        let seen = server.feed(&[call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat());
+        let seen =
+            server.feed(&[call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat());
         server.connection.forget(requests(&seen)[0]);
     }
     assert_eq!(server.error(), None);
@@ -43,11 +50,17 @@ fn resets_at_a_modest_rate_go_on_forever() {
 
 #[test]
 fn running_work_counts_after_a_reset() {
-    let config = Config { max_streams: 100, ..Config::server() };
+    let config = Config {
+        max_streams: 100,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     let mut begun = 0;
     for round in 0..500 {
-        begun += requests(&server.feed(&[call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat())).len();
+        begun += requests(
+            &server.feed(&[call(round * 2 + 1), rst(round * 2 + 1, ErrorCode::Cancel)].concat()),
+        )
+        .len();
         assert!(server.connection.running() <= 100);
     }
     // The handlers never ended, so that no more than the limit ever began.
@@ -59,7 +72,16 @@ fn made_you_reset() {
     // The server's own resets cost as much as the peer's. Six ways, of which four end the connection at once.
     let mut server = Endpoint::server();
     let rounds = rounds_until_closed(&mut server, 5_000, |round| {
-        [call(round * 2 + 1), frame(kind::WINDOW_UPDATE, 0, round * 2 + 1, &0x7fff_ffff_u32.to_be_bytes())].concat()
+        [
+            call(round * 2 + 1),
+            frame(
+                kind::WINDOW_UPDATE,
+                0,
+                round * 2 + 1,
+                &0x7fff_ffff_u32.to_be_bytes(),
+            ),
+        ]
+        .concat()
     });
     assert_eq!(rounds, limits::RESET_BURST);
     server.assert_closed(ErrorCode::EnhanceYourCalm);
@@ -67,7 +89,16 @@ fn made_you_reset() {
     let mut server = Endpoint::server();
     let rounds = rounds_until_closed(&mut server, 5_000, |round| {
         let id = round * 2 + 1;
-        [call(id), frame(kind::PRIORITY, 0, id, &[&id.to_be_bytes()[..], &[0]].concat())].concat()
+        [
+            call(id),
+            frame(
+                kind::PRIORITY,
+                0,
+                id,
+                &[&id.to_be_bytes()[..], &[0]].concat(),
+            ),
+        ]
+        .concat()
     });
     assert_eq!(rounds, limits::RESET_BURST);
 
@@ -86,14 +117,22 @@ fn made_you_reset() {
 #[test]
 fn messages_that_make_the_server_end_calls_cost_as_resets() {
     let mut server = Endpoint::server();
-    let rounds = rounds_until_closed(&mut server, 5_000, |round| [call(round * 2 + 1), data(round * 2 + 1, b"\x07\0\0\0\0", false)].concat());
+    let rounds = rounds_until_closed(&mut server, 5_000, |round| {
+        [
+            call(round * 2 + 1),
+            data(round * 2 + 1, b"\x07\0\0\0\0", false),
+        ]
+        .concat()
+    });
     assert_eq!(rounds, limits::RESET_BURST);
 }
 
 #[test]
 fn malformed_requests_cost_as_resets() {
     let mut server = Endpoint::server();
-    let rounds = rounds_until_closed(&mut server, 5_000, |round| headers(round * 2 + 1, &[("a", "b")], true));
+    let rounds = rounds_until_closed(&mut server, 5_000, |round| {
+        headers(round * 2 + 1, &[("a", "b")], true)
+    });
     assert_eq!(rounds, limits::RESET_BURST);
 }
 
@@ -126,7 +165,12 @@ fn hpack_bomb() {
     // One large entry, then many one-byte references to it.
     let mut block_bytes = Vec::new();
     let mut encoder = Encoder::new();
-    encoder.field(b"x", &[b'a'; 3_000], Indexing::Incremental, &mut block_bytes);
+    encoder.field(
+        b"x",
+        &[b'a'; 3_000],
+        Indexing::Incremental,
+        &mut block_bytes,
+    );
     block_bytes.extend_from_slice(&[0xbe; 10]);
     let mut server = Endpoint::server();
     server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &block_bytes));
@@ -137,7 +181,10 @@ fn hpack_bomb() {
 fn http2_bomb() {
     // Thousands of references to a tiny entry, or crumbs of a cookie.
     for field in [("a", "b"), ("cookie", "a=b")] {
-        let list: Vec<_> = CALL.into_iter().chain(std::iter::repeat_n(field, limits::MAX_FIELDS - CALL.len())).collect();
+        let list: Vec<_> = CALL
+            .into_iter()
+            .chain(std::iter::repeat_n(field, limits::MAX_FIELDS - CALL.len()))
+            .collect();
         let mut server = Endpoint::server();
         assert_eq!(requests(&server.feed(&headers(1, &list, true))).len(), 1);
         let list: Vec<_> = list.into_iter().chain([field]).collect();
@@ -148,11 +195,16 @@ fn http2_bomb() {
 
 #[test]
 fn over_limit_blocks_end_the_connection_and_are_never_skipped() {
-    let list: Vec<_> = CALL.into_iter().chain([("x", "v")].into_iter().cycle().take(100)).collect();
+    let list: Vec<_> = CALL
+        .into_iter()
+        .chain([("x", "v")].into_iter().cycle().take(100))
+        .collect();
     let mut server = Endpoint::server();
     // Also where the stream itself would be ignored: on a stream that was reset, as trailers.
     let stream = requests(&server.feed(&call(1)))[0];
-    server.connection.reset(stream, &mut server.output, ErrorCode::Cancel);
+    server
+        .connection
+        .reset(stream, &mut server.output, ErrorCode::Cancel);
     server.feed(&headers(1, &list, true));
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 }
@@ -161,7 +213,9 @@ fn over_limit_blocks_end_the_connection_and_are_never_skipped() {
 fn window_stall() {
     let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
-    server.connection.respond(stream, &mut server.output, |out| out.push(1));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
     // The peer is not silent; it only opens no window.
     for _ in 0..5 {
         server.advance_ms(10_000);
@@ -172,15 +226,28 @@ fn window_stall() {
     server.advance_ms(10_000);
     server.tick();
     server.assert_closed(ErrorCode::EnhanceYourCalm);
-    assert!(matches!(server.feed(b"").as_slice(), []), "the call had ended; there is nobody to tell");
-    assert_eq!((server.connection.running(), server.connection.buffered_bytes()), (0, 0));
+    assert!(
+        matches!(server.feed(b"").as_slice(), []),
+        "the call had ended; there is nobody to tell"
+    );
+    assert_eq!(
+        (
+            server.connection.running(),
+            server.connection.buffered_bytes()
+        ),
+        (0, 0)
+    );
 }
 
 #[test]
 fn slow_reading_that_makes_progress_is_no_stall() {
     let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
-    server.connection.respond(stream, &mut server.output, |out| out.resize(out.len() + 20, 0));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| {
+            out.resize(out.len() + 20, 0)
+        });
     for _ in 0..25 {
         server.advance_ms(50_000);
         server.feed(&window_update(1, 1));
@@ -191,15 +258,22 @@ fn slow_reading_that_makes_progress_is_no_stall() {
 
 #[test]
 fn unsent_bytes_have_a_bound() {
-    let config = Config { max_unsent_bytes: 1 << 20, ..Config::server() };
+    let config = Config {
+        max_unsent_bytes: 1 << 20,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[(4, 0)]);
     let body: std::sync::Arc<[u8]> = vec![0; 100_000].into();
     for at in 0..500 {
         for seen in server.feed(&unary(at * 2 + 1, b"a")) {
             match seen.event {
                 Event::Message { stream, .. } => {
-                    server.connection.send_shared(stream, &mut server.output, |_| {}, body.clone());
-                    server.connection.finish(stream, &mut server.output, &wire::grpc::Status::OK);
+                    server
+                        .connection
+                        .send_shared(stream, &mut server.output, |_| {}, body.clone());
+                    server
+                        .connection
+                        .finish(stream, &mut server.output, &wire::grpc::Status::OK);
                 }
                 Event::Cancelled { stream, .. } => server.connection.forget(stream),
                 _ => {}
@@ -218,7 +292,10 @@ fn ping_flood() {
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 
     // By answers that are not read: the output is full and stays full.
-    let config = Config { output_bound_bytes: 100, ..Config::server() };
+    let config = Config {
+        output_bound_bytes: 100,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     let mut sent = 0;
     while server.error().is_none() {
@@ -226,22 +303,44 @@ fn ping_flood() {
         sent += 1;
         assert!(sent < 200);
     }
-    assert!((limits::MAX_PENDING_ACKS..limits::MAX_PENDING_ACKS + 10).contains(&(sent as usize)), "{sent}");
+    assert!(
+        (limits::MAX_PENDING_ACKS..limits::MAX_PENDING_ACKS + 10).contains(&(sent as usize)),
+        "{sent}"
+    );
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 }
 
 #[test]
 fn pending_acknowledgements_go_out_when_the_output_is_read() {
-    let config = Config { output_bound_bytes: 100, ..Config::server() };
+    let config = Config {
+        output_bound_bytes: 100,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
-    server.feed(&[frame(kind::PING, 0, 0, &[1; 8]), settings(&[])].concat().repeat(10));
+    server.feed(
+        &[frame(kind::PING, 0, 0, &[1; 8]), settings(&[])]
+            .concat()
+            .repeat(10),
+    );
     let mut frames = server.frames();
     while server.connection.wants_transmit() {
         server.connection.transmit(&mut server.output, 0);
         frames.extend(server.frames());
     }
-    assert_eq!(frames.iter().filter(|frame| frame.kind == kind::PING).count(), 10);
-    assert_eq!(frames.iter().filter(|frame| frame.kind == kind::SETTINGS).count(), 10);
+    assert_eq!(
+        frames
+            .iter()
+            .filter(|frame| frame.kind == kind::PING)
+            .count(),
+        10
+    );
+    assert_eq!(
+        frames
+            .iter()
+            .filter(|frame| frame.kind == kind::SETTINGS)
+            .count(),
+        10
+    );
 }
 
 #[test]
@@ -259,7 +358,10 @@ fn empty_data_flood() {
     let mut server = Endpoint::server();
     server.feed(&call(1));
     let rounds = rounds_until_closed(&mut server, 10_000, |_| data(1, b"", false));
-    assert!(rounds <= limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES + 1, "{rounds}");
+    assert!(
+        rounds <= limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES + 1,
+        "{rounds}"
+    );
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 }
 
@@ -286,7 +388,9 @@ fn streams_of_small_messages_are_welcome() {
 #[test]
 fn priority_flood() {
     let mut server = Endpoint::server();
-    let rounds = rounds_until_closed(&mut server, 20_000, |_| frame(kind::PRIORITY, 0, 1, &[0; 5]));
+    let rounds = rounds_until_closed(&mut server, 20_000, |_| {
+        frame(kind::PRIORITY, 0, 1, &[0; 5])
+    });
     assert_eq!(rounds, limits::GLITCH_BURST);
     server.assert_closed(ErrorCode::EnhanceYourCalm);
 }
@@ -294,7 +398,10 @@ fn priority_flood() {
 #[test]
 fn unknown_frame_flood() {
     let mut server = Endpoint::server();
-    assert_eq!(rounds_until_closed(&mut server, 20_000, |_| frame(0x77, 0, 0, &[])), limits::GLITCH_BURST);
+    assert_eq!(
+        rounds_until_closed(&mut server, 20_000, |_| frame(0x77, 0, 0, &[])),
+        limits::GLITCH_BURST
+    );
 }
 
 #[test]
@@ -311,7 +418,9 @@ fn window_updates_that_answer_data_are_welcome() {
     for round in 0..20_000 {
         let id = round * 2 + 1;
         let stream = requests(&server.feed(&unary(id, b"a")))[0];
-        server.connection.respond(stream, &mut server.output, |out| out.push(1));
+        server
+            .connection
+            .respond(stream, &mut server.output, |out| out.push(1));
         server.output.clear();
         server.feed(&[window_update(0, 6), window_update(id, 6)].concat());
     }
@@ -323,9 +432,16 @@ fn header_table_growth_and_churn() {
     // Whatever the peer offers, our table stays small; two size updates may begin a block, not three.
     let mut server = Endpoint::server_with(&Config::server(), &[(1, u32::MAX)]);
     let update = |count| [vec![0x20; count], block(&GET)].concat();
-    let bytes = frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &update(2));
+    let bytes = frame(
+        kind::HEADERS,
+        flag::END_HEADERS | flag::END_STREAM,
+        1,
+        &update(2),
+    );
     let stream = requests(&server.feed(&bytes))[0];
-    server.connection.send_plain(stream, &mut server.output, 200, &[], b"");
+    server
+        .connection
+        .send_plain(stream, &mut server.output, 200, &[], b"");
     let frames = server.frames_of_kind(kind::HEADERS);
     server.decode(&frames[0]);
     server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 3, &update(3)));
@@ -335,7 +451,10 @@ fn header_table_growth_and_churn() {
 #[test]
 fn streams_above_the_limit() {
     // Before the client has seen our SETTINGS it cannot know better: refused one by one, and nothing is charged.
-    let config = Config { max_streams: 10, ..Config::server() };
+    let config = Config {
+        max_streams: 10,
+        ..Config::server()
+    };
     let mut server = Endpoint::new(&config);
     server.feed(&[&PREFACE[..], &settings(&[])].concat());
     let calls: Vec<_> = (0..3_000).flat_map(|at| unary(at * 2 + 1, b"a")).collect();
@@ -343,22 +462,37 @@ fn streams_above_the_limit() {
     assert_eq!(requests(&seen).len(), 10);
     let refused = server.frames_of_kind(kind::RST_STREAM);
     assert_eq!(refused.len(), 2_990);
-    assert!(refused.iter().all(|frame| frame.code() == ErrorCode::RefusedStream));
+    assert!(
+        refused
+            .iter()
+            .all(|frame| frame.code() == ErrorCode::RefusedStream)
+    );
     assert_eq!(server.error(), None);
     // Afterwards it costs.
     server.feed(&frame(kind::SETTINGS, flag::ACK, 0, &[]));
-    let rounds = rounds_until_closed(&mut server, 5_000, |round| headers(10_001 + round * 2, &GET, true));
+    let rounds = rounds_until_closed(&mut server, 5_000, |round| {
+        headers(10_001 + round * 2, &GET, true)
+    });
     assert_eq!(rounds, limits::RESET_BURST);
 }
 
 #[test]
 fn unfinished_messages_have_a_bound_together() {
-    let config = Config { max_gathered_bytes: 100_000, ..Config::server() };
+    let config = Config {
+        max_gathered_bytes: 100_000,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     let mut ended = 0;
     for at in 0..50 {
         let id = at * 2 + 1;
-        let seen = server.feed(&[call(id), data(id, &prefixed(0, &[0; 50_000])[..10_000], false)].concat());
+        let seen = server.feed(
+            &[
+                call(id),
+                data(id, &prefixed(0, &[0; 50_000])[..10_000], false),
+            ]
+            .concat(),
+        );
         for seen in seen {
             if let Event::Cancelled { stream, cause } = seen.event {
                 assert_eq!(cause, Cause::TooMuchUnfinished);
@@ -374,17 +508,32 @@ fn unfinished_messages_have_a_bound_together() {
 #[test]
 fn tiny_peer_header_list() {
     let mut server = Endpoint::server_with(&Config::server(), &[(6, 100)]);
-    assert_eq!(server.feed(&unary(1, b"a")), [], "no work for a peer that cannot read an answer");
+    assert_eq!(
+        server.feed(&unary(1, b"a")),
+        [],
+        "no work for a peer that cannot read an answer"
+    );
     server.assert_reset(1, ErrorCode::RefusedStream);
     // One that can read little gets little.
-    let mut server = Endpoint::server_with(&Config::server(), &[(6, limits::MIN_PEER_HEADER_LIST_BYTES)]);
+    let mut server = Endpoint::server_with(
+        &Config::server(),
+        &[(6, limits::MIN_PEER_HEADER_LIST_BYTES)],
+    );
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
     let status = wire::grpc::Status::new(wire::grpc::Code::NotFound, "x".repeat(500));
-    server.connection.finish(stream, &mut server.output, &status);
+    server
+        .connection
+        .finish(stream, &mut server.output, &status);
     let frames = server.frames_of_kind(kind::HEADERS);
     let fields = server.decode(&frames[0]);
-    let size: usize = fields.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
-    assert!(size <= limits::MIN_PEER_HEADER_LIST_BYTES as usize, "{size}");
+    let size: usize = fields
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 32)
+        .sum();
+    assert!(
+        size <= limits::MIN_PEER_HEADER_LIST_BYTES as usize,
+        "{size}"
+    );
 }
 
 #[test]
@@ -392,7 +541,10 @@ fn empty_header_names() {
     let mut server = Endpoint::server();
     let mut list = block(&GET);
     list.extend_from_slice(&[0, 0, 1, b'a']);
-    assert_eq!(server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &list)), []);
+    assert_eq!(
+        server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &list)),
+        []
+    );
     server.assert_reset(1, ErrorCode::ProtocolError);
 }
 
@@ -401,24 +553,37 @@ fn a_call_without_te_is_taken() {
     // `te: trailers` tells of broken intermediaries; its absence harms nobody here.
     let mut server = Endpoint::server();
     let mut seen_grpc = false;
-    server.feed_with(&headers(1, &CALL[..5], true), |connection, _, _| seen_grpc = connection.head().is_grpc());
+    server.feed_with(&headers(1, &CALL[..5], true), |connection, _, _| {
+        seen_grpc = connection.head().is_grpc()
+    });
     assert!(seen_grpc);
 }
 
 #[test]
 fn timeouts_are_clamped() {
     let mut server = Endpoint::server();
-    server.feed_with(&headers(1, &[&CALL[..], &[("grpc-timeout", "99999999H")]].concat(), true), |connection, _, _| {
-        assert_eq!(connection.head().timeout_ns(), Some(limits::MAX_TIMEOUT_NS));
-    });
+    server.feed_with(
+        &headers(
+            1,
+            &[&CALL[..], &[("grpc-timeout", "99999999H")]].concat(),
+            true,
+        ),
+        |connection, _, _| {
+            assert_eq!(connection.head().timeout_ns(), Some(limits::MAX_TIMEOUT_NS));
+        },
+    );
 }
 
 #[test]
 fn no_limit_is_so_wide_that_it_is_none() {
     const {
         assert!(limits::MAX_FIELDS <= 64 && limits::MAX_FIELD_LIST_BYTES <= 16 << 10);
-        assert!(limits::MAX_CONTINUATION_FRAMES <= 8 && limits::MAX_COMPRESSED_BLOCK_BYTES <= 32 << 10);
-        assert!(limits::MAX_ENCODER_TABLE_BYTES <= 4_096 && limits::MAX_DECODER_TABLE_BYTES <= 4_096);
+        assert!(
+            limits::MAX_CONTINUATION_FRAMES <= 8 && limits::MAX_COMPRESSED_BLOCK_BYTES <= 32 << 10
+        );
+        assert!(
+            limits::MAX_ENCODER_TABLE_BYTES <= 4_096 && limits::MAX_DECODER_TABLE_BYTES <= 4_096
+        );
         assert!(limits::MAX_PENDING_ACKS <= 64 && limits::MAX_SETTINGS_ENTRIES <= 32);
         assert!(limits::MAX_REMEMBERED_RESETS >= limits::RESET_BURST as usize);
     }

@@ -7,15 +7,32 @@ use wire::{Cause, ErrorCode, Event};
 #[test]
 fn a_head_can_be_read() {
     let mut server = Endpoint::server();
-    let fields = [&CALL[..], &[("grpc-timeout", "100m"), ("x-trace-bin", "AAE"), ("authorization", "secret")]].concat();
+    let fields = [
+        &CALL[..],
+        &[
+            ("grpc-timeout", "100m"),
+            ("x-trace-bin", "AAE"),
+            ("authorization", "secret"),
+        ],
+    ]
+    .concat();
     let seen = server.feed_with(&headers(1, &fields, false), |connection, _, _| {
         let head = connection.head();
         assert!(head.is_grpc());
-        assert_eq!((head.path(), head.authority()), (&b"/test.Service/Method"[..], &b"localhost"[..]));
+        assert_eq!(
+            (head.path(), head.authority()),
+            (&b"/test.Service/Method"[..], &b"localhost"[..])
+        );
         assert_eq!(head.timeout_ns(), Some(100_000_000));
         assert_eq!(head.get(b"authorization"), Some(&b"secret"[..]));
         let metadata: Vec<_> = head.metadata().collect();
-        assert_eq!(metadata, [(&b"x-trace-bin"[..], &b"AAE"[..]), (&b"authorization"[..], &b"secret"[..])]);
+        assert_eq!(
+            metadata,
+            [
+                (&b"x-trace-bin"[..], &b"AAE"[..]),
+                (&b"authorization"[..], &b"secret"[..])
+            ]
+        );
     });
     assert!(matches!(seen[0].event, Event::Request { end: false, .. }));
 }
@@ -31,7 +48,10 @@ fn a_block_may_come_in_pieces() {
             frame(kind::CONTINUATION, flag::END_HEADERS, 1, &whole[cut..]),
         ];
         let seen = server.feed(&bytes.concat());
-        assert!(matches!(seen[0].event, Event::Request { end: true, .. }), "cut at {cut}");
+        assert!(
+            matches!(seen[0].event, Event::Request { end: true, .. }),
+            "cut at {cut}"
+        );
     }
 }
 
@@ -53,7 +73,10 @@ fn nothing_may_stand_inside_a_block() {
 #[test]
 fn continuation_without_a_block() {
     let continuation = frame(kind::CONTINUATION, flag::END_HEADERS, 1, &block(&GET));
-    for before in [headers(1, &GET, true), [call(1), data(1, b"", true)].concat()] {
+    for before in [
+        headers(1, &GET, true),
+        [call(1), data(1, b"", true)].concat(),
+    ] {
         let mut server = Endpoint::server();
         server.feed(&[before, continuation.clone()].concat());
         server.assert_closed(ErrorCode::ProtocolError);
@@ -65,7 +88,10 @@ fn padding_and_priority_of_headers() {
     let mut server = Endpoint::server();
     let payload = [&[4, 0, 0, 0, 0, 16][..], &block(&GET), &[0; 4]].concat();
     let flags = flag::END_HEADERS | flag::PADDED | flag::PRIORITY | flag::END_STREAM;
-    assert_eq!(requests(&server.feed(&frame(kind::HEADERS, flags, 1, &payload))).len(), 1);
+    assert_eq!(
+        requests(&server.feed(&frame(kind::HEADERS, flags, 1, &payload))).len(),
+        1
+    );
     let payload = [&[0, 0, 0, 3, 16][..], &block(&GET)].concat();
     let flags = flag::END_HEADERS | flag::PRIORITY | flag::END_STREAM;
     assert_eq!(server.feed(&frame(kind::HEADERS, flags, 3, &payload)), []);
@@ -87,7 +113,11 @@ fn malformed_requests_end_their_stream_only() {
     ];
     for (at, wrong) in lists.into_iter().enumerate() {
         let id = at as u32 * 2 + 1;
-        assert_eq!(server.feed(&headers(id, &[&CALL[..], wrong].concat(), true)), [], "{wrong:?}");
+        assert_eq!(
+            server.feed(&headers(id, &[&CALL[..], wrong].concat(), true)),
+            [],
+            "{wrong:?}"
+        );
         server.assert_reset(id, ErrorCode::ProtocolError);
     }
     assert_eq!(requests(&server.feed(&headers(99, &GET, true))).len(), 1);
@@ -100,15 +130,31 @@ fn the_table_survives_a_malformed_request() {
     let mut blocks = [Vec::new(), Vec::new()];
     for (at, out) in blocks.iter_mut().enumerate() {
         for (name, value) in CALL {
-            encoder.field(name.as_bytes(), value.as_bytes(), wire::hpack::Indexing::Incremental, out);
+            encoder.field(
+                name.as_bytes(),
+                value.as_bytes(),
+                wire::hpack::Indexing::Incremental,
+                out,
+            );
         }
         if at == 0 {
-            encoder.field(b"connection", b"close", wire::hpack::Indexing::Incremental, out);
+            encoder.field(
+                b"connection",
+                b"close",
+                wire::hpack::Indexing::Incremental,
+                out,
+            );
         }
     }
     let mut server = Endpoint::server();
-    assert_eq!(server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &blocks[0])), []);
-    assert_eq!(requests(&server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 3, &blocks[1]))).len(), 1);
+    assert_eq!(
+        server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &blocks[0])),
+        []
+    );
+    assert_eq!(
+        requests(&server.feed(&frame(kind::HEADERS, flag::END_HEADERS, 3, &blocks[1]))).len(),
+        1
+    );
 }
 
 #[test]
@@ -121,14 +167,34 @@ fn a_block_that_cannot_be_decoded_ends_the_connection() {
 #[test]
 fn content_length_has_to_agree() {
     let length = |length| [&CALL[..], &[("content-length", length)]].concat();
-    let ok = [headers(1, &length("8"), false), data(1, &message(b"a"), false), data(1, b"\0\0", false)].concat();
-    for (end, is_wrong) in [(data(1, b"", true), false), (data(1, b"\0", true), true), (headers(1, &[("a", "b")], true), false)] {
+    let ok = [
+        headers(1, &length("8"), false),
+        data(1, &message(b"a"), false),
+        data(1, b"\0\0", false),
+    ]
+    .concat();
+    for (end, is_wrong) in [
+        (data(1, b"", true), false),
+        (data(1, b"\0", true), true),
+        (headers(1, &[("a", "b")], true), false),
+    ] {
         let mut server = Endpoint::server();
         let seen = server.feed(&[ok.clone(), end].concat());
-        let violations = seen.iter().filter(|seen| matches!(seen.event, Event::Cancelled { cause: Cause::Violation(_), .. }));
+        let violations = seen.iter().filter(|seen| {
+            matches!(
+                seen.event,
+                Event::Cancelled {
+                    cause: Cause::Violation(_),
+                    ..
+                }
+            )
+        });
         assert_eq!(violations.count(), usize::from(is_wrong));
     }
-    for short in [data(1, &message(b""), true), headers(1, &[("a", "b")], true)] {
+    for short in [
+        data(1, &message(b""), true),
+        headers(1, &[("a", "b")], true),
+    ] {
         let mut server = Endpoint::server();
         server.feed(&[headers(1, &length("6"), false), short].concat());
         server.assert_reset(1, ErrorCode::ProtocolError);
@@ -141,10 +207,21 @@ fn content_length_has_to_agree() {
 #[test]
 fn trailers_end_the_request() {
     let mut server = Endpoint::server();
-    let seen = server.feed(&[call(1), data(1, &message(b"a"), false), headers(1, &[("x-checksum", "1")], true)].concat());
+    let seen = server.feed(
+        &[
+            call(1),
+            data(1, &message(b"a"), false),
+            headers(1, &[("x-checksum", "1")], true),
+        ]
+        .concat(),
+    );
     assert!(matches!(seen[1].event, Event::Message { last: false, .. }));
     assert!(matches!(seen[2].event, Event::HalfClosed { .. }));
-    for wrong in [headers(3, &[("x", "1")], false), headers(3, &[(":path", "/")], true), headers(3, &[("te", "\n")], true)] {
+    for wrong in [
+        headers(3, &[("x", "1")], false),
+        headers(3, &[(":path", "/")], true),
+        headers(3, &[("te", "\n")], true),
+    ] {
         let mut server = Endpoint::server();
         server.feed(&[call(3), wrong].concat());
         server.assert_reset(3, ErrorCode::ProtocolError);
@@ -161,6 +238,8 @@ fn the_memo_keeps_what_the_room_above_noted() {
             connection.set_head_route(42);
         });
     }
-    server.feed_with(&headers(7, &GET, true), |connection, _, _| routes.push(connection.head_route()));
+    server.feed_with(&headers(7, &GET, true), |connection, _, _| {
+        routes.push(connection.head_route())
+    });
     assert_eq!(routes, [None, Some(42), Some(42), None]);
 }

@@ -8,26 +8,56 @@ use wire::{Cause, Config, ErrorCode, Event};
 /// The gRPC status in the frames that came out, and what it says.
 fn status_of(server: &mut Endpoint) -> (String, String) {
     let frames = server.frames();
-    let trailers = frames.iter().rfind(|frame| frame.kind == kind::HEADERS && frame.ends_stream()).expect("trailers");
+    let trailers = frames
+        .iter()
+        .rfind(|frame| frame.kind == kind::HEADERS && frame.ends_stream())
+        .expect("trailers");
     let fields = server.decode(trailers);
-    let value = |name: &str| fields.iter().find(|field| field.0 == name).map(|field| field.1.clone()).unwrap_or_default();
+    let value = |name: &str| {
+        fields
+            .iter()
+            .find(|field| field.0 == name)
+            .map(|field| field.1.clone())
+            .unwrap_or_default()
+    };
     (value("grpc-status"), value("grpc-message"))
 }
 
 #[test]
 fn messages_split_at_every_byte() {
-    let body = [message(b"first"), message(b""), message(b"the third message"), message(b"x")].concat();
+    let body = [
+        message(b"first"),
+        message(b""),
+        message(b"the third message"),
+        message(b"x"),
+    ]
+    .concat();
     let expected: [&[u8]; 4] = [b"first", b"", b"the third message", b"x"];
     for cut in 0..=body.len() {
         for second in cut..=body.len() {
             let mut server = Endpoint::server();
-            let bytes =
-                [call(1), data(1, &body[..cut], false), data(1, &body[cut..second], false), data(1, &body[second..], true)];
+            let bytes = [
+                call(1),
+                data(1, &body[..cut], false),
+                data(1, &body[cut..second], false),
+                data(1, &body[second..], true),
+            ];
             let seen = server.feed(&bytes.concat());
             assert_eq!(messages(&seen), expected, "cut at {cut} and {second}");
-            let has_last = matches!(seen.last().expect("events").event, Event::Message { last: true, .. });
-            let half_closed = matches!(seen.last().expect("events").event, Event::HalfClosed { .. });
-            assert!(if second == body.len() { half_closed } else { has_last }, "cut at {cut} and {second}");
+            let has_last = matches!(
+                seen.last().expect("events").event,
+                Event::Message { last: true, .. }
+            );
+            let half_closed =
+                matches!(seen.last().expect("events").event, Event::HalfClosed { .. });
+            assert!(
+                if second == body.len() {
+                    half_closed
+                } else {
+                    has_last
+                },
+                "cut at {cut} and {second}"
+            );
             assert_eq!(server.connection.buffered_bytes(), 0);
         }
     }
@@ -35,12 +65,21 @@ fn messages_split_at_every_byte() {
 
 #[test]
 fn input_split_at_every_byte() {
-    let bytes = [call(1), data(1, &[message(b"one"), message(b"two")].concat(), false), data(1, &message(b"three"), true)].concat();
+    let bytes = [
+        call(1),
+        data(1, &[message(b"one"), message(b"two")].concat(), false),
+        data(1, &message(b"three"), true),
+    ]
+    .concat();
     for cut in 0..=bytes.len() {
         let mut server = Endpoint::server();
         let mut seen = server.feed(&bytes[..cut]);
         seen.extend(server.feed(&bytes[cut..]));
-        assert_eq!(messages(&seen), [&b"one"[..], b"two", b"three"], "cut at {cut}");
+        assert_eq!(
+            messages(&seen),
+            [&b"one"[..], b"two", b"three"],
+            "cut at {cut}"
+        );
     }
 }
 
@@ -65,10 +104,27 @@ fn every_message_byte_in_a_frame_of_its_own() {
 fn padded_data() {
     let mut server = Endpoint::server();
     let payload = [&[200][..], &message(b"abc"), &[0; 200]].concat();
-    let seen = server.feed(&[call(1), frame(kind::DATA, flag::PADDED | flag::END_STREAM, 1, &payload)].concat());
+    let seen = server.feed(
+        &[
+            call(1),
+            frame(kind::DATA, flag::PADDED | flag::END_STREAM, 1, &payload),
+        ]
+        .concat(),
+    );
     assert_eq!(messages(&seen), [b"abc"]);
     let only_padding = [&[7][..], &[0; 7]].concat();
-    let seen = server.feed(&[call(3), frame(kind::DATA, flag::PADDED | flag::END_STREAM, 3, &only_padding)].concat());
+    let seen = server.feed(
+        &[
+            call(3),
+            frame(
+                kind::DATA,
+                flag::PADDED | flag::END_STREAM,
+                3,
+                &only_padding,
+            ),
+        ]
+        .concat(),
+    );
     assert!(matches!(seen[1].event, Event::HalfClosed { .. }));
 }
 
@@ -80,7 +136,10 @@ fn a_message_larger_than_every_window() {
     let (mut sent, mut window) = (0, 65_535);
     let mut seen = server.feed(&call(1));
     while sent < body.len() {
-        assert!(window > 0, "the window must open while a message is gathered; sent {sent}");
+        assert!(
+            window > 0,
+            "the window must open while a message is gathered; sent {sent}"
+        );
         let piece = window.min(16_384).min(body.len() - sent);
         let end = sent + piece == body.len();
         seen.extend(server.feed(&data(1, &body[sent..sent + piece], end)));
@@ -98,35 +157,75 @@ fn a_message_larger_than_every_window() {
 
 #[test]
 fn a_message_above_the_limit_ends_the_call_before_anything_is_allocated() {
-    let config = Config { max_message_bytes: 100, ..Config::server() };
+    let config = Config {
+        max_message_bytes: 100,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
     assert_eq!(messages(&server.feed(&unary(1, &[1; 100]))).len(), 1);
     server.frames();
     let before = server.connection.memory_bytes();
     let seen = server.feed(&[call(3), data(3, &[0, 0xff, 0xff, 0xff, 0xff, 1], false)].concat());
     let stream = requests(&seen)[0];
-    assert_eq!(seen[1].event, Event::Cancelled { stream, cause: Cause::MessageTooLarge });
+    assert_eq!(
+        seen[1].event,
+        Event::Cancelled {
+            stream,
+            cause: Cause::MessageTooLarge
+        }
+    );
     assert!(server.connection.memory_bytes() <= before + 4_096);
     let (status, text) = status_of(&mut server);
     assert_eq!(status, "8");
     assert!(text.contains("100"), "{text}");
     server.connection.forget(stream);
-    assert_eq!(server.feed(&data(3, &[0; 1_000], true)), [], "what is on its way is dropped");
+    assert_eq!(
+        server.feed(&data(3, &[0; 1_000], true)),
+        [],
+        "what is on its way is dropped"
+    );
 }
 
 #[test]
 fn bodies_that_are_no_messages() {
-    for (body, what) in [(&b"\x02\0\0\0\x01a"[..], "flag 2"), (b"\0\0\0", "cut prefix"), (b"\0\0\0\0\x02a", "cut message")] {
+    for (body, what) in [
+        (&b"\x02\0\0\0\x01a"[..], "flag 2"),
+        (b"\0\0\0", "cut prefix"),
+        (b"\0\0\0\0\x02a", "cut message"),
+    ] {
         let mut server = Endpoint::server();
         let seen = server.feed(&[call(1), data(1, body, true)].concat());
         let stream = requests(&seen)[0];
-        assert_eq!(seen[1].event, Event::Cancelled { stream, cause: Cause::BadMessage }, "{what}");
+        assert_eq!(
+            seen[1].event,
+            Event::Cancelled {
+                stream,
+                cause: Cause::BadMessage
+            },
+            "{what}"
+        );
         assert_eq!(status_of(&mut server).0, "13", "{what}");
         assert_eq!(server.error(), None);
     }
     let mut server = Endpoint::server();
-    let seen = server.feed(&[call(1), data(1, b"\0\0\0\0\x02a", false), headers(1, &[("a", "b")], true)].concat());
-    assert!(matches!(seen[1].event, Event::Cancelled { cause: Cause::BadMessage, .. }), "trailers inside a message");
+    let seen = server.feed(
+        &[
+            call(1),
+            data(1, b"\0\0\0\0\x02a", false),
+            headers(1, &[("a", "b")], true),
+        ]
+        .concat(),
+    );
+    assert!(
+        matches!(
+            seen[1].event,
+            Event::Cancelled {
+                cause: Cause::BadMessage,
+                ..
+            }
+        ),
+        "trailers inside a message"
+    );
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -138,18 +237,32 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn compressed_messages_whole_and_in_pieces() {
     let text = b"text that repeats, text that repeats, text that repeats".to_vec();
-    let body = [prefixed(1, &gzip(&text)), message(b"plain"), prefixed(1, &gzip(b""))].concat();
+    let body = [
+        prefixed(1, &gzip(&text)),
+        message(b"plain"),
+        prefixed(1, &gzip(b"")),
+    ]
+    .concat();
     let fields = [&CALL[..], &[("grpc-encoding", "gzip")]].concat();
     for cut in 0..=body.len() {
         let mut server = Endpoint::server();
-        let bytes = [headers(1, &fields, false), data(1, &body[..cut], false), data(1, &body[cut..], true)].concat();
+        let bytes = [
+            headers(1, &fields, false),
+            data(1, &body[..cut], false),
+            data(1, &body[cut..], true),
+        ]
+        .concat();
         let mut compressed = Vec::new();
         let seen = server.feed_with(&bytes, |connection, seen, _| {
             if matches!(seen.event, Event::Message { .. }) {
                 compressed.push(connection.message_was_compressed());
             }
         });
-        assert_eq!(messages(&seen), [text.clone(), b"plain".to_vec(), b"".to_vec()], "cut at {cut}");
+        assert_eq!(
+            messages(&seen),
+            [text.clone(), b"plain".to_vec(), b"".to_vec()],
+            "cut at {cut}"
+        );
         assert_eq!(compressed, [true, false, true]);
     }
 }
@@ -158,11 +271,24 @@ fn compressed_messages_whole_and_in_pieces() {
 fn compressed_messages_that_cannot_be_read() {
     let large = gzip(&[0; 10_000]);
     let gzip_call = [&CALL[..], &[("grpc-encoding", "gzip")]].concat();
-    let config = Config { max_message_bytes: 5_000, ..Config::server() };
+    let config = Config {
+        max_message_bytes: 5_000,
+        ..Config::server()
+    };
     for (fields, body, cause, expected) in [
         (&CALL[..], prefixed(1, &gzip(b"a")), Cause::BadMessage, "13"),
-        (&gzip_call[..], prefixed(1, b"not gzip"), Cause::BadMessage, "13"),
-        (&gzip_call[..], prefixed(1, &large), Cause::MessageTooLarge, "8"),
+        (
+            &gzip_call[..],
+            prefixed(1, b"not gzip"),
+            Cause::BadMessage,
+            "13",
+        ),
+        (
+            &gzip_call[..],
+            prefixed(1, &large),
+            Cause::MessageTooLarge,
+            "8",
+        ),
     ] {
         let mut server = Endpoint::server_with(&config, &[]);
         let seen = server.feed(&[headers(1, fields, false), data(1, &body, true)].concat());
@@ -175,20 +301,40 @@ fn compressed_messages_that_cannot_be_read() {
 #[test]
 fn an_unknown_encoding_is_answered_with_those_that_are_known() {
     let mut server = Endpoint::server();
-    let seen = server.feed(&[headers(1, &[&CALL[..], &[("grpc-encoding", "snappy")]].concat(), false), data(1, b"abc", true)].concat());
+    let seen = server.feed(
+        &[
+            headers(
+                1,
+                &[&CALL[..], &[("grpc-encoding", "snappy")]].concat(),
+                false,
+            ),
+            data(1, b"abc", true),
+        ]
+        .concat(),
+    );
     assert_eq!(seen, [], "the room above does not hear of it");
     let frames = server.frames();
     let fields = server.decode(&frames[0]);
     assert!(fields.contains(&("grpc-status".into(), "12".into())));
     assert!(fields.contains(&("grpc-accept-encoding".into(), "identity,gzip".into())));
-    assert_eq!((frames[1].kind, frames[1].code()), (kind::RST_STREAM, ErrorCode::NoError));
+    assert_eq!(
+        (frames[1].kind, frames[1].code()),
+        (kind::RST_STREAM, ErrorCode::NoError)
+    );
     assert_eq!(server.connection.running(), 0);
 }
 
 #[test]
 fn a_timeout_that_cannot_be_read_ends_the_call() {
     let mut server = Endpoint::server();
-    assert_eq!(server.feed(&headers(1, &[&CALL[..], &[("grpc-timeout", "soon")]].concat(), true)), []);
+    assert_eq!(
+        server.feed(&headers(
+            1,
+            &[&CALL[..], &[("grpc-timeout", "soon")]].concat(),
+            true
+        )),
+        []
+    );
     assert_eq!(status_of(&mut server).0, "13");
 }
 
@@ -197,7 +343,12 @@ fn held_messages_wait_and_keep_their_order() {
     let body = [message(b"one"), message(b"two"), message(&[3; 50])].concat();
     for cut in 0..=body.len() {
         let mut server = Endpoint::server();
-        let bytes = [call(1), data(1, &body[..cut], false), data(1, &body[cut..], true)].concat();
+        let bytes = [
+            call(1),
+            data(1, &body[..cut], false),
+            data(1, &body[cut..], true),
+        ]
+        .concat();
         let mut taken = Vec::new();
         // The room above takes one message at a time.
         let hold = |connection: &mut wire::Connection, seen: &Seen, _: &mut Vec<u8>| {
@@ -210,17 +361,28 @@ fn held_messages_wait_and_keep_their_order() {
         loop {
             assert!(messages(&seen).len() <= 1, "cut at {cut}");
             let is_over = seen.iter().any(|seen| {
-                matches!(seen.event, Event::Message { last: true, .. } | Event::HalfClosed { .. })
+                matches!(
+                    seen.event,
+                    Event::Message { last: true, .. } | Event::HalfClosed { .. }
+                )
             });
             taken.extend(messages(&seen));
             if is_over {
                 break;
             }
-            assert_eq!(server.feed_with(b"", hold), [], "nothing comes while it is held");
+            assert_eq!(
+                server.feed_with(b"", hold),
+                [],
+                "nothing comes while it is held"
+            );
             server.connection.hold(stream, false);
             seen = server.feed_with(b"", hold);
         }
-        assert_eq!(taken, [b"one".to_vec(), b"two".to_vec(), vec![3; 50]], "cut at {cut}");
+        assert_eq!(
+            taken,
+            [b"one".to_vec(), b"two".to_vec(), vec![3; 50]],
+            "cut at {cut}"
+        );
         assert_eq!(server.connection.buffered_bytes(), 0);
     }
 }
@@ -234,7 +396,12 @@ fn a_held_stream_gives_no_window_back() {
     for _ in 0..4 {
         assert_eq!(server.feed(&data(1, &message(&[0; 10_000]), false)), []);
     }
-    assert!(server.frames_of_kind(kind::WINDOW_UPDATE).iter().all(|frame| frame.stream == 0));
+    assert!(
+        server
+            .frames_of_kind(kind::WINDOW_UPDATE)
+            .iter()
+            .all(|frame| frame.stream == 0)
+    );
     assert_eq!(server.connection.buffered_bytes(), 4 * 10_005);
     server.connection.hold(stream, false);
     assert_eq!(messages(&server.feed(b"")).len(), 4);
@@ -247,21 +414,34 @@ fn a_held_stream_gives_no_window_back() {
 fn a_call_that_ends_inside_a_frame_leaves_the_rest() {
     let mut server = Endpoint::server();
     let body = [message(b"one"), message(b"two"), b"\xffgarbage".to_vec()].concat();
-    let seen = server.feed_with(&[call(1), data(1, &body, true), unary(3, b"next")].concat(), |connection, seen, out| {
-        if seen.message == b"one" {
-            connection.finish(stream_of(seen.event), out, &Status::OK);
-        }
-    });
+    let seen = server.feed_with(
+        &[call(1), data(1, &body, true), unary(3, b"next")].concat(),
+        |connection, seen, out| {
+            if seen.message == b"one" {
+                connection.finish(stream_of(seen.event), out, &Status::OK);
+            }
+        },
+    );
     assert_eq!(messages(&seen), [&b"one"[..], b"next"]);
 }
 
 #[test]
 fn a_message_can_be_taken_out() {
     let mut server = Endpoint::server();
-    server.input = [call(1), data(1, &message(b"whole"), false), data(1, &message(b"cut")[..6], false), data(1, b"ut", true)].concat();
+    server.input = [
+        call(1),
+        data(1, &message(b"whole"), false),
+        data(1, &message(b"cut")[..6], false),
+        data(1, b"ut", true),
+    ]
+    .concat();
     let mut consumed = 0;
     let mut taken = Vec::new();
-    while let Some(event) = server.connection.poll_event(&server.input, &mut consumed, &mut server.output, 0) {
+    while let Some(event) =
+        server
+            .connection
+            .poll_event(&server.input, &mut consumed, &mut server.output, 0)
+    {
         if let Event::Message { .. } = event {
             let message = server.connection.take_message();
             taken.push(message.bytes(&server.input).to_vec());
@@ -274,9 +454,30 @@ fn a_message_can_be_taken_out() {
 #[test]
 fn plain_bodies() {
     let mut server = Endpoint::server();
-    let fields = [(":method", "POST"), (":scheme", "http"), (":path", "/"), ("content-type", "text/plain")];
-    let seen = server.feed(&[headers(1, &fields, false), data(1, b"abc", false), data(1, b"", false), data(1, b"def", true)].concat());
-    let bodies: Vec<_> = seen[1..].iter().map(|seen| (seen.message.clone(), matches!(seen.event, Event::Body { last: true, .. }))).collect();
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/"),
+        ("content-type", "text/plain"),
+    ];
+    let seen = server.feed(
+        &[
+            headers(1, &fields, false),
+            data(1, b"abc", false),
+            data(1, b"", false),
+            data(1, b"def", true),
+        ]
+        .concat(),
+    );
+    let bodies: Vec<_> = seen[1..]
+        .iter()
+        .map(|seen| {
+            (
+                seen.message.clone(),
+                matches!(seen.event, Event::Body { last: true, .. }),
+            )
+        })
+        .collect();
     assert_eq!(bodies, [(b"abc".to_vec(), false), (b"def".to_vec(), true)]);
     let seen = server.feed(&[headers(3, &fields, false), data(3, b"", true)].concat());
     assert!(matches!(seen[1].event, Event::HalfClosed { .. }));

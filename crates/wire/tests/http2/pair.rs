@@ -4,7 +4,9 @@ use crate::support::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use wire::grpc::{Code, Status};
-use wire::{Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey};
+use wire::{
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -71,7 +73,15 @@ impl World {
         let client = Endpoint::new(&config(&mut random, Config::client()));
         let server = Endpoint::new(&config(&mut random, Config::server()));
         let to_open = 1 + random.below(60);
-        World { random, client, server, asked: HashMap::new(), served: HashMap::new(), to_open, finished: 0 }
+        World {
+            random,
+            client,
+            server,
+            asked: HashMap::new(),
+            served: HashMap::new(),
+            to_open,
+            finished: 0,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -102,11 +112,22 @@ impl World {
             return;
         }
         let (kind, path) = KINDS[self.random.below(KINDS.len())];
-        let head = RequestHead { gzip: self.random.chance(30), ..RequestHead::call("here", path) };
+        let head = RequestHead {
+            gzip: self.random.chance(30),
+            ..RequestHead::call("here", path)
+        };
         match self.client.connection.open(&mut self.client.output, &head) {
             Ok(stream) => {
-                let all: Vec<_> = (0..1 + self.random.below(5)).map(|_| random_message(&mut self.random)).collect();
-                let asked = Asked { kind, to_send: all.clone().into(), all, closed: false, received: Vec::new() };
+                let all: Vec<_> = (0..1 + self.random.below(5))
+                    .map(|_| random_message(&mut self.random))
+                    .collect();
+                let asked = Asked {
+                    kind,
+                    to_send: all.clone().into(),
+                    all,
+                    closed: false,
+                    received: Vec::new(),
+                };
                 self.asked.insert(stream, asked);
                 self.to_open -= 1;
             }
@@ -115,7 +136,9 @@ impl World {
     }
 
     fn client_sends(&mut self) {
-        let Some(stream) = any(&mut self.random, &self.asked) else { return };
+        let Some(stream) = any(&mut self.random, &self.asked) else {
+            return;
+        };
         let asked = self.asked.get_mut(&stream).expect("chosen from it");
         let (connection, out) = (&mut self.client.connection, &mut self.client.output);
         if asked.kind == Kind::GivenUp && self.random.chance(30) {
@@ -141,7 +164,9 @@ impl World {
     }
 
     fn server_sends(&mut self) {
-        let Some(stream) = any(&mut self.random, &self.served) else { return };
+        let Some(stream) = any(&mut self.random, &self.served) else {
+            return;
+        };
         let served = self.served.get_mut(&stream).expect("chosen from it");
         let (connection, out) = (&mut self.server.connection, &mut self.server.output);
         if self.random.chance(20) {
@@ -162,17 +187,19 @@ impl World {
                 connection.respond(stream, out, |out| out.extend_from_slice(&answer));
                 true
             }
-            Kind::Echo | Kind::GivenUp if connection.can_send(stream) => match served.to_send.pop_front() {
-                Some(bytes) => {
-                    send(connection, stream, out, &bytes, self.random.chance(50));
-                    false
+            Kind::Echo | Kind::GivenUp if connection.can_send(stream) => {
+                match served.to_send.pop_front() {
+                    Some(bytes) => {
+                        send(connection, stream, out, &bytes, self.random.chance(50));
+                        false
+                    }
+                    None if served.ended => {
+                        connection.finish(stream, out, &Status::OK);
+                        true
+                    }
+                    None => false,
                 }
-                None if served.ended => {
-                    connection.finish(stream, out, &Status::OK);
-                    true
-                }
-                None => false,
-            },
+            }
             _ => false,
         };
         if is_over {
@@ -185,9 +212,21 @@ impl World {
         let served = &mut self.served;
         let seen = self.server.feed_with(&bytes, |connection, seen, _| {
             if let Event::Request { stream, .. } = seen.event {
-                let kind = KINDS.iter().find(|kind| kind.1.as_bytes() == connection.head().path()).expect("a known path").0;
+                let kind = KINDS
+                    .iter()
+                    .find(|kind| kind.1.as_bytes() == connection.head().path())
+                    .expect("a known path")
+                    .0;
                 connection.set_token(stream, stream.id);
-                served.insert(stream, Served { kind, got: Vec::new(), to_send: VecDeque::new(), ended: false });
+                served.insert(
+                    stream,
+                    Served {
+                        kind,
+                        got: Vec::new(),
+                        to_send: VecDeque::new(),
+                        ended: false,
+                    },
+                );
             }
         });
         for seen in seen {
@@ -202,7 +241,9 @@ impl World {
                         served.ended = last;
                         assert_eq!(self.server.connection.token(stream), stream.id);
                     }
-                    self.server.connection.release(stream, &mut self.server.output);
+                    self.server
+                        .connection
+                        .release(stream, &mut self.server.output);
                 }
                 Event::HalfClosed { .. } => {
                     if let Some(served) = self.served.get_mut(&stream) {
@@ -211,7 +252,11 @@ impl World {
                 }
                 Event::Cancelled { cause, .. } => {
                     assert_eq!(cause, Cause::Reset(ErrorCode::Cancel), "{:?}", self.random);
-                    assert!(self.served.remove(&stream).is_some(), "cancelled once: {:?}", self.random);
+                    assert!(
+                        self.served.remove(&stream).is_some(),
+                        "cancelled once: {:?}",
+                        self.random
+                    );
                     self.server.connection.forget(stream);
                 }
                 Event::Writable { .. } => {}
@@ -238,21 +283,34 @@ impl World {
                     if let Some(asked) = self.asked.get_mut(&stream) {
                         asked.received.push(seen.message);
                     }
-                    self.client.connection.release(stream, &mut self.client.output);
+                    self.client
+                        .connection
+                        .release(stream, &mut self.client.output);
                 }
                 Event::Finished { .. } => {
-                    let asked = self.asked.remove(&stream).unwrap_or_else(|| panic!("ended twice: {random:?}"));
+                    let asked = self
+                        .asked
+                        .remove(&stream)
+                        .unwrap_or_else(|| panic!("ended twice: {random:?}"));
                     self.finished += 1;
                     check(&asked, &statuses.next().expect("one for each"), &random);
                     self.client.connection.forget(stream);
                 }
                 Event::Cancelled { cause, .. } => {
-                    let asked = self.asked.remove(&stream).unwrap_or_else(|| panic!("ended twice: {random:?}"));
+                    let asked = self
+                        .asked
+                        .remove(&stream)
+                        .unwrap_or_else(|| panic!("ended twice: {random:?}"));
                     self.finished += 1;
                     // More than the server allows, before its SETTINGS had arrived, is refused.
                     let is_expected = cause == Cause::Refused
-                        || (asked.kind == Kind::Reset && cause == Cause::Reset(ErrorCode::InternalError));
-                    assert!(is_expected, "{:?} ended by {cause:?}: {random:?}", asked.kind);
+                        || (asked.kind == Kind::Reset
+                            && cause == Cause::Reset(ErrorCode::InternalError));
+                    assert!(
+                        is_expected,
+                        "{:?} ended by {cause:?}: {random:?}",
+                        asked.kind
+                    );
                     self.client.connection.forget(stream);
                 }
                 Event::Response { .. } | Event::Writable { .. } => {}
@@ -264,7 +322,11 @@ impl World {
 
 fn check(asked: &Asked, status: &Status, random: &Random) {
     match asked.kind {
-        Kind::Fail => assert_eq!((status.code(), status.message()), (Code::Aborted, "as asked"), "{random:?}"),
+        Kind::Fail => assert_eq!(
+            (status.code(), status.message()),
+            (Code::Aborted, "as asked"),
+            "{random:?}"
+        ),
         Kind::Unary => {
             assert!(status.is_ok(), "{status} {random:?}");
             assert_eq!(asked.received, [asked.all.concat()], "{random:?}");
@@ -277,10 +339,21 @@ fn check(asked: &Asked, status: &Status, random: &Random) {
     }
 }
 
-fn send(connection: &mut Connection, stream: StreamKey, out: &mut Vec<u8>, bytes: &[u8], shared: bool) {
+fn send(
+    connection: &mut Connection,
+    stream: StreamKey,
+    out: &mut Vec<u8>,
+    bytes: &[u8],
+    shared: bool,
+) {
     if shared {
         let (head, body) = bytes.split_at(bytes.len() / 2);
-        connection.send_shared(stream, out, |out| out.extend_from_slice(head), Arc::from(body));
+        connection.send_shared(
+            stream,
+            out,
+            |out| out.extend_from_slice(head),
+            Arc::from(body),
+        );
     } else {
         connection.send_message(stream, out, |out| out.extend_from_slice(bytes));
     }
@@ -296,13 +369,21 @@ fn random_message(random: &mut Random) -> Vec<u8> {
 fn any<V>(random: &mut Random, map: &HashMap<StreamKey, V>) -> Option<StreamKey> {
     let mut keys: Vec<_> = map.keys().copied().collect();
     keys.sort_by_key(|key| key.id);
-    if keys.is_empty() { None } else { Some(keys[random.below(keys.len())]) }
+    if keys.is_empty() {
+        None
+    } else {
+        Some(keys[random.below(keys.len())])
+    }
 }
 
 /// The first bytes of an output: a few, or all.
 fn take_some(random: &mut Random, output: &mut Vec<u8>) -> Vec<u8> {
     let most = [3, 100, 20_000, usize::MAX][random.below(4)].min(output.len());
-    let count = if most == output.len() { most } else { random.below(most + 1) };
+    let count = if most == output.len() {
+        most
+    } else {
+        random.below(most + 1)
+    };
     output.drain(..count).collect()
 }
 
@@ -317,8 +398,17 @@ fn every_call_ends_exactly_once() {
             }
             world.step();
             let stuck = (&world.client.connection, &world.server.connection);
-            assert!(step < 2_000_000, "nothing moves any more: {:?} {stuck:?}", world.random);
-            assert_eq!((world.client.error(), world.server.error()), (None, None), "{:?} {stuck:?}", world.random);
+            assert!(
+                step < 2_000_000,
+                "nothing moves any more: {:?} {stuck:?}",
+                world.random
+            );
+            assert_eq!(
+                (world.client.error(), world.server.error()),
+                (None, None),
+                "{:?} {stuck:?}",
+                world.random
+            );
         }
         assert_eq!(world.finished, calls, "{:?}", world.random);
         finish(&mut world);
@@ -328,7 +418,10 @@ fn every_call_ends_exactly_once() {
 /// Nothing is left over, and both sides come to an end together.
 fn finish(world: &mut World) {
     let now_ns = world.server.now_ns;
-    world.server.connection.drain(&mut world.server.output, now_ns);
+    world
+        .server
+        .connection
+        .drain(&mut world.server.output, now_ns);
     while !(world.client.output.is_empty() && world.server.output.is_empty()) {
         world.server_receives();
         world.client_receives();
@@ -339,6 +432,11 @@ fn finish(world: &mut World) {
     for side in [&world.client, &world.server] {
         assert_eq!(side.connection.running(), 0, "{:?}", world.random);
         assert_eq!(side.connection.buffered_bytes(), 0, "{:?}", world.random);
-        assert_eq!(side.connection.close_reason(), Some(&CloseReason::Drained), "{:?}", world.random);
+        assert_eq!(
+            side.connection.close_reason(),
+            Some(&CloseReason::Drained),
+            "{:?}",
+            world.random
+        );
     }
 }

@@ -15,19 +15,38 @@ fn with_call() -> (Endpoint, StreamKey) {
 }
 
 fn field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    fields.iter().find(|field| field.0 == name).map(|field| field.1.as_str())
+    fields
+        .iter()
+        .find(|field| field.0 == name)
+        .map(|field| field.1.as_str())
 }
 
 #[test]
 fn a_unary_answer_is_three_frames() {
     let (mut server, stream) = with_call();
-    server.connection.respond(stream, &mut server.output, |out| out.extend_from_slice(b"hello"));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| {
+            out.extend_from_slice(b"hello")
+        });
     let frames = server.frames();
-    assert_eq!(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(), [kind::HEADERS, kind::DATA, kind::HEADERS]);
+    assert_eq!(
+        frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(),
+        [kind::HEADERS, kind::DATA, kind::HEADERS]
+    );
     let head = server.decode(&frames[0]);
-    assert_eq!(head, [(":status".into(), "200".into()), ("content-type".into(), "application/grpc".into())]);
+    assert_eq!(
+        head,
+        [
+            (":status".into(), "200".into()),
+            ("content-type".into(), "application/grpc".into())
+        ]
+    );
     assert_eq!(frames[1].payload, message(b"hello"));
-    assert_eq!(server.decode(&frames[2]), [("grpc-status".into(), "0".into())]);
+    assert_eq!(
+        server.decode(&frames[2]),
+        [("grpc-status".into(), "0".into())]
+    );
     assert!(frames[2].ends_stream() && !frames[0].ends_stream() && !frames[1].ends_stream());
     assert_eq!(server.connection.running(), 0);
 }
@@ -37,16 +56,23 @@ fn an_error_without_a_message_is_one_frame() {
     let (mut server, stream) = with_call();
     let mut metadata = Metadata::new();
     metadata.push_ascii("x-detail", "some text").expect("valid");
-    metadata.push_binary("x-detail-bin", [0, 1, 255]).expect("valid");
+    metadata
+        .push_binary("x-detail-bin", [0, 1, 255])
+        .expect("valid");
     let status = Status::new(Code::NotFound, "no such thing: 100 %\n").with_metadata(metadata);
-    server.connection.finish(stream, &mut server.output, &status);
+    server
+        .connection
+        .finish(stream, &mut server.output, &status);
     let frames = server.frames();
     assert_eq!(frames.len(), 1);
     assert!(frames[0].ends_stream());
     let fields = server.decode(&frames[0]);
     assert_eq!(field(&fields, ":status"), Some("200"));
     assert_eq!(field(&fields, "grpc-status"), Some("5"));
-    assert_eq!(field(&fields, "grpc-message"), Some("no such thing: 100 %25%0A"));
+    assert_eq!(
+        field(&fields, "grpc-message"),
+        Some("no such thing: 100 %25%0A")
+    );
     assert_eq!(field(&fields, "x-detail"), Some("some text"));
     assert_eq!(field(&fields, "x-detail-bin"), Some("AAH/"));
 }
@@ -56,35 +82,64 @@ fn initial_and_trailing_metadata() {
     let (mut server, stream) = with_call();
     server.connection.add_header(stream, b"x-first", b"1");
     server.connection.add_trailer(stream, b"x-last", b"2");
-    server.connection.respond(stream, &mut server.output, |out| out.push(7));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(7));
     let frames = server.frames();
     assert_eq!(field(&server.decode(&frames[0]), "x-first"), Some("1"));
     let trailers = server.decode(&frames[2]);
-    assert_eq!((field(&trailers, "grpc-status"), field(&trailers, "x-last")), (Some("0"), Some("2")));
+    assert_eq!(
+        (field(&trailers, "grpc-status"), field(&trailers, "x-last")),
+        (Some("0"), Some("2"))
+    );
 }
 
 #[test]
 fn a_stream_of_messages() {
     let (mut server, stream) = with_call();
     for byte in 0..3 {
-        server.connection.send_message(stream, &mut server.output, |out| out.push(byte));
+        server
+            .connection
+            .send_message(stream, &mut server.output, |out| out.push(byte));
     }
-    server.connection.finish(stream, &mut server.output, &Status::new(Code::Aborted, "enough"));
+    server.connection.finish(
+        stream,
+        &mut server.output,
+        &Status::new(Code::Aborted, "enough"),
+    );
     let frames = server.frames();
-    let payloads: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).map(|frame| frame.payload.clone()).collect();
+    let payloads: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .map(|frame| frame.payload.clone())
+        .collect();
     assert_eq!(payloads, [message(&[0]), message(&[1]), message(&[2])]);
     server.decode(&frames[0]);
-    assert_eq!(field(&server.decode(&frames[4]), "grpc-message"), Some("enough"));
+    assert_eq!(
+        field(&server.decode(&frames[4]), "grpc-message"),
+        Some("enough")
+    );
 }
 
 #[test]
 fn shared_bodies_are_one_message() {
     let (mut server, stream) = with_call();
     let body: Arc<[u8]> = vec![5; 20_000].into();
-    server.connection.send_shared(stream, &mut server.output, |out| out.extend_from_slice(b"head"), body);
-    server.connection.finish(stream, &mut server.output, &Status::OK);
+    server.connection.send_shared(
+        stream,
+        &mut server.output,
+        |out| out.extend_from_slice(b"head"),
+        body,
+    );
+    server
+        .connection
+        .finish(stream, &mut server.output, &Status::OK);
     let frames = server.frames();
-    let payload: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).flat_map(|frame| frame.payload.clone()).collect();
+    let payload: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .flat_map(|frame| frame.payload.clone())
+        .collect();
     assert_eq!(payload, message(&[&b"head"[..], &[5; 20_000]].concat()));
     assert!(frames.last().expect("trailers").ends_stream());
 }
@@ -93,19 +148,43 @@ fn shared_bodies_are_one_message() {
 fn compressed_answers() {
     let (mut server, stream) = with_call();
     server.connection.set_compress(stream, true);
-    server.connection.send_message(stream, &mut server.output, |out| out.extend_from_slice(&[1; 1_000]));
+    server
+        .connection
+        .send_message(stream, &mut server.output, |out| {
+            out.extend_from_slice(&[1; 1_000])
+        });
     server.connection.set_compress(stream, false);
-    server.connection.send_message(stream, &mut server.output, |out| out.extend_from_slice(b"plain"));
+    server
+        .connection
+        .send_message(stream, &mut server.output, |out| {
+            out.extend_from_slice(b"plain")
+        });
     server.connection.set_compress(stream, true);
-    server.connection.send_shared(stream, &mut server.output, |out| out.push(2), vec![3; 500].into());
-    server.connection.finish(stream, &mut server.output, &Status::OK);
+    server.connection.send_shared(
+        stream,
+        &mut server.output,
+        |out| out.push(2),
+        vec![3; 500].into(),
+    );
+    server
+        .connection
+        .finish(stream, &mut server.output, &Status::OK);
     let frames = server.frames();
-    assert_eq!(field(&server.decode(&frames[0]), "grpc-encoding"), Some("gzip"));
-    let bodies: Vec<_> = frames.iter().filter(|frame| frame.kind == kind::DATA).map(|frame| frame.payload.clone()).collect();
+    assert_eq!(
+        field(&server.decode(&frames[0]), "grpc-encoding"),
+        Some("gzip")
+    );
+    let bodies: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.kind == kind::DATA)
+        .map(|frame| frame.payload.clone())
+        .collect();
     let unzip = |payload: &[u8]| {
         assert_eq!(payload[0], 1);
         let mut out = Vec::new();
-        Inflater::new().gunzip(&payload[5..], 10_000, &mut out).expect("gzip");
+        Inflater::new()
+            .gunzip(&payload[5..], 10_000, &mut out)
+            .expect("gzip");
         out
     };
     assert_eq!(unzip(&bodies[0]), [1; 1_000]);
@@ -118,7 +197,9 @@ fn a_peer_that_does_not_read_gzip_gets_none() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
     server.connection.set_compress(stream, true);
-    server.connection.respond(stream, &mut server.output, |out| out.push(1));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
     let frames = server.frames_of_kind(kind::DATA);
     assert_eq!(frames[0].payload, message(&[1]));
 }
@@ -127,26 +208,56 @@ fn a_peer_that_does_not_read_gzip_gets_none() {
 fn plain_answers() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&headers(1, &GET, true)))[0];
-    server.connection.send_plain(stream, &mut server.output, 404, &[("content-type", "text/plain")], b"nothing here");
+    server.connection.send_plain(
+        stream,
+        &mut server.output,
+        404,
+        &[("content-type", "text/plain")],
+        b"nothing here",
+    );
     let frames = server.frames();
     let fields = server.decode(&frames[frames.len() - 2]);
-    assert_eq!((field(&fields, ":status"), field(&fields, "content-length")), (Some("404"), Some("12")));
-    assert_eq!(frames.last().map(|frame| (frame.payload.as_slice(), frame.ends_stream())), Some((&b"nothing here"[..], true)));
+    assert_eq!(
+        (field(&fields, ":status"), field(&fields, "content-length")),
+        (Some("404"), Some("12"))
+    );
+    assert_eq!(
+        frames
+            .last()
+            .map(|frame| (frame.payload.as_slice(), frame.ends_stream())),
+        Some((&b"nothing here"[..], true))
+    );
 
     let mut head = GET;
     head[0].1 = "HEAD";
     let stream = requests(&server.feed(&headers(3, &head, true)))[0];
-    server.connection.send_plain(stream, &mut server.output, 200, &[], b"not for HEAD");
+    server
+        .connection
+        .send_plain(stream, &mut server.output, 200, &[], b"not for HEAD");
     let frames = server.frames();
     assert_eq!((frames.len(), frames[0].ends_stream()), (1, true));
 
     let stream = requests(&server.feed(&headers(5, &GET, true)))[0];
-    server.connection.send_plain_headers(stream, &mut server.output, 200, &[], false);
-    server.connection.send_body(stream, &mut server.output, b"one", false);
-    server.connection.send_body(stream, &mut server.output, b"two", false);
-    server.connection.send_body(stream, &mut server.output, b"", true);
+    server
+        .connection
+        .send_plain_headers(stream, &mut server.output, 200, &[], false);
+    server
+        .connection
+        .send_body(stream, &mut server.output, b"one", false);
+    server
+        .connection
+        .send_body(stream, &mut server.output, b"two", false);
+    server
+        .connection
+        .send_body(stream, &mut server.output, b"", true);
     let frames = server.frames();
-    assert_eq!(frames.iter().map(|frame| frame.payload.clone()).collect::<Vec<_>>()[1..], [&b"one"[..], b"two", b""]);
+    assert_eq!(
+        frames
+            .iter()
+            .map(|frame| frame.payload.clone())
+            .collect::<Vec<_>>()[1..],
+        [&b"one"[..], b"two", b""]
+    );
     assert!(frames[3].ends_stream());
     assert_eq!(server.connection.running(), 0);
 }
@@ -156,34 +267,63 @@ fn the_encoders_table_follows_the_peer() {
     // A peer that shrinks the table has to be told by the next block (RFC 7541 section 4.2), so that it is not constant.
     let mut server = Endpoint::server_with(&Config::server(), &[(1, 0)]);
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
-    server.connection.respond(stream, &mut server.output, |out| out.push(1));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
     let frames = server.frames();
     assert_eq!(frames[0].payload[0], 0x20);
     for frame in [&frames[0], &frames[2]] {
         server.decode(frame);
     }
     let stream = requests(&server.feed(&unary(3, b"a")))[0];
-    server.connection.respond(stream, &mut server.output, |out| out.push(1));
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
     assert_eq!(server.frames()[0].payload[0], 0x88);
 }
 
 #[test]
 fn what_is_too_much_for_the_connection_ends_the_call() {
-    let config = Config { max_unsent_bytes: 100_000, ..Config::server() };
+    let config = Config {
+        max_unsent_bytes: 100_000,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[(4, 0)]);
-    let streams = requests(&server.feed(&[unary(1, b"a"), unary(3, b"b"), unary(5, b"c")].concat()));
+    let streams =
+        requests(&server.feed(&[unary(1, b"a"), unary(3, b"b"), unary(5, b"c")].concat()));
     server.frames();
-    server.connection.respond(streams[0], &mut server.output, |out| out.resize(out.len() + 200_000, 0));
+    server
+        .connection
+        .respond(streams[0], &mut server.output, |out| {
+            out.resize(out.len() + 200_000, 0)
+        });
     // What is there is kept; what comes on top is not, and new calls are turned away before any work.
-    server.connection.respond(streams[1], &mut server.output, |_| panic!("not even encoded"));
-    server.connection.send_message(streams[2], &mut server.output, |_| panic!("not even encoded"));
+    server
+        .connection
+        .respond(streams[1], &mut server.output, |_| {
+            panic!("not even encoded")
+        });
+    server
+        .connection
+        .send_message(streams[2], &mut server.output, |_| {
+            panic!("not even encoded")
+        });
     let frames = server.frames();
     for stream in [3, 5] {
-        let trailers = frames.iter().find(|frame| frame.stream == stream && frame.ends_stream()).expect("a status");
+        let trailers = frames
+            .iter()
+            .find(|frame| frame.stream == stream && frame.ends_stream())
+            .expect("a status");
         assert_eq!(field(&server.decode(trailers), "grpc-status"), Some("8"));
     }
     let seen = server.feed(&unary(7, b"d"));
-    assert_eq!(seen[1..].iter().map(|seen| seen.event).collect::<Vec<_>>(), [Event::Cancelled { stream: streams[2], cause: Cause::TooMuchUnsent }]);
+    assert_eq!(
+        seen[1..].iter().map(|seen| seen.event).collect::<Vec<_>>(),
+        [Event::Cancelled {
+            stream: streams[2],
+            cause: Cause::TooMuchUnsent
+        }]
+    );
     let frames = server.frames();
     assert_eq!(field(&server.decode(&frames[0]), "grpc-status"), Some("14"));
 }

@@ -24,9 +24,19 @@ fn frames_on_idle_streams_end_the_connection() {
 
 #[test]
 fn frames_on_stream_0_that_need_a_stream() {
-    for kind in [kind::DATA, kind::HEADERS, kind::PRIORITY, kind::RST_STREAM, kind::CONTINUATION] {
+    for kind in [
+        kind::DATA,
+        kind::HEADERS,
+        kind::PRIORITY,
+        kind::RST_STREAM,
+        kind::CONTINUATION,
+    ] {
         let mut server = Endpoint::server();
-        let payload: &[u8] = if kind == kind::RST_STREAM { &[0; 4] } else { &[0; 5] };
+        let payload: &[u8] = if kind == kind::RST_STREAM {
+            &[0; 4]
+        } else {
+            &[0; 5]
+        };
         server.feed(&frame(kind, flag::END_HEADERS, 0, payload));
         server.assert_closed(ErrorCode::ProtocolError);
     }
@@ -41,7 +51,13 @@ fn priority_is_checked_and_dropped() {
     server.assert_reset(1, ErrorCode::ProtocolError);
     server.feed(&call(3));
     let seen = server.feed(&frame(kind::PRIORITY, 0, 3, &[0x80, 0, 0, 3, 16]));
-    assert!(matches!(seen[0].event, Event::Cancelled { cause: Cause::Violation(ErrorCode::ProtocolError), .. }));
+    assert!(matches!(
+        seen[0].event,
+        Event::Cancelled {
+            cause: Cause::Violation(ErrorCode::ProtocolError),
+            ..
+        }
+    ));
     server.assert_reset(3, ErrorCode::ProtocolError);
     server.feed(&frame(kind::PRIORITY, 0, 3, &[0; 4]));
     server.assert_closed(ErrorCode::FrameSizeError);
@@ -60,7 +76,13 @@ fn half_closed_remote_takes_only_control_frames() {
     server.feed(&[window_update(1, 1), frame(kind::PRIORITY, 0, 1, &[0; 5])].concat());
     assert_eq!(server.connection.close_reason(), None);
     let seen = server.feed(&rst(1, ErrorCode::Cancel));
-    assert!(matches!(seen[0].event, Event::Cancelled { cause: Cause::Reset(ErrorCode::Cancel), .. }));
+    assert!(matches!(
+        seen[0].event,
+        Event::Cancelled {
+            cause: Cause::Reset(ErrorCode::Cancel),
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -68,15 +90,27 @@ fn closed_by_both_sides() {
     let closed = || {
         let mut server = Endpoint::server();
         let stream = requests(&server.feed(&unary(1, b"a")))[0];
-        server.connection.respond(stream, &mut server.output, |_| {});
+        server
+            .connection
+            .respond(stream, &mut server.output, |_| {});
         server.frames();
         server
     };
     let mut server = closed();
     server.feed(&data(1, b"late", true));
     server.assert_reset(1, ErrorCode::StreamClosed);
-    server.feed(&[window_update(1, 1), rst(1, ErrorCode::Cancel), frame(kind::PRIORITY, 0, 1, &[0; 5])].concat());
-    assert_eq!((server.frames(), server.connection.close_reason()), (vec![], None));
+    server.feed(
+        &[
+            window_update(1, 1),
+            rst(1, ErrorCode::Cancel),
+            frame(kind::PRIORITY, 0, 1, &[0; 5]),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        (server.frames(), server.connection.close_reason()),
+        (vec![], None)
+    );
     let mut server = closed();
     server.feed(&headers(1, &GET, true));
     server.assert_closed(ErrorCode::StreamClosed);
@@ -96,11 +130,21 @@ fn closed_by_the_peers_reset() {
 fn closed_by_our_reset_late_frames_are_dropped() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&call(1)))[0];
-    server.connection.reset(stream, &mut server.output, ErrorCode::Cancel);
+    server
+        .connection
+        .reset(stream, &mut server.output, ErrorCode::Cancel);
     server.assert_reset(1, ErrorCode::Cancel);
-    let late = [data(1, b"abc", false), window_update(1, 1), headers(1, &[("a", "b")], true), rst(1, ErrorCode::Cancel)];
+    let late = [
+        data(1, b"abc", false),
+        window_update(1, 1),
+        headers(1, &[("a", "b")], true),
+        rst(1, ErrorCode::Cancel),
+    ];
     assert_eq!(server.feed(&late.concat()), []);
-    assert_eq!((server.frames(), server.connection.close_reason()), (vec![], None));
+    assert_eq!(
+        (server.frames(), server.connection.close_reason()),
+        (vec![], None)
+    );
     assert_eq!(server.connection.running(), 0);
 }
 
@@ -108,10 +152,15 @@ fn closed_by_our_reset_late_frames_are_dropped() {
 fn finishing_before_the_peer_has_ended_asks_it_to_stop() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&call(1)))[0];
-    server.connection.finish(stream, &mut server.output, &Status::OK);
+    server
+        .connection
+        .finish(stream, &mut server.output, &Status::OK);
     let frames = server.frames();
     assert!(frames[0].ends_stream());
-    assert_eq!((frames[1].kind, frames[1].code()), (kind::RST_STREAM, ErrorCode::NoError));
+    assert_eq!(
+        (frames[1].kind, frames[1].code()),
+        (kind::RST_STREAM, ErrorCode::NoError)
+    );
     assert_eq!(server.feed(&data(1, &message(b"late"), true)), []);
     assert_eq!(server.frames(), []);
 }
@@ -129,16 +178,43 @@ fn identifiers_go_up_and_are_odd() {
 #[test]
 fn frame_sizes_are_checked() {
     for (bytes, code) in [
-        (frame(kind::RST_STREAM, 0, 1, &[0; 3]), ErrorCode::FrameSizeError),
-        (frame(kind::WINDOW_UPDATE, 0, 1, &[0; 5]), ErrorCode::FrameSizeError),
-        (frame(kind::GOAWAY, 0, 0, &[0; 7]), ErrorCode::FrameSizeError),
+        (
+            frame(kind::RST_STREAM, 0, 1, &[0; 3]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::WINDOW_UPDATE, 0, 1, &[0; 5]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::GOAWAY, 0, 0, &[0; 7]),
+            ErrorCode::FrameSizeError,
+        ),
         (frame(kind::GOAWAY, 0, 1, &[0; 8]), ErrorCode::ProtocolError),
-        (frame(kind::DATA, 0, 1, &[0; 16_385]), ErrorCode::FrameSizeError),
-        (frame(kind::HEADERS, flag::PADDED, 3, &[]), ErrorCode::FrameSizeError),
-        (frame(kind::HEADERS, flag::PRIORITY, 3, &[0; 4]), ErrorCode::FrameSizeError),
-        (frame(kind::DATA, flag::PADDED, 1, &[]), ErrorCode::FrameSizeError),
-        (frame(kind::DATA, flag::PADDED, 1, &[3, 0, 0]), ErrorCode::ProtocolError),
-        (frame(kind::HEADERS, flag::PADDED, 3, &[3, 0, 0]), ErrorCode::ProtocolError),
+        (
+            frame(kind::DATA, 0, 1, &[0; 16_385]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::HEADERS, flag::PADDED, 3, &[]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::HEADERS, flag::PRIORITY, 3, &[0; 4]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::DATA, flag::PADDED, 1, &[]),
+            ErrorCode::FrameSizeError,
+        ),
+        (
+            frame(kind::DATA, flag::PADDED, 1, &[3, 0, 0]),
+            ErrorCode::ProtocolError,
+        ),
+        (
+            frame(kind::HEADERS, flag::PADDED, 3, &[3, 0, 0]),
+            ErrorCode::ProtocolError,
+        ),
     ] {
         let mut server = Endpoint::server();
         server.feed(&call(1));
@@ -149,16 +225,31 @@ fn frame_sizes_are_checked() {
 
 #[test]
 fn a_cancelled_call_counts_until_its_last_call() {
-    let config = Config { max_streams: 2, ..Config::server() };
+    let config = Config {
+        max_streams: 2,
+        ..Config::server()
+    };
     let mut server = Endpoint::server_with(&config, &[]);
-    let seen = server.feed(&[call(1), rst(1, ErrorCode::Cancel), call(3), rst(3, ErrorCode::Cancel)].concat());
+    let seen = server.feed(
+        &[
+            call(1),
+            rst(1, ErrorCode::Cancel),
+            call(3),
+            rst(3, ErrorCode::Cancel),
+        ]
+        .concat(),
+    );
     let streams = requests(&seen);
     server.frames();
     server.feed(&call(5));
     server.assert_reset(5, ErrorCode::RefusedStream);
     // Each of the last calls will do, and does nothing else.
     server.connection.forget(streams[0]);
-    server.connection.respond(streams[1], &mut server.output, |_| panic!("nothing is encoded for a dead stream"));
+    server
+        .connection
+        .respond(streams[1], &mut server.output, |_| {
+            panic!("nothing is encoded for a dead stream")
+        });
     assert_eq!(server.frames(), []);
     assert_eq!(server.connection.running(), 0);
     assert_eq!(requests(&server.feed(&call(7))).len(), 1);
@@ -168,11 +259,15 @@ fn a_cancelled_call_counts_until_its_last_call() {
 fn calls_on_streams_that_are_gone_do_nothing() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
-    server.connection.respond(stream, &mut server.output, |_| {});
+    server
+        .connection
+        .respond(stream, &mut server.output, |_| {});
     server.frames();
     let out = &mut server.output;
     server.connection.respond(stream, out, |_| panic!("gone"));
-    server.connection.send_message(stream, out, |_| panic!("gone"));
+    server
+        .connection
+        .send_message(stream, out, |_| panic!("gone"));
     server.connection.finish(stream, out, &Status::OK);
     server.connection.reset(stream, out, ErrorCode::Cancel);
     server.connection.send_plain(stream, out, 200, &[], b"a");
@@ -180,6 +275,12 @@ fn calls_on_streams_that_are_gone_do_nothing() {
     server.connection.hold(stream, true);
     server.connection.forget(stream);
     server.connection.set_token(stream, 1);
-    assert_eq!((server.connection.token(stream), server.connection.can_send(stream)), (0, false));
+    assert_eq!(
+        (
+            server.connection.token(stream),
+            server.connection.can_send(stream)
+        ),
+        (0, false)
+    );
     assert_eq!(server.frames(), []);
 }

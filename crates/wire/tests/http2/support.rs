@@ -21,7 +21,10 @@ impl std::fmt::Debug for Random {
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random { seed, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
+        Random {
+            seed,
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
     }
 
     pub fn next(&mut self) -> u64 {
@@ -42,7 +45,10 @@ impl Random {
 
 /// How many rounds a random test makes: `PELTON_FUZZ_ROUNDS`, or what is quick.
 pub fn rounds(quick: u64) -> u64 {
-    std::env::var("PELTON_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(quick)
+    std::env::var("PELTON_FUZZ_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(quick)
 }
 
 /// A frame that came out.
@@ -96,7 +102,12 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 pub fn data(stream: u32, payload: &[u8], end: bool) -> Vec<u8> {
-    frame(kind::DATA, if end { flag::END_STREAM } else { 0 }, stream, payload)
+    frame(
+        kind::DATA,
+        if end { flag::END_STREAM } else { 0 },
+        stream,
+        payload,
+    )
 }
 
 pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
@@ -131,19 +142,33 @@ pub const CALL: [(&str, &str); 6] = [
     ("te", "trailers"),
 ];
 
-pub const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "localhost")];
+pub const GET: [(&str, &str); 4] = [
+    (":method", "GET"),
+    (":scheme", "http"),
+    (":path", "/"),
+    (":authority", "localhost"),
+];
 
 /// A header block without the dynamic table.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let (mut encoder, mut out) = (Encoder::new(), Vec::new());
     for (name, value) in fields {
-        encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Without, &mut out);
+        encoder.field(
+            name.as_bytes(),
+            value.as_bytes(),
+            Indexing::Without,
+            &mut out,
+        );
     }
     out
 }
 
 pub fn headers(stream: u32, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
-    let flags = if end { flag::END_HEADERS | flag::END_STREAM } else { flag::END_HEADERS };
+    let flags = if end {
+        flag::END_HEADERS | flag::END_STREAM
+    } else {
+        flag::END_HEADERS
+    };
     frame(kind::HEADERS, flags, stream, &block(fields))
 }
 
@@ -179,7 +204,13 @@ impl Endpoint {
         let mut connection = Connection::new(config, 0);
         let mut output = Vec::new();
         connection.start(&mut output);
-        Endpoint { connection, input: Vec::new(), output, now_ns: 0, decoder: Decoder::new(4096) }
+        Endpoint {
+            connection,
+            input: Vec::new(),
+            output,
+            now_ns: 0,
+            decoder: Decoder::new(4096),
+        }
     }
 
     /// A server whose client has sent its preface, these SETTINGS, and the acknowledgement of ours.
@@ -211,14 +242,21 @@ impl Endpoint {
     }
 
     /// Feeds bytes; `act` sees each event before the next is asked for.
-    pub fn feed_with(&mut self, bytes: &[u8], mut act: impl FnMut(&mut Connection, &Seen, &mut Vec<u8>)) -> Vec<Seen> {
+    pub fn feed_with(
+        &mut self,
+        bytes: &[u8],
+        mut act: impl FnMut(&mut Connection, &Seen, &mut Vec<u8>),
+    ) -> Vec<Seen> {
         self.input.extend_from_slice(bytes);
         let (mut consumed, mut all) = (0, Vec::new());
         while let Some(event) =
-            self.connection.poll_event(&self.input, &mut consumed, &mut self.output, self.now_ns)
+            self.connection
+                .poll_event(&self.input, &mut consumed, &mut self.output, self.now_ns)
         {
             let message = match event {
-                Event::Message { .. } | Event::Body { .. } => self.connection.message(&self.input).to_vec(),
+                Event::Message { .. } | Event::Body { .. } => {
+                    self.connection.message(&self.input).to_vec()
+                }
                 _ => Vec::new(),
             };
             let seen = Seen { event, message };
@@ -236,15 +274,23 @@ impl Endpoint {
 
     /// The frames of one kind among what came out.
     pub fn frames_of_kind(&mut self, kind: u8) -> Vec<Frame> {
-        self.frames().into_iter().filter(|frame| frame.kind == kind).collect()
+        self.frames()
+            .into_iter()
+            .filter(|frame| frame.kind == kind)
+            .collect()
     }
 
     /// Decodes the header block of a frame. All blocks have to be decoded in their order.
     pub fn decode(&mut self, frame: &Frame) -> Vec<(String, String)> {
         let mut fields = Fields::new();
-        self.decoder.decode(&frame.payload, &FieldLimits::default(), &mut fields).expect("a valid block");
+        self.decoder
+            .decode(&frame.payload, &FieldLimits::default(), &mut fields)
+            .expect("a valid block");
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-        fields.iter().map(|(name, value)| (text(name), text(value))).collect()
+        fields
+            .iter()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect()
     }
 
     pub fn advance_ms(&mut self, ms: u64) {
@@ -253,8 +299,13 @@ impl Endpoint {
 
     /// Lets the connection's deadlines pass that are due.
     pub fn tick(&mut self) {
-        if self.connection.next_deadline_ns().is_some_and(|deadline_ns| deadline_ns <= self.now_ns) {
-            self.connection.deadline_passed(&mut self.output, self.now_ns);
+        if self
+            .connection
+            .next_deadline_ns()
+            .is_some_and(|deadline_ns| deadline_ns <= self.now_ns)
+        {
+            self.connection
+                .deadline_passed(&mut self.output, self.now_ns);
         }
     }
 
@@ -269,7 +320,12 @@ impl Endpoint {
     /// Asserts that the connection ended with this error and said so.
     #[track_caller]
     pub fn assert_closed(&mut self, code: ErrorCode) {
-        assert_eq!(self.error(), Some(code), "{:?}", self.connection.close_reason());
+        assert_eq!(
+            self.error(),
+            Some(code),
+            "{:?}",
+            self.connection.close_reason()
+        );
         let frames = self.frames();
         let last = frames.last().expect("a GOAWAY");
         assert_eq!((last.kind, last.code()), (kind::GOAWAY, code));
@@ -281,7 +337,10 @@ impl Endpoint {
     pub fn assert_reset(&mut self, stream: u32, code: ErrorCode) {
         assert_eq!(self.connection.close_reason(), None);
         let frames = self.frames_of_kind(kind::RST_STREAM);
-        let resets: Vec<_> = frames.iter().map(|frame| (frame.stream, frame.code())).collect();
+        let resets: Vec<_> = frames
+            .iter()
+            .map(|frame| (frame.stream, frame.code()))
+            .collect();
         assert_eq!(resets, [(stream, code)]);
     }
 }
@@ -302,10 +361,16 @@ pub fn stream_of(event: Event) -> StreamKey {
 
 /// The streams of the requests among the events.
 pub fn requests(seen: &[Seen]) -> Vec<StreamKey> {
-    seen.iter().filter(|seen| matches!(seen.event, Event::Request { .. })).map(|seen| stream_of(seen.event)).collect()
+    seen.iter()
+        .filter(|seen| matches!(seen.event, Event::Request { .. }))
+        .map(|seen| stream_of(seen.event))
+        .collect()
 }
 
 /// The messages among the events.
 pub fn messages(seen: &[Seen]) -> Vec<Vec<u8>> {
-    seen.iter().filter(|seen| matches!(seen.event, Event::Message { .. })).map(|seen| seen.message.clone()).collect()
+    seen.iter()
+        .filter(|seen| matches!(seen.event, Event::Message { .. }))
+        .map(|seen| seen.message.clone())
+        .collect()
 }

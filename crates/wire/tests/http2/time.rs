@@ -78,9 +78,15 @@ fn calls_to_which_nothing_is_owed_may_wait_forever() {
 fn a_connection_that_idles_is_small() {
     let mut server = Endpoint::server();
     for round in 0..200 {
-        let bytes: Vec<_> = (0..20).flat_map(|at| unary((round * 20 + at) * 2 + 1, &[1; 1_000])).collect();
+        let bytes: Vec<_> = (0..20)
+            .flat_map(|at| unary((round * 20 + at) * 2 + 1, &[1; 1_000]))
+            .collect();
         for stream in requests(&server.feed(&bytes)) {
-            server.connection.respond(stream, &mut server.output, |out| out.resize(out.len() + 1_000, 0));
+            server
+                .connection
+                .respond(stream, &mut server.output, |out| {
+                    out.resize(out.len() + 1_000, 0)
+                });
         }
         server.output.clear();
         server.feed(&window_update(0, 20 * 1_005));
@@ -89,5 +95,9 @@ fn a_connection_that_idles_is_small() {
     server.tick();
     let bytes = server.connection.memory_bytes();
     assert!(bytes <= 8 << 10, "{bytes} bytes");
-    assert_eq!(requests(&server.feed(&unary(99_999, b"a"))).len(), 1, "and goes on");
+    assert_eq!(
+        requests(&server.feed(&unary(99_999, b"a"))).len(),
+        1,
+        "and goes on"
+    );
 }
