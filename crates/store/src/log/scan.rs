@@ -1,0 +1,446 @@
+//! Reading the log: which groups count, where it ends, and whether something is missing.
+
+use std::fmt;
+use std::io;
+
+use super::group::{ALIGN_BYTES, Group, Header, LogId, NoGroup, Position};
+use super::limits;
+use super::reader::{SegmentReader, next_place};
+use super::record::RecordError;
+use super::segment::{Segment, segment_name, segment_ordinal};
+use super::writer::Chain;
+use crate::disk::Disk;
+
+/// Where something stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The segment; [`segment_name`] is its file.
+    pub segment: u64,
+    /// Bytes from the beginning of the file.
+    pub offset: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = segment_name(self.segment);
+        write!(formatter, "{name} at byte {}", self.offset)
+    }
+}
+
+/// Something that was durable is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where the group that is missing should be.
+    pub place: Place,
+    /// What is whole before it.
+    pub last_good: Position,
+    /// A later group that knows the missing one, or a later one, to have been durable, and where it is. `None`: there
+    /// is nothing at all in the files that is a group of a log.
+    pub witness: Option<Witness>,
+    /// The highest sequence in groups that are lost, as far as they can be read.
+    pub lost_sequence: u64,
+}
+
+/// A group that knows of something durable that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// Where it is.
+    pub place: Place,
+    /// Its number.
+    pub group: u64,
+    /// The last group that it knows to be durable.
+    pub durable_group: u64,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, last_good) = (self.place, self.last_good);
+        write!(formatter, "the log is damaged in {place}: ")?;
+        match &self.witness {
+            Some(witness) => write!(
+                formatter,
+                "group {} is missing or has changed, though group {} in {} knows group {} to have been durable; \
+                 whole is everything up to sequence {}",
+                last_good.group + 1,
+                witness.group,
+                witness.place,
+                witness.durable_group,
+                last_good.sequence,
+            ),
+            None => write!(formatter, "nothing in it is a group of a log"),
+        }
+    }
+}
+
+/// What was found in a log.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// All segments there are, in order.
+    pub(super) segments: Vec<Segment>,
+    /// Where each of the first segments ends: those that have groups that count.
+    pub(super) ends: Vec<SegmentEnd>,
+    /// Behind the last group that counts; `None`: there is none.
+    pub(super) chain: Option<Chain>,
+    /// The first sequence that a group covers.
+    pub(super) first_sequence: u64,
+    /// The highest group that another one knows to be durable.
+    pub(super) durable_group: u64,
+    /// The last group that counts is a closing one.
+    pub(super) closed: bool,
+    pub(super) groups: u64,
+    pub(super) records: u64,
+    pub(super) damage: Option<Damage>,
+}
+
+/// What counts in a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentEnd {
+    pub(super) ordinal: u64,
+    pub(super) used_bytes: u64,
+    pub(super) groups: u64,
+    pub(super) first_sequence: u64,
+    pub(super) last: Position,
+}
+
+/// What is done with each group that counts.
+pub(super) type Visit<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
+
+/// Reads the whole log. Changes nothing.
+pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError> {
+    let mut scan = Scan {
+        segments: segments(disk)?,
+        ends: Vec::new(),
+        chain: None,
+        first_sequence: 0,
+        durable_group: 0,
+        closed: false,
+        groups: 0,
+        records: 0,
+        damage: None,
+    };
+    for index in 0..scan.segments.len() {
+        let follows =
+            index == 0 || scan.segments[index].ordinal == scan.segments[index - 1].ordinal + 1;
+        if !follows || !scan.read_segment(disk, index, visit)? {
+            break;
+        }
+    }
+    scan.damage = scan.find_damage(disk)?;
+    Ok(scan)
+}
+
+fn segments(disk: &dyn Disk) -> Result<Vec<Segment>, ReadError> {
+    let list = || -> io::Result<Vec<Segment>> {
+        let names = disk.list()?;
+        let ordinals = names.iter().filter_map(|name| segment_ordinal(name));
+        let mut ordinals: Vec<u64> = ordinals.take(limits::SEGMENTS).collect();
+        ordinals.sort_unstable();
+        let open = |ordinal| -> io::Result<Segment> {
+            let file = disk.open(&segment_name(ordinal))?;
+            let bytes = file.len()?;
+            Ok(Segment {
+                ordinal,
+                file,
+                bytes,
+            })
+        };
+        ordinals.into_iter().map(open).collect()
+    };
+    list().map_err(|source| ReadError::Folder { source })
+}
+
+impl Scan {
+    /// Reads the groups of a segment that count; whether there are any.
+    fn read_segment(
+        &mut self,
+        disk: &dyn Disk,
+        index: usize,
+        visit: Visit<'_>,
+    ) -> Result<bool, ReadError> {
+        let ordinal = self.segments[index].ordinal;
+        let error = |offset, source| ReadError::device(disk, ordinal, offset, source);
+        let mut reader = SegmentReader::new(self.segments[index].file.clone())
+            .map_err(|source| error(0, source))?;
+        let mut offset = 0;
+        let mut end: Option<SegmentEnd> = None;
+        loop {
+            let place = Place {
+                segment: ordinal,
+                offset,
+            };
+            let header = match reader
+                .header(offset)
+                .map_err(|source| error(offset, source))?
+            {
+                Ok(header) if self.is_next(&header) => header,
+                Err(NoGroup::Version(version, log_id)) if self.is_of(log_id) => {
+                    return Err(ReadError::too_new(disk, place, version));
+                }
+                _ => break,
+            };
+            let group = reader.group(offset, header);
+            let Some(group) = group.map_err(|source| error(offset, source))? else {
+                break;
+            };
+            visit(place, &group).map_err(|reason| ReadError::record(disk, place, reason))?;
+            self.accept(&group);
+            let group_bytes = header.group_bytes().expect("the reader has read so many");
+            offset += group_bytes;
+            let end = end.get_or_insert(SegmentEnd {
+                ordinal,
+                used_bytes: 0,
+                groups: 0,
+                first_sequence: header.first_sequence,
+                last: Position::default(),
+            });
+            end.used_bytes = offset;
+            end.groups += 1;
+            end.last = header.position();
+            reader.shrink();
+        }
+        self.ends.extend(end);
+        Ok(end.is_some())
+    }
+
+    fn is_next(&self, header: &Header) -> bool {
+        // What the first one repeats of the one before cannot be known any more.
+        self.chain.is_none_or(|chain| chain.is_followed_by(header))
+    }
+
+    fn is_of(&self, log_id: LogId) -> bool {
+        self.chain.is_none_or(|chain| chain.log_id == log_id)
+    }
+
+    fn accept(&mut self, group: &Group<'_>) {
+        let header = &group.header;
+        if self.chain.is_none() {
+            self.first_sequence = header.first_sequence;
+        }
+        self.chain = Some(Chain::behind(header, group.checksum));
+        self.durable_group = self.durable_group.max(header.durable.group);
+        self.closed = header.closing;
+        self.groups += 1;
+        self.records += u64::from(header.records);
+    }
+
+    /// Searches everything behind the last group that counts for one that knows the next to have been durable.
+    fn find_damage(&self, disk: &dyn Disk) -> Result<Option<Damage>, ReadError> {
+        let Some(first) = self.segments.first() else {
+            return Ok(None);
+        };
+        let end = self.ends.last().map_or(
+            Place {
+                segment: first.ordinal,
+                offset: 0,
+            },
+            |end| Place {
+                segment: end.ordinal,
+                offset: end.used_bytes,
+            },
+        );
+        let mut damage = Damage {
+            place: end,
+            last_good: self
+                .chain
+                .map_or(Position::default(), |chain| chain.position),
+            witness: None,
+            lost_sequence: 0,
+        };
+        let mut is_zero = true;
+        for segment in &self.segments {
+            if segment.ordinal < end.segment {
+                continue;
+            }
+            let from = if segment.ordinal == end.segment {
+                end.offset
+            } else {
+                0
+            };
+            self.search(segment, from, &mut damage)
+                .and_then(|()| {
+                    is_zero &= self.chain.is_some()
+                        || SegmentReader::new(segment.file.clone())?
+                            .is_zero_from(ALIGN_BYTES as u64)?;
+                    Ok(())
+                })
+                .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
+        }
+        // A log that was being made has one segment, with nothing in it but perhaps a part of its opening group.
+        let is_new = self.segments.len() == 1 && is_zero;
+        let nothing_counts = self.chain.is_none() && !is_new;
+        if damage.witness.is_none() && !nothing_counts {
+            return Ok(None);
+        }
+        if let Some(place) = self.missing_at_next_segment(end) {
+            damage.place = place;
+        }
+        Ok(Some(damage))
+    }
+
+    /// The beginning of the segment behind `end`, if the missing group seems to lie there. Only a message rests on it.
+    fn missing_at_next_segment(&self, end: Place) -> Option<Place> {
+        let missing = self.chain?.position.group + 1;
+        let is_there = |ordinal, offset| {
+            let segment = self
+                .segments
+                .iter()
+                .find(|segment| segment.ordinal == ordinal)?;
+            let mut reader = SegmentReader::new(segment.file.clone()).ok()?;
+            let header = reader.header(offset).ok()?.ok()?;
+            (header.number == missing).then_some(Place {
+                segment: ordinal,
+                offset,
+            })
+        };
+        let next = end.segment + 1;
+        match is_there(end.segment, end.offset) {
+            Some(_) => None,
+            None => is_there(next, 0),
+        }
+    }
+
+    fn search(&self, segment: &Segment, from: u64, damage: &mut Damage) -> io::Result<()> {
+        let mut reader = SegmentReader::new(segment.file.clone())?;
+        let mut offset = from;
+        while offset < reader.file_bytes() {
+            let place = Place {
+                segment: segment.ordinal,
+                offset,
+            };
+            offset = next_place(offset);
+            let Ok(header) = reader.header(place.offset)? else {
+                continue;
+            };
+            if !self.knows_of_loss(&header) {
+                continue;
+            }
+            let group = reader.group(place.offset, header)?;
+            if group.is_some() {
+                damage.witness.get_or_insert(Witness {
+                    place,
+                    group: header.number,
+                    durable_group: header.durable.group,
+                });
+                damage.lost_sequence = damage.lost_sequence.max(header.last_sequence);
+                // What lies within a group is values, not groups.
+                offset = place.offset + header.group_bytes().expect("the reader has read so many");
+            }
+            reader.shrink();
+        }
+        Ok(())
+    }
+
+    /// Whether a group, if its checksum is right, says that the one after the last that counts was durable.
+    fn knows_of_loss(&self, header: &Header) -> bool {
+        self.chain.is_none_or(|chain| {
+            header.log_id == chain.log_id && header.durable.group > chain.position.group
+        })
+    }
+}
+
+/// Why the log could not be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The folder's files cannot be listed or opened.
+    Folder {
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file cannot be read.
+    Device {
+        /// The file.
+        file: String,
+        /// The place from which on it was read.
+        offset: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// It was written by a later version.
+    TooNew {
+        /// The file.
+        file: String,
+        /// The place of the group.
+        offset: u64,
+        /// The version of the format.
+        version: u16,
+    },
+    /// There is a record that this version does not understand.
+    Record {
+        /// The file.
+        file: String,
+        /// The place of its group.
+        offset: u64,
+        /// What is wrong with it.
+        reason: RecordError,
+    },
+}
+
+impl ReadError {
+    pub(super) fn device(disk: &dyn Disk, ordinal: u64, offset: u64, source: io::Error) -> Self {
+        ReadError::Device {
+            file: disk.describe(&segment_name(ordinal)),
+            offset,
+            source,
+        }
+    }
+
+    fn too_new(disk: &dyn Disk, place: Place, version: u16) -> Self {
+        ReadError::TooNew {
+            file: disk.describe(&segment_name(place.segment)),
+            offset: place.offset,
+            version,
+        }
+    }
+
+    fn record(disk: &dyn Disk, place: Place, reason: RecordError) -> Self {
+        ReadError::Record {
+            file: disk.describe(&segment_name(place.segment)),
+            offset: place.offset,
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Folder { source } => {
+                write!(formatter, "the files of the log cannot be opened: {source}")
+            }
+            ReadError::Device {
+                file,
+                offset,
+                source,
+            } => write!(
+                formatter,
+                "{file} cannot be read from byte {offset} on: {source}"
+            ),
+            ReadError::TooNew {
+                file,
+                offset,
+                version,
+            } => write!(
+                formatter,
+                "{file} was written by a later version: format {version} at byte {offset}; use that version"
+            ),
+            ReadError::Record {
+                file,
+                offset,
+                reason,
+            } => write!(
+                formatter,
+                "{file} holds {reason}, in the group at byte {offset}; use the version that wrote it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReadError::Folder { source } | ReadError::Device { source, .. } => Some(source),
+            ReadError::Record { reason, .. } => Some(reason),
+            ReadError::TooNew { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Segments: the files of the log, and how they come and go.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::limits;
+use crate::disk::{Disk, DiskFile};
+
+const LOG_SUFFIX: &str = ".log";
+const SPARE_SUFFIX: &str = ".spare";
+
+/// A segment in the making. There is one at a time.
+const NEW_NAME: &str = "segment.new";
+
+/// The name of the file of a segment.
+pub fn segment_name(ordinal: u64) -> String {
+    format!("{ordinal:020}{LOG_SUFFIX}")
+}
+
+fn spare_name(ordinal: u64) -> String {
+    format!("{ordinal:020}{SPARE_SUFFIX}")
+}
+
+/// The ordinal of a segment by the name of its file; `None`: the file is not a segment.
+pub(super) fn segment_ordinal(name: &str) -> Option<u64> {
+    let ordinal = name.strip_suffix(LOG_SUFFIX)?.parse().ok()?;
+    (segment_name(ordinal) == name).then_some(ordinal)
+}
+
+/// A segment that is there: its file, and the room in it.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) ordinal: u64,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) bytes: u64,
+}
+
+/// The segment that a log will need next, to be [prepared](SegmentStock::prepare).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedSegment {
+    pub(super) ordinal: u64,
+}
+
+/// A segment that is durable in name and size.
+#[derive(Debug)]
+pub struct ReadySegment(pub(super) Segment);
+
+/// A segment that nobody needs any more.
+#[derive(Debug)]
+pub struct RetiredSegment {
+    pub(super) ordinal: u64,
+    pub(super) bytes: u64,
+}
+
+/// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a thread of its own.
+#[derive(Debug)]
+pub struct SegmentStock {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    spares: Vec<String>,
+    /// Segments that are to go, oldest first. One that cannot go keeps the later ones here, since a hole in the row
+    /// would be damage.
+    leaving: VecDeque<RetiredSegment>,
+    /// It is not known which names are durable; only a restart finds out.
+    broken: bool,
+}
+
+impl SegmentStock {
+    /// A stock with the spares that lie in the folder, where what an earlier life left half-made is cleared away.
+    pub(super) fn open(disk: Arc<dyn Disk>, segment_bytes: u64) -> io::Result<SegmentStock> {
+        let mut spares = Vec::new();
+        for name in disk.list()? {
+            if name == NEW_NAME {
+                disk.remove(&name)?;
+            } else if name.ends_with(SPARE_SUFFIX) {
+                if spares.len() < limits::SPARE_SEGMENTS
+                    && disk.open(&name)?.len()? == segment_bytes
+                {
+                    spares.push(name);
+                } else {
+                    disk.remove(&name)?;
+                }
+            }
+        }
+        // What the last life renamed may not be durable yet.
+        disk.sync_folder()?;
+        Ok(SegmentStock {
+            disk,
+            segment_bytes,
+            spares,
+            leaving: VecDeque::new(),
+            broken: false,
+        })
+    }
+
+    /// Makes a segment ready: a spare, or a new file filled with zeros, on the device with its name.
+    pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
+        match self.spares.pop() {
+            Some(spare) => self.install(&spare, wanted.ordinal),
+            None => self.prepare_new(wanted.ordinal),
+        }
+    }
+
+    /// Makes a segment ready that is full of zeros. The first of a log must be: what stands at its beginning counts.
+    pub(super) fn prepare_new(&mut self, ordinal: u64) -> Result<ReadySegment, PrepareError> {
+        self.make_new()?;
+        self.install(NEW_NAME, ordinal)
+    }
+
+    fn install(&mut self, source_name: &str, ordinal: u64) -> Result<ReadySegment, PrepareError> {
+        if self.broken {
+            return Err(PrepareError::Stopped);
+        }
+        let name = segment_name(ordinal);
+        let renamed = self.disk.rename(source_name, &name);
+        let opened = renamed
+            .and_then(|()| self.disk.sync_folder())
+            .and_then(|()| self.disk.open(&name));
+        match opened {
+            Ok(file) => Ok(ReadySegment(Segment {
+                ordinal,
+                file,
+                bytes: self.segment_bytes,
+            })),
+            Err(source) => {
+                self.broken = true;
+                Err(self.error(&name, source))
+            }
+        }
+    }
+
+    fn make_new(&self) -> Result<(), PrepareError> {
+        if self.broken {
+            return Err(PrepareError::Stopped);
+        }
+        let made = self.disk.create(NEW_NAME).and_then(|file| {
+            fill_with_zeros(&*file, 0, self.segment_bytes)?;
+            file.sync()
+        });
+        match made {
+            Ok(()) => Ok(()),
+            Err(source) => {
+                // Frees the room. If it fails, a start does it, and until then there is an error at each attempt.
+                let _ = self.disk.remove(NEW_NAME);
+                Err(self.error(NEW_NAME, source))
+            }
+        }
+    }
+
+    /// Takes segments back, to use them again or to remove them.
+    pub fn retire(
+        &mut self,
+        segments: impl IntoIterator<Item = RetiredSegment>,
+    ) -> Result<(), PrepareError> {
+        self.leaving.extend(segments);
+        while let Some(segment) = self.leaving.front() {
+            if self.broken {
+                return Err(PrepareError::Stopped);
+            }
+            let name = segment_name(segment.ordinal);
+            let spare_name = spare_name(segment.ordinal);
+            let keep =
+                segment.bytes == self.segment_bytes && self.spares.len() < limits::SPARE_SEGMENTS;
+            let gone = if keep {
+                self.disk.rename(&name, &spare_name)
+            } else {
+                self.disk.remove(&name)
+            };
+            // One after the other: the next one goes when it is durable that this one is gone.
+            if let Err(source) = gone.and_then(|()| self.disk.sync_folder()) {
+                self.broken = true;
+                return Err(self.error(&name, source));
+            }
+            if keep {
+                self.spares.push(spare_name);
+            }
+            self.leaving.pop_front();
+        }
+        Ok(())
+    }
+
+    fn error(&self, name: &str, source: io::Error) -> PrepareError {
+        let file = self.disk.describe(name);
+        if source.kind() == io::ErrorKind::StorageFull {
+            PrepareError::Full { file }
+        } else {
+            PrepareError::Device { file, source }
+        }
+    }
+}
+
+/// Writes zeros from one place of a file to another. Real ones: a hole would need room and metadata later.
+pub(super) fn fill_with_zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; limits::READ_BYTES.min((to - from) as usize)];
+    let mut offset = from;
+    while offset < to {
+        let count = zeros.len().min((to - offset) as usize);
+        file.write_all_at(&zeros[..count], offset)?;
+        offset += count as u64;
+    }
+    Ok(())
+}
+
+/// Why no segment was made ready, or none taken back.
+#[derive(Debug)]
+pub enum PrepareError {
+    /// There is no room on the disk. Try again when there is.
+    Full {
+        /// The file.
+        file: String,
+    },
+    /// The device, or the operating system, refused.
+    Device {
+        /// The file.
+        file: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// After an error that left open which names are durable.
+    Stopped,
+}
+
+impl fmt::Display for PrepareError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PrepareError::Full { file } => write!(
+                formatter,
+                "the disk is full: no room for {file}, the next piece of the log; free some space"
+            ),
+            PrepareError::Device { file, source } => write!(
+                formatter,
+                "{file}, a piece of the log, cannot be prepared or removed: {source}"
+            ),
+            PrepareError::Stopped => write!(
+                formatter,
+                "no more pieces of the log are prepared after an earlier error; restart the server"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PrepareError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PrepareError::Device { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

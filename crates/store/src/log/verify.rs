@@ -1,0 +1,102 @@
+//! Looking at a log without changing it.
+
+use super::group::Group;
+use super::scan::{Damage, Place, ReadError, Scan, SegmentEnd, scan};
+use super::segment::segment_name;
+use crate::disk::Disk;
+
+/// What a log holds.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its segments, oldest first; the last ones may hold nothing that counts.
+    pub segments: Vec<SegmentReport>,
+    /// The public half of the log's id; `None`: there are no groups.
+    pub history_id: Option<u64>,
+    /// Groups that count.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// The first sequence that they cover.
+    pub first_sequence: u64,
+    /// The last sequence that they cover.
+    pub last_sequence: u64,
+    /// The latest wall clock in it, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+/// What a segment holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// The name of its file.
+    pub file: String,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Bytes of the groups that count.
+    pub used_bytes: u64,
+    /// Groups that count.
+    pub groups: u64,
+    /// The first and last sequence that they cover.
+    pub sequences: Option<(u64, u64)>,
+}
+
+/// How a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// There are no groups, and there never were any.
+    Empty,
+    /// With a clean stop.
+    Closed,
+    /// In use, or without a clean stop. What may have been written behind the end was never durable.
+    Open,
+    /// Something that was durable is missing.
+    Damaged(Damage),
+}
+
+/// Reads a whole log, checks every checksum and record, and shows each group that counts to `visit`. Changes nothing.
+/// While a server writes the log, its last groups may be missing.
+pub fn verify(
+    disk: &dyn Disk,
+    visit: &mut dyn FnMut(Place, &Group<'_>),
+) -> Result<Report, ReadError> {
+    let scan = scan(disk, &mut |place, group| {
+        for record in group.records() {
+            record?;
+        }
+        visit(place, group);
+        Ok(())
+    })?;
+    Ok(Report::of(&scan))
+}
+
+impl Report {
+    fn of(scan: &Scan) -> Report {
+        let segment = |(index, segment): (usize, &super::segment::Segment)| {
+            let end: Option<&SegmentEnd> = scan.ends.get(index);
+            SegmentReport {
+                file: segment_name(segment.ordinal),
+                bytes: segment.bytes,
+                used_bytes: end.map_or(0, |end| end.used_bytes),
+                groups: end.map_or(0, |end| end.groups),
+                sequences: end.map(|end| (end.first_sequence, end.last.sequence)),
+            }
+        };
+        let ending = match (scan.damage, scan.chain) {
+            (Some(damage), _) => Ending::Damaged(damage),
+            (None, None) => Ending::Empty,
+            (None, Some(_)) if scan.closed => Ending::Closed,
+            (None, Some(_)) => Ending::Open,
+        };
+        Report {
+            segments: scan.segments.iter().enumerate().map(segment).collect(),
+            history_id: scan.chain.map(|chain| chain.log_id.history),
+            groups: scan.groups,
+            records: scan.records,
+            first_sequence: scan.first_sequence,
+            last_sequence: scan.chain.map_or(0, |chain| chain.position.sequence),
+            wall_ms: scan.chain.map_or(0, |chain| chain.wall_ms),
+            ending,
+        }
+    }
+}
