@@ -160,6 +160,9 @@ impl Parts {
         http2.stream_window = config.stream_window;
         http2.connection_window = config.connection_window;
         http2.max_message_bytes = limits::request_bytes(config.max_value_bytes);
+        // A connection can always receive one largest request and be owed one largest answer.
+        http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
+        http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
         let default_database = DatabaseConfig {
             limits: DatabaseLimits::for_values(config.max_value_bytes),
             ..DatabaseConfig::default()
