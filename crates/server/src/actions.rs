@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use drive::ConnectionId;
-use service::{Actions, Status, Topic};
+use service::{Actions, Code, Status, Topic};
 use store::{Commit, DatabaseId, Garbage, Mode};
 use wire::{Connection, StreamKey};
 
+use crate::admission;
 use crate::batch::TickBatch;
 use crate::calls::CallId;
 use crate::clock::Clock;
@@ -80,6 +81,9 @@ impl Actions for Step<'_> {
 
     fn finish(&mut self, status: Status) {
         debug_assert!(!self.effects.over, "a call ends once");
+        if status.code == Code::Unavailable {
+            admission::add_pushback(self.connection, self.stream);
+        }
         self.connection
             .finish(self.stream, self.output, &wire_status(status));
         self.effects.over = true;

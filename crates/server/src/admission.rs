@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use service::{Code, Status};
+use wire::{Connection, StreamKey};
 
+use crate::actions::wire_status;
 use crate::limits;
 
 /// The bytes that all loops of the server buffer for their peers, and how many may be.
@@ -83,9 +85,31 @@ fn shed(message: &'static str) -> Status {
     Status::new(Code::Unavailable, message)
 }
 
+/// Ends a call that may not begin.
+#[cold]
+pub(crate) fn refuse(
+    connection: &mut Connection,
+    stream: StreamKey,
+    output: &mut Vec<u8>,
+    status: Status,
+) {
+    add_pushback(connection, stream);
+    connection.finish(stream, output, &wire_status(status));
+}
+
+/// Says when to try again (gRPC proposal A6, "Pushback"). It goes with every UNAVAILABLE of this server, and with
+/// nothing else: so a client can tell it from the UNAVAILABLE that its own library makes of a broken connection.
+#[cold]
+pub(crate) fn add_pushback(connection: &mut Connection, stream: StreamKey) {
+    let pushback_ms = limits::RETRY_PUSHBACK_MS.to_string();
+    connection.add_trailer(stream, b"grpc-retry-pushback-ms", pushback_ms.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pair::Pair;
+    use wire::Event;
 
     fn admission() -> Admission {
         Admission {
@@ -120,5 +144,48 @@ mod tests {
         );
         admission.budget.change(600, 400);
         assert_eq!(admission.admit(0, 0), Ok(()));
+    }
+
+    /// The code of the call that ended in this turn, and when to try again.
+    fn end(pair: &mut Pair) -> (u8, Option<Vec<u8>>) {
+        for _ in 0..4 {
+            let events = pair.turn();
+            if let Some(Event::Finished { .. }) = events.last() {
+                let status = pair.client.status();
+                let pushback = status
+                    .metadata()
+                    .and_then(|metadata| metadata.get("grpc-retry-pushback-ms"));
+                return (status.code() as u8, pushback.map(<[u8]>::to_vec));
+            }
+        }
+        panic!("the call has not ended");
+    }
+
+    #[test]
+    fn every_unavailable_says_when_to_try_again() {
+        let unavailable = (Code::Unavailable as u8, Some(b"100".to_vec()));
+
+        let mut shed = Pair::open();
+        shed.call("/pelton.v1.Echo/Unary", b"");
+        assert_eq!(end(&mut shed), (Code::Ok as u8, None), "not too busy");
+        shed.worker.budget().change(0, 1 << 30);
+        shed.call("/pelton.v1.Echo/Unary", b"");
+        assert_eq!(end(&mut shed), unavailable, "too busy");
+
+        let mut refused = Pair::accepted(true);
+        refused.client.start(&mut refused.sent);
+        refused.call("/pelton.v1.Echo/Unary", b"");
+        assert_eq!(end(&mut refused), unavailable, "too many connections");
+
+        let mut stopping = Pair::open();
+        stopping.stop();
+        stopping.call("/pelton.v1.Echo/Unary", b"");
+        assert_eq!(end(&mut stopping), unavailable, "stopping");
+
+        let mut watching = Pair::open();
+        watching.call("/grpc.health.v1.Health/Watch", b"");
+        watching.turn();
+        watching.stop();
+        assert_eq!(end(&mut watching), unavailable, "ended by the stop");
     }
 }

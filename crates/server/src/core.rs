@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub outcomes: Outcomes,
     pub(crate) committer: Committer,
     pub(crate) reaper: Reaper,
-    admission: Admission,
+    pub(crate) admission: Admission,
     /// Open connections of this loop.
     pub(crate) connections: usize,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
@@ -251,7 +251,7 @@ impl Core {
         };
         if let Err(status) = self.admit(channel) {
             let connection = channel.http2().expect("matched above");
-            return connection.finish(stream, &mut io.output, &wire_status(status));
+            return admission::refuse(connection, stream, &mut io.output, status);
         }
         self.begin(channel, io, stream, method, end);
     }

@@ -14,6 +14,8 @@ mod core;
 mod drain;
 pub mod limits;
 mod metadata;
+#[cfg(test)]
+mod pair;
 mod plain;
 mod reaper;
 mod settings;

@@ -25,6 +25,11 @@ impl Worker {
         }
     }
 
+    #[cfg(test)]
+    pub fn budget(&self) -> &crate::admission::Budget {
+        &self.core.admission.budget
+    }
+
     fn channel(channels: &mut [Option<Channel>], id: ConnectionId) -> Option<&mut Channel> {
         let channel = channels.get_mut(id.slot as usize)?.as_mut()?;
         (channel.id == id).then_some(channel)

@@ -1,0 +1,176 @@
+//! A worker and one client that exchange bytes by hand, without driver, sockets and clocks: for unit tests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use drive::{ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
+use service::{PeerKind, ServerInfo};
+use wire::{Connection, Event, RequestHead, StreamKey};
+
+use crate::reaper::Reaper;
+use crate::settings::Log;
+use crate::worker::Worker;
+use crate::{Config, Parts, TimeSource};
+
+const ID: ConnectionId = ConnectionId {
+    slot: 0,
+    generation: 0,
+};
+
+/// Both sides of one connection.
+pub(crate) struct Pair {
+    pub worker: Worker,
+    pub io: Io,
+    pub client: Connection,
+    /// What the client sends next.
+    pub sent: Vec<u8>,
+    pub now_ns: u64,
+    /// What came into the log.
+    pub said: Said,
+    clock: Arc<Now>,
+}
+
+/// The lines of a log.
+pub(crate) type Said = Arc<Mutex<Vec<String>>>;
+
+struct Keep(Said);
+
+impl Log for Keep {
+    fn refused_greeting(&self, what: &'static str, _: PeerKind) {
+        self.0.lock().expect("one thread").push(what.into());
+    }
+
+    fn connection_error(&self, why: &str) {
+        self.0.lock().expect("one thread").push(why.into());
+    }
+}
+
+#[derive(Default)]
+struct Now(AtomicU64);
+
+impl TimeSource for Now {
+    fn monotonic_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        1_000_000 + self.monotonic_ns() / 1_000_000
+    }
+}
+
+struct Only<'a>(&'a mut Io);
+
+impl Connections for Only<'_> {
+    fn io(&mut self, id: ConnectionId) -> Option<&mut Io> {
+        (id == ID).then_some(&mut *self.0)
+    }
+}
+
+impl Pair {
+    /// A connection that has just been accepted.
+    pub fn accepted(over_limit: bool) -> Pair {
+        let (said, clock) = (Said::default(), Arc::new(Now::default()));
+        let config = Config {
+            loops: LoopConfig::default(),
+            server: ServerInfo {
+                name: "test",
+                version: "0",
+            },
+            memory_limit_bytes: 64 << 20,
+            max_value_bytes: 4_000_000,
+            max_streams: 100,
+            stream_window: None,
+            connection_window: None,
+            interop: false,
+            hash_seed: 1,
+            time: Arc::clone(&clock) as Arc<dyn TimeSource>,
+            log: Box::new(Keep(Arc::clone(&said))),
+        };
+        let parts = Parts::new(config, Reaper::Inline).expect("the limits make sense");
+        let (mut worker, mut io) = (parts.worker(), Io::new());
+        let peer = Peer {
+            address: PeerAddress::Simulated(1),
+            listener: 0,
+            outgoing: false,
+            over_limit,
+        };
+        worker.opened(ID, &peer, &mut io, 0);
+        Pair {
+            worker,
+            io,
+            client: Connection::new(&wire::Config::client(), 0),
+            sent: Vec::new(),
+            now_ns: 0,
+            said,
+            clock,
+        }
+    }
+
+    /// A connection that is ready for calls.
+    pub fn open() -> Pair {
+        let mut pair = Pair::accepted(false);
+        pair.greet();
+        pair
+    }
+
+    /// The client's preface and what follows from it.
+    pub fn greet(&mut self) {
+        self.client.start(&mut self.sent);
+        for _ in 0..2 {
+            self.turn();
+        }
+    }
+
+    /// The client begins a call and sends one message, its last.
+    pub fn call(&mut self, path: &str, message: &[u8]) -> StreamKey {
+        let head = RequestHead::call("test", path);
+        let stream = self
+            .client
+            .open(&mut self.sent, &head)
+            .expect("a stream is free");
+        self.client
+            .send_last_message(stream, &mut self.sent, |out| out.extend_from_slice(message));
+        stream
+    }
+
+    /// The server takes what was sent and ticks, the client takes what that brought.
+    pub fn turn(&mut self) -> Vec<Event> {
+        self.clock.0.store(self.now_ns, Ordering::Relaxed);
+        let sent = std::mem::take(&mut self.sent);
+        self.receive(&sent);
+        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
+        self.take()
+    }
+
+    /// The server takes these bytes.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.io.input.push(bytes);
+        self.io.set_unfinished(false);
+        self.worker.received(ID, &mut self.io, self.now_ns);
+    }
+
+    /// The client takes what the server has written.
+    pub fn take(&mut self) -> Vec<Event> {
+        let (input, mut consumed) = (std::mem::take(&mut self.io.output), 0);
+        let mut events = Vec::new();
+        while let Some(event) =
+            self.client
+                .poll_event(&input, &mut consumed, &mut self.sent, self.now_ns)
+        {
+            events.push(event);
+            if let Event::Message { stream, .. } = event {
+                self.client.release(stream, &mut self.sent);
+            }
+            if matches!(event, Event::Finished { .. }) {
+                break;
+            }
+        }
+        self.io.output.extend_from_slice(&input[consumed..]);
+        events
+    }
+
+    /// The server is asked to stop.
+    pub fn stop(&mut self) {
+        self.worker.stop(&mut Only(&mut self.io), self.now_ns);
+    }
+}
