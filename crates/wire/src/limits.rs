@@ -80,17 +80,18 @@ pub const PREFACE_TIMEOUT_MS: u64 = 10_000;
 /// asks and does not read gets no further.
 pub const MAX_PENDING_ACKS: usize = 64;
 
-/// Debug text of a GOAWAY frame that is looked at.
-pub const MAX_DEBUG_BYTES: usize = 128;
-
 // --- Streams -------------------------------------------------------------------------------------------------------
 
 /// Streams at once, advertised as SETTINGS_MAX_CONCURRENT_STREAMS, and work that still runs for a stream which was
 /// reset (CVE-2023-44487, CVE-2026-47244).
 pub const MAX_STREAMS: u32 = 4_096;
 
-/// Streams that we ended before the peer did, and whose late frames are dropped in silence. A burst of resets fits.
-pub const MAX_REMEMBERED_RESETS: usize = 1_024;
+/// Streams that a server ended before the client did, and whose late frames are dropped in silence. All streams that can
+/// be open at once fit.
+pub const MAX_REMEMBERED_RESETS: usize = MAX_STREAMS as usize;
+
+/// What `grpc-retry-pushback-ms` says when a connection turns a call away, in milliseconds.
+pub const RETRY_PUSHBACK_MS: u64 = 100;
 
 // --- Flow control ----------------------------------------------------------------------------------------------------
 

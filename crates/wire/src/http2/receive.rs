@@ -114,7 +114,15 @@ impl Connection {
             .find(header.stream)
             .filter(|&slot| !self.streams[slot].is_dead());
         let Some(slot) = found else {
-            return self.charge(Charge::Glitch);
+            // It crossed ours: the usual end of a call that we finished early. Nothing follows it, so that it is free once.
+            let crossing = self.resets.iter().position(|&id| id == header.stream);
+            return match crossing {
+                Some(at) => {
+                    self.resets.remove(at);
+                    Ok(())
+                }
+                None => self.charge(Charge::Glitch),
+            };
         };
         let cause = match code {
             ErrorCode::RefusedStream if self.is_client() => Cause::Refused,
@@ -338,9 +346,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes from the budgets of the peer.
+    /// Takes from the budgets of the peer. A server may end the streams of a client as it likes: there are as many as
+    /// the client opens.
     #[inline]
     pub(super) fn charge(&mut self, charge: Charge) -> Result<(), ConnectionError> {
+        if charge == Charge::Reset && self.is_client() {
+            return Ok(());
+        }
         self.guard.charge(charge, self.now_ns)
     }
 
@@ -367,8 +379,12 @@ impl Connection {
         }
     }
 
-    /// Whether we ended the stream before the peer did, so that frames may still be on their way.
+    /// Whether we ended the stream before the peer did, so that frames may still be on their way. A client, which may
+    /// give up any number of calls at once, does not ask which of its old streams it was.
     pub(super) fn was_reset(&self, id: u32) -> bool {
+        if self.is_client() {
+            return !self.is_idle(id);
+        }
         let is_beyond_goaway =
             matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
         self.resets.contains(&id) || (is_beyond_goaway && !self.is_idle(id))
@@ -376,6 +392,9 @@ impl Connection {
 
     /// See [`Connection::was_reset`].
     pub(super) fn remember_reset(&mut self, id: u32) {
+        if self.is_client() {
+            return;
+        }
         if self.resets.len() == limits::MAX_REMEMBERED_RESETS {
             self.resets.pop_front();
         }

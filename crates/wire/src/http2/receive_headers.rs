@@ -8,7 +8,7 @@ use super::frame::{self, FrameHeader, flag};
 use super::guard::Charge;
 use super::headers::{self, HeadInfo, Malformed};
 use super::streams::{Dead, Encoding, Kind, StreamKey};
-use crate::grpc::{self, Code, Status};
+use crate::grpc::{self, Code, Metadata, Status};
 use crate::hpack::FieldLimits;
 use crate::limits;
 
@@ -194,12 +194,7 @@ impl Connection {
                 "grpc-timeout is not up to eight digits and a unit",
             ));
         }
-        if self.unsent_bytes > self.config.max_unsent_bytes {
-            let message =
-                "too many bytes wait to be read on this connection; read them, then try again";
-            return Some(Status::new(Code::Unavailable, message));
-        }
-        None
+        (self.unsent_bytes > self.config.max_unsent_bytes).then(too_much_unsent)
     }
 
     /// A block on a stream that exists: trailers, or a client's response.
@@ -333,6 +328,18 @@ impl Connection {
         self.report_death(slot, Cause::Violation(code));
         self.charge(Charge::Reset).map(|()| None)
     }
+}
+
+/// What a new call hears while too much waits on its connection. It has not begun, so that it may be tried again.
+#[cold]
+fn too_much_unsent() -> Status {
+    let mut metadata = Metadata::new();
+    let pushback = limits::RETRY_PUSHBACK_MS.to_string();
+    metadata
+        .push_ascii("grpc-retry-pushback-ms", pushback)
+        .expect("a valid name and digits");
+    let message = "too many bytes wait to be read on this connection; read them, then try again";
+    Status::new(Code::Unavailable, message).with_metadata(metadata)
 }
 
 /// Takes padding and priority off the payload of HEADERS, and says whether the stream depends on itself.

@@ -299,6 +299,40 @@ fn refused_streams_may_be_tried_again() {
 }
 
 #[test]
+fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
+    let mut client = client();
+    let streams: Vec<_> = (0..3_000).map(|_| open(&mut client)).collect();
+    for stream in &streams[..1_500] {
+        client
+            .connection
+            .reset(*stream, &mut client.output, ErrorCode::Cancel);
+    }
+    for stream in streams {
+        let answer = [
+            headers(stream.id, &HEAD, false),
+            data(stream.id, &message(b"late"), false),
+            rst(stream.id, ErrorCode::RefusedStream),
+        ];
+        let bytes = if stream.id < 3_001 {
+            answer.concat()
+        } else {
+            answer[2].clone()
+        };
+        for seen in client.feed(&bytes) {
+            assert_eq!(
+                seen.event,
+                Event::Cancelled {
+                    stream,
+                    cause: Cause::Refused
+                }
+            );
+            client.connection.forget(stream);
+        }
+    }
+    assert_eq!((client.error(), client.connection.running()), (None, 0));
+}
+
+#[test]
 fn what_cannot_be_opened() {
     let mut client = Endpoint::client_with(&Config::client(), &[(3, 1), (6, 2_000)]);
     let mut metadata = Metadata::new();

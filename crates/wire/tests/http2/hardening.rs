@@ -37,6 +37,22 @@ fn rapid_reset() {
 }
 
 #[test]
+fn resets_that_cross_our_own_cost_nothing() {
+    // A call that is answered before the client has sent all ends with RST_STREAM from both sides.
+    let mut server = Endpoint::server();
+    for round in 0..20_000 {
+        let id = round * 2 + 1;
+        let stream = requests(&server.feed(&call(id)))[0];
+        server
+            .connection
+            .finish(stream, &mut server.output, &wire::grpc::Status::OK);
+        server.output.clear();
+        server.feed(&rst(id, ErrorCode::Cancel));
+    }
+    assert_eq!(server.error(), None);
+}
+
+#[test]
 fn resets_at_a_modest_rate_go_on_forever() {
     let mut server = Endpoint::server();
     for round in 0..5_000 {
