@@ -17,21 +17,46 @@ pub enum If {
 #[derive(Clone, Debug)]
 pub enum Asked {
     Get(Key),
-    Put { key: Key, bytes: usize, condition: If, previous: bool },
-    Delete { key: Key, condition: If, previous: bool },
+    Put {
+        key: Key,
+        bytes: usize,
+        condition: If,
+        previous: bool,
+    },
+    Delete {
+        key: Key,
+        condition: If,
+        previous: bool,
+    },
     Append(Key),
     Increment(Key),
     /// An atomic batch over a group, whose first key must have this version, if any.
-    WriteGroup { first: Key, if_version: Option<u64> },
+    WriteGroup {
+        first: Key,
+        if_version: Option<u64>,
+    },
     /// An independent batch of Puts to different keys.
     WriteMany(Vec<Key>),
     /// A batch of Gets.
     ReadMany(Vec<Key>),
-    Scan { keys: Range<Key>, by_prefix: bool, backward: bool, keys_only: bool, limit: u64 },
+    Scan {
+        keys: Range<Key>,
+        by_prefix: bool,
+        backward: bool,
+        keys_only: bool,
+        limit: u64,
+    },
     Count(Range<Key>),
-    Echo { bytes: usize, delay_ms: u32 },
+    Echo {
+        bytes: usize,
+        delay_ms: u32,
+    },
     /// Messages that come back one by one; `ends`: the caller ends its side after them.
-    EchoStream { messages: u32, bytes: usize, ends: bool },
+    EchoStream {
+        messages: u32,
+        bytes: usize,
+        ends: bool,
+    },
     Check,
     Watch,
     /// A method that there is not.
@@ -53,7 +78,10 @@ impl Asked {
     /// The keys that it may write.
     pub fn writes(&self) -> Vec<Key> {
         match self {
-            Asked::Put { key, .. } | Asked::Delete { key, .. } | Asked::Append(key) | Asked::Increment(key) => {
+            Asked::Put { key, .. }
+            | Asked::Delete { key, .. }
+            | Asked::Append(key)
+            | Asked::Increment(key) => {
                 vec![*key]
             }
             Asked::WriteGroup { first, .. } => (*first..first + super::keys::GROUP_KEYS).collect(),
@@ -95,15 +123,39 @@ pub struct Page {
 #[derive(Clone, Debug)]
 pub enum Answer {
     Get(Option<Seen>),
-    Put { applied: bool, version: u64, previous: Option<Seen> },
-    Delete { deleted: bool, version: u64, previous: Option<Seen>, sequence: u64 },
-    Append { version: u64, length: u64 },
-    Increment { version: u64, value: i64 },
-    Batch { applied: bool, sequence: u64, results: Vec<Answer> },
+    Put {
+        applied: bool,
+        version: u64,
+        previous: Option<Seen>,
+    },
+    Delete {
+        deleted: bool,
+        version: u64,
+        previous: Option<Seen>,
+        sequence: u64,
+    },
+    Append {
+        version: u64,
+        length: u64,
+    },
+    Increment {
+        version: u64,
+        value: i64,
+    },
+    Batch {
+        sequence: u64,
+        results: Vec<Answer>,
+    },
     /// Of a batch that failed at its first operation, which found this version.
-    Failed { found: u64 },
+    Failed {
+        found: u64,
+    },
     Pages(Vec<Page>),
-    Count { count: u64, views: u64, sequence: u64 },
+    Count {
+        count: u64,
+        views: u64,
+        sequence: u64,
+    },
     /// Nothing about keys; checked when it came.
     Other,
 }

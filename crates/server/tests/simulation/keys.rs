@@ -32,19 +32,34 @@ pub fn group_of(key: Key) -> Key {
 /// What is added to a counter each time.
 pub fn step(key: Key) -> i64 {
     debug_assert!(COUNTERS.contains(&key));
-    if key.is_multiple_of(2) { 1 + i64::from(key) } else { -1 - i64::from(key) }
+    if key.is_multiple_of(2) {
+        1 + i64::from(key)
+    } else {
+        -1 - i64::from(key)
+    }
 }
 
 /// The bytes of a key.
 pub fn bytes_of(key: Key) -> [u8; 6] {
     let digit = |place: u16| b'0' + (key / place % 10) as u8;
-    [class(key), b'/', digit(1000), digit(100), digit(10), digit(1)]
+    [
+        class(key),
+        b'/',
+        digit(1000),
+        digit(100),
+        digit(10),
+        digit(1),
+    ]
 }
 
 /// The key of these bytes.
 pub fn key_of(bytes: &[u8]) -> Key {
-    let digits = bytes.get(2..).and_then(|digits| std::str::from_utf8(digits).ok());
-    let key = digits.and_then(|digits| digits.parse().ok()).expect("a key of this world");
+    let digits = bytes
+        .get(2..)
+        .and_then(|digits| std::str::from_utf8(digits).ok());
+    let key = digits
+        .and_then(|digits| digits.parse().ok())
+        .expect("a key of this world");
     assert_eq!(bytes, bytes_of(key), "a key of this world");
     key
 }
@@ -77,6 +92,9 @@ pub fn value(by: u64, length: usize) -> Vec<u8> {
 pub fn writer_of(bytes: &[u8]) -> u64 {
     let by = bytes.first_chunk().expect("a value names its writer");
     let by = u64::from_be_bytes(*by);
-    assert!(bytes == value(by, bytes.len()), "the value of call {by} is damaged");
+    assert!(
+        bytes == value(by, bytes.len()),
+        "the value of call {by} is damaged"
+    );
     by
 }

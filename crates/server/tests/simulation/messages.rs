@@ -54,25 +54,73 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], when: If, want_previous: bool) -> Ope
 /// Appends the message with which call number `by` asks.
 pub fn encode(asked: &Asked, by: u64, out: &mut Vec<u8>) {
     let single = |operation: Operation<'_>, out: &mut Vec<u8>| {
-        Request { database: "", operation }.encode(out);
+        Request {
+            database: "",
+            operation,
+        }
+        .encode(out);
     };
     match asked {
-        Asked::Get(key) => single(Operation::Get { key: &keys::bytes_of(*key) }, out),
-        Asked::Put { key, bytes, condition: when, previous } => {
-            single(put(&keys::bytes_of(*key), &keys::value(by, *bytes), *when, *previous), out);
+        Asked::Get(key) => single(
+            Operation::Get {
+                key: &keys::bytes_of(*key),
+            },
+            out,
+        ),
+        Asked::Put {
+            key,
+            bytes,
+            condition: when,
+            previous,
+        } => {
+            single(
+                put(
+                    &keys::bytes_of(*key),
+                    &keys::value(by, *bytes),
+                    *when,
+                    *previous,
+                ),
+                out,
+            );
         }
-        Asked::Delete { key, condition: when, previous } => {
+        Asked::Delete {
+            key,
+            condition: when,
+            previous,
+        } => {
             let (key, condition) = (&keys::bytes_of(*key)[..], condition(*when));
-            single(Operation::Delete { key, condition, want_previous: *previous }, out);
+            single(
+                Operation::Delete {
+                    key,
+                    condition,
+                    want_previous: *previous,
+                },
+                out,
+            );
         }
         Asked::Append(key) => {
             let (key, value) = (&keys::bytes_of(*key)[..], &by.to_be_bytes()[..]);
-            single(Operation::Append { key, value, condition: Condition::None }, out);
+            single(
+                Operation::Append {
+                    key,
+                    value,
+                    condition: Condition::None,
+                },
+                out,
+            );
         }
         Asked::Increment(key) => {
             let (delta, condition) = (keys::step(*key), Condition::None);
             let key = &keys::bytes_of(*key);
-            single(Operation::Increment { key, delta, initial: 0, condition }, out);
+            single(
+                Operation::Increment {
+                    key,
+                    delta,
+                    initial: 0,
+                    condition,
+                },
+                out,
+            );
         }
         Asked::WriteGroup { first, if_version } => {
             let when = |key: Key| match *if_version {
@@ -88,12 +136,29 @@ pub fn encode(asked: &Asked, by: u64, out: &mut Vec<u8>) {
             let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
             BatchRequest::encode(out, "", Mode::Atomic, 0, &gets);
         }
-        Asked::Scan { keys: range, by_prefix, backward, keys_only, limit } => {
+        Asked::Scan {
+            keys: range,
+            by_prefix,
+            backward,
+            keys_only,
+            limit,
+        } => {
             let (bounds, prefix) = bounds(range);
             ScanRequest {
                 database: "",
-                keys: if *by_prefix { Keys::Prefix(&prefix) } else { Keys::Range { start: &bounds.0, end: &bounds.1 } },
-                direction: if *backward { Direction::Backward } else { Direction::Forward },
+                keys: if *by_prefix {
+                    Keys::Prefix(&prefix)
+                } else {
+                    Keys::Range {
+                        start: &bounds.0,
+                        end: &bounds.1,
+                    }
+                },
+                direction: if *backward {
+                    Direction::Backward
+                } else {
+                    Direction::Forward
+                },
                 keys_only: *keys_only,
                 limit: *limit,
                 start_after: None,
@@ -102,8 +167,16 @@ pub fn encode(asked: &Asked, by: u64, out: &mut Vec<u8>) {
         }
         Asked::Count(range) => {
             let (bounds, _) = bounds(range);
-            let keys = Keys::Range { start: &bounds.0, end: &bounds.1 };
-            CountRequest { database: "", keys, estimate: false }.encode(out);
+            let keys = Keys::Range {
+                start: &bounds.0,
+                end: &bounds.1,
+            };
+            CountRequest {
+                database: "",
+                keys,
+                estimate: false,
+            }
+            .encode(out);
         }
         Asked::Echo { bytes, delay_ms } => {
             writer::bytes(out, 1, &keys::value(by, *bytes));
@@ -118,13 +191,22 @@ pub fn encode(asked: &Asked, by: u64, out: &mut Vec<u8>) {
 type KeyBytes = [u8; 6];
 
 fn bounds(range: &std::ops::Range<Key>) -> ((KeyBytes, KeyBytes), [u8; 2]) {
-    ((keys::bytes_of(range.start), keys::bytes_of(range.end)), keys::prefix(range))
+    (
+        (keys::bytes_of(range.start), keys::bytes_of(range.end)),
+        keys::prefix(range),
+    )
 }
 
 fn batch_of_puts(keys: &[Key], by: u64, mode: Mode, when: impl Fn(Key) -> If, out: &mut Vec<u8>) {
     let value = keys::value(by, 24);
-    let bytes: Vec<_> = keys.iter().map(|key| (keys::bytes_of(*key), when(*key))).collect();
-    let puts: Vec<_> = bytes.iter().map(|(key, when)| put(key, &value, *when, false)).collect();
+    let bytes: Vec<_> = keys
+        .iter()
+        .map(|key| (keys::bytes_of(*key), when(*key)))
+        .collect();
+    let puts: Vec<_> = bytes
+        .iter()
+        .map(|(key, when)| put(key, &value, *when, false))
+        .collect();
     BatchRequest::encode(out, "", mode, 0, &puts);
 }
 
@@ -134,21 +216,40 @@ pub type Logs = Vec<Vec<u64>>;
 /// What the messages of a call say that ended well.
 pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> Answer {
     if let Asked::Scan { keys_only, .. } = asked {
-        let pages = messages.iter().map(|message| page(message, *keys_only, logs));
+        let pages = messages
+            .iter()
+            .map(|message| page(message, *keys_only, logs));
         return Answer::Pages(pages.collect());
     }
-    if let Asked::EchoStream { messages: sent, bytes, .. } = asked {
-        assert_eq!(messages.len(), *sent as usize, "one answer for each message");
-        messages.iter().for_each(|message| check_echo(message, by, *bytes));
+    if let Asked::EchoStream {
+        messages: sent,
+        bytes,
+        ..
+    } = asked
+    {
+        assert_eq!(
+            messages.len(),
+            *sent as usize,
+            "one answer for each message"
+        );
+        messages
+            .iter()
+            .for_each(|message| check_echo(message, by, *bytes));
         return Answer::Other;
     }
     assert_eq!(messages.len(), 1, "{asked:?}: a unary call has one answer");
     let message = &messages[0][..];
     match asked {
-        Asked::Get(key) => get(*key, &GetResponse::decode(message).expect("a GetResponse"), logs),
-        Asked::Put { key, .. } => {
-            put_answer(*key, &PutResponse::decode(message).expect("a PutResponse"), logs)
-        }
+        Asked::Get(key) => get(
+            *key,
+            &GetResponse::decode(message).expect("a GetResponse"),
+            logs,
+        ),
+        Asked::Put { key, .. } => put_answer(
+            *key,
+            &PutResponse::decode(message).expect("a PutResponse"),
+            logs,
+        ),
         Asked::Delete { key, .. } => {
             let response = DeleteResponse::decode(message).expect("a DeleteResponse");
             Answer::Delete {
@@ -161,18 +262,33 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
         Asked::Append(_) => {
             let response = AppendResponse::decode(message).expect("an AppendResponse");
             assert!(response.applied, "it had no condition");
-            Answer::Append { version: response.version, length: response.length }
+            Answer::Append {
+                version: response.version,
+                length: response.length,
+            }
         }
         Asked::Increment(_) => {
             let response = IncrementResponse::decode(message).expect("an IncrementResponse");
-            assert!(response.applied && response.refusal.is_none(), "{response:?}");
-            Answer::Increment { version: response.version, value: response.value }
+            assert!(
+                response.applied && response.refusal.is_none(),
+                "{response:?}"
+            );
+            Answer::Increment {
+                version: response.version,
+                value: response.value,
+            }
         }
-        Asked::WriteGroup { .. } | Asked::WriteMany(_) | Asked::ReadMany(_) => batch(asked, message, logs),
+        Asked::WriteGroup { .. } | Asked::WriteMany(_) | Asked::ReadMany(_) => {
+            batch(asked, message, logs)
+        }
         Asked::Count(_) => {
             let response = CountResponse::decode(message).expect("a CountResponse");
             assert!(response.exact);
-            Answer::Count { count: response.count, views: response.views, sequence: response.sequence }
+            Answer::Count {
+                count: response.count,
+                views: response.views,
+                sequence: response.sequence,
+            }
         }
         Asked::Echo { bytes, .. } => {
             check_echo(message, by, *bytes);
@@ -187,14 +303,21 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
 }
 
 fn check_echo(message: &[u8], by: u64, bytes: usize) {
-    let field = Reader::new(message).next_field().expect("a message").expect("a field");
+    let field = Reader::new(message)
+        .next_field()
+        .expect("a message")
+        .expect("a field");
     let payload = field.1.bytes().expect("bytes");
     assert_eq!((field.0, payload.len()), (1, bytes.max(8)));
     assert_eq!(keys::writer_of(payload), by, "the answer of another call");
 }
 
 fn get(key: Key, response: &GetResponse<'_>, logs: &mut Logs) -> Answer {
-    let entry = EntryMessage { value: response.value, version: response.version, ..EntryMessage::default() };
+    let entry = EntryMessage {
+        value: response.value,
+        version: response.version,
+        ..EntryMessage::default()
+    };
     Answer::Get(response.found.then(|| seen(key, &entry, logs)))
 }
 
@@ -209,9 +332,14 @@ fn put_answer(key: Key, response: &PutResponse<'_>, logs: &mut Logs) -> Answer {
 fn batch(asked: &Asked, message: &[u8], logs: &mut Logs) -> Answer {
     let response = BatchResponse::decode(message).expect("a BatchResponse");
     if !response.applied {
-        assert_eq!(response.failed_operation, 0, "only the first has a condition");
+        assert_eq!(
+            response.failed_operation, 0,
+            "only the first has a condition"
+        );
         return match response.failed_result {
-            Some(OperationResult::Put(put)) if !put.applied => Answer::Failed { found: put.version },
+            Some(OperationResult::Put(put)) if !put.applied => {
+                Answer::Failed { found: put.version }
+            }
             other => panic!("{asked:?}: {other:?}"),
         };
     }
@@ -219,7 +347,10 @@ fn batch(asked: &Asked, message: &[u8], logs: &mut Logs) -> Answer {
         Asked::ReadMany(keys) => keys.clone(),
         other => other.writes(),
     };
-    let results: Vec<_> = response.results().map(|result| result.expect("a result").expect("known")).collect();
+    let results: Vec<_> = response
+        .results()
+        .map(|result| result.expect("a result").expect("known"))
+        .collect();
     assert_eq!(results.len(), keys.len(), "a result for each operation");
     let result = |(key, result): (Key, &OperationResult<'_>)| match result {
         OperationResult::Get(response) => get(key, response, logs),
@@ -227,7 +358,10 @@ fn batch(asked: &Asked, message: &[u8], logs: &mut Logs) -> Answer {
         other => panic!("{asked:?}: {other:?}"),
     };
     let results = keys.into_iter().zip(&results).map(result).collect();
-    Answer::Batch { applied: true, sequence: response.sequence, results }
+    Answer::Batch {
+        sequence: response.sequence,
+        results,
+    }
 }
 
 fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
@@ -236,14 +370,24 @@ fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
         let key = keys::key_of(entry.key);
         if keys_only {
             assert!(entry.value.is_empty(), "only keys were asked for");
-            return (key, Seen { version: entry.version, content: None });
+            return (
+                key,
+                Seen {
+                    version: entry.version,
+                    content: None,
+                },
+            );
         }
         (key, seen(key, &entry, logs))
     };
     Page {
         sequence: page.sequence,
         last: page.last,
-        entries: page.entries().map(|found| found.expect("an entry")).map(entry).collect(),
+        entries: page
+            .entries()
+            .map(|found| found.expect("an entry"))
+            .map(entry)
+            .collect(),
     }
 }
 
@@ -256,13 +400,19 @@ fn seen(key: Key, entry: &EntryMessage<'_>, logs: &mut Logs) -> Seen {
     } else {
         keys::writer_of(entry.value)
     };
-    Seen { version: entry.version, content: Some(content) }
+    Seen {
+        version: entry.version,
+        content: Some(content),
+    }
 }
 
 /// The last entry of a log, which must agree with all that was seen of it before.
 fn last_of_log(value: &[u8], known: &mut Vec<u64>) -> u64 {
     let (entries, rest) = value.as_chunks::<8>();
-    assert!(rest.is_empty() && !entries.is_empty(), "a log has whole entries");
+    assert!(
+        rest.is_empty() && !entries.is_empty(),
+        "a log has whole entries"
+    );
     for (at, entry) in entries.iter().enumerate() {
         let entry = u64::from_be_bytes(*entry);
         match known.get(at) {
