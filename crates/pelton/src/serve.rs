@@ -224,8 +224,17 @@ impl TimeSource for SystemTimeSource {
 /// Brings what drivers and server have to say into the log.
 #[derive(Default)]
 struct Log {
-    /// What was refused before: a scanner that knocks a thousand times is worth one line.
-    refused: Mutex<HashSet<&'static str>>,
+    /// What was said before: a scanner that knocks a thousand times is worth one line.
+    said: Mutex<HashSet<&'static str>>,
+}
+
+impl Log {
+    fn is_first(&self, what: &'static str) -> bool {
+        self.said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(what)
+    }
 }
 
 impl Notices for Log {
@@ -239,12 +248,7 @@ impl Notices for Log {
 
 impl server::Log for Log {
     fn refused_greeting(&self, what: &'static str, peer: PeerKind) {
-        let is_first = self
-            .refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(what);
-        if is_first {
+        if self.is_first(what) {
             tracing::warn!(
                 "refused a connection ({peer:?}): {what}; more of the same are logged at level debug"
             );
@@ -253,8 +257,14 @@ impl server::Log for Log {
         }
     }
 
-    fn connection_error(&self, reason: &str) {
-        tracing::debug!("ended a connection: {reason}");
+    fn connection_error(&self, why: &'static str, peer: PeerKind) {
+        if self.is_first(why) {
+            tracing::warn!(
+                "ended a connection ({peer:?}): {why}; more of the same are logged at level debug"
+            );
+        } else {
+            tracing::debug!("ended a connection ({peer:?}): {why}");
+        }
     }
 }
 

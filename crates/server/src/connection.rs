@@ -27,6 +27,8 @@ pub(crate) struct Channel {
     pub reported_bytes: usize,
     /// Beyond the connection limit: its calls get UNAVAILABLE.
     pub refused: bool,
+    /// Its error stands in the log.
+    pub error_logged: bool,
 }
 
 impl Channel {
@@ -44,6 +46,7 @@ impl Channel {
             armed_ns: u64::MAX,
             reported_bytes: 0,
             refused: peer.over_limit,
+            error_logged: false,
         }
     }
 
@@ -68,6 +71,8 @@ pub(crate) enum Opening {
     Http2,
     /// More bytes are needed.
     Wait,
+    /// The peer said nothing and went, as those do who only look whether somebody listens.
+    Gone,
     /// Not for this port: answered, if there is an answer, and to be closed. Says what it was, for the log.
     Refuse(&'static str),
 }
@@ -82,7 +87,59 @@ pub(crate) fn open(io: &mut Io, about: &str) -> Opening {
             Opening::Refuse("an HTTP/1.x request")
         }
         Greeting::Tls => Opening::Refuse("a TLS greeting on a plain port"),
+        Greeting::NeedMore if io.input.is_empty() => Opening::Gone,
         Greeting::NeedMore => Opening::Refuse("a connection that ended within its first bytes"),
         Greeting::Unknown => Opening::Refuse("bytes that are no protocol of this port"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pair::Pair;
+
+    fn said(pair: &Pair) -> Vec<String> {
+        pair.said.lock().expect("one thread").clone()
+    }
+
+    #[test]
+    fn what_is_not_for_this_port_is_closed_and_logged_once() {
+        for (bytes, what) in [
+            (&b"\x16\x03\x01\x00\xc8\x01\x00"[..], "TLS"),
+            (b"GET / HTTP/1.1\r\n", "HTTP/1"),
+            (b"\x00\x01\x02\x03", "no protocol"),
+        ] {
+            let mut pair = Pair::accepted(false);
+            pair.receive(bytes);
+            pair.receive(b"more of it");
+            pair.turn();
+            assert!(pair.io.is_closing() && pair.io.input.is_empty());
+            let said = said(&pair);
+            assert!(said.len() == 1 && said[0].contains(what), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_rule_is_logged_once() {
+        let mut pair = Pair::open();
+        pair.receive(b"\x00\x00\x01\x06\x00\x00\x00\x00\x00x");
+        pair.turn();
+        pair.close();
+        assert!(pair.io.is_closing());
+        assert_eq!(said(&pair), ["the length of PING is not 8"]);
+    }
+
+    #[test]
+    fn who_only_looks_whether_somebody_listens_is_not_logged() {
+        let mut pair = Pair::accepted(false);
+        pair.io.set_end_of_input();
+        pair.receive(b"");
+        assert!(pair.io.is_closing());
+        assert!(said(&pair).is_empty());
+        let mut pair = Pair::open();
+        pair.io.set_end_of_input();
+        pair.receive(b"");
+        pair.close();
+        assert!(pair.io.is_closing());
+        assert!(said(&pair).is_empty());
     }
 }

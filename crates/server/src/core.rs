@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drive::{ConnectionId, Io};
 use service::{Call, CallHead, Method, Shared, State, Status};
 use store::{Committer, Outcomes};
-use wire::{Connection, Event, StreamKey};
+use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
 
 use crate::actions::wire_status;
 use crate::admission::{self, Admission};
@@ -100,8 +100,23 @@ impl Core {
         io.close_when_written();
     }
 
+    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell silent is no error.
+    fn log_error(&self, channel: &mut Channel) {
+        let Protocol::Http2(connection) = &channel.protocol else {
+            return;
+        };
+        if let Some(CloseReason::Error { code, why }) = connection.close_reason()
+            && *code != ErrorCode::NoError
+            && !channel.error_logged
+        {
+            channel.error_logged = true;
+            self.settings.log.connection_error(why, channel.peer);
+        }
+    }
+
     /// The connection is gone, and so are the calls that ran on it.
     pub fn connection_closed(&mut self, mut channel: Channel) {
+        self.log_error(&mut channel);
         self.connections -= 1;
         self.admission.budget.change(channel.reported_bytes, 0);
         let Protocol::Http2(connection) = &mut channel.protocol else {
@@ -184,6 +199,7 @@ impl Core {
         {
             self.arm(channel, at_ns);
         }
+        self.log_error(channel);
     }
 
     /// Sets the connection's alarm, unless one rings before.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use drive::{ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
+use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use service::{PeerKind, ServerInfo};
 use wire::{Connection, Event, RequestHead, StreamKey};
 
@@ -40,7 +40,7 @@ impl Log for Keep {
         self.0.lock().expect("one thread").push(what.into());
     }
 
-    fn connection_error(&self, why: &str) {
+    fn connection_error(&self, why: &'static str, _: PeerKind) {
         self.0.lock().expect("one thread").push(why.into());
     }
 }
@@ -167,6 +167,11 @@ impl Pair {
         }
         self.io.output.extend_from_slice(&input[consumed..]);
         events
+    }
+
+    /// The connection is gone.
+    pub fn close(&mut self) {
+        self.worker.closed(ID, Closed::ByPeer, self.now_ns);
     }
 
     /// The server is asked to stop.

@@ -7,8 +7,9 @@ pub trait Log: Send + Sync {
     /// A connection was closed because its first bytes were not for this port.
     fn refused_greeting(&self, what: &'static str, peer: PeerKind);
 
-    /// A connection was ended because the peer broke the protocol or a limit.
-    fn connection_error(&self, reason: &str);
+    /// A connection was ended because the peer broke the protocol or a limit; once for each connection. There are
+    /// only so many reasons.
+    fn connection_error(&self, why: &'static str, peer: PeerKind);
 }
 
 /// Says nothing.
@@ -16,7 +17,7 @@ pub struct Silent;
 
 impl Log for Silent {
     fn refused_greeting(&self, _what: &'static str, _peer: PeerKind) {}
-    fn connection_error(&self, _reason: &str) {}
+    fn connection_error(&self, _why: &'static str, _peer: PeerKind) {}
 }
 
 /// What all loops of a server share, and nobody changes.

@@ -195,6 +195,7 @@ impl Handler for Worker {
             match open(io, &self.core.settings.about) {
                 Opening::Http2 => self.core.start_http2(channel, io, now_ns),
                 Opening::Wait => return,
+                Opening::Gone => return io.close_when_written(),
                 Opening::Refuse(what) => return self.core.refuse(channel, io, what),
             }
         }
