@@ -6,20 +6,23 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::catalogue::{DatabaseId, DatabaseLimits};
+use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability};
 use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
-use crate::record::{CommitRecord, OperationRecord, Parts};
+use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Whole};
 use crate::store::Store;
 
-/// Commits that wait for a [`Committer`](crate::Committer). Owns all its bytes, so that it can travel.
+/// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log, which wait for
+/// [`durable`](crate::durable). Owns all its bytes, so that it can travel.
 pub struct WriteBatch {
     store: Store,
     hasher: KeyHasher,
-    /// The database of the last commit, with its limits.
-    known: Option<(DatabaseId, DatabaseLimits)>,
+    /// The database of the last commit.
+    known: Option<(DatabaseId, Known)>,
     commits: Vec<CommitRecord>,
+    /// The commits of databases with a log.
+    logged: Vec<CommitRecord>,
     operations: Vec<OperationRecord>,
     bytes: Vec<u8>,
 }
@@ -31,6 +34,7 @@ impl WriteBatch {
             hasher: store.hasher().clone(),
             known: None,
             commits: Vec::new(),
+            logged: Vec::new(),
             operations: Vec::new(),
             bytes: Vec::new(),
         }
@@ -38,14 +42,14 @@ impl WriteBatch {
 
     /// Begins a commit. `tag` comes back with its outcome and means nothing here.
     pub fn begin(&mut self, tag: u64, database: DatabaseId, mode: Mode) -> Commit<'_> {
-        let limits = self.limits_of(database);
+        let Known { limits, is_logged } = self.know(database);
         let record = CommitRecord {
             tag,
             database,
             mode,
             first: self.operations.len(),
             end: self.operations.len(),
-            clear: false,
+            whole: None,
             answer_bytes: limits
                 .value_bytes
                 .saturating_add(limits::COMMIT_BYTES_BESIDE_LARGEST)
@@ -56,20 +60,84 @@ impl WriteBatch {
             batch: self,
             limits,
             record,
+            is_logged,
             list: List::Compares,
             bytes_start,
             submitted: false,
         }
     }
 
+    /// Adds a commit that makes an empty database. Its outcome names the new database, or says why there is none
+    /// ([`Refusal::NotCreated`](crate::Refusal::NotCreated)).
+    pub fn create_database(&mut self, tag: u64, name: &str, config: &DatabaseConfig) {
+        let config = config.encode();
+        self.change_catalogue(tag, DatabaseId::DEFAULT, Whole::Create, name, &config);
+    }
+
+    /// Adds a commit that drops a database with all it holds, or says why not
+    /// ([`Refusal::NotDropped`](crate::Refusal::NotDropped)).
+    pub fn drop_database(&mut self, tag: u64, database: DatabaseId) {
+        self.change_catalogue(tag, database, Whole::Drop, "", &[]);
+    }
+
+    fn change_catalogue(
+        &mut self,
+        tag: u64,
+        database: DatabaseId,
+        whole: Whole,
+        name: &str,
+        config: &[u8],
+    ) {
+        // What is longer than any name is refused, be it whole or not.
+        let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
+        let first = self.operations.len();
+        self.operations.push(OperationRecord {
+            hash: 0,
+            start: self.bytes.len(),
+            key_len: name.len() as u32,
+            value_len: config.len() as u32,
+            expected_len: 0,
+            action: Action::Whole,
+            check: Check::None,
+            list: List::Compares,
+            want_previous: false,
+        });
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(config);
+        let record = CommitRecord {
+            tag,
+            database,
+            mode: Mode::Atomic,
+            first,
+            end: first + 1,
+            whole: Some(whole),
+            answer_bytes: limits::ANSWER_BYTES,
+        };
+        // Which databases there are is logged for all of them.
+        self.submit(record, self.store.has_log());
+    }
+
+    fn submit(&mut self, record: CommitRecord, is_logged: bool) {
+        if is_logged {
+            self.logged.push(record);
+        } else {
+            self.commits.push(record);
+        }
+    }
+
     /// Whether no commit waits.
     pub fn is_empty(&self) -> bool {
-        self.commits.is_empty()
+        self.commits.is_empty() && self.logged.is_empty()
     }
 
     /// How many commits wait.
     pub fn len(&self) -> usize {
-        self.commits.len()
+        self.commits.len() + self.logged.len()
+    }
+
+    /// How many of them are on databases with a log.
+    pub fn logged_len(&self) -> usize {
+        self.logged.len()
     }
 
     /// How many bytes of keys and values wait.
@@ -80,17 +148,54 @@ impl WriteBatch {
     /// Forgets all commits.
     pub fn clear(&mut self) {
         self.commits.clear();
+        self.logged.clear();
         self.operations.clear();
         self.bytes.clear();
         self.commits
+            .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
+        self.logged
             .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
         self.operations
             .shrink_to(limits::KEPT_BYTES / size_of::<OperationRecord>());
         self.bytes.shrink_to(limits::KEPT_BYTES);
     }
 
+    /// The commits of databases without a log.
     pub(crate) fn commits(&self) -> &[CommitRecord] {
         &self.commits
+    }
+
+    /// The commits of databases with a log.
+    pub(crate) fn logged(&self) -> &[CommitRecord] {
+        &self.logged
+    }
+
+    /// Forgets the commits of databases without a log.
+    pub(crate) fn clear_unlogged(&mut self) {
+        if self.logged.is_empty() {
+            self.clear();
+        } else {
+            self.commits.clear();
+        }
+    }
+
+    /// Takes over the commits of another batch, behind its own.
+    pub(crate) fn append(&mut self, other: &mut WriteBatch) {
+        let (operations, bytes) = (self.operations.len(), self.bytes.len());
+        let moved = |commit: &CommitRecord| CommitRecord {
+            first: commit.first + operations,
+            end: commit.end + operations,
+            ..*commit
+        };
+        self.commits.extend(other.commits.iter().map(moved));
+        self.logged.extend(other.logged.iter().map(moved));
+        let moved = |operation: &OperationRecord| OperationRecord {
+            start: operation.start + bytes,
+            ..*operation
+        };
+        self.operations.extend(other.operations.iter().map(moved));
+        self.bytes.extend_from_slice(&other.bytes);
+        other.clear();
     }
 
     pub(crate) fn operation(&self, index: usize) -> &OperationRecord {
@@ -131,17 +236,30 @@ impl WriteBatch {
         &self.bytes[start..][..operation.expected_len as usize]
     }
 
-    /// The limits of a database; those of an unknown one, whose commits will be refused, are the default.
-    fn limits_of(&mut self, database: DatabaseId) -> DatabaseLimits {
-        match self.known {
-            Some((known, limits)) if known == database => limits,
-            _ => {
-                let limits = self.store.limits(database).unwrap_or_default();
-                self.known = Some((database, limits));
-                limits
-            }
+    /// What does not change about a database. Of an unknown one, whose commits will be refused, it is the default.
+    fn know(&mut self, id: DatabaseId) -> Known {
+        if let Some((known_id, known)) = self.known
+            && known_id == id
+        {
+            return known;
         }
+        let Some(config) = self.store.config(id) else {
+            return Known::default();
+        };
+        let known = Known {
+            limits: config.limits,
+            is_logged: config.durability != Durability::Volatile,
+        };
+        self.known = Some((id, known));
+        known
     }
+}
+
+/// What a batch knows of a database.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    limits: DatabaseLimits,
+    is_logged: bool,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -149,6 +267,7 @@ impl fmt::Debug for WriteBatch {
         formatter
             .debug_struct("WriteBatch")
             .field("commits", &self.commits.len())
+            .field("logged", &self.logged.len())
             .field("operations", &self.operations.len())
             .field("bytes", &self.bytes.len())
             .finish_non_exhaustive()
@@ -161,6 +280,7 @@ pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
     limits: DatabaseLimits,
     record: CommitRecord,
+    is_logged: bool,
     list: List,
     bytes_start: usize,
     submitted: bool,
@@ -188,7 +308,9 @@ impl Commit<'_> {
         batch.bytes.extend_from_slice(parts.value);
         batch.bytes.extend_from_slice(parts.expected);
         batch.operations.push(record);
-        self.record.clear |= matches!(operation, Operation::Clear);
+        if matches!(operation, Operation::Clear) {
+            self.record.whole = Some(Whole::Clear);
+        }
         Ok(())
     }
 
@@ -213,7 +335,7 @@ impl Commit<'_> {
     pub fn submit(mut self) {
         self.submitted = true;
         self.record.end = self.batch.operations.len();
-        self.batch.commits.push(self.record);
+        self.batch.submit(self.record, self.is_logged);
     }
 
     fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
@@ -252,7 +374,7 @@ impl Commit<'_> {
         if self.record.mode == Mode::Transact && self.list == List::Compares && !is_compare {
             return Err(PushError::OnlyCompares);
         }
-        if self.record.clear || (matches!(operation, Operation::Clear) && count > 0) {
+        if self.record.whole.is_some() || (matches!(operation, Operation::Clear) && count > 0) {
             return Err(PushError::ClearStandsAlone);
         }
         Ok(())

@@ -106,8 +106,9 @@ pub struct DatabaseConfig {
 }
 
 impl DatabaseConfig {
-    pub(crate) fn check(&self) -> Result<(), CreateError> {
-        if self.durability != Durability::Volatile {
+    /// Whether a store, with or without a log, can have such a database.
+    pub(crate) fn check(&self, has_log: bool) -> Result<(), CreateError> {
+        if self.durability != Durability::Volatile && !has_log {
             return Err(CreateError::DurabilityNotSupported(self.durability));
         }
         if self.limits.key_bytes > limits::KEY_BYTES {
@@ -124,7 +125,71 @@ impl DatabaseConfig {
         }
         Ok(())
     }
+
+    /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as little-endian numbers of
+    /// eight bytes, the interval and the limits in the order of their fields.
+    pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
+        let (durability, interval_ms) = match self.durability {
+            Durability::Volatile => (0, 0),
+            Durability::Written => (1, 0),
+            Durability::Interval { ms } => (2, ms),
+            Durability::Synced => (3, 0),
+        };
+        let Kind::Memory = self.kind;
+        let limits = &self.limits;
+        let numbers = [
+            interval_ms,
+            limits.key_bytes as u64,
+            limits.value_bytes as u64,
+            limits.commit_operations as u64,
+            limits.commit_bytes as u64,
+            limits.rewritten_bytes as u64,
+            limits.memory_bytes,
+        ];
+        let mut bytes = [0; CONFIG_BYTES];
+        bytes[..3].copy_from_slice(&[CONFIG_VERSION, 0, durability]);
+        for (place, number) in numbers.iter().enumerate() {
+            bytes[8 + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None`: this is not a configuration that this version knows.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<DatabaseConfig> {
+        let bytes: &[u8; CONFIG_BYTES] = bytes.try_into().ok()?;
+        let mut numbers = bytes[8..].chunks_exact(8).map(|number| {
+            u64::from_le_bytes(number.try_into().expect("the chunks have this length"))
+        });
+        let mut number = || numbers.next().expect("there are as many as were encoded");
+        let interval_ms = number();
+        let durability = match bytes[..8] {
+            [CONFIG_VERSION, 0, 0, 0, 0, 0, 0, 0] => Durability::Volatile,
+            [CONFIG_VERSION, 0, 1, 0, 0, 0, 0, 0] => Durability::Written,
+            [CONFIG_VERSION, 0, 2, 0, 0, 0, 0, 0] => Durability::Interval { ms: interval_ms },
+            [CONFIG_VERSION, 0, 3, 0, 0, 0, 0, 0] => Durability::Synced,
+            _ => return None,
+        };
+        let limits = DatabaseLimits {
+            key_bytes: usize::try_from(number()).ok()?,
+            value_bytes: usize::try_from(number()).ok()?,
+            commit_operations: usize::try_from(number()).ok()?,
+            commit_bytes: usize::try_from(number()).ok()?,
+            rewritten_bytes: usize::try_from(number()).ok()?,
+            memory_bytes: number(),
+        };
+        Some(DatabaseConfig {
+            kind: Kind::Memory,
+            durability,
+            limits,
+        })
+    }
 }
+
+/// Bytes of an encoded configuration.
+const CONFIG_BYTES: usize = 64;
+
+/// The version of its encoding.
+const CONFIG_VERSION: u8 = 1;
 
 /// One database.
 #[derive(Debug)]
@@ -199,25 +264,41 @@ impl Catalogue {
         after.chain(before).map(|(&id, _)| id).collect()
     }
 
-    pub(crate) fn insert(&mut self, database: Database) -> Result<DatabaseId, CreateError> {
-        check_name(&database.name)?;
-        if self.find(&database.name).is_some() {
+    /// The id of the next database, if it can have this name.
+    pub(crate) fn check_insert(&self, name: &str) -> Result<DatabaseId, CreateError> {
+        check_name(name)?;
+        if self.find(name).is_some() {
             return Err(CreateError::Exists);
         }
-        if self.databases.len() >= limits::DATABASES {
+        if self.databases.len() >= limits::DATABASES || self.next == u32::MAX {
             return Err(CreateError::TooMany);
         }
-        let id = DatabaseId(self.next);
-        self.next = self.next.checked_add(1).ok_or(CreateError::TooMany)?;
-        self.names.insert(database.name.clone(), id);
-        self.databases.insert(id, Arc::new(database));
-        Ok(id)
+        Ok(DatabaseId(self.next))
     }
 
-    pub(crate) fn remove(&mut self, id: DatabaseId) -> Result<Arc<Database>, DropError> {
+    /// Adds a database under an id that comes from [`check_insert`](Catalogue::check_insert), now or in an earlier
+    /// life. Ids grow.
+    pub(crate) fn insert(&mut self, id: DatabaseId, database: Database) {
+        debug_assert!(id.0 >= self.next, "ids are not reused");
+        self.next = id.0 + 1;
+        self.names.insert(database.name.clone(), id);
+        self.databases.insert(id, Arc::new(database));
+    }
+
+    /// Whether a database can be dropped.
+    pub(crate) fn check_remove(&self, id: DatabaseId) -> Result<(), DropError> {
         if id == DatabaseId::DEFAULT {
             return Err(DropError::IsDefault);
         }
+        if self.databases.contains_key(&id) {
+            Ok(())
+        } else {
+            Err(DropError::Unknown)
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: DatabaseId) -> Result<Arc<Database>, DropError> {
+        self.check_remove(id)?;
         let database = self.databases.remove(&id).ok_or(DropError::Unknown)?;
         self.names.remove(&database.name);
         Ok(database)
@@ -248,8 +329,13 @@ pub enum CreateError {
     BadName,
     /// There are [`limits::DATABASES`] already.
     TooMany,
-    /// This store cannot do that.
+    /// This store has no log.
     DurabilityNotSupported(Durability),
+    /// The configuration cannot be read.
+    BadConfig,
+    /// This store logs which databases there are: a commit must do it
+    /// ([`WriteBatch::create_database`](crate::WriteBatch::create_database)).
+    MustBeLogged,
     /// A limit is set higher than it can be.
     LimitTooLarge {
         /// The field of [`DatabaseLimits`].
@@ -276,9 +362,14 @@ impl fmt::Display for CreateError {
             CreateError::DurabilityNotSupported(durability) => {
                 write!(
                     formatter,
-                    "durability {durability} is not supported by this version; use volatile"
+                    "durability {durability} needs a data folder, and this server has none; use volatile"
                 )
             }
+            CreateError::BadConfig => write!(formatter, "the configuration cannot be read"),
+            CreateError::MustBeLogged => write!(
+                formatter,
+                "databases of this store are created by commits, since they are logged"
+            ),
             CreateError::LimitTooLarge { name, max } => {
                 write!(formatter, "the limit {name} can be at most {max}")
             }
@@ -306,6 +397,9 @@ pub enum DropError {
     Unknown,
     /// The default database cannot be dropped; it can be cleared.
     IsDefault,
+    /// This store logs which databases there are: a commit must do it
+    /// ([`WriteBatch::drop_database`](crate::WriteBatch::drop_database)).
+    MustBeLogged,
 }
 
 impl fmt::Display for DropError {
@@ -315,6 +409,10 @@ impl fmt::Display for DropError {
             DropError::IsDefault => write!(
                 formatter,
                 "the default database cannot be dropped; clear it instead"
+            ),
+            DropError::MustBeLogged => write!(
+                formatter,
+                "databases of this store are dropped by commits, since they are logged"
             ),
         }
     }

@@ -7,12 +7,8 @@
 //! they see whole commits only. In a volatile database pending and visible state are the same, and all of this
 //! happens at once under the write lock.
 //!
-//! A durable database puts two steps between: the effects of a decided commit go to the log and into an overlay
-//! over the index; after the sync they are applied, under the write lock, and leave the overlay. Nothing above
-//! changes: [`Pending`](crate::decide::Pending) is then the overlay before the index, commits are decided under the
-//! read lock (there is one committer, so nobody else writes), and the outcomes of a group are kept back until
-//! all its commits are published. This is why a commit is always decided as a whole before anything is applied,
-//! and why effects name each key once.
+//! A durable database puts two steps between: see [`durable`](crate::durable). This is why a commit is always decided
+//! as a whole before anything is applied, and why effects name each key once.
 //!
 //! # Readers first
 //!
@@ -24,13 +20,13 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 
 use crate::batch::WriteBatch;
-use crate::catalogue::{Database, DatabaseLimits, State};
+use crate::catalogue::{CreateError, Database, DatabaseConfig, DatabaseLimits, State};
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
-use crate::record::CommitRecord;
+use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 
 /// Where a committer takes the time from.
@@ -66,6 +62,8 @@ impl Committer {
     /// for each, in the same order, and the batch is empty. What the batch cleared comes back to be freed where
     /// that disturbs nobody.
     ///
+    /// In a store with a log, only commits of volatile databases are carried out, and the others stay in the batch.
+    ///
     /// The calling thread must hold no [`View`](crate::View).
     pub fn run(
         &mut self,
@@ -84,9 +82,14 @@ impl Committer {
         };
         let mut commits = run.batch.commits();
         while let Some(first) = commits.first() {
+            if first.is_of_catalogue() {
+                self.change_catalogue(first, &mut run);
+                commits = &commits[1..];
+                continue;
+            }
             let alike = commits
                 .iter()
-                .take_while(|commit| commit.database == first.database)
+                .take_while(|commit| commit.database == first.database && !commit.is_of_catalogue())
                 .count();
             let (these, rest) = commits.split_at(alike);
             match self.store.find(first.database) {
@@ -97,7 +100,7 @@ impl Committer {
             commits = rest;
         }
         let garbage = run.garbage;
-        batch.clear();
+        batch.clear_unlogged();
         garbage
     }
 
@@ -148,9 +151,13 @@ impl Committer {
         commit: &CommitRecord,
         run: &mut Run<'_>,
     ) {
-        let sequence = self.store.next_sequence();
         let mark = run.outcomes.mark();
-        let verdict = if commit.clear {
+        let Some(sequence) = self.store.next_sequence() else {
+            let refusal = self.store.reserve().refusal();
+            let verdict = Decision::Refused(refusal).into();
+            return run.outcomes.finish(&mark, commit, 0, verdict);
+        };
+        let verdict = if commit.whole == Some(Whole::Clear) {
             self.clear(state, run);
             Decision::Applied.into()
         } else {
@@ -176,29 +183,46 @@ impl Committer {
         run.outcomes.finish(&mark, commit, sequence, verdict);
     }
 
-    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it, always goes.
     fn check_memory(&self, limits: &DatabaseLimits, state: &State) -> Result<(), Refusal> {
-        let Ok(added_bytes @ 1..) = u64::try_from(self.effects.growth_bytes()) else {
-            return Ok(());
+        let growth_bytes = self.effects.growth_bytes();
+        let used = Used {
+            database_bytes: state.memory_bytes,
+            store_bytes: self.store.memory_bytes(),
         };
-        let (used_bytes, limit_bytes) = (state.memory_bytes, limits.memory_bytes);
-        if used_bytes.saturating_add(added_bytes) > limit_bytes {
-            return Err(Refusal::DatabaseFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            });
-        }
-        let (used_bytes, limit_bytes) =
-            (self.store.memory_bytes(), self.store.memory_limit_bytes());
-        if used_bytes.saturating_add(added_bytes) > limit_bytes {
-            return Err(Refusal::StoreFull {
-                limit_bytes,
-                used_bytes,
-                added_bytes,
-            });
-        }
-        Ok(())
+        used.check_growth(growth_bytes, limits, &self.store)
+    }
+
+    /// Creates or drops a database.
+    fn change_catalogue(&mut self, commit: &CommitRecord, run: &mut Run<'_>) {
+        let operation = run.batch.operation(commit.first);
+        let mut commit = *commit;
+        let changed = if commit.whole == Some(Whole::Create) {
+            let config = DatabaseConfig::decode(run.batch.value(operation));
+            let name = std::str::from_utf8(run.batch.key(operation));
+            let created = match (name, config) {
+                (Ok(name), Some(config)) => self.store.create_database(name, config),
+                (Err(_), _) => Err(CreateError::BadName),
+                (_, None) => Err(CreateError::BadConfig),
+            };
+            created
+                .map(|id| commit.database = id)
+                .map_err(Refusal::NotCreated)
+        } else {
+            self.store
+                .drop_database(commit.database)
+                .map(|garbage| run.garbage.append(garbage))
+                .map_err(Refusal::NotDropped)
+        };
+        let (sequence, decision) = match changed {
+            Ok(()) => (
+                self.store.next_sequence().unwrap_or_default(),
+                Decision::Applied,
+            ),
+            Err(refusal) => (0, Decision::Refused(refusal)),
+        };
+        let mark = run.outcomes.mark();
+        run.outcomes
+            .finish(&mark, &commit, sequence, decision.into());
     }
 
     fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
@@ -250,6 +274,43 @@ struct Run<'a> {
     clock: &'a mut dyn Clock,
     outcomes: &'a mut Outcomes,
     garbage: Garbage,
+}
+
+/// Memory in use when a commit is decided.
+pub(crate) struct Used {
+    pub(crate) database_bytes: u64,
+    pub(crate) store_bytes: u64,
+}
+
+impl Used {
+    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it, always goes.
+    pub(crate) fn check_growth(
+        &self,
+        growth_bytes: i64,
+        limits: &DatabaseLimits,
+        store: &Store,
+    ) -> Result<(), Refusal> {
+        let Ok(added_bytes @ 1..) = u64::try_from(growth_bytes) else {
+            return Ok(());
+        };
+        let (used_bytes, limit_bytes) = (self.database_bytes, limits.memory_bytes);
+        if used_bytes.saturating_add(added_bytes) > limit_bytes {
+            return Err(Refusal::DatabaseFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            });
+        }
+        let (used_bytes, limit_bytes) = (self.store_bytes, store.memory_limit_bytes());
+        if used_bytes.saturating_add(added_bytes) > limit_bytes {
+            return Err(Refusal::StoreFull {
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            });
+        }
+        Ok(())
+    }
 }
 
 fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {

@@ -358,7 +358,7 @@ fn act(
                 None => (OperationStatus::Overflow, Change::None, number),
             }
         }
-        Action::Expire | Action::Clear => unreachable!("these are not decided here"),
+        Action::Expire | Action::Whole => unreachable!("these are not decided here"),
     }
 }
 

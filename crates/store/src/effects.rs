@@ -24,6 +24,8 @@ pub(crate) struct Effects {
     table: HashTable<usize>,
     /// By how much the commit changes the memory in use.
     growth_bytes: i64,
+    /// By how much it changes the number of entries.
+    growth_entries: i64,
 }
 
 /// The result for one key.
@@ -73,6 +75,11 @@ impl Effect {
         batch.key(batch.operation(self.operation))
     }
 
+    /// Whether the key is removed because its time had come.
+    pub(crate) fn is_expiry(&self) -> bool {
+        matches!(self.after, After::Expired)
+    }
+
     /// The hash of the key.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
@@ -105,14 +112,23 @@ impl Effects {
             self.table.clear();
         }
         self.growth_bytes = 0;
+        self.growth_entries = 0;
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Effect> {
         self.list.iter()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(crate) fn growth_bytes(&self) -> i64 {
         self.growth_bytes
+    }
+
+    pub(crate) fn growth_entries(&self) -> i64 {
+        self.growth_entries
     }
 
     pub(crate) fn get(&self, place: usize) -> &Effect {
@@ -172,6 +188,7 @@ impl Effects {
             }
         };
         self.growth_bytes += new_bytes as i64 - old_bytes as i64;
+        self.growth_entries += i64::from(new_bytes != 0) - i64::from(old_bytes != 0);
     }
 
     /// Whether the value at `place` was built in this commit, so that more can be added without a copy.

@@ -23,6 +23,10 @@ impl Garbage {
         self.contents.push(content);
     }
 
+    pub(crate) fn append(&mut self, mut other: Garbage) {
+        self.contents.append(&mut other.contents);
+    }
+
     /// How many entries wait to be freed. Small numbers are not worth another thread.
     pub fn entries(&self) -> usize {
         self.contents.iter().map(MemoryIndex::len).sum()

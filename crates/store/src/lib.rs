@@ -31,6 +31,7 @@
 //! ```
 
 pub mod disk;
+pub mod durable;
 pub mod limits;
 pub mod log;
 #[cfg(any(test, feature = "suite"))]

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::catalogue::DatabaseId;
+use crate::catalogue::{CreateError, DatabaseId, DropError};
 use crate::limits;
 use crate::record::CommitRecord;
 use crate::value::Value;
@@ -70,6 +70,18 @@ impl Outcomes {
         self.operations
             .shrink_to(limits::KEPT_BYTES / size_of::<OperationResult>());
         self.arena.shrink_to(limits::KEPT_BYTES);
+    }
+
+    /// Turns every outcome into a refusal: `applied` for the commits that were to take effect, else `other`.
+    pub(crate) fn refuse_all(&mut self, applied: Refusal, other: Refusal) {
+        for decided in &mut self.commits {
+            let refusal = match decided.verdict.decision {
+                Decision::Applied => applied,
+                _ => other,
+            };
+            decided.verdict = Decision::Refused(refusal).into();
+            decided.end = decided.first;
+        }
     }
 
     /// Where the outcomes of the next commit begin.
@@ -322,6 +334,19 @@ pub enum Refusal {
         /// The limit.
         limit_bytes: usize,
     },
+    /// The database was not made.
+    NotCreated(CreateError),
+    /// The database was not dropped.
+    NotDropped(DropError),
+    /// There is no room on the disk for more of the log.
+    LogFull,
+    /// A write or a sync of the log has failed. Writes are refused until a restart; reads go on.
+    LogFailed,
+    /// The write or sync of the log that was to cover this commit has failed: only a restart will show whether it
+    /// took effect. The one refusal after which something may have been done.
+    OutcomeUnknown,
+    /// The log is so slow that no commit sequence can be given out at the moment.
+    LogBehind,
 }
 
 impl fmt::Display for Refusal {
@@ -355,6 +380,25 @@ impl fmt::Display for Refusal {
                 formatter,
                 "the appends of the request would copy more than {limit_bytes} bytes of existing values; \
                  send them in several requests"
+            ),
+            Refusal::NotCreated(error) => error.fmt(formatter),
+            Refusal::NotDropped(error) => error.fmt(formatter),
+            Refusal::LogFull => write!(
+                formatter,
+                "the disk has no room for more of the log; nothing was done; free some space there; reads go on"
+            ),
+            Refusal::LogFailed => write!(
+                formatter,
+                "read-only: a write or sync of the log has failed, and nothing was done; reads go on; \
+                 restart the server when the disk is well"
+            ),
+            Refusal::OutcomeUnknown => write!(
+                formatter,
+                "outcome unknown: the write or sync of the log for this request has failed"
+            ),
+            Refusal::LogBehind => write!(
+                formatter,
+                "the log is far behind; nothing was done; try again"
             ),
         }
     }

@@ -13,8 +13,8 @@ pub(crate) struct CommitRecord {
     pub(crate) mode: Mode,
     pub(crate) first: usize,
     pub(crate) end: usize,
-    /// Its one operation is [`Operation::Clear`].
-    pub(crate) clear: bool,
+    /// It is about the database as a whole, and has one operation.
+    pub(crate) whole: Option<Whole>,
     pub(crate) answer_bytes: usize,
 }
 
@@ -23,6 +23,22 @@ impl CommitRecord {
     pub(crate) fn operations(&self) -> Range<usize> {
         self.first..self.end
     }
+
+    /// Whether it changes which databases there are.
+    pub(crate) fn is_of_catalogue(&self) -> bool {
+        matches!(self.whole, Some(Whole::Create | Whole::Drop))
+    }
+}
+
+/// What a commit does to a database as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// Empties it.
+    Clear,
+    /// Makes it. The key of its operation is the name, the value the encoded configuration.
+    Create,
+    /// Drops it.
+    Drop,
 }
 
 /// An operation without its bytes.
@@ -46,10 +62,14 @@ pub(crate) enum Action {
     Put(Expiry),
     Delete,
     Append,
-    Increment { delta: i64, initial: i64 },
+    Increment {
+        delta: i64,
+        initial: i64,
+    },
     Compare,
     Expire,
-    Clear,
+    /// What [`CommitRecord::whole`] says.
+    Whole,
 }
 
 /// A [`Condition`]; an expected value lies in the batch.
@@ -120,7 +140,7 @@ impl<'a> Parts<'a> {
                 parts(key, &[], condition, Action::Compare, false)
             }
             Operation::Expire { key } => parts(key, &[], Condition::None, Action::Expire, false),
-            Operation::Clear => parts(&[], &[], Condition::None, Action::Clear, false),
+            Operation::Clear => parts(&[], &[], Condition::None, Action::Whole, false),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::catalogue::{
     Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, State,
 };
 use crate::committer::Committer;
+use crate::durable::Reserve;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
@@ -58,12 +59,18 @@ struct Shared {
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
     schedule: Schedule,
+    reserve: Reserve,
+    has_log: bool,
 }
 
 impl Store {
     /// A store in memory, with an empty default database.
     pub fn in_memory(config: StoreConfig) -> Result<Store, CreateError> {
-        config.default_database.check()?;
+        Store::new(config, false)
+    }
+
+    pub(crate) fn new(config: StoreConfig, has_log: bool) -> Result<Store, CreateError> {
+        config.default_database.check(has_log)?;
         let hasher = KeyHasher::new(config.hash_seed);
         let catalogue = Catalogue::new(Database::new("", config.default_database, &hasher));
         let shared = Shared {
@@ -74,6 +81,8 @@ impl Store {
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
             schedule: Schedule::new(),
+            reserve: Reserve::unbounded(),
+            has_log,
         };
         Ok(Store {
             shared: Arc::new(shared),
@@ -96,21 +105,52 @@ impl Store {
         catalogue.iter().map(info).collect()
     }
 
-    /// Creates an empty database.
+    /// Creates an empty database, in a store without a log. [`WriteBatch::create_database`] does it in every store.
     pub fn create_database(
         &self,
         name: &str,
         config: DatabaseConfig,
     ) -> Result<DatabaseId, CreateError> {
-        config.check()?;
-        self.shared
-            .catalogue
-            .write()
-            .insert(Database::new(name, config, &self.shared.hasher))
+        if self.has_log() {
+            return Err(CreateError::MustBeLogged);
+        }
+        config.check(false)?;
+        let mut catalogue = self.shared.catalogue.write();
+        let id = catalogue.check_insert(name)?;
+        catalogue.insert(id, Database::new(name, config, &self.shared.hasher));
+        Ok(id)
     }
 
-    /// Drops a database with all it holds. Calls that still name it find it unknown.
+    /// Drops a database with all it holds, in a store without a log. Calls that still name it find it unknown.
+    /// [`WriteBatch::drop_database`] does it in every store.
     pub fn drop_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
+        if self.has_log() {
+            return Err(DropError::MustBeLogged);
+        }
+        self.remove_database(id)
+    }
+
+    /// The id that a database of this name and configuration would get now.
+    pub(crate) fn check_create(
+        &self,
+        name: &str,
+        config: &DatabaseConfig,
+    ) -> Result<DatabaseId, CreateError> {
+        config.check(self.has_log())?;
+        self.shared.catalogue.read().check_insert(name)
+    }
+
+    pub(crate) fn check_drop(&self, id: DatabaseId) -> Result<(), DropError> {
+        self.shared.catalogue.read().check_remove(id)
+    }
+
+    /// Makes a database that was checked, now or in an earlier life.
+    pub(crate) fn insert_database(&self, id: DatabaseId, name: &str, config: DatabaseConfig) {
+        let database = Database::new(name, config, &self.shared.hasher);
+        self.shared.catalogue.write().insert(id, database);
+    }
+
+    pub(crate) fn remove_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
         let database = self.shared.catalogue.write().remove(id)?;
         let mut state = database.state.write();
         state.dropped = true;
@@ -121,11 +161,18 @@ impl Store {
 
     /// The limits of a database.
     pub fn limits(&self, id: DatabaseId) -> Option<DatabaseLimits> {
-        self.shared
-            .catalogue
-            .read()
-            .get(id)
-            .map(|database| database.config.limits)
+        self.config(id).map(|config| config.limits)
+    }
+
+    /// What a database was made with.
+    pub fn config(&self, id: DatabaseId) -> Option<DatabaseConfig> {
+        let catalogue = self.shared.catalogue.read();
+        catalogue.get(id).map(|database| database.config)
+    }
+
+    /// Whether there is a log, so that databases can be durable.
+    pub fn has_log(&self) -> bool {
+        self.shared.has_log
     }
 
     /// What readers of a database see, held still until the view is dropped: `None` if there is no such database
@@ -199,9 +246,25 @@ impl Store {
     }
 
     /// The next commit sequence. Call it under the lock of the commit's database, so that the order of sequences
-    /// is the order of decisions there.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    /// is the order of decisions there. `None`: the counter is as far past the log as it may be.
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> Option<u64> {
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        self.shared.reserve.admits(sequence).then_some(sequence)
+    }
+
+    /// The last commit sequence given out, or beyond it.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.shared.sequence.load(Ordering::Relaxed)
+    }
+
+    /// Sequences up to this one were given out in earlier lives.
+    pub(crate) fn skip_sequences(&self, through: u64) {
+        self.shared.sequence.fetch_max(through, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.shared.reserve
     }
 
     /// Books the change of one database's memory.
@@ -295,6 +358,7 @@ impl View<'_> {
     pub fn statistics(&self) -> Statistics {
         Statistics {
             entries: self.state.index.len() as u64,
+            content_bytes: self.state.index.content_bytes(),
             expiring: self.state.index.expiring_len() as u64,
             memory_bytes: self.state.memory_bytes,
         }
@@ -306,6 +370,8 @@ impl View<'_> {
 pub struct Statistics {
     /// Entries, with those that have expired and are not swept yet.
     pub entries: u64,
+    /// Bytes of their keys and values.
+    pub content_bytes: u64,
     /// Of these, the ones that have an expiry.
     pub expiring: u64,
     /// What the entries take in memory, by estimate.
