@@ -278,10 +278,11 @@ impl IndexMut<u32> for Streams {
     }
 }
 
-/// From identifier to slot: open addressing with linear probing.
+/// From identifier to slot: open addressing with linear probing, where whoever is further from home stays ("Robin Hood").
 ///
 /// The identifiers that are in use mostly follow each other, so that half of the identifier is a hash without
-/// collisions, and neighbours share a cache line.
+/// collisions, and neighbours share a cache line. The order by distance lets a removal stop at the next entry that is
+/// at home; otherwise it would walk over all streams that are open.
 #[derive(Debug, Default)]
 struct IdIndex {
     /// A power of two, at least twice the number of entries; empty at first.
@@ -300,8 +301,19 @@ const FIRST_INDEX_ENTRIES: usize = 16;
 
 impl IdIndex {
     #[inline]
+    fn mask(&self) -> usize {
+        self.entries.len() - 1
+    }
+
+    #[inline]
     fn home(&self, id: u32) -> usize {
-        (id >> 1) as usize & (self.entries.len() - 1)
+        (id >> 1) as usize & self.mask()
+    }
+
+    /// How far the place is from the home of this identifier.
+    #[inline]
+    fn distance(&self, id: u32, at: usize) -> usize {
+        at.wrapping_sub(self.home(id)) & self.mask()
     }
 
     #[inline]
@@ -319,7 +331,7 @@ impl IdIndex {
             if entry.id == 0 {
                 return None;
             }
-            at = (at + 1) & (self.entries.len() - 1);
+            at = (at + 1) & self.mask();
         }
     }
 
@@ -333,12 +345,21 @@ impl IdIndex {
         self.used += 1;
     }
 
-    fn place(&mut self, entry: IdEntry) {
+    #[inline]
+    fn place(&mut self, mut entry: IdEntry) {
         let mut at = self.home(entry.id);
-        while self.entries[at].id != 0 {
-            at = (at + 1) & (self.entries.len() - 1);
+        loop {
+            let there = self.entries[at];
+            if there.id == 0 {
+                self.entries[at] = entry;
+                return;
+            }
+            if self.distance(there.id, at) < self.distance(entry.id, at) {
+                self.entries[at] = entry;
+                entry = there;
+            }
+            at = (at + 1) & self.mask();
         }
-        self.entries[at] = entry;
     }
 
     #[cold]
@@ -350,28 +371,22 @@ impl IdIndex {
         }
     }
 
-    /// Removes an entry and moves those up that were pushed away by it, so that no tombstones are needed.
+    /// Removes an entry and moves those up that follow it and are not at home, so that no tombstones are needed.
     #[inline]
     fn remove(&mut self, id: u32) {
-        let mask = self.entries.len() - 1;
         let mut gap = self.home(id);
         while self.entries[gap].id != id {
             debug_assert!(self.entries[gap].id != 0, "the stream is in the index");
-            gap = (gap + 1) & mask;
+            gap = (gap + 1) & self.mask();
         }
-        let mut at = gap;
         loop {
-            at = (at + 1) & mask;
-            let entry = self.entries[at];
-            if entry.id == 0 {
+            let next = (gap + 1) & self.mask();
+            let entry = self.entries[next];
+            if entry.id == 0 || self.distance(entry.id, next) == 0 {
                 break;
             }
-            // An entry may move to the gap if the gap lies on its way from home.
-            let way = at.wrapping_sub(self.home(entry.id)) & mask;
-            if way >= (at.wrapping_sub(gap) & mask) {
-                self.entries[gap] = entry;
-                gap = at;
-            }
+            self.entries[gap] = entry;
+            gap = next;
         }
         self.entries[gap] = IdEntry::default();
         self.used -= 1;
