@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::group::{ALIGN_BYTES, Group, Header, LogId, NoGroup, Position};
+use super::group::{ALIGN_BYTES, FORMAT_VERSION, Group, Header, LogId, NoGroup, Position};
 use super::limits;
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
@@ -271,32 +271,42 @@ impl Scan {
         if damage.witness.is_none() && !nothing_counts {
             return Ok(None);
         }
-        if let Some(place) = self.missing_at_next_segment(end) {
-            damage.place = place;
-        }
+        damage.place = self.missing_place(end, damage.witness);
         Ok(Some(damage))
     }
 
-    /// The beginning of the segment behind `end`, if the missing group seems to lie there. Only a message rests on it.
-    fn missing_at_next_segment(&self, end: Place) -> Option<Place> {
-        let missing = self.chain?.position.group + 1;
-        let is_there = |ordinal, offset| {
-            let segment = self
-                .segments
-                .iter()
-                .find(|segment| segment.ordinal == ordinal)?;
-            let mut reader = SegmentReader::new(segment.file.clone()).ok()?;
-            let header = reader.header(offset).ok()?.ok()?;
-            (header.number == missing).then_some(Place {
-                segment: ordinal,
-                offset,
-            })
+    /// Where the missing group seems to have been: at `end`, or at the beginning of the next segment. Only a message
+    /// rests on it.
+    fn missing_place(&self, end: Place, witness: Option<Witness>) -> Place {
+        let next = Place {
+            segment: end.segment + 1,
+            offset: 0,
         };
-        let next = end.segment + 1;
-        match is_there(end.segment, end.offset) {
-            Some(_) => None,
-            None => is_there(next, 0),
+        let Some((chain, witness)) = self.chain.zip(witness) else {
+            return end;
+        };
+        let missing = chain.position.group + 1;
+        let here = self.number_at(end) == Some(missing);
+        // The next segment begins with the one after it.
+        let before_next = self.number_at(next) == Some(missing + 1);
+        let has_next = self
+            .segments
+            .iter()
+            .any(|segment| segment.ordinal == next.segment);
+        if here || before_next || !has_next || witness.place.segment == end.segment {
+            end
+        } else {
+            next
         }
+    }
+
+    /// The number in what looks like the header of a group.
+    fn number_at(&self, place: Place) -> Option<u64> {
+        let mut segments = self.segments.iter();
+        let segment = segments.find(|segment| segment.ordinal == place.segment)?;
+        let mut reader = SegmentReader::new(segment.file.clone()).ok()?;
+        let header = reader.header(place.offset).ok()?.ok()?;
+        Some(header.number)
     }
 
     fn search(&self, segment: &Segment, from: u64, damage: &mut Damage) -> io::Result<()> {
@@ -355,7 +365,7 @@ pub enum ReadError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// It was written by a later version.
+    /// It was written by another version.
     TooNew {
         /// The file.
         file: String,
@@ -421,7 +431,7 @@ impl fmt::Display for ReadError {
                 version,
             } => write!(
                 formatter,
-                "{file} was written by a later version: format {version} at byte {offset}; use that version"
+                "{file} was written by another version, or is damaged: format {version} at byte {offset}; this version reads format {FORMAT_VERSION}"
             ),
             ReadError::Record {
                 file,
