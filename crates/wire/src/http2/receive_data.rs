@@ -68,15 +68,15 @@ impl Connection {
             slot,
             id: header.stream,
         };
-        self.data = Some(DataFrame {
+        let frame = DataFrame {
             stream,
             remaining,
             padding,
             end,
             length: header.length,
             was_useful: end,
-        });
-        Ok(None)
+        };
+        self.take_data(frame, input, consumed, out)
     }
 
     /// The connection's window is given back on receipt: what waits is bounded by the windows of its stream.
@@ -136,17 +136,28 @@ impl Connection {
         Ok(None)
     }
 
-    /// Takes the next message from the DATA frame that lies in the input at `consumed`.
-    #[inline]
+    /// Goes on with the DATA frame that lies in the input at `consumed`.
     pub(super) fn continue_data(
         &mut self,
         input: &[u8],
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
-        let Some(mut frame) = self.data else {
-            return Ok(None);
-        };
+        match self.data.take() {
+            Some(frame) => self.take_data(frame, input, consumed, out),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the next message from a DATA frame whose payload lies in the input at `consumed`.
+    #[inline]
+    fn take_data(
+        &mut self,
+        mut frame: DataFrame,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let slot = frame.stream.slot;
         let end = *consumed + frame.remaining;
         let is_wanted = self
@@ -207,7 +218,6 @@ impl Connection {
         consumed: &mut usize,
     ) -> Result<(), ConnectionError> {
         *consumed = end + frame.padding;
-        self.data = None;
         if frame.was_useful {
             self.guard.did_something();
             return Ok(());

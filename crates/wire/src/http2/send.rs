@@ -22,6 +22,10 @@ const HEAD_FRAME_BYTES: usize = HEADER_BYTES + HEAD_BLOCK.len();
 const OK_FRAME_BYTES: usize = HEADER_BYTES + OK_BLOCK.len();
 const DATA_PREFIX_BYTES: usize = HEADER_BYTES + PREFIX_BYTES;
 
+/// The constant head, and room for what stands before a message.
+const ANSWER_FRAME: [u8; HEAD_FRAME_BYTES + DATA_PREFIX_BYTES] =
+    constant_frame(HEAD_BLOCK, flag::END_HEADERS);
+
 /// HEADERS with the constant head, for stream 0.
 const HEAD_FRAME: [u8; HEAD_FRAME_BYTES] = constant_frame(HEAD_BLOCK, flag::END_HEADERS);
 /// HEADERS with the constant trailers, for stream 0.
@@ -29,7 +33,7 @@ const OK_FRAME: [u8; OK_FRAME_BYTES] =
     constant_frame(OK_BLOCK, flag::END_HEADERS | flag::END_STREAM);
 
 const fn constant_frame<const FRAME: usize>(block: &[u8], flags: u8) -> [u8; FRAME] {
-    assert!(FRAME == HEADER_BYTES + block.len());
+    assert!(FRAME >= HEADER_BYTES + block.len());
     let mut frame = [0; FRAME];
     frame[2] = block.len() as u8;
     frame[3] = kind::HEADERS;
@@ -71,8 +75,7 @@ impl Connection {
             return self.finish(stream, out, &Status::OK);
         }
         let start = out.len();
-        out.extend_from_slice(&HEAD_FRAME);
-        out.extend_from_slice(&[0; DATA_PREFIX_BYTES]);
+        out.extend_from_slice(&ANSWER_FRAME);
         encode(out);
         set_stream(out, start, stream.id);
         let data_start = start + HEAD_FRAME_BYTES;
