@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod history;
 mod keys;
+mod lies;
 mod messages;
 mod round;
 mod world;

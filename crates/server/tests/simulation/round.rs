@@ -12,8 +12,9 @@ use service::ServerInfo;
 
 use super::check::check;
 use super::client::Client;
-use super::history::{Asked, If, Outcome};
+use super::history::{Asked, If, Outcome, Record};
 use super::keys;
+use super::messages::Logs;
 use super::world::{Counts, Manners, World};
 
 /// What a round is to be.
@@ -156,6 +157,13 @@ struct Round {
 
 /// Runs a round, and panics if anything in it is wrong.
 pub fn run(plan: &Plan) -> Report {
+    let (report, history, logs) = play(plan);
+    check(&history, &logs);
+    report
+}
+
+/// Runs a round up to its end, and answers what was heard.
+pub fn play(plan: &Plan) -> (Report, Vec<Record>, Logs) {
     let mut network = Network::new(plan.seed, Faults::none());
     let world = Rc::new(RefCell::new(World::new(plan.seed, plan.manners, 0)));
     let server = network.add_node(new_server(plan.seed));
@@ -180,6 +188,8 @@ pub fn run(plan: &Plan) -> Report {
     round.world.borrow_mut().left = plan.calls;
     round.run_until_idle();
     round.network.set_faults(Faults::none());
+    // What was cut is still to hear of it.
+    round.network.run_for(1_000_000_000);
     round.script([
         Asked::ReadMany(keys::ALL.collect()),
         read_all(false),
@@ -194,13 +204,17 @@ pub fn run(plan: &Plan) -> Report {
         );
     }
     round.stop();
-    let world = round.world.borrow();
-    check(&world.history, &world.logs);
-    Report {
+    let mut world = round.world.borrow_mut();
+    let report = Report {
         counts: world.counts,
         faults: round.network.fault_counts(),
         trace: round.network.trace(),
-    }
+    };
+    (
+        report,
+        std::mem::take(&mut world.history),
+        std::mem::take(&mut world.logs),
+    )
 }
 
 fn read_all(backward: bool) -> Asked {
