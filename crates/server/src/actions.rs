@@ -17,7 +17,7 @@ use crate::reaper::Reaper;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     /// The call answered, or ended with a status: it is over.
-    pub over: bool,
+    pub over: Option<Code>,
     /// It takes messages again: what waited comes out of the connection as events.
     pub resumed: bool,
     /// It asked to be woken at this time.
@@ -59,9 +59,9 @@ impl Actions for Step<'_> {
 
     #[inline]
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        debug_assert!(!self.effects.over, "a call answers once");
+        debug_assert!(self.effects.over.is_none(), "a call answers once");
         self.connection.respond(self.stream, self.output, encode);
-        self.effects.over = true;
+        self.effects.over = Some(Code::Ok);
     }
 
     fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
@@ -80,13 +80,13 @@ impl Actions for Step<'_> {
     }
 
     fn finish(&mut self, status: Status) {
-        debug_assert!(!self.effects.over, "a call ends once");
+        debug_assert!(self.effects.over.is_none(), "a call ends once");
+        self.effects.over = Some(status.code);
         if status.code == Code::Unavailable {
             admission::add_pushback(self.connection, self.stream);
         }
         self.connection
             .finish(self.stream, self.output, &wire_status(status));
-        self.effects.over = true;
     }
 
     fn can_send(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The running calls of one loop.
 
 use drive::ConnectionId;
+use service::Method;
 use wire::StreamKey;
 
 /// Names a call of this loop; a late completion for a call that ended is recognised by the generation.
@@ -28,6 +29,7 @@ impl CallId {
 pub(crate) struct Running {
     pub connection: ConnectionId,
     pub stream: StreamKey,
+    pub method: Method,
     pub call: service::Call,
     /// `u64::MAX`: the caller set no deadline.
     pub deadline_ns: u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drive::{ConnectionId, Io};
-use service::{Call, CallHead, Method, Shared, State, Status};
+use service::{Call, CallHead, Code, LoopFigures, Method, Shared, State, Status};
 use store::{Committer, Outcomes};
 use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
 
@@ -40,6 +40,7 @@ pub(crate) struct Core {
     pub(crate) revisit: Vec<ConnectionId>,
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
+    pub(crate) figures: Arc<LoopFigures>,
 }
 
 impl Core {
@@ -54,6 +55,7 @@ impl Core {
             batch: TickBatch::new(shared.store.write_batch()),
             committer: shared.store.committer(),
             health_version: shared.health.version(),
+            figures: shared.figures.add_loop(),
             settings,
             shared,
             calls: Calls::default(),
@@ -298,6 +300,7 @@ impl Core {
         let id = self.calls.insert(Running {
             connection: channel.id,
             stream,
+            method,
             call: Call::Over,
             deadline_ns,
             wake_at_ns: u64::MAX,
@@ -380,6 +383,7 @@ impl Core {
             .and_then(|id| self.calls.remove(id))
         {
             channel.running -= 1;
+            self.figures.ended(running.method, Code::Cancelled);
             running.call.cancelled(&self.shared);
         }
         if let Protocol::Http2(connection) = &mut channel.protocol {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
 use service::waiting::WaitingCalls;
-use service::{ServerInfo, Shared, health};
+use service::{Figures, ServerInfo, Shared, health};
 use store::{CreateError, DatabaseConfig, DatabaseLimits, Store, StoreConfig};
 
 use crate::admission::{Admission, Budget};
@@ -179,6 +179,7 @@ impl Parts {
             server: config.server,
             health: health::Registry::new(service::services::served(config.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
+            figures: Figures::new(config.time.monotonic_ns()),
             interop: config.interop,
         };
         let buffered_limit =

@@ -2,7 +2,7 @@
 
 use drive::Io;
 use service::keyvalue::database_gone;
-use service::{Actions, Call, Shared, State, Status};
+use service::{Actions, Call, Code, Shared, State, Status};
 use store::{CommitOutcome, View};
 use wire::StreamKey;
 
@@ -61,16 +61,17 @@ impl Core {
         };
         step(&mut running.call, &self.shared, &mut actions);
         let effects = actions.effects;
-        if effects.over {
-            self.over(channel, id);
+        if let Some(code) = effects.over {
+            self.over(channel, id, code);
         } else if effects != Effects::default() {
             self.follow(channel, id, effects);
         }
     }
 
     /// The call answered: it is no more.
-    fn over(&mut self, channel: &mut Channel, id: CallId) {
+    fn over(&mut self, channel: &mut Channel, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
+            self.figures.ended(running.method, code);
             channel.running -= 1;
             if let Protocol::Http2(connection) = &mut channel.protocol {
                 connection.set_token(running.stream, 0);

@@ -55,6 +55,7 @@ impl Core {
 
     /// Gives calls that outlived the tick in which they began an alarm for their deadline.
     pub(crate) fn end_tick(&mut self) {
+        self.figures.set(self.connections, self.calls.len());
         for id in self.fresh.drain(..) {
             if let Some(running) = self.calls.get_mut(id) {
                 self.timers.set(running.deadline_ns, Alarm::Deadline(id));

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use store::{Commit, CommitOutcome, DatabaseId, Garbage, Mode, Store, View};
 
+use crate::admin::AdminCall;
 use crate::echo::EchoCall;
+use crate::figures::Figures;
 use crate::health::{self, HealthCall};
 use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
@@ -133,6 +135,8 @@ pub struct Shared {
     pub health: health::Registry,
     /// The places for calls that wait for something that may never come.
     pub waiting: WaitingCalls,
+    /// What it has done so far.
+    pub figures: Figures,
     /// Whether `grpc.testing.TestService` is served.
     pub interop: bool,
 }
@@ -193,6 +197,8 @@ pub enum Call {
     Health(HealthCall),
     /// `grpc.reflection.v1.ServerReflection`, and `v1alpha`
     Reflection(ReflectionCall),
+    /// `pelton.v1.Admin`
+    Admin(AdminCall),
     /// `pelton.v1.Echo`
     Echo(EchoCall),
     /// `grpc.testing.TestService`
@@ -232,6 +238,10 @@ impl Call {
             M::ReflectionV1 | M::ReflectionV1Alpha => {
                 Call::Reflection(ReflectionCall::started(method, head, shared, actions))
             }
+            M::AdminCreateDatabase
+            | M::AdminListDatabases
+            | M::AdminDropDatabase
+            | M::AdminStatistics => Call::Admin(AdminCall::started(method, head, actions)),
             M::EchoUnary | M::EchoStream => {
                 Call::Echo(EchoCall::started(method, head, shared, actions))
             }
@@ -264,6 +274,7 @@ macro_rules! step {
             Call::KeyValue($state) => $step,
             Call::Health($state) => $step,
             Call::Reflection($state) => $step,
+            Call::Admin($state) => $step,
             Call::Echo($state) => $step,
             Call::Interop($state) => $step,
             Call::Over => {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use store::{Commit, DatabaseId, Garbage, Mode, Store, StoreConfig};
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
 use crate::services;
@@ -21,6 +22,7 @@ pub(crate) fn shared() -> Shared {
         },
         health: Registry::new(services::served(true), true),
         waiting: WaitingCalls::default(),
+        figures: Figures::new(0),
         interop: true,
     }
 }
@@ -63,6 +65,7 @@ pub(crate) struct Recorder {
     pub trailing: Headers,
     pub is_compressing: bool,
     pub message_was_compressed: bool,
+    pub discarded_entries: usize,
 }
 
 impl Actions for Recorder {
@@ -78,8 +81,8 @@ impl Actions for Recorder {
         panic!("this call has nothing to do with the store");
     }
 
-    fn discard(&mut self, _garbage: Garbage) {
-        panic!("this call has nothing to do with the store");
+    fn discard(&mut self, garbage: Garbage) {
+        self.discarded_entries += garbage.entries();
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -179,6 +182,14 @@ impl Fake {
     }
 
     pub(crate) fn with_metadata(method: Method, metadata: &Headers, shared: &Shared) -> Fake {
+        Fake::started(method, PeerKind::Loopback, metadata, shared)
+    }
+
+    pub(crate) fn from(peer: PeerKind, method: Method, shared: &Shared) -> Fake {
+        Fake::started(method, peer, &Headers::default(), shared)
+    }
+
+    fn started(method: Method, peer: PeerKind, metadata: &Headers, shared: &Shared) -> Fake {
         let mut actions = Recorder {
             sent: Vec::new(),
             is_over: false,
@@ -192,10 +203,11 @@ impl Fake {
             trailing: Headers::default(),
             is_compressing: false,
             message_was_compressed: false,
+            discarded_entries: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
-            peer: PeerKind::Loopback,
+            peer,
             metadata,
         };
         let call = Call::started(method, &head, shared, &mut actions);

@@ -3,11 +3,13 @@
 //! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and [`State`] names the steps
 //! that the room above brings to it. What a call wants done it asks of [`Actions`].
 
+pub mod admin;
 pub mod call;
 mod descriptor;
 pub mod echo;
 #[cfg(test)]
 mod fake;
+pub mod figures;
 #[cfg(test)]
 mod fuzz;
 pub mod health;
@@ -22,6 +24,7 @@ pub mod status;
 pub mod waiting;
 
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+pub use figures::{Figures, LoopFigures};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};
 pub use waiting::WaitingCalls;

@@ -88,3 +88,7 @@ pub const PIPE_ACKNOWLEDGE_BATCHES: u64 = 64;
 
 /// With `FAILURES_ONLY`: the longest time, in milliseconds, for which a batch may be done without an answer that says so.
 pub const PIPE_ACKNOWLEDGE_MS: u64 = 100;
+
+/// Longest time between two syncs of a database of durability INTERVAL: what a power loss may take should fit in the
+/// memory of the person who chose it.
+pub const DURABILITY_INTERVAL_MS_MAX: u64 = 60_000;

@@ -1,10 +1,11 @@
 //! Which services this server serves, for those who tell others: health and reflection.
 
 /// Full names of the services that are served always.
-pub const SERVED: [&str; 5] = [
+pub const SERVED: [&str; 6] = [
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
+    "pelton.v1.Admin",
     "pelton.v1.Echo",
     "pelton.v1.KeyValue",
 ];

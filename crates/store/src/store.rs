@@ -253,6 +253,11 @@ impl Store {
         self.shared.reserve.admits(sequence).then_some(sequence)
     }
 
+    /// The next sequence, whatever the bound is: for a mark in the log, which gives it to nobody.
+    pub(crate) fn take_sequence(&self) -> u64 {
+        self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The last commit sequence given out, or beyond it.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.shared.sequence.load(Ordering::Relaxed)

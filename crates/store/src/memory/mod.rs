@@ -70,6 +70,8 @@ pub(crate) struct MemoryIndex {
     tables: Box<[HashTable<Slot>]>,
     ordered: BTreeSet<Key>,
     expiring: BTreeSet<(u64, Key)>,
+    /// Bytes of all keys and values.
+    content_bytes: u64,
 }
 
 impl MemoryIndex {
@@ -80,6 +82,7 @@ impl MemoryIndex {
             tables,
             ordered: BTreeSet::new(),
             expiring: BTreeSet::new(),
+            content_bytes: 0,
         }
     }
 
@@ -91,6 +94,11 @@ impl MemoryIndex {
     /// How many entries have an expiry.
     pub(crate) fn expiring_len(&self) -> usize {
         self.expiring.len()
+    }
+
+    /// Bytes of all keys and values, the expired ones among them.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
     }
 
     /// The entry of a key, be it expired or not.
@@ -118,8 +126,11 @@ impl MemoryIndex {
         if let Some(slot) =
             table.find_mut(hash, |slot| slot.hash == hash && slot.key() == entry.key)
         {
-            let expired_ms = slot.entry().expires_ms;
+            let old = slot.entry();
+            let (expired_ms, old_bytes) = (old.expires_ms, old.value.len());
             let old_value = slot.replace(entry);
+            self.content_bytes += entry.value.len() as u64;
+            self.content_bytes -= old_bytes as u64;
             if expired_ms != entry.expires_ms {
                 self.change_expiry(entry.key, expired_ms, entry.expires_ms);
             }
@@ -127,6 +138,7 @@ impl MemoryIndex {
         }
         table.insert_unique(hash, Slot::new(hash, entry), |slot| slot.hash);
         self.ordered.insert(Key::new(entry.key));
+        self.content_bytes += (entry.key.len() + entry.value.len()) as u64;
         self.change_expiry(entry.key, 0, entry.expires_ms);
         None
     }
@@ -143,7 +155,9 @@ impl MemoryIndex {
             table.shrink_to(2 * table.len(), |slot| slot.hash);
         }
         self.ordered.remove(key);
-        self.change_expiry(key, slot.entry().expires_ms, 0);
+        let old = slot.entry();
+        self.content_bytes -= (key.len() + old.value.len()) as u64;
+        self.change_expiry(key, old.expires_ms, 0);
         slot.into_large_value()
     }
 
@@ -165,17 +179,19 @@ impl MemoryIndex {
     /// Checks that the parts agree, and adds up what the entries take in memory.
     #[cfg(any(test, feature = "suite"))]
     pub(crate) fn verify(&self) -> u64 {
-        let (mut bytes, mut expiring) = (0, 0);
+        let (mut bytes, mut content_bytes, mut expiring) = (0, 0, 0);
         for key in &self.ordered {
             let entry = self.find(key.bytes(), self.hasher.hash(key.bytes()));
             let entry = entry.expect("every key of the ordered index is in a table");
             bytes += bytes_of(&entry);
+            content_bytes += (entry.key.len() + entry.value.len()) as u64;
             if entry.expires_ms != 0 {
                 expiring += 1;
                 assert!(self.expiring.contains(&(entry.expires_ms, key.clone())));
             }
         }
         assert_eq!(self.expiring.len(), expiring);
+        assert_eq!(self.content_bytes, content_bytes);
         let slots: usize = self.tables.iter().map(HashTable::len).sum();
         assert_eq!(slots, self.ordered.len());
         bytes

@@ -104,7 +104,7 @@ fn decode_mode(number: i32) -> Result<Mode, Invalid> {
 }
 
 /// The embedded messages of the repeated field `wanted`, which is called `name`.
-pub(super) fn repeated<'a>(
+pub(crate) fn repeated<'a>(
     message: &'a [u8],
     wanted: u32,
     name: &'static str,

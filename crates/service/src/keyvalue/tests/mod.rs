@@ -16,6 +16,7 @@ use store::{
 };
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
 use crate::status::{Code, Status};
@@ -113,6 +114,7 @@ impl Bench {
                 },
                 health: Registry::new([], true),
                 waiting: WaitingCalls::default(),
+                figures: Figures::new(0),
                 interop: false,
             },
         }

@@ -1,0 +1,320 @@
+//! `pelton.v1.Admin`: databases and statistics, for those who sit at this machine.
+//!
+//! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is served whole in one
+//! step, although a list of many databases may take longer than a step of a request should.
+
+pub mod messages;
+#[cfg(test)]
+mod tests;
+
+use store::{
+    CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, DropError, Durability,
+    Kind, Store,
+};
+
+use crate::call::{Actions, CallHead, PeerKind, Shared, State};
+use crate::keyvalue::messages::{Invalid, Rule};
+use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
+use crate::method::Method;
+use crate::status::{Code, Status};
+use messages::{
+    CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DatabaseStatistics,
+    DropDatabaseRequest, DurabilityMode, MethodStatistics, StatisticsResponse,
+    decode_create_database, decode_nothing, encode_database, encode_dropped,
+};
+
+/// A call of `pelton.v1.Admin` that waits for its request.
+pub struct AdminCall(Method);
+
+impl AdminCall {
+    /// Begins a call of `method`, and ends it at once if it comes from elsewhere.
+    pub fn started(method: Method, head: &CallHead<'_>, actions: &mut impl Actions) -> AdminCall {
+        if head.peer == PeerKind::Remote {
+            actions.finish(from_elsewhere(method));
+        }
+        AdminCall(method)
+    }
+}
+
+/// Until there are tokens, who may administrate is who can reach the server from its own machine.
+#[cold]
+fn from_elsewhere(method: Method) -> Status {
+    Status::new(
+        Code::PermissionDenied,
+        format!(
+            "{} is served on loopback addresses and UNIX sockets only, and this connection comes from elsewhere; \
+             call it on the machine of the server",
+            method.path()
+        ),
+    )
+}
+
+impl State for AdminCall {
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let served = match self.0 {
+            Method::AdminCreateDatabase => create_database(bytes, shared, actions),
+            Method::AdminListDatabases => list_databases(bytes, shared, actions),
+            Method::AdminDropDatabase => drop_database(bytes, shared, actions),
+            Method::AdminStatistics => statistics(bytes, shared, actions),
+            method => Err(Status::unimplemented(method.path())),
+        };
+        if let Err(status) = served {
+            actions.finish(status);
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        actions.finish(Status::no_request(self.0.path()));
+    }
+}
+
+#[cold]
+fn invalid(method: Method, invalid: Invalid) -> Status {
+    let code = match invalid.rule {
+        Rule::NotServed => Code::Unimplemented,
+        Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
+    };
+    Status::new(code, format!("{}: {invalid}", method.path()))
+}
+
+// --- create
+
+fn create_database(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<(), Status> {
+    let method = Method::AdminCreateDatabase;
+    let wanted = decode_create_database(bytes).map_err(|error| invalid(method, error))?;
+    let store = &shared.store;
+    let created = match store.database(wanted.name) {
+        Some(_) => false,
+        None => create(&wanted, store)?,
+    };
+    let databases = store.databases();
+    let Some(info) = databases.iter().find(|info| info.name == wanted.name) else {
+        return Err(Status::new(
+            Code::Aborted,
+            "the database was dropped while it was created; nothing of it is left",
+        ));
+    };
+    let database = describe(info);
+    actions.respond(|out| CreateDatabaseResponse { created, database }.encode(out));
+    Ok(())
+}
+
+/// Whether it was created, and not by somebody else meanwhile.
+fn create(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<bool, Status> {
+    let config = config_of(wanted, store)?;
+    match store.create_database(wanted.name, config) {
+        Ok(_) => Ok(true),
+        Err(CreateError::Exists) => Ok(false),
+        Err(error) => Err(not_created(&error)),
+    }
+}
+
+#[cold]
+fn not_created(error: &CreateError) -> Status {
+    let (code, field) = match error {
+        CreateError::BadName => (Code::InvalidArgument, "field database.name: "),
+        CreateError::LimitTooLarge { .. } => (Code::InvalidArgument, "field database: "),
+        CreateError::TooMany => (Code::ResourceExhausted, ""),
+        CreateError::DurabilityNotSupported(_) => {
+            (Code::Unimplemented, "field database.durability: ")
+        }
+        // What this server or its machine cannot do, in the store's own words.
+        _ => (Code::FailedPrecondition, ""),
+    };
+    Status::new(code, format!("{field}{error}"))
+}
+
+fn config_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<DatabaseConfig, Status> {
+    if wanted.kind == DatabaseKind::Disk {
+        return Err(disk_not_served(wanted.durability));
+    }
+    let mut limits = DatabaseLimits::for_values(value_bytes_of(wanted, store)?);
+    if wanted.quota_bytes > 0 {
+        limits.memory_bytes = wanted.quota_bytes;
+    }
+    Ok(DatabaseConfig {
+        kind: Kind::Memory,
+        durability: durability_of(wanted)?,
+        limits,
+    })
+}
+
+#[cold]
+fn disk_not_served(durability: DurabilityMode) -> Status {
+    if durability == DurabilityMode::Volatile {
+        return Status::invalid_argument(
+            "field database.durability: a database on disk cannot be volatile; choose another durability, or kind MEMORY",
+        );
+    }
+    Status::unimplemented(
+        "field database.kind: databases on disk are not served by this version; use MEMORY",
+    )
+}
+
+/// A value that the server's requests and answers cannot carry would be of no use.
+fn value_bytes_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<usize, Status> {
+    let of_server = store
+        .limits(DatabaseId::DEFAULT)
+        .unwrap_or_default()
+        .value_bytes;
+    match usize::try_from(wanted.max_value_bytes) {
+        Ok(0) => Ok(of_server),
+        Ok(given) if given <= of_server => Ok(given),
+        _ => Err(Status::invalid_argument(format!(
+            "field database.max_value_bytes is {}, at most {of_server} are allowed (--max-value of the server)",
+            wanted.max_value_bytes
+        ))),
+    }
+}
+
+fn durability_of(wanted: &DatabaseDescription<'_>) -> Result<Durability, Status> {
+    let interval_ms = u64::from(wanted.interval_ms);
+    let is_interval = wanted.durability == DurabilityMode::Interval;
+    if is_interval && !(1..=DURABILITY_INTERVAL_MS_MAX).contains(&interval_ms) {
+        return Err(Status::invalid_argument(format!(
+            "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to {DURABILITY_INTERVAL_MS_MAX}"
+        )));
+    }
+    if !is_interval && interval_ms != 0 {
+        return Err(Status::invalid_argument(format!(
+            "field database.interval_ms is {interval_ms}; leave it out unless durability is INTERVAL"
+        )));
+    }
+    Ok(match wanted.durability {
+        DurabilityMode::Synced => Durability::Synced,
+        DurabilityMode::Interval => Durability::Interval { ms: interval_ms },
+        DurabilityMode::Written => Durability::Written,
+        DurabilityMode::Volatile => Durability::Volatile,
+    })
+}
+
+/// A database in the words of the API.
+fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
+    let config = &info.config;
+    let (durability, interval_ms) = match config.durability {
+        Durability::Synced => (DurabilityMode::Synced, 0),
+        Durability::Interval { ms } => (DurabilityMode::Interval, ms),
+        Durability::Written => (DurabilityMode::Written, 0),
+        Durability::Volatile => (DurabilityMode::Volatile, 0),
+    };
+    DatabaseDescription {
+        name: &info.name,
+        kind: match config.kind {
+            Kind::Memory => DatabaseKind::Memory,
+            _ => DatabaseKind::Disk,
+        },
+        durability,
+        interval_ms: u32::try_from(interval_ms).unwrap_or(u32::MAX),
+        quota_bytes: match config.limits.memory_bytes {
+            u64::MAX => 0,
+            quota_bytes => quota_bytes,
+        },
+        max_value_bytes: config.limits.value_bytes as u64,
+    }
+}
+
+// --- drop
+
+fn drop_database(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
+    let request = DropDatabaseRequest::decode(bytes)
+        .map_err(|error| invalid(Method::AdminDropDatabase, error))?;
+    let store = &shared.store;
+    let Some(id) = store.database(request.name) else {
+        actions.respond(|out| encode_dropped(false, out));
+        return Ok(());
+    };
+    if id != DatabaseId::DEFAULT && request.confirm_name != request.name {
+        let view = store.view(id);
+        let entries = view.map_or(0, |view| view.statistics().entries);
+        if entries > 0 || !request.confirm_name.is_empty() {
+            return Err(not_confirmed(request.name, entries));
+        }
+    }
+    let dropped = match store.drop_database(id) {
+        Ok(garbage) => {
+            actions.discard(garbage);
+            true
+        }
+        Err(DropError::Unknown) => false,
+        Err(error) => return Err(Status::new(Code::FailedPrecondition, error.to_string())),
+    };
+    actions.respond(|out| encode_dropped(dropped, out));
+    Ok(())
+}
+
+#[cold]
+fn not_confirmed(name: &str, entries: u64) -> Status {
+    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    Status::invalid_argument(format!(
+        "field confirm_name: the database {short:?} holds {entries} entries; to drop it with all of them, \
+         give its name here again"
+    ))
+}
+
+// --- figures
+
+fn list_databases(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
+    decode_nothing(bytes).map_err(|error| invalid(Method::AdminListDatabases, error))?;
+    let infos = by_name(&shared.store);
+    actions.respond(|out| {
+        for database in figures_of(&infos, &shared.store) {
+            encode_database(&database, out);
+        }
+    });
+    Ok(())
+}
+
+fn by_name(store: &Store) -> Vec<DatabaseInfo> {
+    let mut infos = store.databases();
+    infos.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    infos
+}
+
+/// The figures of those databases that are still there.
+fn figures_of<'a>(
+    infos: &'a [DatabaseInfo],
+    store: &'a Store,
+) -> impl Iterator<Item = DatabaseStatistics<'a>> {
+    infos.iter().filter_map(|info| {
+        let view = store.view(info.id)?;
+        let statistics = view.statistics();
+        Some(DatabaseStatistics {
+            database: describe(info),
+            entries: statistics.entries,
+            content_bytes: statistics.content_bytes,
+            memory_bytes: statistics.memory_bytes,
+            disk_bytes: 0,
+            sequence: view.sequence(),
+        })
+    })
+}
+
+fn statistics(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
+    decode_nothing(bytes).map_err(|error| invalid(Method::AdminStatistics, error))?;
+    let totals = shared.figures.totals();
+    let infos = by_name(&shared.store);
+    let methods = totals.ended.iter().map(|&(method, code, calls)| {
+        let (method, code) = (method.path(), code as u32);
+        MethodStatistics {
+            method,
+            code,
+            calls,
+        }
+    });
+    let response = StatisticsResponse {
+        server: &format!("{} {}", shared.server.name, shared.server.version),
+        uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
+        databases: figures_of(&infos, &shared.store).collect(),
+        open_connections: totals.open_connections,
+        running_calls: totals.running_calls,
+        methods: methods.collect(),
+        memory_bytes: shared.store.memory_bytes(),
+        memory_limit_bytes: shared.store.memory_limit_bytes(),
+    };
+    actions.respond(|out| response.encode(out));
+    Ok(())
+}

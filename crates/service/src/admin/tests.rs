@@ -1,0 +1,403 @@
+//! Admin over a real store.
+
+use store::{Condition, Expiry, Mode, Operation, Outcomes};
+
+use super::messages::*;
+use super::*;
+use crate::fake::{Fake, Sent, shared};
+use crate::protobuf::writer;
+
+const SERVED: [Method; 4] = [
+    Method::AdminCreateDatabase,
+    Method::AdminListDatabases,
+    Method::AdminDropDatabase,
+    Method::AdminStatistics,
+];
+
+struct Now;
+
+impl store::Clock for Now {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1_000
+    }
+}
+
+/// Puts `count` keys of 4 bytes with values of 6.
+fn fill(shared: &Shared, name: &str, count: u32) {
+    let store = &shared.store;
+    let id = store.database(name).expect("there is such a database");
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, id, Mode::Atomic);
+    for number in 0..count {
+        let put = Operation::Put {
+            key: &number.to_be_bytes(),
+            value: b"value!",
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        };
+        commit.push(&put).expect("it fits");
+    }
+    commit.submit();
+    drop(
+        store
+            .committer()
+            .run(&mut batch, &mut Now, &mut Outcomes::new()),
+    );
+}
+
+fn call(method: Method, request: &[u8], shared: &Shared) -> Result<Vec<u8>, Status> {
+    let mut fake = Fake::new(method, shared);
+    fake.message(request, true, shared);
+    match fake.take_sent().as_mut_slice() {
+        [Sent::Response(answer)] => Ok(std::mem::take(answer)),
+        [Sent::Status(status)] => Err(status.clone()),
+        other => panic!("one answer or one status, not {other:?}"),
+    }
+}
+
+fn refused(method: Method, request: &[u8], shared: &Shared, code: Code, parts: &[&str]) {
+    let status = call(method, request, shared).expect_err("it is refused");
+    assert_eq!(status.code, code, "{}", status.message);
+    for part in parts {
+        assert!(
+            status.message.contains(part),
+            "{part:?} is missing in {:?}",
+            status.message
+        );
+    }
+}
+
+fn volatile(name: &str) -> DatabaseDescription<'_> {
+    DatabaseDescription {
+        name,
+        durability: DurabilityMode::Volatile,
+        ..DatabaseDescription::default()
+    }
+}
+
+fn create(database: &DatabaseDescription<'_>) -> Vec<u8> {
+    let mut request = Vec::new();
+    encode_create_database(database, &mut request);
+    request
+}
+
+fn created(database: &DatabaseDescription<'_>, shared: &Shared) -> bool {
+    let answer = call(Method::AdminCreateDatabase, &create(database), shared);
+    let answer = answer.expect("it can be created");
+    let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
+    assert_eq!(response.database.name, database.name);
+    response.created
+}
+
+fn drop_request(name: &str, confirm_name: &str) -> Vec<u8> {
+    let mut request = Vec::new();
+    DropDatabaseRequest { name, confirm_name }.encode(&mut request);
+    request
+}
+
+#[test]
+fn only_those_at_this_machine_are_served() {
+    let shared = shared();
+    for method in SERVED {
+        let mut fake = Fake::from(PeerKind::Remote, method, &shared);
+        let status = fake.take_status().expect("it is refused");
+        assert_eq!(status.code, Code::PermissionDenied);
+        assert!(
+            status.message.contains(method.path()) && status.message.contains("loopback"),
+            "{}",
+            status.message
+        );
+        for peer in [PeerKind::Loopback, PeerKind::Unix] {
+            let mut fake = Fake::from(peer, method, &shared);
+            assert_eq!(fake.take_sent(), []);
+        }
+    }
+}
+
+#[test]
+fn databases_are_created_once() {
+    let shared = shared();
+    let wanted = DatabaseDescription {
+        quota_bytes: 1_000_000,
+        max_value_bytes: 1_000,
+        ..volatile("cache-1")
+    };
+    let answer = call(Method::AdminCreateDatabase, &create(&wanted), &shared);
+    let answer = answer.expect("it can be created");
+    let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
+    assert!(response.created);
+    assert_eq!(response.database, wanted);
+    let id = shared.store.database("cache-1").expect("it was created");
+    let limits = shared.store.limits(id).expect("it is there");
+    assert_eq!(
+        (limits.memory_bytes, limits.value_bytes),
+        (1_000_000, 1_000)
+    );
+
+    // Another one of this name changes nothing.
+    let answer = call(
+        Method::AdminCreateDatabase,
+        &create(&volatile("cache-1")),
+        &shared,
+    );
+    let answer = answer.expect("that is no error");
+    let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
+    assert!(!response.created);
+    assert_eq!(response.database, wanted);
+    assert!(!created(&volatile(""), &shared), "the default one is there");
+
+    let answer = call(
+        Method::AdminCreateDatabase,
+        &create(&volatile("plain")),
+        &shared,
+    );
+    let answer = answer.expect("it can be created");
+    let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
+    assert_eq!(response.database.quota_bytes, 0);
+    assert_eq!(response.database.max_value_bytes, 4_000_000);
+}
+
+#[test]
+fn what_cannot_be_created_says_why() {
+    let shared = shared();
+    let expect = |database: DatabaseDescription<'_>, code, parts: &[&str]| {
+        let method = Method::AdminCreateDatabase;
+        refused(method, &create(&database), &shared, code, parts);
+        assert_eq!(shared.store.databases().len(), 1);
+    };
+    for name in [".hidden", "a/b", "ä", &"x".repeat(201)] {
+        expect(
+            volatile(name),
+            Code::InvalidArgument,
+            &["database.name", "200"],
+        );
+    }
+    let with = |durability, interval_ms| DatabaseDescription {
+        durability,
+        interval_ms,
+        ..volatile("a")
+    };
+    for (durability, interval_ms) in [
+        (DurabilityMode::Interval, 0),
+        (DurabilityMode::Interval, 60_001),
+        (DurabilityMode::Volatile, 1),
+    ] {
+        expect(
+            with(durability, interval_ms),
+            Code::InvalidArgument,
+            &["database.interval_ms"],
+        );
+    }
+    // What the store cannot do it says in its own words.
+    for (durability, interval_ms, word) in [
+        (DurabilityMode::Synced, 0, "synced"),
+        (DurabilityMode::Interval, 60_000, "interval=60000ms"),
+        (DurabilityMode::Written, 0, "written"),
+    ] {
+        expect(
+            with(durability, interval_ms),
+            Code::Unimplemented,
+            &["database.durability", word],
+        );
+    }
+    let on_disk = DatabaseDescription {
+        kind: DatabaseKind::Disk,
+        ..volatile("a")
+    };
+    expect(on_disk, Code::InvalidArgument, &["cannot be volatile"]);
+    let on_disk = DatabaseDescription {
+        durability: DurabilityMode::Synced,
+        ..on_disk
+    };
+    expect(on_disk, Code::Unimplemented, &["database.kind"]);
+    let large = DatabaseDescription {
+        max_value_bytes: 4_000_001,
+        ..volatile("a")
+    };
+    expect(
+        large,
+        Code::InvalidArgument,
+        &["4000001", "at most 4000000"],
+    );
+    for (field, name) in [(2, "database.kind"), (3, "database.durability")] {
+        let mut request = Vec::new();
+        writer::message(&mut request, 1, |out| writer::uint64(out, field, 9));
+        let method = Method::AdminCreateDatabase;
+        refused(method, &request, &shared, Code::InvalidArgument, &[name]);
+    }
+}
+
+#[test]
+fn there_are_not_too_many() {
+    let shared = shared();
+    for number in 1..store::limits::DATABASES {
+        assert!(created(&volatile(&format!("d{number}")), &shared));
+    }
+    let method = Method::AdminCreateDatabase;
+    let request = create(&volatile("one-more"));
+    refused(
+        method,
+        &request,
+        &shared,
+        Code::ResourceExhausted,
+        &["1000", "drop one"],
+    );
+    let answer = call(Method::AdminListDatabases, b"", &shared).expect("they are listed");
+    assert_eq!(decode_databases(&answer).count(), 1_000);
+}
+
+#[test]
+fn databases_are_dropped_with_their_content_by_who_means_it() {
+    let shared = shared();
+    let method = Method::AdminDropDatabase;
+    let dropped = |request: &[u8]| {
+        let mut fake = Fake::new(method, &shared);
+        fake.message(request, true, &shared);
+        let discarded = fake.actions.discarded_entries;
+        match &fake.take_sent()[..] {
+            [Sent::Response(answer)] => (decode_dropped(answer), discarded),
+            other => panic!("one answer, not {other:?}"),
+        }
+    };
+    assert!(created(&volatile("empty"), &shared));
+    assert!(created(&volatile("full"), &shared));
+    fill(&shared, "full", 10);
+    assert_eq!(dropped(&drop_request("empty", "")), (Ok(true), 0));
+    assert_eq!(dropped(&drop_request("empty", "")), (Ok(false), 0));
+    for confirm_name in ["", "empty"] {
+        let request = drop_request("full", confirm_name);
+        refused(
+            method,
+            &request,
+            &shared,
+            Code::InvalidArgument,
+            &["confirm_name", "\"full\"", "10 entries"],
+        );
+    }
+    assert!(shared.store.database("full").is_some());
+    assert_eq!(dropped(&drop_request("full", "full")), (Ok(true), 10));
+    assert_eq!(shared.store.database("full"), None);
+    assert_eq!(shared.store.memory_bytes(), 0);
+    refused(
+        method,
+        &drop_request("", ""),
+        &shared,
+        Code::FailedPrecondition,
+        &["default database"],
+    );
+    // A wrong confirmation is a slip, also where none would be needed.
+    assert!(created(&volatile("empty"), &shared));
+    let request = drop_request("empty", "emtpy");
+    refused(
+        method,
+        &request,
+        &shared,
+        Code::InvalidArgument,
+        &["confirm_name"],
+    );
+}
+
+#[test]
+fn databases_are_listed_in_the_order_of_their_names() {
+    let shared = shared();
+    for name in ["b", "c", "a"] {
+        assert!(created(&volatile(name), &shared));
+    }
+    fill(&shared, "b", 7);
+    let answer = call(Method::AdminListDatabases, b"", &shared).expect("they are listed");
+    let listed: Result<Vec<_>, _> = decode_databases(&answer).collect();
+    let listed = listed.expect("they are messages");
+    let names: Vec<_> = listed.iter().map(|one| one.database.name).collect();
+    assert_eq!(names, ["", "a", "b", "c"]);
+    let b = listed[2];
+    assert_eq!((b.entries, b.content_bytes), (7, 70));
+    assert!(b.memory_bytes > 70 && b.sequence == 1);
+    assert_eq!(listed[0].sequence, 0);
+}
+
+#[test]
+fn statistics_add_up() {
+    let shared = shared();
+    fill(&shared, "", 3);
+    let figures = shared.figures.add_loop();
+    figures.set(2, 5);
+    figures.ended(Method::Get, Code::Ok);
+    figures.ended(Method::Get, Code::Ok);
+    let answer = call(Method::AdminStatistics, b"", &shared).expect("they are told");
+    let response = StatisticsResponse::decode(&answer).expect("it is a message");
+    assert_eq!(response.server, "pelton 0.0.0");
+    assert_eq!((response.open_connections, response.running_calls), (2, 5));
+    let calls = MethodStatistics {
+        method: "pelton.v1.KeyValue/Get",
+        code: 0,
+        calls: 2,
+    };
+    assert_eq!(response.methods, [calls]);
+    assert_eq!(response.databases.len(), 1);
+    assert_eq!(response.databases[0].entries, 3);
+    assert_eq!(response.memory_bytes, shared.store.memory_bytes());
+    assert_eq!(response.memory_limit_bytes, u64::MAX);
+}
+
+#[test]
+fn one_request_is_what_a_call_takes() {
+    let shared = shared();
+    for method in SERVED {
+        let mut fake = Fake::new(method, &shared);
+        fake.half_closed(&shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, Code::Unimplemented);
+    }
+}
+
+/// Damaged requests: a status, or an answer, and no panic.
+#[test]
+fn whatever_is_sent_is_answered_once() {
+    let shared = shared();
+    let mut state = 1_u64;
+    let mut below = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 8) as usize % bound
+    };
+    let mut answered = 0;
+    for _ in 0..20_000 {
+        let name = ["", "a", "b"][below(3)];
+        let mut request = match below(2) {
+            0 => create(&volatile(name)),
+            _ => drop_request(name, name),
+        };
+        for _ in 0..below(3) {
+            let at = below(request.len() + 1);
+            match below(3) {
+                0 => request.truncate(at),
+                1 => request.insert(at, below(256) as u8),
+                _ => request.extend_from_within(at..),
+            }
+        }
+        match call(SERVED[below(4)], &request, &shared) {
+            Ok(_) => answered += 1,
+            Err(status) => {
+                assert!(
+                    matches!(
+                        status.code,
+                        Code::InvalidArgument | Code::Unimplemented | Code::FailedPrecondition
+                    ),
+                    "{status:?}"
+                );
+                assert!((10..500).contains(&status.message.len()));
+            }
+        }
+    }
+    assert!(answered > 2_000, "{answered}");
+    shared.store.databases().iter().for_each(|info| {
+        let view = shared.store.view(info.id).expect("nobody drops it");
+        assert_eq!(view.statistics().entries, 0);
+    });
+}
