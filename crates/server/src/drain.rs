@@ -43,33 +43,32 @@ impl Core {
 
     /// Whether peers have had the time that a drain gives them.
     pub(crate) fn patience_is_over(&self) -> bool {
-        let until_ns = |drain: &Drain| drain.patience_until_ns;
         self.drain
             .as_ref()
-            .map(until_ns)
-            .is_some_and(|until_ns| self.clock.tick_ns() >= until_ns)
+            .is_some_and(|drain| drain.patience_is_over)
     }
 
     /// The calls that a drain has to look at: once when its patience ends, and all from the last call on.
     pub(crate) fn overstayed(&mut self, now_ns: u64) -> Vec<CallId> {
-        match &mut self.drain {
-            Some(drain) if now_ns >= drain.last_call_ns => self.calls.ids().collect(),
-            Some(drain) if now_ns >= drain.patience_until_ns && !drain.patience_is_over => {
-                drain.patience_is_over = true;
-                self.calls.ids().collect()
-            }
-            _ => Vec::new(),
+        let Some(drain) = &mut self.drain else {
+            return Vec::new();
+        };
+        let patience_ends = now_ns >= drain.patience_until_ns && !drain.patience_is_over;
+        drain.patience_is_over |= patience_ends;
+        if patience_ends || now_ns >= drain.last_call_ns {
+            self.calls.ids().collect()
+        } else {
+            Vec::new()
         }
     }
 
+    /// When something is to be done about the drain. Its patience ends also for peers without calls.
     pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
         let drain = self.drain.as_ref()?;
-        let next_ns = if drain.patience_is_over {
-            drain.last_call_ns
-        } else {
-            drain.patience_until_ns
-        };
-        (self.calls.len() > 0).then_some(next_ns)
+        if !drain.patience_is_over {
+            return Some(drain.patience_until_ns);
+        }
+        (self.calls.len() > 0).then_some(drain.last_call_ns)
     }
 
     /// Ends a call that waits for its peer or for an event, and from the last call on any call.
