@@ -22,12 +22,13 @@ impl ReceiveWindow {
         }
     }
 
-    /// Accounts for a DATA frame. False: the peer has sent more than it may.
+    /// Accounts for a DATA frame. False: the peer has sent more than it may. A frame without a byte may always be sent,
+    /// also into a window that has become negative (RFC 9113 section 6.9.1).
     #[inline]
     #[must_use]
     pub(crate) fn take(&mut self, bytes: u32) -> bool {
         self.available -= i64::from(bytes);
-        self.available >= 0
+        self.available >= 0 || bytes == 0
     }
 
     /// These bytes are out of the way.
@@ -108,6 +109,15 @@ mod tests {
         assert_eq!(window.announce(), Some(50));
         assert_eq!(window.announce(), None);
         assert!(window.take(90));
+        assert!(!window.take(1));
+    }
+
+    #[test]
+    fn an_empty_frame_needs_no_window() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.take(60));
+        window.resize_initial(100, 10);
+        assert!(window.take(0));
         assert!(!window.take(1));
     }
 
