@@ -1,0 +1,181 @@
+//! What the log costs: run with `cargo run --profile quick -p pelton-store --example log_speed -- FOLDER`.
+//!
+//! Writes groups of records with a sync each, the same bytes to a bare file full of zeros, and reads the log again.
+//! The folder must be on the device that is to be measured; without one it is in the current directory.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::DatabaseId;
+use store::disk::{Disk, RealDisk};
+use store::log::{
+    self, GroupBuffer, LogConfig, LogId, OpenLog, Record, RecordKind, limits::SEGMENT_BYTES,
+};
+
+const KEY_BYTES: usize = 16;
+const VALUE_BYTES: usize = 100;
+const GROUP_RECORDS: [usize; 4] = [1, 16, 256, 1024];
+const TIME_PER_ROW: Duration = Duration::from_millis(1500);
+const REPLAY_BYTES: u64 = 1 << 30;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let parent = std::env::args().nth(1).map_or(".".into(), PathBuf::from);
+    let folder = parent.join(format!("log-speed-{}", std::process::id()));
+    let result = measure(&folder);
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
+    println!("records of {KEY_BYTES} + {VALUE_BYTES} bytes, a sync after each group");
+    println!(
+        "{:>8} {:>12} {:>12} {:>8} {:>12} {:>12}",
+        "group", "log rec/s", "bare rec/s", "ratio", "log p50 us", "longest us"
+    );
+    for records in GROUP_RECORDS {
+        std::fs::create_dir(folder)?;
+        let (bare_rate, _) = bare(folder, records)?;
+        let (log_rate, times_us) = logged(folder, records)?;
+        println!(
+            "{records:>8} {log_rate:>12.0} {bare_rate:>12.0} {:>8.2} {:>12.0} {:>12.0}",
+            log_rate / bare_rate,
+            times_us[times_us.len() / 2],
+            times_us[times_us.len() - 1],
+        );
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir(folder)?;
+    fill_and_replay(folder)
+}
+
+/// Records per second, and the sorted times of the groups.
+type Measured = (f64, Vec<f64>);
+
+fn logged(folder: &Path, records: usize) -> Result<Measured, Box<dyn Error>> {
+    let mut open = open(folder, &mut |_| {})?;
+    let mut group = GroupBuffer::new();
+    let mut sequence = open.recovered.next_sequence;
+    // Segments are made ready ahead, by another thread in a server; here their time is left out.
+    let mut measured = timed(records, || {
+        fill(&mut group, records, &mut sequence);
+        let start = Instant::now();
+        open.log.write_group(&mut group, 1)?;
+        open.log.sync()?;
+        let time = start.elapsed();
+        prepare(&mut open)?;
+        Ok(time)
+    })?;
+    measured.1.sort_by(f64::total_cmp);
+    Ok(measured)
+}
+
+/// The same bytes, to a file that is full of zeros already.
+fn bare(folder: &Path, records: usize) -> Result<Measured, Box<dyn Error>> {
+    let disk = RealDisk::open(folder)?;
+    let file = disk.create("bare")?;
+    let file_bytes = 4 * SEGMENT_BYTES;
+    for offset in (0..file_bytes).step_by(1 << 20) {
+        file.write_all_at(&vec![0; 1 << 20], offset)?;
+    }
+    file.sync()?;
+    let mut group = GroupBuffer::new();
+    fill(&mut group, records, &mut 1);
+    let bytes = vec![7; group.group_bytes() as usize];
+    let mut offset = 0;
+    timed(records, || {
+        if offset + bytes.len() as u64 > file_bytes {
+            offset = 0;
+        }
+        let start = Instant::now();
+        file.write_all_at(&bytes, offset)?;
+        file.sync()?;
+        offset += bytes.len() as u64;
+        Ok(start.elapsed())
+    })
+}
+
+fn timed(
+    records: usize,
+    mut group: impl FnMut() -> Result<Duration, Box<dyn Error>>,
+) -> Result<Measured, Box<dyn Error>> {
+    let mut times_us = Vec::new();
+    let mut total = Duration::ZERO;
+    while total < TIME_PER_ROW {
+        let time = group()?;
+        total += time;
+        times_us.push(time.as_secs_f64() * 1e6);
+    }
+    let rate = (times_us.len() * records) as f64 / total.as_secs_f64();
+    Ok((rate, times_us))
+}
+
+fn fill_and_replay(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut opened = open(folder, &mut |_| {})?;
+    let mut group = GroupBuffer::new();
+    let mut sequence = opened.recovered.next_sequence;
+    let (mut written, mut encoding) = (0, Duration::ZERO);
+    let mut records = 0;
+    while written < REPLAY_BYTES {
+        let start = Instant::now();
+        fill(&mut group, 1024, &mut sequence);
+        encoding += start.elapsed();
+        records += 1024;
+        written += group.group_bytes();
+        opened.log.write_group(&mut group, 1)?;
+        opened.log.sync()?;
+        prepare(&mut opened)?;
+    }
+    println!(
+        "append to the buffer: {:.1} ns a record",
+        encoding.as_nanos() as f64 / f64::from(records)
+    );
+    drop(opened);
+    let start = Instant::now();
+    let mut seen = 0;
+    let opened = open(folder, &mut |record| seen += record.value.len())?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "start: {} records, {seen} bytes of values in {seconds:.3} s: {:.0} MB of log a second",
+        opened.recovered.records,
+        written as f64 / seconds / 1e6
+    );
+    Ok(())
+}
+
+fn open(folder: &Path, visit: &mut dyn FnMut(&Record<'_>)) -> Result<OpenLog, Box<dyn Error>> {
+    let disk = Arc::new(RealDisk::open(folder)?);
+    let id = LogId {
+        history: 1,
+        secret: 2,
+    };
+    let mut open = log::open(disk, &LogConfig::new(id, 1), visit)?;
+    prepare(&mut open)?;
+    Ok(open)
+}
+
+fn prepare(open: &mut OpenLog) -> Result<(), Box<dyn Error>> {
+    if let Some(wanted) = open.log.wanted_segment() {
+        open.log.take_segment(open.stock.prepare(wanted)?);
+    }
+    Ok(())
+}
+
+fn fill(group: &mut GroupBuffer, records: usize, sequence: &mut u64) {
+    let value = [7; VALUE_BYTES];
+    for _ in 0..records {
+        let mut key = [0; KEY_BYTES];
+        key[..8].copy_from_slice(&sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        group.push(&Record {
+            sequence: *sequence,
+            database: DatabaseId::DEFAULT,
+            origin: 0,
+            kind: RecordKind::Set,
+            expires_ms: 0,
+            key: &key,
+            value: &value,
+        });
+        *sequence += 1;
+    }
+}
