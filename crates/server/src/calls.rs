@@ -78,6 +78,13 @@ impl Calls {
         }
     }
 
+    pub fn get(&self, id: CallId) -> Option<&Running> {
+        let slot = self.slots.get(id.index as usize)?;
+        slot.running
+            .as_ref()
+            .filter(|_| slot.generation == id.generation)
+    }
+
     pub fn get_mut(&mut self, id: CallId) -> Option<&mut Running> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation {

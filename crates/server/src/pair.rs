@@ -87,23 +87,28 @@ impl Pair {
             log: Box::new(Keep(Arc::clone(&said))),
         };
         let parts = Parts::new(config, Reaper::Inline).expect("the limits make sense");
-        let (mut worker, mut io) = (parts.worker(), Io::new());
+        let mut pair = Pair {
+            worker: parts.worker(),
+            io: Io::new(),
+            client: Connection::new(&wire::Config::client(), 0),
+            sent: Vec::new(),
+            now_ns: 0,
+            said,
+            clock,
+        };
+        pair.accept(over_limit);
+        pair
+    }
+
+    /// A connection takes the place of the one before.
+    pub fn accept(&mut self, over_limit: bool) {
         let peer = Peer {
             address: PeerAddress::Simulated(1),
             listener: 0,
             outgoing: false,
             over_limit,
         };
-        worker.opened(ID, &peer, &mut io, 0);
-        Pair {
-            worker,
-            io,
-            client: Connection::new(&wire::Config::client(), 0),
-            sent: Vec::new(),
-            now_ns: 0,
-            said,
-            clock,
-        }
+        self.worker.opened(ID, &peer, &mut self.io, self.now_ns);
     }
 
     /// A connection that is ready for calls.

@@ -7,7 +7,6 @@ use store::Outcomes;
 use crate::calls::CallId;
 use crate::connection::Channel;
 use crate::core::Core;
-use crate::limits;
 use crate::timers::Alarm;
 
 impl Core {
@@ -61,19 +60,6 @@ impl Core {
                 self.timers.set(running.deadline_ns, Alarm::Deadline(id));
             }
         }
-        self.sweep_timers();
-    }
-
-    fn sweep_timers(&mut self) {
-        let owners = 2 * self.calls.len() + self.connections;
-        if self.timers.len() <= 2 * owners + limits::DEAD_ALARMS {
-            return;
-        }
-        let calls = &mut self.calls;
-        self.timers.retain(|alarm| match *alarm {
-            Alarm::Deadline(id) | Alarm::Wake(id) => calls.get_mut(id).is_some(),
-            Alarm::Connection { .. } => true,
-        });
     }
 
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {

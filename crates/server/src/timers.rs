@@ -22,7 +22,8 @@ impl Alarm {
     }
 }
 
-/// A heap of alarms. An alarm is never searched for: one whose owner is gone is dropped when its time comes.
+/// A heap of alarms. An alarm is never searched for: one whose owner is gone, or waits for another time now, is dropped
+/// when its time comes.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, Alarm)>>,
@@ -37,20 +38,22 @@ impl Timers {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    pub fn pop_due(&mut self, now_ns: u64) -> Option<Alarm> {
+    /// The next alarm that is due, with the time that it was set to.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u64, Alarm)> {
         if self.next_ns()? > now_ns {
             return None;
         }
-        self.heap.pop().map(|Reverse((_, alarm))| alarm)
+        self.heap.pop().map(|Reverse(due)| due)
     }
 
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Drops the alarms whose owner is gone. Called when the heap has grown well beyond the number of owners, so
-    /// that calls which end long before a far deadline do not pile up.
-    pub fn retain(&mut self, mut is_alive: impl FnMut(&Alarm) -> bool) {
-        self.heap.retain(|Reverse((_, alarm))| is_alive(alarm));
+    /// Drops the alarms that nobody waits for any more. Called when the heap has grown well beyond the number of
+    /// owners, so that calls and connections which end long before a far deadline do not pile up.
+    pub fn retain(&mut self, mut is_awaited: impl FnMut(u64, Alarm) -> bool) {
+        self.heap
+            .retain(|&Reverse((at_ns, alarm))| is_awaited(at_ns, alarm));
     }
 }

@@ -26,6 +26,11 @@ impl Worker {
     }
 
     #[cfg(test)]
+    pub fn alarms(&self) -> usize {
+        self.core.timers.len()
+    }
+
+    #[cfg(test)]
     pub fn budget(&self) -> &crate::admission::Budget {
         &self.core.admission.budget
     }
@@ -35,19 +40,16 @@ impl Worker {
         (channel.id == id).then_some(channel)
     }
 
-    /// What the alarms that are due ask for.
+    /// What the alarms that are due ask for. Those that this tick has no time for are due in the next.
     fn ring(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        while let Some(alarm) = self.core.timers.pop_due(now_ns) {
+        for _ in 0..limits::ALARMS_PER_TICK {
+            let Some((at_ns, alarm)) = self.core.timers.pop_due(now_ns) else {
+                break;
+            };
             match alarm {
                 Alarm::Connection { slot, generation } => {
                     let id = ConnectionId { slot, generation };
-                    let Some(channel) = Self::channel(&mut self.channels, id) else {
-                        continue;
-                    };
-                    let Some(io) = connections.io(id) else {
-                        continue;
-                    };
-                    self.core.connection_alarm(channel, io, now_ns);
+                    self.ring_connection(connections, id, at_ns, now_ns);
                 }
                 Alarm::Deadline(call) => self.with_call(connections, call, Core::deadline_passed),
                 Alarm::Wake(call) if self.core.take_wish(call, now_ns) => {
@@ -56,6 +58,42 @@ impl Worker {
                 Alarm::Wake(_) => {}
             }
         }
+    }
+
+    /// An alarm of a connection that was set again since is not that of the connection any more: if it rang, it would
+    /// be set once more, and the alarms of a connection would never become fewer.
+    fn ring_connection(
+        &mut self,
+        connections: &mut dyn Connections,
+        id: ConnectionId,
+        at_ns: u64,
+        now_ns: u64,
+    ) {
+        let channel = Self::channel(&mut self.channels, id);
+        if let Some(channel) = channel.filter(|channel| channel.armed_ns == at_ns)
+            && let Some(io) = connections.io(id)
+        {
+            self.core.connection_alarm(channel, io, now_ns);
+        }
+    }
+
+    /// Afterwards there are at most two alarms for a call and one for a connection, so that the next sweep is far.
+    fn sweep_timers(&mut self) {
+        let core = &mut self.core;
+        let owners = 2 * core.calls.len() + core.connections;
+        if core.timers.len() <= 2 * owners + limits::DEAD_ALARMS {
+            return;
+        }
+        let (calls, channels) = (&core.calls, &self.channels);
+        core.timers.retain(|at_ns, alarm| match alarm {
+            Alarm::Deadline(id) => calls.get(id).is_some(),
+            Alarm::Wake(id) => calls.get(id).is_some_and(|call| call.wake_at_ns == at_ns),
+            Alarm::Connection { slot, generation } => {
+                let id = ConnectionId { slot, generation };
+                let channel = channels.get(slot as usize).and_then(Option::as_ref);
+                channel.is_some_and(|channel| channel.id == id && channel.armed_ns == at_ns)
+            }
+        });
     }
 
     /// Runs `act` on a call with the connection it belongs to, if both are still there.
@@ -229,6 +267,7 @@ impl Handler for Worker {
         self.ring(connections, now_ns);
         self.end_the_patient(connections, now_ns);
         self.core.end_tick();
+        self.sweep_timers();
         for id in std::mem::take(&mut self.core.revisit) {
             if let Some(io) = connections.io(id) {
                 io.set_unfinished(true);
@@ -256,5 +295,49 @@ impl Handler for Worker {
         let mut channels = self.channels.iter().flatten();
         self.core.calls.len() == 0
             && (self.core.patience_is_over() || channels.all(Channel::is_drained))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::limits;
+    use crate::pair::Pair;
+
+    /// A header block that is begun and ended later makes the connection's alarm ring earlier, again and again.
+    #[test]
+    fn a_connection_has_one_alarm_in_the_long_run() {
+        const END_HEADERS: u8 = 4;
+        let mut pair = Pair::open();
+        for _ in 0..100 {
+            let stream = pair.call("/pelton.v1.Echo/Unary", b"");
+            let mut headers = std::mem::take(&mut pair.sent);
+            let length = 9 + usize::from(u16::from_be_bytes([headers[1], headers[2]]));
+            let data = headers.split_off(length);
+            headers[4] &= !END_HEADERS;
+            pair.sent = headers;
+            pair.turn();
+            let id = stream.id.to_be_bytes();
+            let continuation = [&[0, 0, 0, 9, END_HEADERS][..], &id].concat();
+            pair.sent.extend([continuation, data].concat());
+            pair.turn();
+            pair.now_ns += 15_000_000_000;
+            pair.turn();
+            pair.turn();
+        }
+        assert!(!pair.io.is_closing());
+        assert!(pair.worker.alarms() <= 5, "{}", pair.worker.alarms());
+    }
+
+    /// Each leaves the alarm for its first bytes behind.
+    #[test]
+    fn connections_that_come_and_go_leave_few_alarms() {
+        let mut pair = Pair::accepted(false);
+        for _ in 0..3 * limits::DEAD_ALARMS {
+            pair.close();
+            pair.accept(false);
+            pair.now_ns += 1;
+            pair.turn();
+        }
+        assert!(pair.worker.alarms() <= limits::DEAD_ALARMS + 2);
     }
 }
