@@ -1,0 +1,170 @@
+//! In the steady state a request allocates nothing in the server: not in the protocol, not in the service, not in the
+//! store.
+
+mod common;
+
+use allocation_counter::measure;
+use common::{Caller, Host, MILLISECOND_NS, Options};
+use service::keyvalue::messages::{BatchRequest, GetResponse, PutResponse, Request};
+use store::{Condition, Expiry, Mode, Operation};
+use wire::RequestHead;
+use wire::grpc::{Code, Metadata};
+
+const GET: &str = "/pelton.v1.KeyValue/Get";
+const PUT: &str = "/pelton.v1.KeyValue/Put";
+
+/// Calls that are in flight at once: all in one read.
+const IN_FLIGHT: usize = 100;
+const WARM_UP_ROUNDS: usize = 100;
+const COUNTED_ROUNDS: usize = 150;
+
+fn encoded(operation: Operation<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Request {
+        database: "",
+        operation,
+    }
+    .encode(&mut out);
+    out
+}
+
+fn get(key: &[u8]) -> Vec<u8> {
+    encoded(Operation::Get { key })
+}
+
+fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
+    encoded(Operation::Put {
+        key,
+        value,
+        condition: Condition::None,
+        expiry: Expiry::None,
+        want_previous: false,
+    })
+}
+
+fn key(number: usize) -> [u8; 16] {
+    *format!("key {number:012}")
+        .as_bytes()
+        .first_chunk()
+        .expect("16 bytes")
+}
+
+/// A server with a thousand keys, and a connection to it.
+fn filled() -> (Host, Caller) {
+    let mut host = Host::new(&Options::default());
+    let mut caller = Caller::new(&mut host);
+    for number in 0..1_000 {
+        caller.call(PUT, &put(&key(number), &[7; 32]));
+        if number % 100 == 99 {
+            caller.exchange(&mut host);
+        }
+    }
+    assert!(caller.heard.values().all(|heard| heard.code() == Code::Ok));
+    caller.heard.clear();
+    (host, caller)
+}
+
+/// How often the handler allocates in the counted rounds, each of which has a read with `IN_FLIGHT` calls.
+fn allocations(
+    host: &mut Host,
+    caller: &mut Caller,
+    mut begin: impl FnMut(&mut Caller, usize),
+    check: impl Fn(&[u8]),
+) -> u64 {
+    let mut allocations = 0;
+    for round in 0..WARM_UP_ROUNDS + COUNTED_ROUNDS {
+        for number in 0..IN_FLIGHT {
+            begin(caller, round * IN_FLIGHT + number);
+        }
+        let sent = std::mem::take(&mut caller.out);
+        host.advance_ms(1);
+        host.push(caller.id, &sent);
+        let counted = measure(|| host.serve(caller.id));
+        if round >= WARM_UP_ROUNDS {
+            allocations += counted.count_total;
+        }
+        let received = host.take_output(caller.id);
+        caller.receive(&received, host.now_ns);
+        assert_eq!(caller.heard.len(), IN_FLIGHT);
+        for heard in caller.heard.values() {
+            assert_eq!(heard.code(), Code::Ok);
+            check(&heard.messages[0]);
+        }
+        caller.heard.clear();
+    }
+    allocations
+}
+
+fn is_found(message: &[u8]) {
+    let response = GetResponse::decode(message).expect("a GetResponse");
+    assert!(response.found && response.value == [7; 32]);
+}
+
+#[test]
+fn a_get_that_finds_allocates_nothing() {
+    let (mut host, mut caller) = filled();
+    let begin = |caller: &mut Caller, number| {
+        caller.call(GET, &get(&key(number * 7 % 1_000)));
+    };
+    assert_eq!(allocations(&mut host, &mut caller, begin, is_found), 0);
+}
+
+#[test]
+fn a_get_that_misses_allocates_nothing() {
+    let (mut host, mut caller) = filled();
+    let begin = |caller: &mut Caller, number| {
+        caller.call(GET, &get(&key(1_000 + number)));
+    };
+    let is_missed =
+        |message: &[u8]| assert_eq!(GetResponse::decode(message), Ok(GetResponse::default()));
+    assert_eq!(allocations(&mut host, &mut caller, begin, is_missed), 0);
+}
+
+/// Every head differs from the others, so that none is remembered.
+#[test]
+fn deadlines_and_metadata_that_differ_cost_no_allocation() {
+    let (mut host, mut caller) = filled();
+    let begin = |caller: &mut Caller, number: usize| {
+        let mut metadata = Metadata::new();
+        let trace = format!("00-{number:032x}-{number:016x}-01");
+        metadata.push_ascii("traceparent", &trace).expect("valid");
+        metadata
+            .push_ascii("authorization", "Bearer abcdefghijklmnopqrstuvwxyz")
+            .expect("valid");
+        let head = RequestHead {
+            timeout_ns: Some((1_000 + number as u64) * MILLISECOND_NS + number as u64 * 1_000),
+            metadata: Some(&metadata),
+            ..RequestHead::call("test", GET)
+        };
+        caller.call_head(&head, &get(&key(number * 7 % 1_000)));
+    };
+    assert_eq!(allocations(&mut host, &mut caller, begin, is_found), 0);
+}
+
+#[test]
+fn a_put_that_keeps_the_length_allocates_nothing() {
+    let (mut host, mut caller) = filled();
+    let begin = |caller: &mut Caller, number: usize| {
+        caller.call(PUT, &put(&key(number * 7 % 1_000), &[number as u8; 32]));
+    };
+    let is_applied = |message: &[u8]| {
+        assert!(PutResponse::decode(message).expect("a PutResponse").applied);
+    };
+    assert_eq!(allocations(&mut host, &mut caller, begin, is_applied), 0);
+}
+
+#[test]
+fn what_is_counted_are_the_servers_allocations() {
+    let (mut host, mut caller) = filled();
+    let mut batch = Vec::new();
+    let key = key(1);
+    let gets = [Operation::Get { key: &key }];
+    BatchRequest::encode(&mut batch, "", Mode::Atomic, 0, &gets);
+    let begin = |caller: &mut Caller, _| {
+        caller.call("/pelton.v1.KeyValue/Batch", &batch);
+    };
+    assert!(
+        allocations(&mut host, &mut caller, begin, |_| {}) > 0,
+        "a batch keeps its request"
+    );
+}

@@ -1,0 +1,478 @@
+//! What the server refuses, ends and bounds, one connection's bytes at a time.
+
+mod common;
+
+use common::{Caller, Host, MILLISECOND_NS, Options};
+use service::protobuf::writer;
+use wire::grpc::Code;
+use wire::http2::frame::{self, kind};
+use wire::{Cause, CloseReason, ErrorCode, RequestHead, StreamKey};
+
+const GET: &str = "/pelton.v1.KeyValue/Get";
+const ECHO: &str = "/pelton.v1.Echo/Unary";
+const ECHO_STREAM: &str = "/pelton.v1.Echo/Stream";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+fn host() -> Host {
+    Host::new(&Options::default())
+}
+
+/// An EchoRequest that is answered later.
+fn delayed(delay_ms: u64) -> Vec<u8> {
+    let mut message = Vec::new();
+    writer::uint64(&mut message, 3, delay_ms);
+    message
+}
+
+/// Whether a call that does nothing special is answered.
+fn is_served(host: &mut Host) -> bool {
+    let mut caller = Caller::new(host);
+    let stream = caller.call(GET, &[]);
+    caller.exchange(host);
+    let is_served = caller
+        .heard(stream)
+        .status
+        .as_ref()
+        .is_some_and(|status| status.is_ok());
+    host.close(caller.id);
+    is_served
+}
+
+// --- first bytes
+
+fn greet(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut host = host();
+    let id = host.connect(false);
+    host.push(id, bytes);
+    host.serve(id);
+    (host.take_output(id), host.is_closing(id))
+}
+
+#[test]
+fn http_1_is_told_what_this_port_is() {
+    let (answer, is_closing) = greet(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    assert!(
+        answer.contains("gRPC") && answer.contains("HTTP/2"),
+        "{answer}"
+    );
+    assert!(is_closing);
+}
+
+#[test]
+fn tls_and_garbage_are_closed_without_a_word() {
+    let client_hello = [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01][..], &[0; 64]].concat();
+    for bytes in [
+        &client_hello[..],
+        b"\0\0\0\0",
+        b"SSH-2.0-client\r\n",
+        b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let (answer, is_closing) = greet(bytes);
+        assert!(answer.is_empty() && is_closing, "{bytes:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_preface_may_come_byte_by_byte() {
+    let mut host = host();
+    let id = host.connect(false);
+    for byte in frame::PREFACE {
+        assert!(host.take_output(id).is_empty() || *byte == b'\n');
+        host.push(id, &[*byte]);
+        host.serve(id);
+        assert!(!host.is_closing(id));
+    }
+    let settings = host.take_output(id);
+    assert_eq!(
+        settings.get(3),
+        Some(&kind::SETTINGS),
+        "the server's preface begins with SETTINGS"
+    );
+}
+
+#[test]
+fn slow_first_bytes_are_waited_for_ten_seconds() {
+    for begun in [&b""[..], b"PRI * HT"] {
+        let mut host = host();
+        let id = host.connect(false);
+        if !begun.is_empty() {
+            host.push(id, begun);
+            host.serve(id);
+        }
+        host.advance_ms(server::limits::FIRST_BYTES_MS - 1);
+        assert!(!host.is_closing(id));
+        host.advance_ms(2);
+        assert!(host.is_closing(id));
+    }
+}
+
+// --- requests that are no calls
+
+#[test]
+fn plain_requests_get_plain_answers() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    let about = caller.plain("GET", "/");
+    let head = caller.plain("HEAD", "/");
+    let nothing = caller.plain("GET", "/favicon.ico");
+    let not_grpc = caller.plain("POST", GET);
+    let elsewhere = caller.plain("POST", "/");
+    caller.exchange(&mut host);
+    let answer = |stream: StreamKey| {
+        let heard = caller.heard(stream);
+        assert_eq!(heard.ends, 1, "{heard:?}");
+        (
+            heard.http_status,
+            String::from_utf8(heard.messages.concat()).expect("text"),
+        )
+    };
+    let (status, text) = answer(about);
+    assert!(
+        status == 200 && text.starts_with("pelton 0.0.0"),
+        "{status} {text}"
+    );
+    assert_eq!(answer(head), (200, String::new()));
+    assert_eq!(answer(nothing).0, 404);
+    let (status, text) = answer(not_grpc);
+    assert!(
+        status == 415 && text.contains("application/grpc"),
+        "{status} {text}"
+    );
+    assert_eq!(answer(elsewhere).0, 404);
+}
+
+#[test]
+fn what_there_is_not_is_unimplemented() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    for path in [
+        "/pelton.v1.KeyValue/NoSuchMethod",
+        "/no.such.Service/Get",
+        "/",
+        "/pelton.v1.KeyValue/Get/",
+    ] {
+        let stream = caller.call(path, &[]);
+        caller.exchange(&mut host);
+        let heard = caller.heard(stream);
+        assert_eq!(
+            (heard.code(), heard.ends),
+            (Code::Unimplemented, 1),
+            "{path}"
+        );
+    }
+}
+
+// --- deadlines
+
+#[test]
+fn a_call_ends_once_when_its_deadline_passes() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    let head = RequestHead {
+        timeout_ns: Some(10 * MILLISECOND_NS),
+        ..RequestHead::call("test", ECHO)
+    };
+    let late = caller.call_head(&head, &delayed(50));
+    let silent = caller.open_head(&RequestHead { path: GET, ..head });
+    let head = RequestHead {
+        timeout_ns: Some(60 * MILLISECOND_NS),
+        ..head
+    };
+    let in_time = caller.call_head(&head, &delayed(50));
+    caller.exchange(&mut host);
+    host.advance_ms(9);
+    caller.exchange(&mut host);
+    assert!(
+        [late, silent, in_time]
+            .iter()
+            .all(|stream| caller.heard(*stream).ends == 0)
+    );
+    host.advance_ms(2);
+    caller.exchange(&mut host);
+    for stream in [late, silent] {
+        assert_eq!(
+            (caller.heard(stream).code(), caller.heard(stream).ends),
+            (Code::DeadlineExceeded, 1)
+        );
+    }
+    host.advance_ms(1_000);
+    caller.exchange(&mut host);
+    assert_eq!(
+        (caller.heard(in_time).code(), caller.heard(in_time).ends),
+        (Code::Ok, 1)
+    );
+    for stream in [late, silent] {
+        assert_eq!(caller.heard(stream).ends, 1, "nothing follows the end");
+    }
+}
+
+#[test]
+fn a_deadline_that_has_passed_already_is_one() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    let head = RequestHead {
+        timeout_ns: Some(0),
+        ..RequestHead::call("test", ECHO_STREAM)
+    };
+    let stream = caller.open_head(&head);
+    caller.exchange(&mut host);
+    host.advance_ms(1);
+    caller.exchange(&mut host);
+    assert_eq!(caller.heard(stream).code(), Code::DeadlineExceeded);
+}
+
+// --- running work
+
+#[test]
+fn streams_above_the_limit_are_refused_and_the_connection_lives() {
+    let mut host = Host::new(&Options {
+        max_streams: 4,
+        ..Options::default()
+    });
+    // Nothing is known of the server's limit yet.
+    let mut caller = Caller::silent(&mut host, false);
+    let streams: Vec<_> = (0..10).map(|_| caller.call(ECHO, &delayed(10))).collect();
+    caller.exchange(&mut host);
+    let refused = |stream: &&StreamKey| caller.heard(**stream).cancelled == Some(Cause::Refused);
+    assert_eq!(streams.iter().filter(refused).count(), 6);
+    host.advance_ms(11);
+    caller.exchange(&mut host);
+    let answered = streams
+        .iter()
+        .filter(|stream| caller.heard(**stream).status.is_some());
+    assert_eq!(answered.count(), 4);
+    let again = caller.call(ECHO, &[]);
+    caller.exchange(&mut host);
+    assert_eq!(caller.heard(again).code(), Code::Ok);
+}
+
+/// Rapid reset (CVE-2023-44487): requests that are cancelled as soon as they are sent.
+#[test]
+fn a_flood_of_resets_ends_its_connection_and_no_other() {
+    let mut host = Host::new(&Options {
+        max_streams: 100,
+        ..Options::default()
+    });
+    let mut other = Caller::new(&mut host);
+    let waiting = other.call(ECHO, &delayed(100));
+    other.exchange(&mut host);
+    let mut caller = Caller::new(&mut host);
+    for _ in 0..200 {
+        for _ in 0..20 {
+            let stream = caller.call(ECHO, &delayed(60_000));
+            caller.cancel(stream);
+        }
+        caller.exchange(&mut host);
+        if host.is_closing(caller.id) {
+            break;
+        }
+    }
+    let reason = caller.connection.close_reason();
+    let is_calm = |code: &ErrorCode| *code == ErrorCode::EnhanceYourCalm;
+    assert!(
+        host.is_closing(caller.id) && goaway_code(reason).as_ref().is_none_or(is_calm),
+        "{reason:?}"
+    );
+    host.close(caller.id);
+    host.advance_ms(101);
+    other.exchange(&mut host);
+    assert_eq!(
+        other.heard(waiting).code(),
+        Code::Ok,
+        "others are served as before"
+    );
+    // What was cancelled runs no more: a drain has nothing to wait for but the connections' goodbye.
+    host.stop();
+    other.exchange(&mut host);
+    assert!(host.is_drained());
+}
+
+fn goaway_code(reason: Option<&CloseReason>) -> Option<ErrorCode> {
+    match reason {
+        Some(CloseReason::Error { code, .. }) => Some(*code),
+        _ => None,
+    }
+}
+
+#[test]
+fn calls_that_wait_are_bounded_over_all_connections() {
+    let mut host = host();
+    let mut callers: Vec<_> = (0..3).map(|_| Caller::new(&mut host)).collect();
+    let mut left = service::limits::WAITING_CALLS_MAX;
+    let mut streams = Vec::new();
+    for caller in &mut callers {
+        let count = left.min(4_000);
+        left -= count;
+        streams.extend((0..count).map(|_| caller.call(WATCH, &[])));
+        caller.exchange(&mut host);
+        assert!(
+            caller
+                .heard
+                .values()
+                .all(|heard| heard.ends == 0 && heard.messages.len() == 1)
+        );
+    }
+    let caller = &mut callers[2];
+    let above = caller.call(WATCH, &[]);
+    caller.exchange(&mut host);
+    assert_eq!(caller.heard(above).code(), Code::ResourceExhausted);
+    assert!(is_served(&mut host), "calls that do not wait are served");
+    let last = streams.pop().expect("there are many");
+    caller.cancel(last);
+    let again = caller.call(WATCH, &[]);
+    caller.exchange(&mut host);
+    assert_eq!(
+        (caller.heard(again).ends, caller.heard(again).messages.len()),
+        (0, 1),
+        "there is room again"
+    );
+}
+
+// --- memory
+
+/// A message that never becomes complete: its length says a million bytes, and so many come.
+fn send_half(caller: &mut Caller, bytes: usize) {
+    let stream = caller.open(ECHO_STREAM);
+    let mut piece = vec![0; bytes];
+    piece[1..5].copy_from_slice(&1_000_000_u32.to_be_bytes());
+    for piece in piece.chunks(16_000) {
+        frame::write_header(&mut caller.out, piece.len(), kind::DATA, 0, stream.id);
+        caller.out.extend_from_slice(piece);
+    }
+}
+
+#[test]
+fn calls_are_shed_while_too_much_is_buffered() {
+    let mut host = Host::new(&Options {
+        memory_limit_bytes: 8 << 20,
+        ..Options::default()
+    });
+    let mut hoarder = Caller::new(&mut host);
+    let budget_bytes = (8 << 20) / server::limits::BUFFERED_BYTES_SHARE as usize;
+    for _ in 0..=budget_bytes / 60_000 {
+        assert!(is_served(&mut host), "the budget is not used up yet");
+        send_half(&mut hoarder, 60_000);
+        // Its own windows are not the point here: what the server gives back is enough.
+        hoarder.exchange(&mut host);
+    }
+    let mut caller = Caller::new(&mut host);
+    let shed = caller.call(GET, &[]);
+    caller.exchange(&mut host);
+    let heard = caller.heard(shed);
+    assert_eq!((heard.code(), heard.ends), (Code::Unavailable, 1));
+    assert_eq!(heard.pushback_ms(), Some(server::limits::RETRY_PUSHBACK_MS));
+    host.close(hoarder.id);
+    assert!(is_served(&mut host), "what was buffered is free again");
+}
+
+// --- one connection too many
+
+#[test]
+fn a_connection_too_many_is_told_so_and_closed() {
+    let mut host = host();
+    let mut caller = Caller::silent(&mut host, true);
+    let stream = caller.call(GET, &[]);
+    caller.exchange(&mut host);
+    let heard = caller.heard(stream);
+    assert_eq!((heard.code(), heard.ends), (Code::Unavailable, 1));
+    assert_eq!(heard.pushback_ms(), Some(server::limits::RETRY_PUSHBACK_MS));
+    let message = heard.status.as_ref().expect("it has one").message();
+    assert!(message.contains("--max-connections"), "{message}");
+    assert!(
+        host.is_closing(caller.id),
+        "all that it had to be told was told"
+    );
+}
+
+#[test]
+fn a_connection_too_many_does_not_stay() {
+    for says_hello in [false, true] {
+        let mut host = host();
+        let caller = Caller::silent(&mut host, true);
+        if says_hello {
+            host.push(caller.id, &caller.out);
+            host.serve(caller.id);
+        }
+        host.advance_ms(server::limits::REFUSED_CONNECTION_LIFE_MS + 1);
+        assert!(host.is_closing(caller.id), "{says_hello}");
+    }
+}
+
+// --- the end
+
+#[test]
+fn a_drain_ends_every_call_once() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    let watch = caller.call(WATCH, &[]);
+    let soon = caller.call(ECHO, &delayed(100));
+    let too_late = caller.call(ECHO, &delayed(60_000));
+    let stream = caller.open(ECHO_STREAM);
+    let silent = caller.open(GET);
+    caller.exchange(&mut host);
+    // On its way when the server stops: it does not know yet.
+    let crossing = caller.call(GET, &[]);
+    host.stop();
+    assert!(!host.is_drained());
+    caller.exchange(&mut host);
+    let heard = caller.heard(crossing);
+    assert_eq!(
+        (heard.code(), heard.pushback_ms()),
+        (Code::Unavailable, Some(server::limits::RETRY_PUSHBACK_MS))
+    );
+    assert_eq!(
+        caller.heard(watch).messages,
+        [vec![8, 1], vec![8, 2]],
+        "SERVING, then NOT_SERVING"
+    );
+    host.advance_ms(101);
+    caller.exchange(&mut host);
+    assert_eq!(
+        caller.heard(soon).code(),
+        Code::Ok,
+        "what can be answered soon is"
+    );
+    assert!(!host.is_drained() && !host.is_closing(caller.id));
+    host.advance_ms(server::limits::DRAIN_PATIENCE_MS);
+    caller.exchange(&mut host);
+    for stream in [watch, stream, silent] {
+        assert_eq!(caller.heard(stream).code(), Code::Unavailable);
+    }
+    assert_eq!(
+        caller.heard(too_late).ends,
+        0,
+        "it is the server's turn, and it still may"
+    );
+    host.advance_ms(drive::limits::DRAIN_MS - 101 - server::limits::DRAIN_PATIENCE_MS);
+    caller.exchange(&mut host);
+    assert_eq!(caller.heard(too_late).code(), Code::Unavailable);
+    assert!(
+        caller.heard.values().all(|heard| heard.ends == 1),
+        "{:?}",
+        caller.heard
+    );
+    assert!(host.is_drained() && host.is_closing(caller.id));
+}
+
+#[test]
+fn a_drain_does_not_wait_for_peers_that_are_silent() {
+    let mut host = host();
+    let caller = Caller::new(&mut host);
+    host.connect(false);
+    host.stop();
+    assert!(!host.is_drained(), "a request may be on its way");
+    host.advance_ms(server::limits::DRAIN_PATIENCE_MS + 1);
+    assert!(host.is_drained());
+    drop(caller);
+}
+
+#[test]
+fn a_drain_of_idle_connections_takes_one_round_trip() {
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    host.stop();
+    caller.exchange(&mut host);
+    assert!(host.is_drained() && host.is_closing(caller.id));
+}
