@@ -33,6 +33,11 @@ impl Budget {
         }
     }
 
+    #[cfg(test)]
+    pub fn buffered(&self) -> usize {
+        self.buffered.load(Ordering::Relaxed)
+    }
+
     pub fn is_exceeded(&self) -> bool {
         self.buffered.load(Ordering::Relaxed) > self.limit
     }

@@ -188,13 +188,7 @@ impl Core {
         if connection.close_reason().is_some() || (io.end_of_input() && !io.is_unfinished()) {
             io.close_when_written();
         }
-        let buffered = connection.buffered_bytes();
-        if buffered != channel.reported_bytes {
-            self.admission
-                .budget
-                .change(channel.reported_bytes, buffered);
-            channel.reported_bytes = buffered;
-        }
+        self.after_step(channel, io);
         if let Some(at_ns) = channel
             .http2()
             .and_then(|connection| connection.next_deadline_ns())
@@ -202,6 +196,25 @@ impl Core {
             self.arm(channel, at_ns);
         }
         self.log_error(channel);
+    }
+
+    /// What every step of a call ends with, also outside of a walk: counting what is buffered now, and another visit if
+    /// the step has moved something on that another call waits for.
+    #[inline]
+    pub(crate) fn after_step(&mut self, channel: &mut Channel, io: &Io) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        if connection.has_events() {
+            self.revisit.push(channel.id);
+        }
+        let buffered = connection.buffered_bytes() + large_output_bytes(io);
+        if buffered != channel.reported_bytes {
+            self.admission
+                .budget
+                .change(channel.reported_bytes, buffered);
+            channel.reported_bytes = buffered;
+        }
     }
 
     /// Sets the connection's alarm, unless one rings before.
@@ -399,6 +412,18 @@ fn route(connection: &mut Connection) -> Option<Method> {
     let method = service::route(connection.head().path())?;
     connection.set_head_route(method as u32);
     Some(method)
+}
+
+/// The output that waits for the socket, if it is more than what is usually written at once. The driver calls
+/// `Handler::writable` when it has become less, so that it is not counted for longer.
+#[inline]
+fn large_output_bytes(io: &Io) -> usize {
+    let bytes = io.output.len();
+    if bytes > drive::limits::OUTPUT_LOW_WATER_BYTES {
+        bytes
+    } else {
+        0
+    }
 }
 
 #[cold]

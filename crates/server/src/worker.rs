@@ -112,6 +112,7 @@ impl Worker {
         };
         let Some(io) = connections.io(id) else { return };
         act(&mut self.core, channel, io, call);
+        self.core.after_step(channel, io);
     }
 
     /// Serves the short reads of this tick, each database from one view.
@@ -156,6 +157,7 @@ impl Worker {
                 self.core
                     .read(channel, io, read.call, view, reads.kept(read));
             }
+            self.core.after_step(channel, io);
         }
     }
 
@@ -339,5 +341,22 @@ mod tests {
             pair.turn();
         }
         assert!(pair.worker.alarms() <= limits::DEAD_ALARMS + 2);
+    }
+
+    /// The peer's window is shut, and it falls silent: what waits for it was put there after its last word.
+    #[test]
+    fn what_waits_for_a_silent_peer_is_counted() {
+        let mut pair = Pair::open();
+        let before = pair.worker.budget().buffered();
+        // EchoRequest: answer_bytes 1 000 000, after a delay of 10 ms.
+        pair.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d, 0x18, 10]);
+        pair.turn();
+        pair.now_ns += 10_000_000;
+        pair.sent.clear();
+        pair.turn();
+        let waiting = pair.worker.budget().buffered() - before;
+        assert!(waiting > 900_000, "{waiting}");
+        pair.close();
+        assert_eq!(pair.worker.budget().buffered(), 0);
     }
 }
