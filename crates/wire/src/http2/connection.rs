@@ -224,7 +224,7 @@ impl Connection {
         // "The connection flow-control window can only be changed using WINDOW_UPDATE frames" (RFC 9113 section
         // 6.9.2), so that it is never smaller than the default.
         self.receive_window.grow_to(window.min(frame::MAX_31_BIT));
-        if let Some(increment) = self.receive_window.announce() {
+        if let Some(increment) = self.receive_window.announce_all() {
             frame::write_window_update(out, 0, increment);
         }
     }
@@ -466,5 +466,22 @@ impl Connection {
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
                 * size_of::<Event>()
             + self.resets.capacity() * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::streams::Stream;
+
+    #[test]
+    fn a_fresh_connection_and_a_stream_are_small() {
+        let connection = Connection::new(&Config::server(), 0);
+        assert!(
+            connection.memory_bytes() <= 2 << 10,
+            "{}",
+            connection.memory_bytes()
+        );
+        assert!(size_of::<Stream>() <= 384, "{}", size_of::<Stream>());
     }
 }

@@ -41,13 +41,18 @@ impl ReceiveWindow {
     /// The increment to announce, if it is worth a frame: half of the window has been given back.
     #[inline]
     pub(crate) fn announce(&mut self) -> Option<u32> {
-        if self.credit == 0 || u64::from(self.credit) * 2 < u64::from(self.size) {
+        if u64::from(self.credit) * 2 < u64::from(self.size) {
             return None;
         }
-        let increment = self.credit;
+        self.announce_all()
+    }
+
+    /// The increment to announce, if there is any.
+    #[inline]
+    pub(crate) fn announce_all(&mut self) -> Option<u32> {
+        let increment = std::mem::take(&mut self.credit);
         self.available += i64::from(increment);
-        self.credit = 0;
-        Some(increment)
+        (increment > 0).then_some(increment)
     }
 
     /// Makes the window larger with the next announcement. It never shrinks.

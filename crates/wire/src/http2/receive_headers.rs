@@ -137,31 +137,23 @@ impl Connection {
             // higher than the included last stream identifier" (RFC 9113 section 6.8).
             return Ok(None);
         }
-        if read.is_err() || block_info.depends_on_itself {
-            self.refuse(id, ErrorCode::ProtocolError, out);
-            return self.charge(Charge::Reset).map(|()| None);
-        }
-        if self.streams.len() >= self.config.max_streams as usize || !self.peer.can_be_answered() {
-            self.refuse(id, ErrorCode::RefusedStream, out);
-            // Before it has seen our SETTINGS a peer cannot know better (RFC 9113 section 5.1.2).
-            return if self.settings_acked {
-                self.charge(Charge::Reset).map(|()| None)
-            } else {
-                Ok(None)
-            };
+        if let Some(code) = self.reason_to_refuse(block_info, read) {
+            return self.refuse(id, code, out);
         }
         let info = *self.head().info;
-        if block_info.end_stream && info.content_length.is_some_and(|length| length > 0) {
-            self.refuse(id, ErrorCode::ProtocolError, out);
-            return self.charge(Charge::Reset).map(|()| None);
-        }
         if info.kind == Kind::Grpc
             && let Some(status) = self.reason_to_reject(&info)
         {
             self.reject(id, &status, block_info.end_stream, out);
             return Ok(None);
         }
+        Ok(Some(self.begin_request(block_info, &info)))
+    }
+
+    #[inline]
+    fn begin_request(&mut self, block_info: BlockInfo, info: &HeadInfo) -> Event {
         self.guard.did_something();
+        let (id, end) = (block_info.stream, block_info.end_stream);
         let slot = self.streams.insert(
             id,
             info.kind,
@@ -169,15 +161,37 @@ impl Connection {
             self.our_initial_window,
         );
         let stream = &mut self.streams[slot];
-        stream.receive_closed = block_info.end_stream;
+        stream.receive_closed = end;
         stream.encoding = info.encoding;
         stream.peer_takes_gzip = info.takes_gzip;
         stream.is_head_request = info.is_head_request;
         stream.content_left = info.content_length;
-        Ok(Some(Event::Request {
+        Event::Request {
             stream: StreamKey { slot, id },
-            end: block_info.end_stream,
-        }))
+            end,
+        }
+    }
+
+    /// Why a request is answered with RST_STREAM and nothing else.
+    #[inline]
+    fn reason_to_refuse(
+        &self,
+        block_info: BlockInfo,
+        read: Result<(), Malformed>,
+    ) -> Option<ErrorCode> {
+        if read.is_err() || block_info.depends_on_itself {
+            return Some(ErrorCode::ProtocolError);
+        }
+        let promises_body = self
+            .head()
+            .info
+            .content_length
+            .is_some_and(|length| length > 0);
+        if block_info.end_stream && promises_body {
+            return Some(ErrorCode::ProtocolError);
+        }
+        let is_full = self.streams.len() >= self.config.max_streams as usize;
+        (is_full || !self.peer.can_be_answered()).then_some(ErrorCode::RefusedStream)
     }
 
     /// Why a call cannot even begin.
@@ -317,9 +331,14 @@ impl Connection {
     }
 
     /// Ends a stream of which the room above has not heard.
-    fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) {
+    fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) -> Handled {
         frame::write_rst_stream(out, id, code);
         self.remember_reset(id);
+        // Before it has seen our SETTINGS a peer cannot know how many streams are too many (RFC 9113 section 5.1.2).
+        if code == ErrorCode::RefusedStream && !self.settings_acked {
+            return Ok(None);
+        }
+        self.charge(Charge::Reset).map(|()| None)
     }
 
     /// The stream did something wrong: RST_STREAM, and the room above hears of it.

@@ -413,3 +413,44 @@ fn small_calls_cause_no_pings() {
         server.feed(&window_update(0, 6));
     }
 }
+
+#[test]
+fn no_byte_of_random_padded_data_is_lost_from_a_window() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let config = Config {
+            stream_window: Some(65_535),
+            connection_window: Some(100_000),
+            ..Config::server()
+        };
+        let mut server = Endpoint::server_with(&config, &[]);
+        server.feed(&call(1));
+        let body: Vec<_> = (0..400)
+            .flat_map(|at| message(&vec![at as u8; random.below(3_000)]))
+            .collect();
+        let (mut rest, mut sent, mut given) = (&body[..], 0, [0; 2]);
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(random.below(5_000)));
+            rest = after;
+            let padding = random.below(256);
+            let payload = [&[padding as u8][..], piece, &vec![0; padding]].concat();
+            sent += payload.len();
+            for seen in server.feed(&frame(kind::DATA, flag::PADDED, 1, &payload)) {
+                assert!(matches!(seen.event, Event::Message { .. }));
+                server
+                    .connection
+                    .release(stream_of(seen.event), &mut server.output);
+            }
+            for update in server.frames_of_kind(kind::WINDOW_UPDATE) {
+                given[update.stream as usize] += number(&update.payload) as usize;
+            }
+            // Less than half of a window may wait to be announced.
+            assert!(
+                sent - given[0] < 50_000 && sent - given[1] < 32_768,
+                "{sent} {given:?} {random:?}"
+            );
+            server.advance_ms(10);
+        }
+        assert_eq!(server.error(), None);
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use wire::http2::frame::{PREFACE, flag, kind};
-use wire::{Config, ErrorCode};
+use wire::{Config, ErrorCode, RequestHead};
 
 #[test]
 fn the_preface_and_the_acknowledgement_have_a_time() {
@@ -72,6 +72,27 @@ fn calls_to_which_nothing_is_owed_may_wait_forever() {
         }
     }
     assert_eq!((server.error(), server.connection.running()), (None, 1));
+}
+
+/// What a silent connection gives back is not what it must know: a stream may have been reset a moment before.
+#[test]
+fn a_late_answer_is_dropped_also_after_a_silence() {
+    let mut client = Endpoint::client_with(&Config::client(), &[]);
+    client.advance_ms(59_999);
+    let head = RequestHead::call("localhost", "/a.B/C");
+    let stream = client
+        .connection
+        .open(&mut client.output, &head)
+        .expect("a stream");
+    client
+        .connection
+        .reset(stream, &mut client.output, ErrorCode::Cancel);
+    client.advance_ms(1);
+    client.tick();
+    assert_eq!(client.frames_of_kind(kind::PING).len(), 1);
+    let fields = [(":status", "200"), ("content-type", "application/grpc")];
+    assert_eq!(client.feed(&headers(stream.id, &fields, false)), []);
+    assert_eq!(client.error(), None);
 }
 
 #[test]
