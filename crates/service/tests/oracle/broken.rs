@@ -1,5 +1,6 @@
 //! Broken messages: no decoder panics, and ours refuses what the oracle refuses.
 
+use service::admin::messages as admin;
 use service::keyvalue::messages::*;
 use service::protobuf::Reader;
 
@@ -26,6 +27,26 @@ fn decode_everything(bytes: &[u8]) {
     if let Ok(response) = BatchResponse::decode(bytes) {
         response.results().for_each(drop);
     }
+    if let Ok(request) = TransactRequest::decode(bytes) {
+        request.comparisons().for_each(drop);
+        request.when_met().for_each(drop);
+        request.when_unmet().for_each(drop);
+    }
+    if let Ok(response) = PipeResponse::decode(bytes) {
+        let indexes = response.result_indexes();
+        assert!(indexes.is_ok(), "they were looked at before");
+    }
+    let _ = (
+        PipeRequest::decode(bytes),
+        TransactResponse::decode(bytes),
+        admin::decode_create_database(bytes),
+        admin::CreateDatabaseResponse::decode(bytes),
+        admin::DropDatabaseRequest::decode(bytes),
+        admin::decode_dropped(bytes),
+        admin::decode_nothing(bytes),
+        admin::StatisticsResponse::decode(bytes),
+    );
+    admin::decode_databases(bytes).take(100).for_each(drop);
     if let Ok(page) = ScanPage::decode(bytes) {
         page.entries().for_each(drop);
     }

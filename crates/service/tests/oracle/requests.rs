@@ -4,14 +4,14 @@ use service::keyvalue::messages::*;
 
 use super::*;
 
-const NAMES: [&str; 5] = ["Get", "Put", "Delete", "Append", "Increment"];
+pub(super) const NAMES: [&str; 5] = ["Get", "Put", "Delete", "Append", "Increment"];
 
 fn kind(index: u64) -> OperationKind {
     OperationKind::from_field(index as u32 + 1).expect("there are five")
 }
 
 /// Sets the fields of `operation`, which have the same names alone and in a batch.
-fn set_operation(message: &mut DynamicMessage, operation: &Operation<'_>) {
+pub(super) fn set_operation(message: &mut DynamicMessage, operation: &Operation<'_>) {
     let mut set = |name: &str, value: Value| message.set_field_by_name(name, value);
     let bytes = |value: &[u8]| Value::Bytes(value.to_vec().into());
     let condition = match *operation {
@@ -79,7 +79,7 @@ fn set_operation(message: &mut DynamicMessage, operation: &Operation<'_>) {
 }
 
 /// Operations are compared by their words: the store has no other use for their equality.
-fn same(left: &Operation<'_>, right: &Operation<'_>) -> bool {
+pub(super) fn same(left: &Operation<'_>, right: &Operation<'_>) -> bool {
     format!("{left:?}") == format!("{right:?}")
 }
 

@@ -120,7 +120,7 @@ fn alone(result: &OperationResult<'_>) -> (&'static str, &'static str, DynamicMe
     }
 }
 
-fn in_batch(result: &OperationResult<'_>) -> Value {
+pub(super) fn in_batch(result: &OperationResult<'_>) -> Value {
     let (_, field, alone) = alone(result);
     Value::Message(message(
         "OperationResult",
@@ -138,7 +138,10 @@ fn random_entry<'a>(material: &'a Material, random: &mut Random) -> EntryMessage
     }
 }
 
-fn random_result<'a>(material: &'a Material, random: &mut Random) -> OperationResult<'a> {
+pub(super) fn random_result<'a>(
+    material: &'a Material,
+    random: &mut Random,
+) -> OperationResult<'a> {
     let version = random.number();
     let applied = random.flag();
     let previous = random.flag().then(|| random_entry(material, random));

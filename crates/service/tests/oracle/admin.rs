@@ -1,0 +1,194 @@
+//! The messages of `pelton.v1.Admin`.
+
+use service::admin::messages::*;
+
+use super::*;
+
+fn description<'a>(random: &mut Random, name: &'a str) -> DatabaseDescription<'a> {
+    use DurabilityMode as D;
+    DatabaseDescription {
+        name,
+        kind: [DatabaseKind::Memory, DatabaseKind::Disk][random.below(2) as usize],
+        durability: [D::Synced, D::Interval, D::Written, D::Volatile][random.below(4) as usize],
+        interval_ms: random.next() as u32,
+        quota_bytes: random.number(),
+        max_value_bytes: random.number(),
+    }
+}
+
+fn description_value(database: &DatabaseDescription<'_>) -> Option<Value> {
+    Some(Value::Message(message(
+        "DatabaseDescription",
+        [
+            ("name", text(database.name)),
+            ("kind", Some(Value::EnumNumber(database.kind as i32))),
+            (
+                "durability",
+                Some(Value::EnumNumber(database.durability as i32)),
+            ),
+            ("interval_ms", Some(Value::U32(database.interval_ms))),
+            ("quota_bytes", number(database.quota_bytes)),
+            ("max_value_bytes", number(database.max_value_bytes)),
+        ],
+    )))
+}
+
+fn statistics<'a>(random: &mut Random, name: &'a str) -> DatabaseStatistics<'a> {
+    DatabaseStatistics {
+        database: description(random, name),
+        entries: random.number(),
+        content_bytes: random.number(),
+        memory_bytes: random.number(),
+        disk_bytes: random.number(),
+        sequence: random.number(),
+    }
+}
+
+fn statistics_value(statistics: &DatabaseStatistics<'_>) -> Value {
+    Value::Message(message(
+        "DatabaseStatistics",
+        [
+            ("database", description_value(&statistics.database)),
+            ("entries", number(statistics.entries)),
+            ("content_bytes", number(statistics.content_bytes)),
+            ("memory_bytes", number(statistics.memory_bytes)),
+            ("disk_bytes", number(statistics.disk_bytes)),
+            ("sequence", number(statistics.sequence)),
+        ],
+    ))
+}
+
+#[test]
+fn databases_are_created_and_dropped() {
+    for seed in 0..ROUNDS {
+        let mut random = Random::new(seed);
+        let name = ["", "cache", "ä"][random.below(3) as usize];
+        let database = description(&mut random, name);
+        let expected = message(
+            "CreateDatabaseRequest",
+            [("database", description_value(&database))],
+        );
+        let ours = encoded(|out| encode_create_database(&database, out));
+        assert_same("CreateDatabaseRequest", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(decode_create_database(&theirs), Ok(database));
+
+        let created = random.flag();
+        let response = CreateDatabaseResponse { created, database };
+        let expected = message(
+            "CreateDatabaseResponse",
+            [
+                ("created", Some(Value::Bool(created))),
+                ("database", description_value(&database)),
+            ],
+        );
+        let ours = encoded(|out| response.encode(out));
+        assert_same("CreateDatabaseResponse", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(CreateDatabaseResponse::decode(&theirs), Ok(response));
+
+        let (name, confirm_name) = (database.name, ["", "cache"][random.below(2) as usize]);
+        let request = DropDatabaseRequest { name, confirm_name };
+        let expected = message(
+            "DropDatabaseRequest",
+            [("name", text(name)), ("confirm_name", text(confirm_name))],
+        );
+        let ours = encoded(|out| request.encode(out));
+        assert_same("DropDatabaseRequest", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(DropDatabaseRequest::decode(&theirs), Ok(request));
+
+        let expected = message(
+            "DropDatabaseResponse",
+            [("dropped", Some(Value::Bool(created)))],
+        );
+        let ours = encoded(|out| encode_dropped(created, out));
+        assert_same("DropDatabaseResponse", &ours, &expected);
+        assert_eq!(decode_dropped(&expected.encode_to_vec()), Ok(created));
+    }
+}
+
+#[test]
+fn databases_are_listed_and_counted() {
+    for seed in 0..ROUNDS / 4 {
+        let mut random = Random::new(seed);
+        let databases: Vec<_> = (0..random.below(5))
+            .map(|place| statistics(&mut random, ["", "cache"][place as usize % 2]))
+            .collect();
+        let values = || {
+            Some(Value::List(
+                databases.iter().map(statistics_value).collect(),
+            ))
+        };
+        let expected = message("ListDatabasesResponse", [("databases", values())]);
+        let ours = encoded(|out| {
+            for database in &databases {
+                encode_database(database, out);
+            }
+        });
+        assert_same("ListDatabasesResponse", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        let decoded: Result<Vec<_>, _> = decode_databases(&theirs).collect();
+        assert_eq!(decoded.as_ref(), Ok(&databases));
+
+        let methods: Vec<_> = (0..random.below(4))
+            .map(|_| MethodStatistics {
+                method: "pelton.v1.KeyValue/Get",
+                code: random.next() as u32,
+                calls: random.number(),
+            })
+            .collect();
+        let method_value = |one: &MethodStatistics<'_>| {
+            Value::Message(message(
+                "StatisticsResponse.MethodStatistics",
+                [
+                    ("method", text(one.method)),
+                    ("code", Some(Value::U32(one.code))),
+                    ("calls", number(one.calls)),
+                ],
+            ))
+        };
+        let response = StatisticsResponse {
+            server: "pelton 1.0",
+            uptime_ms: random.number(),
+            databases: databases.clone(),
+            open_connections: random.number(),
+            running_calls: random.number(),
+            methods: methods.clone(),
+            memory_bytes: random.number(),
+            memory_limit_bytes: random.number(),
+        };
+        let expected = message(
+            "StatisticsResponse",
+            [
+                ("server", text(response.server)),
+                ("uptime_ms", number(response.uptime_ms)),
+                ("databases", values()),
+                ("open_connections", number(response.open_connections)),
+                ("running_calls", number(response.running_calls)),
+                (
+                    "methods",
+                    Some(Value::List(methods.iter().map(method_value).collect())),
+                ),
+                ("memory_bytes", number(response.memory_bytes)),
+                ("memory_limit_bytes", number(response.memory_limit_bytes)),
+            ],
+        );
+        let ours = encoded(|out| response.encode(out));
+        assert_same("StatisticsResponse", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(StatisticsResponse::decode(&theirs), Ok(response));
+    }
+}
+
+#[test]
+fn enums_that_this_version_does_not_know_are_refused() {
+    for (field, name) in [(2, "database.kind"), (3, "database.durability")] {
+        let mut request = Vec::new();
+        service::protobuf::writer::message(&mut request, 1, |out| {
+            service::protobuf::writer::uint64(out, field, 9)
+        });
+        let invalid = decode_create_database(&request).expect_err("it is not known");
+        assert_eq!(invalid.field, name);
+    }
+}
