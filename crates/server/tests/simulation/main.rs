@@ -99,7 +99,7 @@ fn every_answer_is_right_whatever_the_network_does() {
         ];
         assert!(each.iter().all(|count| *count >= 1_000), "{counts:?}");
         assert!(
-            counts.large_values >= 100 && counts.refused >= 100,
+            counts.large_values >= 100 && counts.long_scans >= 100 && counts.refused >= 100,
             "{counts:?}"
         );
     }

@@ -32,6 +32,8 @@ pub struct Counts {
     pub connections: u64,
     pub pauses: u64,
     pub large_values: u64,
+    /// Scans of more than one page.
+    pub long_scans: u64,
 }
 
 impl Counts {
@@ -47,6 +49,7 @@ impl Counts {
         self.connections += other.connections;
         self.pauses += other.pauses;
         self.large_values += other.large_values;
+        self.long_scans += other.long_scans;
     }
 }
 
@@ -145,6 +148,8 @@ impl World {
             Outcome::Open => unreachable!("an end is an end"),
             Outcome::Answered(answer) => {
                 self.counts.answered += 1;
+                let is_long = matches!(answer, Answer::Pages(pages) if pages.len() > 1);
+                self.counts.long_scans += u64::from(is_long);
                 facts(&record.asked, answer, record.floor, &mut seen_now);
             }
             Outcome::Refused => self.counts.refused += 1,
