@@ -25,6 +25,8 @@ pub(crate) struct Channel {
     pub armed_ns: u64,
     /// Buffered bytes as they were last reported to the server's budget.
     pub reported_bytes: usize,
+    /// When they last changed.
+    pub moved_ns: u64,
     /// Beyond the connection limit: its calls get UNAVAILABLE.
     pub refused: bool,
     /// Its error stands in the log.
@@ -45,6 +47,7 @@ impl Channel {
             running: 0,
             armed_ns: u64::MAX,
             reported_bytes: 0,
+            moved_ns: 0,
             refused: peer.over_limit,
             error_logged: false,
         }

@@ -214,6 +214,7 @@ impl Core {
                 .budget
                 .change(channel.reported_bytes, buffered);
             channel.reported_bytes = buffered;
+            channel.moved_ns = self.clock.tick_ns();
         }
     }
 

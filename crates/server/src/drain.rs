@@ -62,13 +62,27 @@ impl Core {
         }
     }
 
+    /// Whether the rest of an answer is on its way to a peer that goes on taking it: a large answer is not cut off because
+    /// its call has ended.
+    pub(crate) fn is_sending(&self, channel: &Channel) -> bool {
+        let now_ns = self.clock.tick_ns();
+        let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
+        channel.reported_bytes > 0
+            && now_ns.saturating_sub(channel.moved_ns) < limits::DRAIN_PATIENCE_MS * 1_000_000
+            && self.drain.as_ref().is_some_and(is_in_time)
+    }
+
     /// When something is to be done about the drain. Its patience ends also for peers without calls.
     pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
         let drain = self.drain.as_ref()?;
         if !drain.patience_is_over {
             return Some(drain.patience_until_ns);
         }
-        (self.calls.len() > 0).then_some(drain.last_call_ns)
+        if self.calls.len() > 0 {
+            return Some(drain.last_call_ns);
+        }
+        // Nothing else may tell that a peer has stopped to take its answer.
+        Some(self.clock.tick_ns() + limits::DRAIN_PATIENCE_MS * 1_000_000)
     }
 
     /// Ends a call that waits for its peer or for an event, and from the last call on any call.

@@ -296,12 +296,19 @@ impl Handler for Worker {
     fn is_drained(&self) -> bool {
         let mut channels = self.channels.iter().flatten();
         self.core.calls.len() == 0
-            && (self.core.patience_is_over() || channels.all(Channel::is_drained))
+            && if self.core.patience_is_over() {
+                !channels.any(|channel| self.core.is_sending(channel))
+            } else {
+                channels.all(Channel::is_drained)
+            }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use drive::Handler;
+    use wire::Event;
+
     use crate::limits;
     use crate::pair::Pair;
 
@@ -358,5 +365,35 @@ mod tests {
         assert!(waiting > 900_000, "{waiting}");
         pair.close();
         assert_eq!(pair.worker.budget().buffered(), 0);
+    }
+
+    /// A stop while the peer takes a large answer, piece by piece; and while it does not.
+    #[test]
+    fn a_stop_waits_for_an_answer_that_is_being_taken() {
+        for takes in [true, false] {
+            let mut pair = Pair::open();
+            // EchoRequest: answer_bytes 1 000 000.
+            pair.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d]);
+            pair.turn();
+            pair.stop();
+            let (mut finished, mut turns) = (false, 0);
+            while !pair.worker.is_drained() {
+                turns += 1;
+                assert!(turns < 50, "the drain has an end");
+                pair.now_ns += 200_000_000;
+                if !takes {
+                    pair.sent.clear();
+                }
+                let events = pair.turn();
+                finished |= events
+                    .iter()
+                    .any(|event| matches!(event, Event::Finished { .. }));
+            }
+            assert_eq!(finished, takes);
+            assert!(
+                turns > 4 || !takes,
+                "more pieces than the drain has patience: {turns}"
+            );
+        }
     }
 }
