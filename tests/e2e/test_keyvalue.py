@@ -393,10 +393,7 @@ def test_a_unary_call_whose_end_comes_late_is_answered(server):
 
 def test_what_is_not_served_yet_says_so(channel, kv):
     for call in [
-        lambda: kv.Transact(pb.TransactRequest()),
-        lambda: list(kv.Pipe(iter([pb.PipeRequest()]))),
         lambda: list(kv.Watch(pb.WatchRequest())),
-        lambda: channel.unary_unary("/pelton.v1.Admin/Statistics")(b""),
         lambda: channel.unary_unary("/pelton.v1.Blob/Stat")(b""),
         lambda: channel.unary_unary("/pelton.v1.KeyValue/NoSuchMethod")(b""),
         lambda: channel.unary_unary("/no.such.Service/Method")(b""),
