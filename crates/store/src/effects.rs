@@ -119,10 +119,6 @@ impl Effects {
         self.list.iter()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     pub(crate) fn growth_bytes(&self) -> i64 {
         self.growth_bytes
     }

@@ -2,6 +2,22 @@
 //!
 //! How it is cut and why stands in ARCHITECTURE.md, section 5.
 
+mod committer;
+mod decider;
+mod folder;
+mod mailbox;
+mod open;
+mod pending;
+mod publish;
 mod reserve;
+mod rounds;
+mod thread;
 
+pub use committer::{DurableCommitter, Event, Progress};
+pub use folder::{FOLDER_VERSION, FolderError, open_folder};
+pub use mailbox::{Mailbox, Waker};
+pub use open::{OpenError, Opened, ReplayError};
+pub use pending::Rule;
 pub(crate) use reserve::Reserve;
+pub use rounds::Rounds;
+pub use thread::{Durable, Reporter};

@@ -136,7 +136,7 @@ fn a_write_is_visible_with_its_version(make: Make<'_>) {
 
 fn sequences_are_shared_by_all_databases(make: Make<'_>) {
     let mut bench = Bench::new(make);
-    let other = create(&bench, "other");
+    let other = create(&mut bench, "other");
     for database in [other, DatabaseId::DEFAULT, other, other] {
         bench.add(database, Mode::Atomic, &[put(b"key", b"value")]);
     }
@@ -660,7 +660,7 @@ fn a_full_store_refuses_growth_anywhere(make: Make<'_>) {
     let mut config = StoreConfig::new(1);
     config.memory_bytes = 10_000;
     let mut bench = Bench::with(make, config);
-    let other = create(&bench, "other");
+    let other = create(&mut bench, "other");
     bench.put(b"key", &[0; 9000]);
     bench.add(other, Mode::Atomic, &[put(b"key", &[0; 2000])]);
     bench.run();
@@ -679,7 +679,7 @@ fn a_full_store_refuses_growth_anywhere(make: Make<'_>) {
     bench.add(other, Mode::Atomic, &[put(b"key", &[0; 2000])]);
     bench.run();
     assert_eq!(bench.outcomes.get(0).decision, Decision::Applied);
-    drop(bench.store.drop_database(other).expect("it exists"));
+    bench.drop_database(other).expect("it exists");
     assert_eq!(bench.store.memory_bytes(), 0);
 }
 
@@ -701,7 +701,7 @@ fn clear_removes_all(make: Make<'_>) {
 
 fn databases_are_apart(make: Make<'_>) {
     let mut bench = Bench::new(make);
-    let other = create(&bench, "other");
+    let other = create(&mut bench, "other");
     assert_eq!(bench.store.database("other"), Some(other));
     bench.add(
         DatabaseId::DEFAULT,
@@ -726,14 +726,14 @@ fn databases_are_apart(make: Make<'_>) {
 fn databases_come_and_go(make: Make<'_>) {
     let mut bench = Bench::new(make);
     let config = bench.engine.database_config();
-    let first = create(&bench, "name");
+    let first = create(&mut bench, "name");
     assert_eq!(
-        bench.store.create_database("name", config),
+        bench.create_database("name", config),
         Err(CreateError::Exists)
     );
     for bad in ["", ".hidden", "a/b", "a b", "\u{e4}", &"x".repeat(201)] {
         assert_eq!(
-            bench.store.create_database(bad, config),
+            bench.create_database(bad, config),
             Err(CreateError::BadName),
             "{bad:?}"
         );
@@ -741,22 +741,19 @@ fn databases_come_and_go(make: Make<'_>) {
     bench.add(first, Mode::Atomic, &[put(b"key", b"value")]);
     bench.run();
     assert_eq!(
-        bench.store.drop_database(DatabaseId::DEFAULT).err(),
+        bench.drop_database(DatabaseId::DEFAULT).err(),
         Some(DropError::IsDefault)
     );
     bench.add(first, Mode::Atomic, &[put(b"late", b"value")]);
-    drop(bench.store.drop_database(first).expect("it exists"));
-    assert_eq!(
-        bench.store.drop_database(first).err(),
-        Some(DropError::Unknown)
-    );
+    bench.drop_database(first).expect("it exists");
+    assert_eq!(bench.drop_database(first).err(), Some(DropError::Unknown));
     bench.run();
     assert_eq!(
         bench.outcomes.get(0).decision,
         Decision::Refused(Refusal::UnknownDatabase)
     );
     assert!(bench.store.view(first).is_none());
-    let second = create(&bench, "name");
+    let second = create(&mut bench, "name");
     assert_ne!(first, second);
     assert_eq!(bench.get_from(second, b"key"), None);
     let names: Vec<_> = bench
@@ -885,9 +882,9 @@ fn counts_are_exact_and_resume(make: Make<'_>) {
     assert_eq!(view.statistics().entries, 100);
 }
 
-fn create(bench: &Bench, name: &str) -> DatabaseId {
+fn create(bench: &mut Bench, name: &str) -> DatabaseId {
+    let config = bench.engine.database_config();
     bench
-        .store
-        .create_database(name, bench.engine.database_config())
+        .create_database(name, config)
         .expect("there is none of this name")
 }

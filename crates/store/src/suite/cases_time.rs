@@ -329,10 +329,7 @@ fn a_sweep_takes_turns_and_ends(make: Make<'_>) {
         limits,
         ..bench.engine.database_config()
     };
-    let other = bench
-        .store
-        .create_database("other", config)
-        .expect("it is new");
+    let other = bench.create_database("other", config).expect("it is new");
     for number in 0..2 * SWEEP_KEYS as u32 + 10 {
         for database in [DatabaseId::DEFAULT, other] {
             let key = number.to_be_bytes();

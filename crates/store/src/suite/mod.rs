@@ -12,8 +12,8 @@ pub use property::run_property;
 pub use random::Random;
 
 use crate::{
-    Clock, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Decision, Expiry, Mode, Operation,
-    Outcomes, Store, StoreConfig, WriteBatch,
+    Clock, CommitOutcome, Condition, CreateError, DatabaseConfig, DatabaseId, Decision, DropError,
+    Expiry, Mode, Operation, Outcomes, Refusal, Store, StoreConfig, WriteBatch,
 };
 
 /// A store with whatever carries out its commits.
@@ -119,6 +119,41 @@ impl Bench {
         let outcome = self.commit(Mode::Atomic, &[put(key, value)]);
         assert_eq!(outcome.decision, Decision::Applied);
         outcome.sequence
+    }
+
+    /// Creates a database, by a commit of its own.
+    pub fn create_database(
+        &mut self,
+        name: &str,
+        config: DatabaseConfig,
+    ) -> Result<DatabaseId, CreateError> {
+        let mut batch = self.store.write_batch();
+        batch.create_database(0, name, &config);
+        let outcome = self.run_apart(&mut batch);
+        match outcome.get(0).decision {
+            Decision::Applied => Ok(outcome.get(0).database),
+            Decision::Refused(Refusal::NotCreated(error)) => Err(error),
+            other => panic!("a creation is applied or refused: {other:?}"),
+        }
+    }
+
+    /// Drops a database, by a commit of its own.
+    pub fn drop_database(&mut self, id: DatabaseId) -> Result<(), DropError> {
+        let mut batch = self.store.write_batch();
+        batch.drop_database(0, id);
+        match self.run_apart(&mut batch).get(0).decision {
+            Decision::Applied => Ok(()),
+            Decision::Refused(Refusal::NotDropped(error)) => Err(error),
+            other => panic!("a drop is applied or refused: {other:?}"),
+        }
+    }
+
+    /// Carries out a batch of its own, and leaves what the bench has in the making.
+    fn run_apart(&mut self, batch: &mut WriteBatch) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        self.engine.run(batch, &mut self.clock, &mut outcomes);
+        assert!(batch.is_empty() && outcomes.len() == 1);
+        outcomes
     }
 
     /// A visible value of the default database.

@@ -99,9 +99,9 @@ impl Round {
         let limits = DatabaseLimits::for_values(VALUE_BYTES_MAX);
         let mut config = StoreConfig::new(seed);
         config.default_database.limits = limits;
-        let bench = Bench::with(make, config);
+        let mut bench = Bench::with(make, config);
         let now_ms = bench.clock.now_ms;
-        let databases = [DatabaseId::DEFAULT, create(&bench, limits)]
+        let databases = [DatabaseId::DEFAULT, create(&mut bench, limits)]
             .map(|database| (database, Model::new(VALUE_BYTES_MAX)));
         Round {
             bench,
@@ -171,9 +171,9 @@ impl Round {
 
     fn replace_database(&mut self) {
         let old = self.databases[1].0;
-        drop(self.bench.store.drop_database(old).expect("it was there"));
+        self.bench.drop_database(old).expect("it was there");
         assert!(self.bench.store.view(old).is_none());
-        let new = create(&self.bench, self.limits);
+        let new = create(&mut self.bench, self.limits);
         assert!(new > old, "ids are not reused");
         self.databases[1] = (new, Model::new(VALUE_BYTES_MAX));
     }
@@ -436,13 +436,12 @@ impl Round {
     }
 }
 
-fn create(bench: &Bench, limits: DatabaseLimits) -> DatabaseId {
+fn create(bench: &mut Bench, limits: DatabaseLimits) -> DatabaseId {
     let config = crate::DatabaseConfig {
         limits,
         ..bench.engine.database_config()
     };
     bench
-        .store
         .create_database("other", config)
         .expect("there is none of this name")
 }

@@ -1,0 +1,363 @@
+//! The durable committer as a value: each step is a call.
+
+use std::collections::VecDeque;
+
+use super::decider::{Answers, Decider};
+use super::pending::Rule;
+use super::publish::Publisher;
+use crate::batch::WriteBatch;
+use crate::catalogue::Durability;
+use crate::committer::Clock;
+use crate::disk::FolderLock;
+use crate::garbage::Garbage;
+use crate::log::limits::SEQUENCE_RESERVE;
+use crate::log::{
+    LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+};
+use crate::outcome::{Decision, Outcomes, Refusal};
+use crate::store::Store;
+
+/// Commits the write batches of loops to databases with a log. A value without thread and clock; its I/O is that of
+/// the log.
+///
+/// The steps of a group, in this order: [`decide`](DurableCommitter::decide), [`write`](DurableCommitter::write),
+/// [`publish`](DurableCommitter::publish) what needs no sync, [`sync`](DurableCommitter::sync) if it is
+/// [wanted](DurableCommitter::wants_sync), publish the rest.
+#[derive(Debug)]
+pub struct DurableCommitter {
+    store: Store,
+    log: LogWriter,
+    /// Until somebody else [takes](DurableCommitter::take_stock) it.
+    stock: Option<SegmentStock>,
+    gathered: VecDeque<Gathered>,
+    decider: Decider,
+    publisher: Publisher,
+    /// By loop.
+    answers: Vec<Answers>,
+    /// When what is written must be synced although nobody waits for it.
+    sync_due_ns: u64,
+    failed: bool,
+    /// No next segment could be made ready.
+    full: bool,
+    /// A group found no room.
+    stuck: bool,
+    events: Vec<Event>,
+    _lock: FolderLock,
+}
+
+/// A batch of a loop.
+#[derive(Debug)]
+struct Gathered {
+    from: usize,
+    batch: WriteBatch,
+    /// How many of its commits are decided.
+    next: usize,
+}
+
+/// Something that whoever runs the server should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write or sync of the log has failed: writes are refused from now on.
+    Failed(String),
+    /// No more of the log can be made ready: writes that need room are refused, until there is some.
+    Full(String),
+    /// There is room again.
+    RoomAgain,
+}
+
+/// How far the writing of a group has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// It is done, or refused.
+    Done,
+    /// The log needs its next segment. Bring it ([`take_segment`](DurableCommitter::take_segment)) or say that there
+    /// is none ([`no_segment`](DurableCommitter::no_segment)), and call again.
+    NeedsSegment,
+}
+
+impl DurableCommitter {
+    pub(super) fn new(
+        store: &Store,
+        log: LogWriter,
+        stock: SegmentStock,
+        lock: FolderLock,
+    ) -> DurableCommitter {
+        let committer = DurableCommitter {
+            store: store.clone(),
+            decider: Decider::new(store),
+            publisher: Publisher::new(store),
+            log,
+            stock: Some(stock),
+            gathered: VecDeque::new(),
+            answers: Vec::new(),
+            sync_due_ns: u64::MAX,
+            failed: false,
+            full: false,
+            stuck: false,
+            events: Vec::new(),
+            _lock: lock,
+        };
+        committer.raise_reserve();
+        committer
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Takes over a batch of a loop. Loops are numbered from 0.
+    pub fn gather(&mut self, from: usize, batch: WriteBatch) {
+        if from >= self.answers.len() {
+            self.answers.resize_with(from + 1, Answers::default);
+        }
+        self.gathered.push_back(Gathered {
+            from,
+            batch,
+            next: 0,
+        });
+    }
+
+    /// Whether there are commits that are not decided.
+    pub fn has_gathered(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// Decides commits, in the order gathered, until the group is complete or nothing is left. Batches that are done
+    /// go, empty, to `done`.
+    pub fn decide(&mut self, clock: &mut dyn Clock, done: &mut dyn FnMut(usize, WriteBatch)) {
+        debug_assert!(self.decider.group().is_empty());
+        let now_ms = self.store.clock_ms(clock.now_ms());
+        while let Some(gathered) = self.gathered.front_mut() {
+            let answers = &mut self.answers[gathered.from];
+            let Gathered { batch, next, .. } = gathered;
+            if self.failed {
+                refuse(batch, next, &mut answers.synced);
+            } else if !self.decider.decide(batch, next, now_ms, answers) {
+                break;
+            }
+            let mut gathered = self.gathered.pop_front().expect("it is the first one");
+            gathered.batch.clear();
+            done(gathered.from, gathered.batch);
+        }
+        if self.wants_mark() {
+            self.decider.add_mark();
+        }
+    }
+
+    /// Whether the bound on sequences should be raised.
+    pub fn wants_mark(&self) -> bool {
+        !self.failed && !self.stuck && self.store.last_sequence() >= self.store.reserve().due()
+    }
+
+    /// Writes the records of the group.
+    pub fn write(&mut self, clock: &mut dyn Clock) -> Progress {
+        let now_ms = self.store.clock_ms(clock.now_ms());
+        match self.log.write_group(self.decider.records(), now_ms) {
+            Ok(_) => {
+                self.stuck = false;
+                self.expect_sync(clock);
+                Progress::Done
+            }
+            Err(WriteError::NoRoom { source: None, .. }) if !self.full => Progress::NeedsSegment,
+            Err(error @ WriteError::NoRoom { .. }) => {
+                self.set_full(Some(error.to_string()));
+                self.stuck = true;
+                self.refuse_group(Refusal::LogFull, Refusal::LogFull, &Rule::ALL);
+                Progress::Done
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &Rule::ALL);
+                Progress::Done
+            }
+        }
+    }
+
+    /// Notes when the group must be synced although nobody waits for it.
+    fn expect_sync(&mut self, clock: &mut dyn Clock) {
+        if self.log.written() == self.log.durable() {
+            return;
+        }
+        let intervals =
+            self.decider
+                .touched()
+                .filter_map(|pending| match pending.database.config.durability {
+                    Durability::Interval { ms } => Some(ms),
+                    _ => None,
+                });
+        if let Some(ms) = intervals.min() {
+            let due_ns = clock.now_ns().saturating_add(ms.saturating_mul(1_000_000));
+            self.sync_due_ns = self.sync_due_ns.min(due_ns);
+        }
+    }
+
+    /// Makes the commits of the group that follow a rule visible, and hands out their outcomes, by loop. `deliver`
+    /// may exchange the list for an empty one.
+    pub fn publish(
+        &mut self,
+        rule: Rule,
+        clock: &mut dyn Clock,
+        deliver: &mut dyn FnMut(usize, &mut Outcomes),
+    ) {
+        debug_assert!(
+            rule == Rule::Written || !self.decider.needs_sync(),
+            "a group is synced before it is published"
+        );
+        self.publisher.publish(self.decider.group(), rule, clock);
+        if rule == Rule::Synced {
+            self.decider.reset();
+        }
+        for (from, answers) in self.answers.iter_mut().enumerate() {
+            let outcomes = answers.of(rule);
+            if !outcomes.is_empty() {
+                deliver(from, outcomes);
+                outcomes.clear();
+            }
+        }
+    }
+
+    /// Whether something waits for a sync: a commit of the group, the bound on sequences, or an interval that is over.
+    pub fn wants_sync(&self, clock: &mut dyn Clock) -> bool {
+        let is_due = self.sync_due_ns != u64::MAX && clock.now_ns() >= self.sync_due_ns;
+        !self.failed && (self.decider.needs_sync() || is_due)
+    }
+
+    /// When a sync is due although nobody waits for it; `u64::MAX`: none is.
+    pub fn sync_due_ns(&self) -> u64 {
+        if self.failed {
+            u64::MAX
+        } else {
+            self.sync_due_ns
+        }
+    }
+
+    /// Syncs the log.
+    pub fn sync(&mut self) {
+        self.sync_due_ns = u64::MAX;
+        match self.log.sync() {
+            Ok(_) => {
+                self.decider.was_synced();
+                self.raise_reserve();
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[Rule::Synced]);
+            }
+        }
+    }
+
+    fn raise_reserve(&self) {
+        let limit = self.log.sequence_limit();
+        self.store
+            .reserve()
+            .set(limit - SEQUENCE_RESERVE / 2, limit);
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failed = true;
+        self.store.reserve().fail();
+        self.events.push(Event::Failed(why));
+    }
+
+    /// Refuses what the group has decided under some rules.
+    fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
+        for answers in &mut self.answers {
+            for &rule in rules {
+                answers.of(rule).refuse_all(applied, other);
+            }
+        }
+        // What was published already is over too.
+        self.decider.reset();
+    }
+
+    /// Whether a write or sync of the log has failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// What has happened since this was asked last.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// What was cleared: drop it on a thread that may pause.
+    pub fn take_garbage(&mut self) -> Garbage {
+        std::mem::take(&mut self.publisher.garbage)
+    }
+
+    // --- segments
+
+    /// The segment that the log will need next.
+    pub fn wanted_segment(&self) -> Option<WantedSegment> {
+        self.log.wanted_segment()
+    }
+
+    /// Brings the segment that was wanted.
+    pub fn take_segment(&mut self, segment: ReadySegment) {
+        self.log.take_segment(segment);
+        self.stuck = false;
+        self.set_full(None);
+    }
+
+    /// Says that no segment could be made ready: commits that grow a database are refused until there is one.
+    pub fn no_segment(&mut self, error: &PrepareError) {
+        self.set_full(Some(error.to_string()));
+    }
+
+    fn set_full(&mut self, why: Option<String>) {
+        if self.full == why.is_some() {
+            return;
+        }
+        self.full = why.is_some();
+        self.decider
+            .refuse_growth(self.full.then_some(Refusal::LogFull));
+        self.events.push(why.map_or(Event::RoomAgain, Event::Full));
+    }
+
+    /// Gives away what makes segments ready, to another thread.
+    pub fn take_stock(&mut self) -> Option<SegmentStock> {
+        self.stock.take()
+    }
+
+    /// Makes the next segment ready, if one is wanted and nobody has taken the stock.
+    pub fn prepare_segment(&mut self) {
+        if let Some(stock) = &mut self.stock
+            && let Some(wanted) = self.log.wanted_segment()
+        {
+            match stock.prepare(wanted) {
+                Ok(segment) => self.take_segment(segment),
+                Err(error) => self.no_segment(&error),
+            }
+        }
+    }
+
+    /// Gives away the segments that nobody needs any more once every index has, on its own device, what the log holds
+    /// up to a sequence: they are for [`SegmentStock::retire`].
+    pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
+        self.log.retire_through(sequence)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &LogWriter {
+        &self.log
+    }
+
+    /// Ends a clean stop: syncs, and writes the closing group. Nothing must be gathered, and no loop may commit any
+    /// more.
+    pub fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
+        debug_assert!(self.gathered.is_empty());
+        let now_ms = self.store.clock_ms(clock.now_ms());
+        self.log.close(self.store.last_sequence(), now_ms)
+    }
+}
+
+/// Refuses what is left of a batch after a failure of the log.
+fn refuse(batch: &WriteBatch, next: &mut usize, outcomes: &mut Outcomes) {
+    for commit in &batch.logged()[*next..] {
+        let verdict = Decision::Refused(Refusal::LogFailed).into();
+        outcomes.finish(&outcomes.mark(), commit, 0, verdict);
+    }
+    *next = batch.logged().len();
+}

@@ -1,0 +1,199 @@
+//! Where loops and the durable committer exchange batches and outcomes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::batch::WriteBatch;
+use crate::limits;
+use crate::outcome::Outcomes;
+use crate::store::Store;
+
+/// Called by the committer's thread when a mailbox has outcomes for its loop.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// All mailboxes, and how to wake the one that empties them.
+pub(super) struct Hub {
+    store: Store,
+    slots: Mutex<Vec<Arc<Slot>>>,
+    pub(super) signal: Signal,
+}
+
+impl Hub {
+    pub(super) fn new(store: &Store) -> Arc<Hub> {
+        Arc::new(Hub {
+            store: store.clone(),
+            slots: Mutex::new(Vec::new()),
+            signal: Signal::default(),
+        })
+    }
+
+    pub(super) fn register(self: &Arc<Hub>, waker: Waker) -> Mailbox {
+        let slot = Arc::new(Slot {
+            waker,
+            mail: Mutex::new(Mail::default()),
+        });
+        self.slots.lock().push(slot.clone());
+        Mailbox {
+            hub: self.clone(),
+            slot,
+        }
+    }
+
+    /// Fills up a list of the mailboxes, which never become fewer.
+    pub(super) fn list(&self, known: &mut Vec<Arc<Slot>>) {
+        let slots = self.slots.lock();
+        known.extend_from_slice(&slots[known.len()..]);
+    }
+}
+
+/// The mailbox of one loop, on the committer's side.
+pub(super) struct Slot {
+    waker: Waker,
+    mail: Mutex<Mail>,
+}
+
+#[derive(Default)]
+struct Mail {
+    submitted: VecDeque<WriteBatch>,
+    delivered: VecDeque<Outcomes>,
+    /// Empty ones, so that nothing is allocated anew.
+    spare_batches: Vec<WriteBatch>,
+    spare_outcomes: Vec<Outcomes>,
+}
+
+impl Slot {
+    /// Takes what the loop has submitted, oldest first.
+    pub(super) fn collect(&self, take: &mut dyn FnMut(WriteBatch)) {
+        let mut mail = self.mail.lock();
+        while let Some(batch) = mail.submitted.pop_front() {
+            take(batch);
+        }
+    }
+
+    /// Gives an empty batch back.
+    pub(super) fn give_back(&self, batch: WriteBatch) {
+        let mut mail = self.mail.lock();
+        if mail.spare_batches.len() < limits::SPARE_BATCHES {
+            mail.spare_batches.push(batch);
+        }
+    }
+
+    /// Leaves outcomes for the loop, in exchange for an empty list.
+    pub(super) fn deliver(&self, outcomes: &mut Outcomes) {
+        let mut mail = self.mail.lock();
+        let empty = mail.spare_outcomes.pop().unwrap_or_default();
+        mail.delivered.push_back(std::mem::replace(outcomes, empty));
+    }
+
+    pub(super) fn wake(&self) {
+        (self.waker)();
+    }
+}
+
+/// Through which a loop hands its commits to the durable committer, and gets their outcomes.
+pub struct Mailbox {
+    hub: Arc<Hub>,
+    slot: Arc<Slot>,
+}
+
+impl Mailbox {
+    /// Hands over all commits of a batch, which is empty afterwards. Volatile ones must have been
+    /// [carried out](crate::Committer::run) before.
+    pub fn submit(&self, batch: &mut WriteBatch) {
+        if batch.is_empty() {
+            return;
+        }
+        debug_assert_eq!(
+            batch.len(),
+            batch.logged_len(),
+            "volatile commits are carried out by the loop"
+        );
+        let mut mail = self.slot.mail.lock();
+        match mail.submitted.back_mut() {
+            Some(last) if last.bytes() + batch.bytes() <= limits::JOINED_BATCH_BYTES => {
+                last.append(batch);
+            }
+            _ => {
+                let empty = mail.spare_batches.pop();
+                let empty = empty.unwrap_or_else(|| self.hub.store.write_batch());
+                mail.submitted.push_back(std::mem::replace(batch, empty));
+            }
+        }
+        drop(mail);
+        self.hub.signal.wake();
+    }
+
+    /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits of one database have
+    /// their outcomes in the order in which they were submitted.
+    pub fn take(&self, outcomes: &mut Outcomes) -> bool {
+        let mut mail = self.slot.mail.lock();
+        let Some(delivered) = mail.delivered.pop_front() else {
+            return false;
+        };
+        let mut old = std::mem::replace(outcomes, delivered);
+        if mail.spare_outcomes.len() < limits::SPARE_BATCHES {
+            old.clear();
+            mail.spare_outcomes.push(old);
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+/// Wakes the committer's thread; costs next to nothing while it is awake.
+///
+/// Each side first says what it does and then looks what the other one does, in one order for all (SeqCst). So it
+/// cannot be that the thread sleeps and somebody who has brought work believes it awake.
+#[derive(Default)]
+pub(super) struct Signal {
+    has_work: AtomicBool,
+    is_asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Signal {
+    /// Says that there is work.
+    pub(super) fn wake(&self) {
+        self.has_work.store(true, Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
+            // Without a thread nobody sleeps.
+            if let Some(thread) = self.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// Whether there is work; forgets it.
+    pub(super) fn take_work(&self) -> bool {
+        self.has_work.load(Ordering::Relaxed) && self.has_work.swap(false, Ordering::SeqCst)
+    }
+
+    /// Names the thread to wake.
+    pub(super) fn set_thread(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// Sleeps until there is work, or for the time given; may return early. Only for the thread that is named.
+    pub(super) fn sleep(&self, longest: Option<Duration>) {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        if !self.has_work.load(Ordering::SeqCst) {
+            match longest {
+                Some(longest) => std::thread::park_timeout(longest),
+                None => std::thread::park(),
+            }
+        }
+        self.is_asleep.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,289 @@
+//! What a group has decided and readers do not see yet.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use crate::batch::WriteBatch;
+use crate::catalogue::{Database, DatabaseConfig, DatabaseId, Durability};
+use crate::decide::Pending;
+use crate::effects::Effects;
+use crate::limits;
+use crate::memory::MemoryIndex;
+use crate::value::{Entry, Value};
+
+/// When the outcome of a commit may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// When its group is written.
+    Written,
+    /// When its group is synced.
+    Synced,
+}
+
+impl Rule {
+    pub(super) const ALL: [Rule; 2] = [Rule::Written, Rule::Synced];
+
+    pub(super) fn of(durability: Durability) -> Rule {
+        match durability {
+            Durability::Synced => Rule::Synced,
+            Durability::Interval { .. } | Durability::Written | Durability::Volatile => {
+                Rule::Written
+            }
+        }
+    }
+}
+
+/// The commits of a group and their effects, as they will be applied. Owns all its bytes.
+#[derive(Debug, Default)]
+pub(super) struct PendingGroup {
+    commits: Vec<PendingCommit>,
+    effects: Vec<PendingEffect>,
+    /// Keys and small values.
+    bytes: Vec<u8>,
+    /// Large values.
+    large: Vec<Arc<[u8]>>,
+}
+
+/// A commit that is decided.
+#[derive(Debug)]
+pub(super) struct PendingCommit {
+    pub(super) database: DatabaseId,
+    pub(super) sequence: u64,
+    pub(super) rule: Rule,
+    pub(super) what: What,
+    /// By how much it changes the memory in use.
+    pub(super) growth_bytes: i64,
+}
+
+impl PendingCommit {
+    /// Whether it changes which databases there are.
+    pub(super) fn is_of_catalogue(&self) -> bool {
+        matches!(self.what, What::Create { .. } | What::Drop)
+    }
+}
+
+/// What a commit does.
+#[derive(Debug)]
+pub(super) enum What {
+    /// It changes keys: these effects of the group.
+    Keys(Range<usize>),
+    Clear,
+    Create {
+        name: Box<str>,
+        config: Box<DatabaseConfig>,
+    },
+    Drop,
+}
+
+/// The result for one key.
+#[derive(Debug)]
+struct PendingEffect {
+    hash: u64,
+    sequence: u64,
+    expires_ms: u64,
+    key_start: usize,
+    key_len: usize,
+    value: PendingValue,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PendingValue {
+    /// The key is removed.
+    Absent,
+    /// So many bytes behind the key.
+    Small(usize),
+    /// A place among the large ones.
+    Large(usize),
+}
+
+impl PendingGroup {
+    pub(super) fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    pub(super) fn commits(&self) -> &[PendingCommit] {
+        &self.commits
+    }
+
+    pub(super) fn push(&mut self, commit: PendingCommit) {
+        self.commits.push(commit);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.commits.clear();
+        self.effects.clear();
+        self.bytes.clear();
+        self.large.clear();
+        self.commits
+            .shrink_to(limits::KEPT_BYTES / size_of::<PendingCommit>());
+        self.effects
+            .shrink_to(limits::KEPT_BYTES / size_of::<PendingEffect>());
+        self.bytes.shrink_to(limits::KEPT_BYTES);
+    }
+
+    /// Takes over the effects of a commit, and lists them in the overlay of its database. Returns their places.
+    pub(super) fn add(
+        &mut self,
+        effects: &Effects,
+        batch: &WriteBatch,
+        sequence: u64,
+        overlay: &mut Overlay,
+    ) -> Range<usize> {
+        let first = self.effects.len();
+        for effect in effects.iter() {
+            let key = effect.key(batch);
+            let key_start = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            let (value, expires_ms) = match effect.entry(batch, sequence) {
+                None => (PendingValue::Absent, 0),
+                Some(entry) => (self.add_value(&entry), entry.expires_ms),
+            };
+            self.effects.push(PendingEffect {
+                hash: effect.hash(),
+                sequence,
+                expires_ms,
+                key_start,
+                key_len: key.len(),
+                value,
+            });
+            overlay.set(self, self.effects.len() - 1);
+        }
+        first..self.effects.len()
+    }
+
+    fn add_value(&mut self, entry: &Entry<'_>) -> PendingValue {
+        if entry.value.len() < limits::SHARED_VALUE_BYTES {
+            self.bytes.extend_from_slice(&entry.value);
+            return PendingValue::Small(entry.value.len());
+        }
+        // The index keeps it in this form: it is copied no more.
+        self.large.push(Arc::from(entry.value.bytes()));
+        PendingValue::Large(self.large.len() - 1)
+    }
+
+    pub(super) fn hash(&self, place: usize) -> u64 {
+        self.effects[place].hash
+    }
+
+    /// The hashes of some effects, of which the last need not exist.
+    pub(super) fn hashes(&self, places: Range<usize>) -> impl Iterator<Item = u64> {
+        let end = places.end.min(self.effects.len());
+        self.effects[places.start.min(end)..end]
+            .iter()
+            .map(|effect| effect.hash)
+    }
+
+    pub(super) fn key(&self, place: usize) -> &[u8] {
+        let effect = &self.effects[place];
+        &self.bytes[effect.key_start..][..effect.key_len]
+    }
+
+    /// The entry that an effect leaves; `None`: the key is removed.
+    pub(super) fn entry(&self, place: usize) -> Option<Entry<'_>> {
+        let effect = &self.effects[place];
+        let value = match effect.value {
+            PendingValue::Absent => return None,
+            PendingValue::Small(len) => {
+                Value::Inline(&self.bytes[effect.key_start + effect.key_len..][..len])
+            }
+            PendingValue::Large(place) => Value::Shared(&self.large[place]),
+        };
+        Some(Entry {
+            key: self.key(place),
+            value,
+            version: effect.sequence,
+            expires_ms: effect.expires_ms,
+        })
+    }
+}
+
+/// For each key that a group changes in one database, the place of its last effect.
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    table: HashTable<usize>,
+}
+
+impl Overlay {
+    fn set(&mut self, group: &PendingGroup, place: usize) {
+        let (key, hash) = (group.key(place), group.hash(place));
+        let same = |&other: &usize| group.hash(other) == hash && group.key(other) == key;
+        match self.table.find_mut(hash, same) {
+            Some(listed) => *listed = place,
+            None => {
+                self.table
+                    .insert_unique(hash, place, |&place| group.hash(place));
+            }
+        }
+    }
+
+    fn find(&self, group: &PendingGroup, key: &[u8], hash: u64) -> Option<usize> {
+        let same = |&place: &usize| group.hash(place) == hash && group.key(place) == key;
+        self.table.find(hash, same).copied()
+    }
+
+    fn clear(&mut self) {
+        if self.table.capacity() > limits::KEPT_OVERLAY {
+            self.table = HashTable::new();
+        } else {
+            self.table.clear();
+        }
+    }
+}
+
+/// One database with what a group has changed in it.
+#[derive(Debug)]
+pub(super) struct PendingDatabase {
+    pub(super) database: Arc<Database>,
+    pub(super) overlay: Overlay,
+    /// The group has cleared it: what is in the index counts no more.
+    pub(super) is_cleared: bool,
+    pub(super) growth_bytes: i64,
+    pub(super) growth_entries: i64,
+}
+
+impl PendingDatabase {
+    pub(super) fn new(database: Arc<Database>) -> PendingDatabase {
+        PendingDatabase {
+            database,
+            overlay: Overlay::default(),
+            is_cleared: false,
+            growth_bytes: 0,
+            growth_entries: 0,
+        }
+    }
+
+    /// Everything is gone, in the group and in the index.
+    pub(super) fn clear(&mut self) {
+        self.overlay.clear();
+        self.is_cleared = true;
+    }
+
+    /// The group is over.
+    pub(super) fn reset(&mut self) {
+        self.overlay.clear();
+        self.is_cleared = false;
+        self.growth_bytes = 0;
+        self.growth_entries = 0;
+    }
+}
+
+/// The state that a commit is decided against: the overlay before the index.
+pub(super) struct PendingView<'a> {
+    pub(super) overlay: &'a Overlay,
+    pub(super) is_cleared: bool,
+    pub(super) group: &'a PendingGroup,
+    pub(super) index: &'a MemoryIndex,
+}
+
+impl Pending for PendingView<'_> {
+    #[inline]
+    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>> {
+        match self.overlay.find(self.group, key, hash) {
+            Some(place) => self.group.entry(place),
+            None if self.is_cleared => None,
+            None => self.index.find(key, hash),
+        }
+    }
+}

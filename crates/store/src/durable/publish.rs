@@ -1,0 +1,137 @@
+//! Publishes a group: applies its effects to the indexes, so that readers see them.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockWriteGuard;
+
+use super::pending::{PendingCommit, PendingGroup, Rule, What};
+use crate::catalogue::{Database, State};
+use crate::committer::Clock;
+use crate::garbage::Garbage;
+use crate::limits;
+use crate::store::Store;
+
+/// Applies what is decided and safe in the log.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    store: Store,
+    /// Large values that were overwritten: freed when the lock is not held.
+    old_values: Vec<Arc<[u8]>>,
+    pub(super) garbage: Garbage,
+}
+
+impl Publisher {
+    pub(super) fn new(store: &Store) -> Publisher {
+        Publisher {
+            store: store.clone(),
+            old_values: Vec::new(),
+            garbage: Garbage::default(),
+        }
+    }
+
+    /// Publishes the commits of a group that follow a rule, in their order.
+    pub(super) fn publish(&mut self, group: &PendingGroup, rule: Rule, clock: &mut dyn Clock) {
+        let alike = |one: &PendingCommit, other: &PendingCommit| {
+            one.database == other.database
+                && one.rule == other.rule
+                && !one.is_of_catalogue()
+                && !other.is_of_catalogue()
+        };
+        for run in group.commits().chunk_by(alike) {
+            let first = &run[0];
+            if first.rule != rule {
+                continue;
+            }
+            match &first.what {
+                What::Create { name, config } => {
+                    self.store.insert_database(first.database, name, **config);
+                }
+                What::Drop => {
+                    let dropped = self.store.remove_database(first.database);
+                    let content = dropped.expect("it was checked, and nobody else drops");
+                    self.garbage.append(content);
+                }
+                What::Keys(_) | What::Clear => {
+                    let database = self.store.find(first.database);
+                    let database = database.expect("a drop ends its group, and nobody else drops");
+                    self.publish_run(&database, run, group, clock);
+                }
+            }
+            self.old_values.clear();
+        }
+    }
+
+    /// Publishes commits of one database, in slices.
+    fn publish_run(
+        &mut self,
+        database: &Database,
+        commits: &[PendingCommit],
+        group: &PendingGroup,
+        clock: &mut dyn Clock,
+    ) {
+        let mut state = database.state.write();
+        let mut slice_start_ns = clock.now_ns();
+        let mut work = 0;
+        let mut warm_until = 0;
+        for commit in commits {
+            work += 1 + self.apply(&mut state, commit, group, &mut warm_until);
+            if work < limits::SLICE_WORK {
+                continue;
+            }
+            work = 0;
+            let now_ns = clock.now_ns();
+            if now_ns.saturating_sub(slice_start_ns) >= limits::SLICE_NS {
+                RwLockWriteGuard::unlocked_fair(&mut state, || self.old_values.clear());
+                slice_start_ns = clock.now_ns();
+            }
+        }
+    }
+
+    /// Applies one commit; answers how many keys it changed.
+    fn apply(
+        &mut self,
+        state: &mut State,
+        commit: &PendingCommit,
+        group: &PendingGroup,
+        warm_until: &mut usize,
+    ) -> usize {
+        let changed = match &commit.what {
+            What::Keys(places) => {
+                if places.end > *warm_until {
+                    *warm_until = (places.end).max(places.start + limits::WARM_OPERATIONS);
+                    state.index.warm(group.hashes(places.start..*warm_until));
+                }
+                for place in places.clone() {
+                    self.apply_key(state, group, place);
+                }
+                places.len()
+            }
+            What::Clear => {
+                if state.index.len() > 0 {
+                    self.garbage.add(state.index.take());
+                }
+                0
+            }
+            What::Create { .. } | What::Drop => unreachable!("these are published by themselves"),
+        };
+        let memory_bytes = state.memory_bytes.wrapping_add_signed(commit.growth_bytes);
+        self.store.change_memory(state.memory_bytes, memory_bytes);
+        state.memory_bytes = memory_bytes;
+        state.sequence = commit.sequence;
+        changed
+    }
+
+    fn apply_key(&mut self, state: &mut State, group: &PendingGroup, place: usize) {
+        let hash = group.hash(place);
+        let old_value = match group.entry(place) {
+            Some(entry) => {
+                if entry.expires_ms != 0 {
+                    self.store.schedule().expect(entry.expires_ms);
+                }
+                state.index.put(hash, &entry)
+            }
+            None => state.index.remove(group.key(place), hash),
+        };
+        self.old_values.extend(old_value);
+    }
+}

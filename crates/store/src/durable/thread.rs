@@ -1,0 +1,261 @@
+//! The durable committer on a thread of its own, with another one for work on files that takes long.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::committer::{DurableCommitter, Event};
+use super::mailbox::{Hub, Mailbox, Waker};
+use super::rounds::Rounds;
+use crate::committer::Clock;
+use crate::garbage::Garbage;
+use crate::limits;
+use crate::log::{PrepareError, ReadySegment, SegmentStock, WantedSegment, WriteError};
+
+/// Told of what happens, on the committer's thread: it should be quick.
+pub type Reporter = Box<dyn FnMut(Event) + Send>;
+
+/// The durable committer, running. Dropped without a [stop](Durable::stop), its threads end as if the process had died.
+pub struct Durable {
+    hub: Arc<Hub>,
+    stop: Arc<Stop>,
+    thread: Mutex<Option<JoinHandle<Result<(), WriteError>>>>,
+}
+
+impl Durable {
+    /// Starts the threads.
+    pub fn start(
+        mut committer: DurableCommitter,
+        clock: impl Clock + Send + 'static,
+        reporter: Reporter,
+    ) -> io::Result<Durable> {
+        let stock = committer.take_stock();
+        let stock = stock.expect("nobody has taken it before the committer had a thread");
+        let rounds = Rounds::new(committer);
+        let hub = rounds.hub().clone();
+        let stop = Arc::new(Stop::default());
+        let runner = Runner {
+            helper: Helper::start(stock, hub.clone())?,
+            rounds,
+            clock,
+            reporter,
+            stop: stop.clone(),
+        };
+        let thread = thread::Builder::new()
+            .name("pelton-committer".into())
+            .spawn(move || runner.run())?;
+        Ok(Durable {
+            hub,
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in it: once for each
+    /// group, or twice if some of them waited for the sync and some did not.
+    pub fn register(&self, waker: Waker) -> Mailbox {
+        self.hub.register(waker)
+    }
+
+    /// Carries out what is in the mailboxes, syncs, writes the closing group, and ends the threads. Call it when no loop
+    /// commits any more. A second call does nothing.
+    pub fn stop(&self) -> Result<(), WriteError> {
+        self.stop.asked.store(true, Ordering::Release);
+        self.hub.signal.wake();
+        match self.thread.lock().take() {
+            None => Ok(()),
+            Some(thread) => match thread.join() {
+                Ok(closed) => closed,
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+        }
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        self.stop.at_once.store(true, Ordering::Release);
+        self.stop.asked.store(true, Ordering::Release);
+        self.hub.signal.wake();
+    }
+}
+
+/// How the thread is told to end.
+#[derive(Default)]
+struct Stop {
+    asked: AtomicBool,
+    /// Without a clean end.
+    at_once: AtomicBool,
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Durable").finish_non_exhaustive()
+    }
+}
+
+/// What the committer's thread has.
+struct Runner<C> {
+    rounds: Rounds,
+    helper: Helper,
+    clock: C,
+    reporter: Reporter,
+    stop: Arc<Stop>,
+}
+
+impl<C: Clock> Runner<C> {
+    fn run(mut self) -> Result<(), WriteError> {
+        let hub = self.rounds.hub().clone();
+        hub.signal.set_thread(thread::current());
+        let mut idle_since_ns = None;
+        while !self.stop.asked.load(Ordering::Acquire) {
+            self.helper.poll(self.rounds.committer(), &mut self.clock);
+            if self.round() {
+                idle_since_ns = None;
+                continue;
+            }
+            let now_ns = self.clock.now_ns();
+            let idle_ns = now_ns.saturating_sub(*idle_since_ns.get_or_insert(now_ns));
+            if idle_ns < limits::COMMITTER_SPIN_NS {
+                thread::yield_now();
+                continue;
+            }
+            let due_ns = self.rounds.due_ns().min(self.helper.retry_ns);
+            let longest = (due_ns != u64::MAX).then(|| due_ns.saturating_sub(now_ns));
+            hub.signal.sleep(longest.map(Duration::from_nanos));
+            // What wakes it is more to come, or nothing.
+            idle_since_ns = Some(now_ns.saturating_sub(limits::COMMITTER_SPIN_NS));
+        }
+        if self.stop.at_once.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        while self.round() {}
+        let Runner {
+            rounds,
+            mut helper,
+            mut clock,
+            ..
+        } = self;
+        rounds.close_with(&mut clock, &mut |committer, clock| {
+            helper.bring(committer, clock)
+        })
+    }
+
+    fn round(&mut self) -> bool {
+        let helper = &mut self.helper;
+        let worked = self
+            .rounds
+            .round_with(&mut self.clock, &mut |committer, clock| {
+                helper.bring(committer, clock)
+            });
+        for event in self.rounds.take_events() {
+            (self.reporter)(event);
+        }
+        let garbage = self.rounds.take_garbage();
+        if !garbage.is_empty() {
+            self.helper.send(Job::Free(garbage));
+        }
+        worked
+    }
+}
+
+/// Work that takes long.
+enum Job {
+    Prepare(WantedSegment),
+    Free(Garbage),
+}
+
+/// The thread that makes segments ready and frees what was cleared, seen from the committer's.
+struct Helper {
+    jobs: Sender<Job>,
+    segments: Receiver<Result<ReadySegment, PrepareError>>,
+    /// A segment was asked for and has not come.
+    is_asked: bool,
+    /// When to ask again after a failure; `u64::MAX`: there was none.
+    retry_ns: u64,
+}
+
+impl Helper {
+    /// Starts the thread. It ends when this is dropped.
+    fn start(mut stock: SegmentStock, hub: Arc<Hub>) -> io::Result<Helper> {
+        let (jobs, jobs_to_do) = channel();
+        let (done, segments) = channel();
+        thread::Builder::new()
+            .name("pelton-segments".into())
+            .spawn(move || {
+                for job in jobs_to_do {
+                    match job {
+                        Job::Prepare(wanted) => {
+                            // Nobody listens any more only when everything ends.
+                            let _ = done.send(stock.prepare(wanted));
+                            hub.signal.wake();
+                        }
+                        Job::Free(garbage) => drop(garbage),
+                    }
+                }
+            })?;
+        Ok(Helper {
+            jobs,
+            segments,
+            is_asked: false,
+            retry_ns: u64::MAX,
+        })
+    }
+
+    fn send(&self, job: Job) {
+        self.jobs
+            .send(job)
+            .expect("the thread ends after this does");
+    }
+
+    /// Asks for the next segment, and takes one that has come.
+    fn poll(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
+        if self.is_asked {
+            if let Ok(prepared) = self.segments.try_recv() {
+                self.pass_on(prepared, committer, clock);
+            }
+        } else if self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns {
+            self.ask(committer);
+        }
+    }
+
+    fn ask(&mut self, committer: &DurableCommitter) {
+        self.retry_ns = u64::MAX;
+        if let Some(wanted) = committer.wanted_segment() {
+            self.send(Job::Prepare(wanted));
+            self.is_asked = true;
+        }
+    }
+
+    /// Waits for the next segment.
+    fn bring(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
+        if !self.is_asked {
+            self.ask(committer);
+        }
+        let prepared = self.segments.recv();
+        let prepared = prepared.expect("the thread ends after this does");
+        self.pass_on(prepared, committer, clock);
+    }
+
+    fn pass_on(
+        &mut self,
+        prepared: Result<ReadySegment, PrepareError>,
+        committer: &mut DurableCommitter,
+        clock: &mut dyn Clock,
+    ) {
+        self.is_asked = false;
+        match prepared {
+            Ok(segment) => committer.take_segment(segment),
+            Err(error) => {
+                self.retry_ns = clock.now_ns() + limits::SEGMENT_RETRY_MS * 1_000_000;
+                committer.no_segment(&error);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The durable store over the simulated disk: what every engine must do, and what a crash must leave.
+
+mod bench;
+mod suite;

@@ -1,0 +1,40 @@
+//! The suite of every engine.
+
+use store::disk::SimulatedDisk;
+use store::suite::{Engine, run_cases, run_property};
+use store::{Durability, StoreConfig};
+
+use crate::bench::Durable;
+
+fn make(durability: Durability) -> impl Fn(StoreConfig) -> Box<dyn Engine> {
+    move |mut config: StoreConfig| {
+        config.default_database.durability = durability;
+        let disk = SimulatedDisk::new(config.hash_seed);
+        Box::new(Durable::open(config, &disk).expect("an empty disk is well"))
+    }
+}
+
+#[test]
+fn synced_passes_all_cases() {
+    run_cases(&make(Durability::Synced));
+}
+
+#[test]
+fn written_passes_all_cases() {
+    run_cases(&make(Durability::Written));
+}
+
+#[test]
+fn volatile_beside_a_log_passes_all_cases() {
+    run_cases(&make(Durability::Volatile));
+}
+
+#[test]
+fn synced_equals_the_model() {
+    run_property(&make(Durability::Synced));
+}
+
+#[test]
+fn interval_equals_the_model() {
+    run_property(&make(Durability::Interval { ms: 50 }));
+}
