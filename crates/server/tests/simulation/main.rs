@@ -12,6 +12,7 @@ mod keys;
 mod lies;
 mod messages;
 mod round;
+mod timelines;
 mod world;
 
 use drive::sim::FaultCounts;
