@@ -47,7 +47,7 @@ pub struct Config {
     pub loops: LoopConfig,
     /// Name and version, as greetings say it.
     pub server: ServerInfo,
-    /// Bytes that data and buffers may take together.
+    /// Bytes that data may take. Buffers may take a share more: [`limits::BUFFERED_BYTES_SHARE`].
     pub memory_limit_bytes: u64,
     /// The largest value that can be stored, in bytes.
     pub max_value_bytes: usize,

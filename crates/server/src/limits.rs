@@ -40,8 +40,9 @@ pub const DRAIN_PATIENCE_MS: u64 = 500;
 /// the time their statuses have to get out before connections are cut.
 pub const LAST_CALL_MS: u64 = 250;
 
-/// Share of the memory limit that all input buffers and unsent output together may take: above it new calls get
-/// UNAVAILABLE. A quarter, as the other three belong to data.
+/// What unfinished requests and unsent answers of all connections together may take, as a share of the memory limit,
+/// which bounds the data, and on top of it: above it new calls get UNAVAILABLE. With the default limit of 70 % of what
+/// the process may use, a quarter comes to 87.5 % in all.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same
