@@ -2,13 +2,14 @@
 //!
 //! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and SETTINGS as bytes,
 //! the slab of streams, flow-control windows, the head of a message, the header memo; receiving (one file for header
-//! blocks, one for bodies, one for all other frames), sending (calls of the room above, the queue behind them), the
+//! blocks, one for bodies, one for what the room above consumes of them, one for all other frames), sending (calls of the room above, the queue behind them), the
 //! client's calls, the ways in which streams and connections end, and what happens by time.
 
 mod bandwidth;
 mod client;
 mod config;
 mod connection;
+mod consumption;
 mod ending;
 mod error;
 mod event;

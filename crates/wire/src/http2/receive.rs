@@ -311,23 +311,33 @@ impl Connection {
                 "WINDOW_UPDATE with an increment of 0",
             ));
         }
-        if header.stream == 0 {
-            if !self.send_window.change(i64::from(increment)) {
-                return Err(ConnectionError::flow_control(
-                    "the window of the connection is above 2^31-1",
-                ));
-            }
-            self.pump(out);
-            return Ok(());
+        if header.stream != 0 {
+            return self.open_stream_window(header.stream, increment, out);
         }
-        let Some(slot) = self.streams.find(header.stream) else {
-            if self.is_idle(header.stream) {
-                return Err(ConnectionError::protocol(
+        if !self.send_window.change(i64::from(increment)) {
+            return Err(ConnectionError::flow_control(
+                "the window of the connection is above 2^31-1",
+            ));
+        }
+        self.pump(out);
+        Ok(())
+    }
+
+    fn open_stream_window(
+        &mut self,
+        id: u32,
+        increment: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
+        let Some(slot) = self.streams.find(id) else {
+            // One for a stream that is closed was on its way when it ended.
+            return if self.is_idle(id) {
+                Err(ConnectionError::protocol(
                     "WINDOW_UPDATE on a stream that was never opened",
-                ));
-            }
-            // "WINDOW_UPDATE [...] can be received [...] on a closed stream": on its way when we ended it.
-            return Ok(());
+                ))
+            } else {
+                Ok(())
+            };
         };
         let stream = &mut self.streams[slot];
         if stream.is_dead() {

@@ -28,17 +28,9 @@ impl Connection {
             return Err(ConnectionError::protocol("DATA on stream 0"));
         }
         let length = header.length as usize;
-        let (data_start, padding) = if header.has(flag::PADDED) {
-            let padding = input[start..start + length].first();
-            let padding = usize::from(
-                *padding.ok_or(ConnectionError::frame_size("DATA without its pad length"))?,
-            );
-            if padding >= length {
-                return Err(ConnectionError::protocol("DATA with too much padding"));
-            }
-            (start + 1, padding)
-        } else {
-            (start, 0)
+        let (data_start, padding) = match padding_of(header, &input[start..start + length])? {
+            Some(padding) => (start + 1, padding),
+            None => (start, 0),
         };
         self.take_connection_window(header.length, out)?;
         let Some(slot) = self.data_stream(header, out)? else {
@@ -55,13 +47,9 @@ impl Connection {
         // Padding is out of the way at once.
         stream.receive_window.give((length - remaining) as u32);
         stream.receive_closed = end;
-        if let Some(left) = &mut stream.content_left {
-            let is_wrong = remaining as u64 > *left || (end && remaining as u64 != *left);
-            *left = left.saturating_sub(remaining as u64);
-            if is_wrong {
-                // RFC 9113 section 8.1.1.
-                return self.violation(slot, ErrorCode::ProtocolError, out);
-            }
+        if !stream.takes_content(remaining as u64, end) {
+            // RFC 9113 section 8.1.1.
+            return self.violation(slot, ErrorCode::ProtocolError, out);
         }
         *consumed = data_start;
         let stream = StreamKey {
@@ -186,17 +174,16 @@ impl Connection {
         match step {
             Ok(Step::Message { whole, compressed }) => {
                 stream.unreleased += taken as u32;
-                frame.remaining -= taken;
                 frame.was_useful = true;
-                *consumed = at;
-                let last = frame.end && frame.remaining == 0;
-                if frame.remaining == 0 {
+                frame.remaining -= taken;
+                let is_taken = frame.remaining == 0;
+                if is_taken {
                     self.end_frame(frame, at, consumed)?
                 } else {
-                    self.data = Some(frame)
+                    self.keep_frame(frame, at, consumed)
                 }
                 self.message_at = whole.map_or(MessageAt::Gathered(slot), MessageAt::Input);
-                self.deliver(frame.stream, compressed, last, input, out)
+                self.deliver(frame.stream, compressed, is_taken && frame.end, input, out)
             }
             Ok(Step::NeedMore) => {
                 self.end_frame(frame, end, consumed)?;
@@ -209,9 +196,16 @@ impl Connection {
         }
     }
 
-    /// The frame that was taken to its end.
+    /// More may be in the frame: the next `poll_event` goes on with it.
     #[inline]
-    fn end_frame(
+    fn keep_frame(&mut self, frame: DataFrame, at: usize, consumed: &mut usize) {
+        *consumed = at;
+        self.data = Some(frame);
+    }
+
+    /// The frame was taken to its end.
+    #[inline]
+    pub(super) fn end_frame(
         &mut self,
         frame: DataFrame,
         end: usize,
@@ -253,24 +247,6 @@ impl Connection {
         }))
     }
 
-    /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
-    fn keep_back(
-        &mut self,
-        frame: DataFrame,
-        payload: &[u8],
-        consumed: &mut usize,
-        out: &mut Vec<u8>,
-    ) -> Handled {
-        let end = *consumed + payload.len();
-        self.end_frame(frame, end, consumed)?;
-        let inbound = &mut self.streams[frame.stream.slot].inbound;
-        inbound.backlog.extend_from_slice(payload);
-        inbound.end_waits = frame.end;
-        inbound.counted += payload.len();
-        self.gathered_bytes += payload.len();
-        self.check_gathered(frame.stream.slot, out)
-    }
-
     /// The payload ended inside a message, or between two.
     fn keep_unfinished(
         &mut self,
@@ -293,7 +269,7 @@ impl Connection {
         self.check_gathered(slot, out)
     }
 
-    fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         if self.gathered_bytes <= self.config.max_gathered_bytes {
             return Ok(None);
         }
@@ -311,7 +287,7 @@ impl Connection {
 
     /// Reports a message, decompressed if it has to be.
     #[inline]
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         stream: StreamKey,
         compressed: bool,
@@ -330,7 +306,7 @@ impl Connection {
 
     /// A client hears of the end by Finished, which follows; a server by the last message.
     #[inline]
-    fn take_end(&mut self, stream: StreamKey, last: bool) -> bool {
+    pub(super) fn take_end(&mut self, stream: StreamKey, last: bool) -> bool {
         if last && self.is_client() {
             self.streams[stream.slot].inbound.end_waits = true;
             if !self.resumed.contains(&stream) {
@@ -343,7 +319,7 @@ impl Connection {
 
     /// The message is complete: what was gathered of it is no longer unfinished.
     #[inline]
-    fn uncount(&mut self, slot: u32) {
+    pub(super) fn uncount(&mut self, slot: u32) {
         let inbound = &mut self.streams[slot].inbound;
         let still = inbound.backlog.len() - inbound.backlog_at;
         self.gathered_bytes -= inbound.counted - still;
@@ -380,7 +356,12 @@ impl Connection {
         })
     }
 
-    fn on_bad_message(&mut self, slot: u32, error: MessageError, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn on_bad_message(
+        &mut self,
+        slot: u32,
+        error: MessageError,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let cause = match error {
             MessageError::TooLarge { .. } => Cause::MessageTooLarge,
             MessageError::BadFlag(_) | MessageError::Truncated => Cause::BadMessage,
@@ -411,152 +392,20 @@ impl Connection {
         }
         Ok(Some(Event::HalfClosed { stream: key }))
     }
+}
 
-    /// Takes the next message from the backlog of a stream that was resumed.
-    pub(super) fn continue_backlog(&mut self, out: &mut Vec<u8>) -> Handled {
-        let Some(&key) = self.resumed.front() else {
-            return Ok(None);
-        };
-        let is_over = self
-            .streams
-            .get(key)
-            .is_none_or(|stream| stream.is_dead() || stream.held || stream.work_done);
-        if is_over {
-            self.resumed.pop_front();
-            return Ok(None);
-        }
-        let stream = &mut self.streams[key.slot];
-        let inbound = &mut stream.inbound;
-        let start = inbound.backlog_at;
-        if stream.kind == Kind::Plain && start < inbound.backlog.len() {
-            let end = inbound.backlog.len();
-            inbound.backlog_at = end;
-            stream.unreleased += (end - start) as u32;
-            unpack(&inbound.backlog[start..end], &mut self.unpacked);
-            self.message_at = MessageAt::Unpacked;
-            let last = std::mem::take(&mut inbound.end_waits);
-            self.uncount(key.slot);
-            let last = self.take_end(key, last);
-            return Ok(Some(Event::Body { stream: key, last }));
-        }
-        let mut at = start;
-        let step = if stream.kind == Kind::Plain {
-            Ok(Step::NeedMore)
-        } else {
-            inbound
-                .deframer
-                .push(&inbound.backlog, &mut at, self.config.max_message_bytes)
-        };
-        inbound.backlog_at = at;
-        match step {
-            Ok(Step::Message { whole, compressed }) => {
-                stream.unreleased += (at - start) as u32;
-                let last = inbound.end_waits && at == inbound.backlog.len();
-                inbound.end_waits &= !last;
-                self.message_at = MessageAt::Gathered(key.slot);
-                if let Some(range) = whole {
-                    unpack(&inbound.backlog[range], &mut self.unpacked);
-                    self.message_at = MessageAt::Unpacked;
-                }
-                self.deliver(key, compressed, last, &[], out)
-            }
-            Ok(Step::NeedMore) => self.end_backlog(key, at - start, out),
-            Err(error) => self.on_bad_message(key.slot, error, out),
-        }
+/// The padding of a DATA frame that has any. RFC 9113 section 6.1.
+#[inline]
+fn padding_of(header: FrameHeader, payload: &[u8]) -> Result<Option<usize>, ConnectionError> {
+    if !header.has(flag::PADDED) {
+        return Ok(None);
     }
-
-    /// The backlog has been taken to its end.
-    fn end_backlog(&mut self, key: StreamKey, taken: usize, out: &mut Vec<u8>) -> Handled {
-        self.resumed.pop_front();
-        let inbound = &mut self.streams[key.slot].inbound;
-        inbound.backlog_at = 0;
-        let mut backlog = std::mem::take(&mut inbound.backlog);
-        backlog.clear();
-        self.pool.give(backlog);
-        let inbound = &mut self.streams[key.slot].inbound;
-        let end = std::mem::take(&mut inbound.end_waits);
-        let unfinished = if inbound.deframer.is_mid_message() {
-            taken
-        } else {
-            0
-        };
-        self.gathered_bytes -= inbound.counted - unfinished;
-        inbound.counted = unfinished;
-        if end {
-            return self.end_of_stream(key.slot, out);
+    match payload.first() {
+        None => Err(ConnectionError::frame_size("DATA without its pad length")),
+        Some(&padding) if usize::from(padding) >= payload.len() => {
+            Err(ConnectionError::protocol("DATA with too much padding"))
         }
-        self.give_window_back(key.slot, taken as u32, out);
-        Ok(None)
-    }
-
-    /// The last Message or Body of the stream was consumed: gives its stream window back.
-    #[inline]
-    pub fn release(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
-        if !self.streams.contains(stream) {
-            return;
-        }
-        let found = &mut self.streams[stream.slot];
-        let bytes = std::mem::take(&mut found.unreleased);
-        let inbound = &mut found.inbound;
-        if inbound.deframer.buffer_bytes() > 0 && !inbound.deframer.is_mid_message() {
-            self.pool.give(inbound.deframer.take_buffer());
-        }
-        if self.unpacked.capacity() > limits::POOLED_BUFFER_BYTES {
-            self.unpacked = Vec::new();
-        }
-        self.give_window_back(stream.slot, bytes, out);
-    }
-
-    /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
-    /// is to be called, if only with an empty input.
-    pub fn hold(&mut self, stream: StreamKey, hold: bool) {
-        let Some(found) = self.streams.get(stream) else {
-            return;
-        };
-        let has_something = !found.inbound.backlog.is_empty() || found.inbound.end_waits;
-        if found.held && !hold && has_something && !self.resumed.contains(&stream) {
-            self.resumed.push_back(stream);
-        }
-        self.streams[stream.slot].held = hold;
-    }
-
-    /// Gives bytes back to a stream's window, and lets the window grow if the stream receives much.
-    #[inline]
-    fn give_window_back(&mut self, slot: u32, bytes: u32, out: &mut Vec<u8>) {
-        let stream = &mut self.streams[slot];
-        if stream.receive_closed || stream.is_dead() {
-            return;
-        }
-        stream.receive_window.give(bytes);
-        let Some(increment) = stream.receive_window.announce() else {
-            return;
-        };
-        frame::write_window_update(out, stream.id, increment);
-        self.grow_windows(slot, out);
-    }
-
-    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets the windows that
-    /// are not fixed grow with it.
-    fn grow_windows(&mut self, slot: u32, out: &mut Vec<u8>) {
-        if self.config.stream_window.is_some() && self.config.connection_window.is_some() {
-            return;
-        }
-        if let Some(opaque) = self.bandwidth.begin() {
-            frame::write_ping(out, 0, opaque);
-        }
-        if self.config.stream_window.is_none() {
-            let stream = &mut self.streams[slot];
-            stream
-                .receive_window
-                .grow_to(self.bandwidth.stream_window());
-            if let Some(increment) = stream.receive_window.announce() {
-                frame::write_window_update(out, stream.id, increment);
-            }
-        }
-        if self.config.connection_window.is_none() {
-            self.receive_window
-                .grow_to(self.bandwidth.connection_window());
-        }
+        Some(&padding) => Ok(Some(usize::from(padding))),
     }
 }
 
@@ -568,9 +417,4 @@ fn lend_buffer(stream: &mut Stream, pool: &mut Pool, payload: &[u8]) {
     if !is_whole && !pool.is_empty() && stream.inbound.deframer.buffer_bytes() == 0 {
         stream.inbound.deframer.give_buffer(pool.take());
     }
-}
-
-fn unpack(message: &[u8], unpacked: &mut Vec<u8>) {
-    unpacked.clear();
-    unpacked.extend_from_slice(message);
 }

@@ -152,6 +152,20 @@ impl Stream {
         self.late_status = None;
     }
 
+    /// Counts body bytes against content-length. False: they are too many, or too few at the end.
+    #[inline]
+    pub(crate) fn takes_content(&mut self, bytes: u64, end: bool) -> bool {
+        match &mut self.content_left {
+            None => true,
+            Some(left) if bytes > *left => false,
+            Some(left) => {
+                *left -= bytes;
+                !end || *left == 0
+            }
+        }
+    }
+
+    #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.dead != Dead::No
     }

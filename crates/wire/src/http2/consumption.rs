@@ -1,0 +1,189 @@
+//! What the room above has consumed, and what it does not want yet: windows are given back, or stay shut.
+
+use super::connection::{Connection, DataFrame, MessageAt};
+use super::error::ConnectionError;
+use super::event::Event;
+use super::frame;
+use super::streams::{Kind, StreamKey};
+use crate::grpc::Step;
+use crate::limits;
+
+type Handled = Result<Option<Event>, ConnectionError>;
+
+impl Connection {
+    /// The last Message or Body of the stream was consumed: gives its stream window back.
+    #[inline]
+    pub fn release(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
+        if !self.streams.contains(stream) {
+            return;
+        }
+        let found = &mut self.streams[stream.slot];
+        let bytes = std::mem::take(&mut found.unreleased);
+        let inbound = &mut found.inbound;
+        if inbound.deframer.buffer_bytes() > 0 && !inbound.deframer.is_mid_message() {
+            self.pool.give(inbound.deframer.take_buffer());
+        }
+        if self.unpacked.capacity() > limits::POOLED_BUFFER_BYTES {
+            self.unpacked = Vec::new();
+        }
+        self.give_window_back(stream.slot, bytes, out);
+    }
+
+    /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
+    /// is to be called, if only with an empty input.
+    pub fn hold(&mut self, stream: StreamKey, hold: bool) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let has_something = !found.inbound.backlog.is_empty() || found.inbound.end_waits;
+        if found.held && !hold && has_something && !self.resumed.contains(&stream) {
+            self.resumed.push_back(stream);
+        }
+        self.streams[stream.slot].held = hold;
+    }
+
+    /// Gives bytes back to a stream's window, and lets the window grow if the stream receives much.
+    #[inline]
+    pub(super) fn give_window_back(&mut self, slot: u32, bytes: u32, out: &mut Vec<u8>) {
+        let stream = &mut self.streams[slot];
+        if stream.receive_closed || stream.is_dead() {
+            return;
+        }
+        stream.receive_window.give(bytes);
+        let Some(increment) = stream.receive_window.announce() else {
+            return;
+        };
+        frame::write_window_update(out, stream.id, increment);
+        self.grow_windows(slot, out);
+    }
+
+    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets the windows that
+    /// are not fixed grow with it.
+    fn grow_windows(&mut self, slot: u32, out: &mut Vec<u8>) {
+        if self.config.stream_window.is_some() && self.config.connection_window.is_some() {
+            return;
+        }
+        if let Some(opaque) = self.bandwidth.begin() {
+            frame::write_ping(out, 0, opaque);
+        }
+        if self.config.stream_window.is_none() {
+            let stream = &mut self.streams[slot];
+            stream
+                .receive_window
+                .grow_to(self.bandwidth.stream_window());
+            if let Some(increment) = stream.receive_window.announce() {
+                frame::write_window_update(out, stream.id, increment);
+            }
+        }
+        if self.config.connection_window.is_none() {
+            self.receive_window
+                .grow_to(self.bandwidth.connection_window());
+        }
+    }
+
+    /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
+    pub(super) fn keep_back(
+        &mut self,
+        frame: DataFrame,
+        payload: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let end = *consumed + payload.len();
+        self.end_frame(frame, end, consumed)?;
+        let inbound = &mut self.streams[frame.stream.slot].inbound;
+        inbound.backlog.extend_from_slice(payload);
+        inbound.end_waits = frame.end;
+        inbound.counted += payload.len();
+        self.gathered_bytes += payload.len();
+        self.check_gathered(frame.stream.slot, out)
+    }
+
+    /// Takes the next message from the backlog of a stream that was resumed.
+    pub(super) fn continue_backlog(&mut self, out: &mut Vec<u8>) -> Handled {
+        let Some(&key) = self.resumed.front() else {
+            return Ok(None);
+        };
+        let is_over = self
+            .streams
+            .get(key)
+            .is_none_or(|stream| stream.is_dead() || stream.held || stream.work_done);
+        if is_over {
+            self.resumed.pop_front();
+            return Ok(None);
+        }
+        let stream = &mut self.streams[key.slot];
+        let inbound = &mut stream.inbound;
+        let start = inbound.backlog_at;
+        if stream.kind == Kind::Plain {
+            return self.body_of_backlog(key, out);
+        }
+        let mut at = start;
+        let step = inbound
+            .deframer
+            .push(&inbound.backlog, &mut at, self.config.max_message_bytes);
+        inbound.backlog_at = at;
+        match step {
+            Ok(Step::Message { whole, compressed }) => {
+                stream.unreleased += (at - start) as u32;
+                let last = inbound.end_waits && at == inbound.backlog.len();
+                inbound.end_waits &= !last;
+                self.message_at = MessageAt::Gathered(key.slot);
+                if let Some(range) = whole {
+                    unpack(&inbound.backlog[range], &mut self.unpacked);
+                    self.message_at = MessageAt::Unpacked;
+                }
+                self.deliver(key, compressed, last, &[], out)
+            }
+            Ok(Step::NeedMore) => self.end_backlog(key, at - start, out),
+            Err(error) => self.on_bad_message(key.slot, error, out),
+        }
+    }
+
+    /// The same for a body that is not gRPC: all of it at once.
+    fn body_of_backlog(&mut self, key: StreamKey, out: &mut Vec<u8>) -> Handled {
+        let stream = &mut self.streams[key.slot];
+        let inbound = &mut stream.inbound;
+        let (start, end) = (inbound.backlog_at, inbound.backlog.len());
+        if start == end {
+            return self.end_backlog(key, 0, out);
+        }
+        inbound.backlog_at = end;
+        stream.unreleased += (end - start) as u32;
+        unpack(&inbound.backlog[start..], &mut self.unpacked);
+        self.message_at = MessageAt::Unpacked;
+        let last = std::mem::take(&mut inbound.end_waits);
+        self.uncount(key.slot);
+        let last = self.take_end(key, last);
+        Ok(Some(Event::Body { stream: key, last }))
+    }
+
+    /// The backlog has been taken to its end.
+    fn end_backlog(&mut self, key: StreamKey, taken: usize, out: &mut Vec<u8>) -> Handled {
+        self.resumed.pop_front();
+        let inbound = &mut self.streams[key.slot].inbound;
+        inbound.backlog_at = 0;
+        let mut backlog = std::mem::take(&mut inbound.backlog);
+        backlog.clear();
+        self.pool.give(backlog);
+        let inbound = &mut self.streams[key.slot].inbound;
+        let end = std::mem::take(&mut inbound.end_waits);
+        let unfinished = if inbound.deframer.is_mid_message() {
+            taken
+        } else {
+            0
+        };
+        self.gathered_bytes -= inbound.counted - unfinished;
+        inbound.counted = unfinished;
+        if end {
+            return self.end_of_stream(key.slot, out);
+        }
+        self.give_window_back(key.slot, taken as u32, out);
+        Ok(None)
+    }
+}
+
+fn unpack(message: &[u8], unpacked: &mut Vec<u8>) {
+    unpacked.clear();
+    unpacked.extend_from_slice(message);
+}
