@@ -76,7 +76,8 @@ pub fn run(
             processor::process_ns(std::process::id())?,
         ))
     };
-    let mut latency_ns = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are in order");
+    let mut latency_ns =
+        Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are in order");
     let (server_before, own_before) = cpu()?;
     let begin = Instant::now();
     let mut sent_ns = 0;

@@ -16,27 +16,31 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// What servers print once they take connections, before the address.
 const READY: &str = "listening on ";
 
-/// Sends one call and waits for its answer.
-fn call_once(connection: &mut Connection, workload: &mut Workload) -> Result<(), String> {
-    let begin = Instant::now();
-    let mut answered = None;
-    connection.send_calls(1, workload, 0)?;
-    while answered.is_none() {
+/// Connections whose first calls are on their way at the same time: less than a listener's queue.
+const OPENED_AT_ONCE: usize = 100;
+
+/// Sends one call on each connection, then waits for all answers.
+fn call_on_each(connections: &mut [Connection], workload: &mut Workload) -> Result<(), String> {
+    for connection in connections.iter_mut() {
+        connection.send_calls(1, workload, 0)?;
         connection.flush()?;
-        connection.receive(workload, &mut |done| {
-            answered = Some(done.answer_bytes.is_some())
-        })?;
-        if begin.elapsed() > ANSWER_WITHIN {
-            return Err("the server does not answer".into());
+    }
+    let begin = Instant::now();
+    for connection in connections {
+        while connection.in_flight > 0 {
+            let mut failed = false;
+            connection.receive(workload, &mut |done| failed |= done.answer_bytes.is_none())?;
+            connection.flush()?;
+            if failed {
+                return Err("a call failed".into());
+            }
+            if begin.elapsed() > ANSWER_WITHIN {
+                return Err("the server does not answer".into());
+            }
+            std::thread::yield_now();
         }
-        std::thread::yield_now();
     }
-    connection.flush()?;
-    if answered == Some(true) {
-        Ok(())
-    } else {
-        Err("a call failed".into())
-    }
+    Ok(())
 }
 
 /// Bytes of memory that the server holds for each of `connections` that have made one call each and then stayed idle
@@ -48,21 +52,28 @@ pub fn idle_bytes(
     server_pid: u32,
     workload: &mut Workload,
 ) -> Result<u64, String> {
+    let path = workload.path();
+    let open = |seed| Connection::open(address, path, Variation::None, 1, seed);
     // The first call of all pays for what is set up once.
-    let mut first = Connection::open(address, workload.path(), Variation::None, 1, 0)?;
-    call_once(&mut first, workload)?;
+    call_on_each(&mut [open(0)?], workload)?;
     std::thread::sleep(settle);
     let before = processor::anonymous_bytes(server_pid)?;
     let mut opened = Vec::with_capacity(connections);
-    for seed in 0..connections as u64 {
-        let mut connection = Connection::open(address, workload.path(), Variation::None, 1, seed)?;
-        call_once(&mut connection, workload)?;
-        opened.push(connection);
+    while opened.len() < connections {
+        let group = opened.len();
+        for _ in 0..OPENED_AT_ONCE.min(connections - group) {
+            opened.push(open(opened.len() as u64)?);
+        }
+        call_on_each(&mut opened[group..], workload)?;
     }
     std::thread::sleep(settle);
     let after = processor::anonymous_bytes(server_pid)?;
-    for connection in &mut opened {
-        call_once(connection, workload)?;
+    // They all still work.
+    call_on_each(&mut opened, workload)?;
+    for connection in &opened {
+        // Closed by a reset: ten thousand ports that wait for late packets would slow down what is measured next.
+        rustix::net::sockopt::set_socket_linger(connection.socket(), Some(Duration::ZERO))
+            .map_err(|error| format!("closing: {error}"))?;
     }
     Ok(after.saturating_sub(before) / connections as u64)
 }
@@ -91,8 +102,8 @@ fn first_answer(server: &mut Child, workload: &mut Workload) -> Result<(), Strin
         let line = line.map_err(|error| format!("reading what the server prints: {error}"))?;
         if let Some((_, rest)) = line.split_once(READY) {
             let address = rest.split_whitespace().next().unwrap_or(rest);
-            let mut connection = Connection::open(address, workload.path(), Variation::None, 1, 0)?;
-            return call_once(&mut connection, workload);
+            let connection = Connection::open(address, workload.path(), Variation::None, 1, 0)?;
+            return call_on_each(&mut [connection], workload);
         }
     }
     Err(format!(
