@@ -35,6 +35,9 @@ fn round(seed: u64) {
             open_with(&disk, &config).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(records, written);
         let mut sequence = recovered.next_sequence;
+        if let Some(wanted) = log.wanted_segment() {
+            log.take_segment(stock.prepare(wanted).expect("there is room"));
+        }
         // Two take turns, as when one is written while the other is filled.
         let mut buffers = [GroupBuffer::new(), GroupBuffer::new()];
         for turn in 0..random.below(40) {
@@ -46,12 +49,12 @@ fn round(seed: u64) {
                 sequence += random.below(2) as u64;
             }
             sequence += 1;
-            if let Some(wanted) = log.wanted_segment() {
-                log.take_segment(stock.prepare(wanted).expect("there is room"));
-            }
             let position = log.write_group(group, 1).expect("there is room");
             assert!(group.is_empty());
             assert!(log.durable() < position);
+            if let Some(wanted) = log.wanted_segment() {
+                log.take_segment(stock.prepare(wanted).expect("there is room"));
+            }
             if random.once_in(3) {
                 assert_eq!(log.sync().expect("the disk is whole"), position);
             }

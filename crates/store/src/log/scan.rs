@@ -7,7 +7,7 @@ use super::group::{ALIGN_BYTES, FORMAT_VERSION, Group, Header, LogId, NoGroup, P
 use super::limits;
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
-use super::segment::{Segment, segment_name, segment_ordinal};
+use super::segment::{FoundSegment, segment_name, segment_ordinal};
 use super::writer::Chain;
 use crate::disk::Disk;
 
@@ -76,7 +76,7 @@ impl fmt::Display for Damage {
 #[derive(Debug)]
 pub(super) struct Scan {
     /// All segments there are, in order.
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<FoundSegment>,
     /// Where each of the first segments ends: those that have groups that count.
     pub(super) ends: Vec<SegmentEnd>,
     /// Behind the last group that counts; `None`: there is none.
@@ -129,24 +129,23 @@ pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError>
     Ok(scan)
 }
 
-fn segments(disk: &dyn Disk) -> Result<Vec<Segment>, ReadError> {
-    let list = || -> io::Result<Vec<Segment>> {
+fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
+    let list = || -> io::Result<Vec<FoundSegment>> {
         let names = disk.list()?;
         let ordinals = names.iter().filter_map(|name| segment_ordinal(name));
         let mut ordinals: Vec<u64> = ordinals.take(limits::SEGMENTS).collect();
         ordinals.sort_unstable();
-        let open = |ordinal| -> io::Result<Segment> {
-            let file = disk.open(&segment_name(ordinal))?;
-            let bytes = file.len()?;
-            Ok(Segment {
-                ordinal,
-                file,
-                bytes,
-            })
+        let find = |ordinal| -> io::Result<FoundSegment> {
+            let bytes = disk.open(&segment_name(ordinal))?.len()?;
+            Ok(FoundSegment { ordinal, bytes })
         };
-        ordinals.into_iter().map(open).collect()
+        ordinals.into_iter().map(find).collect()
     };
     list().map_err(|source| ReadError::Folder { source })
+}
+
+fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader> {
+    SegmentReader::new(disk.open(&segment_name(ordinal))?)
 }
 
 impl Scan {
@@ -159,8 +158,7 @@ impl Scan {
     ) -> Result<bool, ReadError> {
         let ordinal = self.segments[index].ordinal;
         let error = |offset, source| ReadError::device(disk, ordinal, offset, source);
-        let mut reader = SegmentReader::new(self.segments[index].file.clone())
-            .map_err(|source| error(0, source))?;
+        let mut reader = reader(disk, ordinal).map_err(|source| error(0, source))?;
         let mut offset = 0;
         let mut end: Option<SegmentEnd> = None;
         loop {
@@ -256,11 +254,10 @@ impl Scan {
             } else {
                 0
             };
-            self.search(segment, from, &mut damage)
+            self.search(disk, segment.ordinal, from, &mut damage)
                 .and_then(|()| {
                     is_zero &= self.chain.is_some()
-                        || SegmentReader::new(segment.file.clone())?
-                            .is_zero_from(ALIGN_BYTES as u64)?;
+                        || reader(disk, segment.ordinal)?.is_zero_from(ALIGN_BYTES as u64)?;
                     Ok(())
                 })
                 .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
@@ -271,13 +268,13 @@ impl Scan {
         if damage.witness.is_none() && !nothing_counts {
             return Ok(None);
         }
-        damage.place = self.missing_place(end, damage.witness);
+        damage.place = self.missing_place(disk, end, damage.witness);
         Ok(Some(damage))
     }
 
     /// Where the missing group seems to have been: at `end`, or at the beginning of the next segment. Only a message
     /// rests on it.
-    fn missing_place(&self, end: Place, witness: Option<Witness>) -> Place {
+    fn missing_place(&self, disk: &dyn Disk, end: Place, witness: Option<Witness>) -> Place {
         let next = Place {
             segment: end.segment + 1,
             offset: 0,
@@ -286,9 +283,9 @@ impl Scan {
             return end;
         };
         let missing = chain.position.group + 1;
-        let here = self.number_at(end) == Some(missing);
+        let here = number_at(disk, end) == Some(missing);
         // The next segment begins with the one after it.
-        let before_next = self.number_at(next) == Some(missing + 1);
+        let before_next = number_at(disk, next) == Some(missing + 1);
         let has_next = self
             .segments
             .iter()
@@ -300,21 +297,18 @@ impl Scan {
         }
     }
 
-    /// The number in what looks like the header of a group.
-    fn number_at(&self, place: Place) -> Option<u64> {
-        let mut segments = self.segments.iter();
-        let segment = segments.find(|segment| segment.ordinal == place.segment)?;
-        let mut reader = SegmentReader::new(segment.file.clone()).ok()?;
-        let header = reader.header(place.offset).ok()?.ok()?;
-        Some(header.number)
-    }
-
-    fn search(&self, segment: &Segment, from: u64, damage: &mut Damage) -> io::Result<()> {
-        let mut reader = SegmentReader::new(segment.file.clone())?;
+    fn search(
+        &self,
+        disk: &dyn Disk,
+        ordinal: u64,
+        from: u64,
+        damage: &mut Damage,
+    ) -> io::Result<()> {
+        let mut reader = reader(disk, ordinal)?;
         let mut offset = from;
         while offset < reader.file_bytes() {
             let place = Place {
-                segment: segment.ordinal,
+                segment: ordinal,
                 offset,
             };
             offset = next_place(offset);
@@ -346,6 +340,13 @@ impl Scan {
             header.log_id == chain.log_id && header.durable.group > chain.position.group
         })
     }
+}
+
+/// The number in what looks like the header of a group.
+fn number_at(disk: &dyn Disk, place: Place) -> Option<u64> {
+    let mut reader = reader(disk, place.segment).ok()?;
+    let header = reader.header(place.offset).ok()?.ok()?;
+    Some(header.number)
 }
 
 /// Why the log could not be read.

@@ -29,12 +29,29 @@ pub(super) fn segment_ordinal(name: &str) -> Option<u64> {
     (segment_name(ordinal) == name).then_some(ordinal)
 }
 
-/// A segment that is there: its file, and the room in it.
+/// A segment that is open: its file, and the room in it.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) ordinal: u64,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) bytes: u64,
+}
+
+/// A segment that was found, not open: there may be more of them than files can be open at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundSegment {
+    pub(super) ordinal: u64,
+    pub(super) bytes: u64,
+}
+
+impl FoundSegment {
+    pub(super) fn open(&self, disk: &dyn Disk) -> io::Result<Segment> {
+        Ok(Segment {
+            ordinal: self.ordinal,
+            file: disk.open(&segment_name(self.ordinal))?,
+            bytes: self.bytes,
+        })
+    }
 }
 
 /// The segment that a log will need next, to be [prepared](SegmentStock::prepare).

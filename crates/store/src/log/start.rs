@@ -9,7 +9,9 @@ use super::limits;
 use super::reader::SegmentReader;
 use super::record::{Record, RecordError};
 use super::scan::{Damage, ReadError, Scan, scan};
-use super::segment::{PrepareError, RetiredSegment, Segment, SegmentStock, segment_name};
+use super::segment::{
+    FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
+};
 use super::writer::{Chain, FullSegment, LogWriter, Tail, WriteError};
 use crate::disk::Disk;
 
@@ -137,7 +139,7 @@ impl Start<'_> {
             self.scan.damage.is_none() && last.bytes >= limits::SEGMENT_BYTES_MIN
         });
         let current = match in_the_making {
-            Some(segment) => segment.clone(),
+            Some(segment) => self.open_segment(segment)?,
             None => {
                 let last_ordinal = found.last().map_or(0, |last| last.ordinal);
                 self.stock.prepare_new(last_ordinal + 1)?.0
@@ -170,10 +172,11 @@ impl Start<'_> {
             .ends
             .last()
             .expect("the last group lies in a segment");
-        self.make_durable(chain)?;
         let mut rest = std::mem::take(&mut self.scan.segments);
         let mut later = rest.split_off(self.scan.ends.len());
         let current = rest.pop().expect("there are as many as have groups");
+        let current = self.open_segment(&current)?;
+        self.make_durable(&current, chain)?;
         let full = self.scan.ends.iter().zip(&rest);
         let full = full.map(|(end, segment)| FullSegment {
             ordinal: segment.ordinal,
@@ -183,11 +186,13 @@ impl Start<'_> {
         let has_next = later
             .first()
             .is_some_and(|segment| segment.ordinal == current.ordinal + 1);
+        let next = has_next.then(|| later.remove(0));
+        let next = next.map(|next| self.open_segment(&next)).transpose()?;
         let tail = Tail {
             full: full.collect(),
             current,
             used_bytes: end.used_bytes,
-            next: has_next.then(|| later.remove(0)),
+            next,
             chain,
         };
         let last_sequence = chain.position.sequence;
@@ -202,7 +207,12 @@ impl Start<'_> {
 
     /// Opens the log behind `tail`, with a first group whose sequence is above `base`; `later` segments hold nothing
     /// that counts.
-    fn finish(mut self, tail: Tail, base: u64, later: Vec<Segment>) -> Result<OpenLog, OpenError> {
+    fn finish(
+        mut self,
+        tail: Tail,
+        base: u64,
+        later: Vec<FoundSegment>,
+    ) -> Result<OpenLog, OpenError> {
         let scan = &self.scan;
         let chain = tail.chain;
         let created = scan.chain.is_none() && scan.damage.is_none();
@@ -236,13 +246,17 @@ impl Start<'_> {
         })
     }
 
+    fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
+        let opened = segment.open(&*self.disk);
+        opened.map_err(|source| OpenError::Folder { source })
+    }
+
     /// Writes again, in place, the groups that no later one knows to be durable, and syncs. They may be in the cache of
     /// the operating system only, and believed clean after a sync that failed.
     ///
     /// All of them are in the last segment: the writer syncs a segment before it goes on in the next.
-    fn make_durable(&self, chain: Chain) -> Result<(), OpenError> {
+    fn make_durable(&self, segment: &Segment, chain: Chain) -> Result<(), OpenError> {
         let end = self.scan.ends.last().expect("there is a last group");
-        let segment = &self.scan.segments[self.scan.ends.len() - 1];
         let error = |source| OpenError::Repair {
             file: self.disk.describe(&segment_name(segment.ordinal)),
             source,
@@ -314,7 +328,7 @@ fn changed() -> io::Error {
     )
 }
 
-fn retired(segment: &Segment) -> RetiredSegment {
+fn retired(segment: &FoundSegment) -> RetiredSegment {
     RetiredSegment {
         ordinal: segment.ordinal,
         bytes: segment.bytes,

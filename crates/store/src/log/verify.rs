@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::scan::{Damage, Place, ReadError, Scan, SegmentEnd, scan};
-use super::segment::segment_name;
+use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
 /// What a log holds.
@@ -55,7 +55,8 @@ pub enum Ending {
 }
 
 /// Reads a whole log, checks every checksum and record, and shows each group that counts to `visit`. Changes nothing.
-/// While a server writes the log, its last groups may be missing.
+///
+/// For a log that nobody writes: what is written while it is read may look like damage. Hold the lock of the folder.
 pub fn verify(
     disk: &dyn Disk,
     visit: &mut dyn FnMut(Place, &Group<'_>),
@@ -72,7 +73,7 @@ pub fn verify(
 
 impl Report {
     fn of(scan: &Scan) -> Report {
-        let segment = |(index, segment): (usize, &super::segment::Segment)| {
+        let segment = |(index, segment): (usize, &FoundSegment)| {
             let end: Option<&SegmentEnd> = scan.ends.get(index);
             SegmentReport {
                 file: segment_name(segment.ordinal),

@@ -179,7 +179,8 @@ impl LogWriter {
     }
 
     /// Writes the closing group of a clean stop and makes everything durable. `last_sequence` is the last one that
-    /// was ever given out: the next start goes on right behind it.
+    /// was ever given out: the next start goes on right behind it. Where there is [no room](WriteError::NoRoom) for it,
+    /// the stop is like any other one.
     pub fn close(mut self, last_sequence: u64, now_ms: u64) -> Result<(), WriteError> {
         let special = Special {
             closing: true,
