@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use wire::grpc::{Code, Status};
-use wire::{Cause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey};
+use wire::{
+    Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
+};
 
 use super::history::{Asked, Outcome};
 use super::messages;
@@ -318,10 +320,16 @@ impl Socket {
             timeout_ns,
             ..RequestHead::call("simulation", messages::path(&asked))
         };
-        let Ok(stream) = self.connection.open(&mut io.output, &head) else {
-            self.is_leaving = true;
-            world.not_sent(by);
-            return false;
+        let stream = match self.connection.open(&mut io.output, &head) {
+            Ok(stream) => stream,
+            Err(error) => {
+                match error {
+                    OpenError::TooManyStreams => self.in_flight = self.calls.len().max(1),
+                    _ => self.is_leaving = true,
+                }
+                world.not_sent(by);
+                return false;
+            }
         };
         self.send(&asked, by, stream, io);
         let (leave_after, must_expire) = match asked {

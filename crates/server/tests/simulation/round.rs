@@ -106,6 +106,7 @@ impl<H: Handler> Handler for Timed<H> {
 
 fn new_server(seed: u64) -> Box<dyn Handler> {
     let time = Arc::new(VirtualTime::default());
+    let has_fixed_windows = seed.is_multiple_of(3);
     let config = Config {
         loops: LoopConfig::default(),
         server: ServerInfo {
@@ -114,9 +115,10 @@ fn new_server(seed: u64) -> Box<dyn Handler> {
         },
         memory_limit_bytes: 1 << 30,
         max_value_bytes: 4_000_000,
-        max_streams: 100,
-        stream_window: None,
-        connection_window: None,
+        // Fewer than some clients try before they know.
+        max_streams: 30,
+        stream_window: has_fixed_windows.then_some(5_000),
+        connection_window: has_fixed_windows.then_some(65_535),
         interop: false,
         hash_seed: seed,
         time: time.clone(),
