@@ -223,19 +223,9 @@ impl Scan {
 
     /// Searches everything behind the last group that counts for one that knows the next to have been durable.
     fn find_damage(&self, disk: &dyn Disk) -> Result<Option<Damage>, ReadError> {
-        let Some(first) = self.segments.first() else {
+        let Some(end) = self.end() else {
             return Ok(None);
         };
-        let end = self.ends.last().map_or(
-            Place {
-                segment: first.ordinal,
-                offset: 0,
-            },
-            |end| Place {
-                segment: end.ordinal,
-                offset: end.used_bytes,
-            },
-        );
         let mut damage = Damage {
             place: end,
             last_good: self
@@ -244,32 +234,38 @@ impl Scan {
             witness: None,
             lost_sequence: 0,
         };
-        let mut is_zero = true;
-        for segment in &self.segments {
-            if segment.ordinal < end.segment {
-                continue;
-            }
-            let from = if segment.ordinal == end.segment {
-                end.offset
-            } else {
-                0
-            };
+        let behind = |segment: &&FoundSegment| segment.ordinal >= end.segment;
+        for segment in self.segments.iter().filter(behind) {
+            let is_end = segment.ordinal == end.segment;
+            let from = if is_end { end.offset } else { 0 };
             self.search(disk, segment.ordinal, from, &mut damage)
-                .and_then(|()| {
-                    is_zero &= self.chain.is_some()
-                        || reader(disk, segment.ordinal)?.is_zero_from(ALIGN_BYTES as u64)?;
-                    Ok(())
-                })
                 .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
         }
-        // A log that was being made has one segment, with nothing in it but perhaps a part of its opening group.
-        let is_new = self.segments.len() == 1 && is_zero;
-        let nothing_counts = self.chain.is_none() && !is_new;
-        if damage.witness.is_none() && !nothing_counts {
+        let never_was = self.chain.is_none() && self.is_in_the_making(disk)?;
+        if damage.witness.is_none() && (self.chain.is_some() || never_was) {
             return Ok(None);
         }
         damage.place = self.missing_place(disk, end, damage.witness);
         Ok(Some(damage))
+    }
+
+    /// Behind the last group that counts; `None`: there are no files.
+    fn end(&self) -> Option<Place> {
+        let (segment, offset) = match self.ends.last() {
+            Some(end) => (end.ordinal, end.used_bytes),
+            None => (self.segments.first()?.ordinal, 0),
+        };
+        Some(Place { segment, offset })
+    }
+
+    /// Whether this looks like a log that was being made when the power went: one segment, with nothing in it but
+    /// perhaps a part of its opening group.
+    fn is_in_the_making(&self, disk: &dyn Disk) -> Result<bool, ReadError> {
+        let [segment] = self.segments[..] else {
+            return Ok(false);
+        };
+        let is_zero = || reader(disk, segment.ordinal)?.is_zero_from(ALIGN_BYTES as u64);
+        is_zero().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))
     }
 
     /// Where the missing group seems to have been: at `end`, or at the beginning of the next segment. Only a message
@@ -286,10 +282,8 @@ impl Scan {
         let here = number_at(disk, end) == Some(missing);
         // The next segment begins with the one after it.
         let before_next = number_at(disk, next) == Some(missing + 1);
-        let has_next = self
-            .segments
-            .iter()
-            .any(|segment| segment.ordinal == next.segment);
+        let mut segments = self.segments.iter();
+        let has_next = segments.any(|segment| segment.ordinal == next.segment);
         if here || before_next || !has_next || witness.place.segment == end.segment {
             end
         } else {
