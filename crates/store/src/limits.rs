@@ -46,7 +46,8 @@ pub const SLICE_WORK: usize = 16;
 /// See [`SLICE_WORK`].
 pub const SLICE_WORK_BYTES: usize = 1024;
 
-/// Entries that one sweep removes: about 100 µs of work. What is left goes on in the next tick.
+/// Entries that one sweep removes: about 100 µs of work. What is left goes on in the next tick, in a durable database a
+/// millisecond later.
 pub const SWEEP_KEYS: usize = 64;
 
 /// How long after its expiry an entry may wait to be swept, in milliseconds, so that those which expire at about the

@@ -17,7 +17,7 @@ use crate::durable::Reserve;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
-use crate::sweep::Schedule;
+use crate::sweep::{Passed, Schedule};
 use crate::value::Entry;
 
 /// What a store is made with.
@@ -346,6 +346,15 @@ impl View<'_> {
     /// The keys that have expired and are still there, those that expired first at first: work for a sweeper.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
         self.state.index.expired(now_ms)
+    }
+
+    /// The same with their expiries, beginning behind the entry `passed`.
+    pub(crate) fn expired_after(
+        &self,
+        now_ms: u64,
+        passed: Option<&Passed>,
+    ) -> impl Iterator<Item = (u64, &[u8])> {
+        self.state.index.expired_after(now_ms, passed)
     }
 
     /// When the next entry expires that has not expired yet; `None` if there is none.

@@ -1,10 +1,11 @@
 //! Walks over the memory index: scans, counts, and what has expired.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use super::{Key, MemoryIndex};
 use crate::limits::COUNT_ROWS_PER_LOOKUP;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::sweep::Passed;
 use crate::value::{Entry, is_expired};
 
 impl MemoryIndex {
@@ -88,11 +89,23 @@ impl MemoryIndex {
 
     /// Visits the keys that have expired, those that expired first at first.
     pub(crate) fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
-        let has_expired = move |(expires_ms, _): &&(u64, Key)| is_expired(*expires_ms, now_ms);
+        self.expired_after(now_ms, None).map(|(_, key)| key)
+    }
+
+    /// The same, with their expiries, beginning behind the entry `passed`.
+    pub(crate) fn expired_after(
+        &self,
+        now_ms: u64,
+        passed: Option<&Passed>,
+    ) -> impl Iterator<Item = (u64, &[u8])> {
+        let start = match passed {
+            Some((expires_ms, key)) => Bound::Excluded((*expires_ms, Key::new(key))),
+            None => Bound::Unbounded,
+        };
         self.expiring
-            .iter()
-            .take_while(has_expired)
-            .map(|(_, key)| key.bytes())
+            .range((start, Bound::Unbounded))
+            .take_while(move |(expires_ms, _)| is_expired(*expires_ms, now_ms))
+            .map(|(expires_ms, key)| (*expires_ms, key.bytes()))
     }
 
     /// When the next entry expires that has not expired yet.

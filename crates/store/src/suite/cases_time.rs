@@ -45,6 +45,10 @@ pub(super) const CASES: &[Case] = &[
     ),
     ("a sweep takes turns and ends", a_sweep_takes_turns_and_ends),
     (
+        "a sweep asks once for what is on its way",
+        a_sweep_asks_once_for_what_is_on_its_way,
+    ),
+    (
         "a sweep spares what was written meanwhile",
         a_sweep_spares_what_was_written_meanwhile,
     ),
@@ -308,11 +312,17 @@ fn a_sweep_removes_what_has_expired(make: Make<'_>) {
     assert_eq!(sweep(&mut bench), 0);
     bench.clock.now_ms = due_ms;
     assert_eq!(sweep(&mut bench), 2);
+    // It is looked after once whether they are gone.
+    bench.clock.now_ms = bench.store.sweep_due_ms();
+    assert_eq!(bench.clock.now_ms, due_ms + SWEEP_DELAY_MS);
+    assert_eq!(sweep(&mut bench), 0);
     assert_eq!(bench.store.sweep_due_ms(), 1500 + SWEEP_DELAY_MS);
     let memory_bytes = bench.store.memory_bytes();
     bench.clock.now_ms = 1500 + SWEEP_DELAY_MS;
     assert_eq!(sweep(&mut bench), 1);
     assert!(bench.store.memory_bytes() < memory_bytes);
+    bench.clock.now_ms += SWEEP_DELAY_MS;
+    assert_eq!(sweep(&mut bench), 0);
     assert_eq!(bench.store.sweep_due_ms(), u64::MAX);
     let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
     assert_eq!(view.statistics().entries, 1);
@@ -347,16 +357,44 @@ fn a_sweep_takes_turns_and_ends(make: Make<'_>) {
         view.statistics().entries as usize
     };
     assert_eq!(sweep(&mut bench), SWEEP_KEYS);
-    assert_eq!(sweep(&mut bench), SWEEP_KEYS, "it is due again at once");
+    bench.clock.now_ms += 1;
+    assert_eq!(sweep(&mut bench), SWEEP_KEYS, "it is soon due again");
     assert_eq!(entries(&bench, DatabaseId::DEFAULT), SWEEP_KEYS + 10);
     assert_eq!(entries(&bench, other), SWEEP_KEYS + 10);
-    let mut sweeps = 0;
-    while sweep(&mut bench) > 0 {
-        sweeps += 1;
+    let mut sweeps = Vec::new();
+    while bench.store.sweep_due_ms() != u64::MAX {
+        bench.clock.now_ms = bench.clock.now_ms.max(bench.store.sweep_due_ms());
+        sweeps.push(sweep(&mut bench));
     }
-    assert_eq!(sweeps, 3);
+    assert_eq!(sweeps, [SWEEP_KEYS, SWEEP_KEYS, 20, 0]);
     assert_eq!(bench.store.sweep_due_ms(), u64::MAX);
     assert_eq!(bench.store.memory_bytes(), 0);
+}
+
+fn a_sweep_asks_once_for_what_is_on_its_way(make: Make<'_>) {
+    let mut bench = Bench::new(make);
+    for number in 0..SWEEP_KEYS as u32 + 10 {
+        let key = number.to_be_bytes();
+        let operation = put_expiring(&key, b"", Expiry::AfterMs(10));
+        bench.commit(Mode::Atomic, &[operation]);
+    }
+    // As if the first commits were still on their way to the device while the next sweep looks.
+    let mut asked = Vec::new();
+    for ms in 0..3 {
+        let now_ms = bench.store.clock_ms(1010 + SWEEP_DELAY_MS + ms);
+        asked.push(bench.store.sweep(now_ms, &mut bench.batch));
+    }
+    assert_eq!(asked, [SWEEP_KEYS, 10, 0]);
+    // And if they never arrive, it is asked again.
+    bench.batch.clear();
+    let mut swept = 0;
+    while bench.store.sweep_due_ms() != u64::MAX {
+        bench.clock.now_ms = bench.clock.now_ms.max(bench.store.sweep_due_ms());
+        swept += sweep(&mut bench);
+    }
+    assert_eq!(swept, SWEEP_KEYS + 10);
+    let view = bench.store.view(DatabaseId::DEFAULT).expect("it exists");
+    assert_eq!(view.statistics().entries, 0);
 }
 
 fn a_sweep_spares_what_was_written_meanwhile(make: Make<'_>) {
