@@ -13,7 +13,7 @@ use tonic_e2e::pelton::key_value_client::KeyValueClient;
 use tonic_e2e::pelton::operation::Operation as Kind;
 use tonic_e2e::pelton::{
     AppendRequest, BatchRequest, CountRequest, DeleteRequest, EchoRequest, GetRequest,
-    IncrementRequest, Operation, PutRequest, ScanRequest, TransactRequest, count_request,
+    IncrementRequest, Operation, PutRequest, ScanRequest, WatchRequest, count_request,
     operation, operation_result, put_request, scan_request,
 };
 
@@ -128,7 +128,7 @@ async fn statuses_and_their_messages_arrive() {
     );
     let too_long = kv.put(put(&[b'k'; 65_536], b"")).await.unwrap_err();
     assert_eq!(too_long.code(), Code::ResourceExhausted);
-    let later = kv.transact(TransactRequest::default()).await.unwrap_err();
+    let later = kv.watch(WatchRequest::default()).await.unwrap_err();
     assert_eq!(later.code(), Code::Unimplemented);
     let nothing = vec![Operation { operation: None }];
     let wrong = kv
