@@ -112,6 +112,11 @@ impl Rounds {
         }
     }
 
+    /// Whether a write or sync of the log has failed, so that writes are refused until a restart.
+    pub fn has_failed(&self) -> bool {
+        self.committer.has_failed()
+    }
+
     /// When a round is due although nobody asks for one; `u64::MAX`: none is.
     pub fn due_ns(&self) -> u64 {
         self.committer.sync_due_ns()

@@ -1,4 +1,6 @@
 //! The durable store over the simulated disk: what every engine must do, and what a crash must leave.
 
 mod bench;
+mod crash;
+mod plan;
 mod suite;
