@@ -309,7 +309,8 @@ fn open_changed(change: impl Fn(&mut [u8])) -> OpenError {
 #[test]
 fn a_group_that_does_not_follow_is_cut() {
     let flip = |at: usize| move |group: &mut [u8]| group[at] ^= 1;
-    let changes: [(&str, Box<dyn Fn(&mut [u8])>); 6] = [
+    type Change = Box<dyn Fn(&mut [u8])>;
+    let changes: [(&str, Change); 6] = [
         ("nothing", Box::new(|_| {})),
         ("public half of the log id", Box::new(flip(16))),
         ("secret half of the log id", Box::new(flip(24))),

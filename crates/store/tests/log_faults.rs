@@ -318,6 +318,23 @@ fn segments_go_oldest_first_and_are_used_again() {
     Client::start(&disk, &mut promise, true).expect("the log is whole");
 }
 
+/// Else a full disk, or a change of the file's length, would be met in the midst of writing.
+#[test]
+fn a_segment_that_is_ready_has_its_room_on_the_device() {
+    for seed in 0..30 {
+        let disk = SimulatedDisk::new(seed);
+        let mut promise = Promise::default();
+        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+        assert!(client.prepare());
+        drop(client);
+        disk.lose_power();
+        for segment in [1, 2] {
+            let bytes = disk.contents(&segment_name(segment)).len();
+            assert_eq!(bytes as u64, SEGMENT_BYTES, "seed {seed}");
+        }
+    }
+}
+
 /// The oldest file must begin with a durable group, or a start could take old content for the log.
 #[test]
 fn a_segment_stays_until_something_later_is_durable() {

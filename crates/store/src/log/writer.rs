@@ -217,7 +217,6 @@ impl LogWriter {
     /// own device. The current one stays, and so does the one before it until a group in a later one is durable: the
     /// oldest file must begin with a durable group.
     pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
-        let sequence = sequence.min(self.durable.sequence);
         let mut retired = Vec::new();
         while let Some(oldest) = self.full.front()
             && oldest.last.sequence <= sequence
