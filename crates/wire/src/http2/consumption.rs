@@ -84,12 +84,14 @@ impl Connection {
     /// Keeps the payload of a held stream. Its window bounds it, as nothing is given back.
     pub(super) fn keep_back(
         &mut self,
-        frame: DataFrame,
+        mut frame: DataFrame,
         payload: &[u8],
         consumed: &mut usize,
         out: &mut Vec<u8>,
     ) -> Handled {
         let end = *consumed + payload.len();
+        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no flood.
+        frame.was_useful |= !payload.is_empty();
         self.end_frame(frame, end, consumed)?;
         let inbound = &mut self.streams[frame.stream.slot].inbound;
         inbound.backlog.extend_from_slice(payload);

@@ -402,6 +402,27 @@ fn streams_of_small_messages_are_welcome() {
 }
 
 #[test]
+fn small_messages_of_a_held_stream_are_welcome() {
+    let mut server = Endpoint::server();
+    let stream = requests(&server.feed(&call(1)))[0];
+    for _ in 0..20 {
+        server.connection.hold(stream, true);
+        for _ in 0..1_000 {
+            assert_eq!(server.feed(&data(1, &message(b"key"), false)), []);
+        }
+        server.connection.hold(stream, false);
+        assert_eq!(messages(&server.feed(b"")).len(), 1_000);
+        server.connection.release(stream, &mut server.output);
+        server.output.clear();
+    }
+    assert_eq!(server.error(), None);
+    // Frames without anything in them cost no window, and are a flood here too.
+    server.connection.hold(stream, true);
+    rounds_until_closed(&mut server, 1_000, |_| data(1, b"", false));
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
 fn priority_flood() {
     let mut server = Endpoint::server();
     let rounds = rounds_until_closed(&mut server, 20_000, |_| {
