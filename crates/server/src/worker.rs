@@ -308,6 +308,8 @@ impl Handler for Worker {
 mod tests {
     use drive::Handler;
     use wire::Event;
+    use wire::grpc::Code;
+    use wire::limits::GLITCH_BURST;
 
     use crate::limits;
     use crate::pair::Pair;
@@ -365,6 +367,21 @@ mod tests {
         assert!(waiting > 900_000, "{waiting}");
         pair.close();
         assert_eq!(pair.worker.budget().buffered(), 0);
+    }
+
+    /// The clients of an overloaded server are told to try again: doing so must not cost them the connection.
+    #[test]
+    fn calls_that_are_shed_again_and_again_keep_their_connection() {
+        let mut pair = Pair::open();
+        pair.worker.budget().change(0, 1 << 30);
+        for _ in 0..3 * GLITCH_BURST {
+            let stream = pair.call("/pelton.v1.Echo/Unary", b"");
+            let events = pair.turn();
+            assert_eq!(events, [Event::Finished { stream }]);
+            assert_eq!(pair.client.status().code(), Code::Unavailable);
+            pair.client.forget(stream);
+        }
+        assert!(!pair.io.is_closing());
     }
 
     /// A stop while the peer takes a large answer, piece by piece; and while it does not.

@@ -95,6 +95,14 @@ impl TakenMessage {
     }
 }
 
+/// A stream that we ended before the peer did: what it sent meanwhile is still to come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LateStream {
+    pub(super) id: u32,
+    /// The peer's END_STREAM has come.
+    pub(super) has_ended: bool,
+}
+
 /// One HTTP/2 connection, in either role.
 ///
 /// Bytes and the time go in, [`Event`]s and bytes come out. See ARCHITECTURE.md section 2.1 for the order of calls.
@@ -144,7 +152,7 @@ pub struct Connection {
     /// Client: the last stream that the peer's GOAWAY lets live.
     pub(super) peer_goaway: Option<u32>,
     /// Streams that we ended before the peer did.
-    pub(super) resets: VecDeque<u32>,
+    pub(super) resets: VecDeque<LateStream>,
 
     // Sending.
     pub(super) peer: PeerSettings,
@@ -465,7 +473,7 @@ impl Connection {
             + self.unpacked.capacity()
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
                 * size_of::<Event>()
-            + self.resets.capacity() * 4
+            + self.resets.capacity() * size_of::<LateStream>()
     }
 }
 

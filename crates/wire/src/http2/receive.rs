@@ -1,7 +1,7 @@
 //! All frames but DATA and header blocks. RFC 9113 section 6.
 
 use super::config::Role;
-use super::connection::{Connection, Draining, Phase};
+use super::connection::{Connection, Draining, LateStream, Phase};
 use super::error::{Cause, ConnectionError, ErrorCode};
 use super::event::Event;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
@@ -115,12 +115,14 @@ impl Connection {
             .filter(|&slot| !self.streams[slot].is_dead());
         let Some(slot) = found else {
             // It crossed ours: the usual end of a call that we finished early. Nothing follows it, so that it is free once.
-            let crossing = self.resets.iter().position(|&id| id == header.stream);
+            let crossing = self.resets.iter().position(|late| late.id == header.stream);
             return match crossing {
                 Some(at) => {
                     self.resets.remove(at);
                     Ok(())
                 }
+                // A server that answers before the request has ended resets the stream (RFC 9113 section 8.1).
+                None if self.is_client() => Ok(()),
                 None => self.charge(Charge::Glitch),
             };
         };
@@ -397,7 +399,7 @@ impl Connection {
         }
         let is_beyond_goaway =
             matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
-        self.resets.contains(&id) || (is_beyond_goaway && !self.is_idle(id))
+        self.resets.iter().any(|late| late.id == id) || (is_beyond_goaway && !self.is_idle(id))
     }
 
     /// See [`Connection::was_reset`].
@@ -408,7 +410,10 @@ impl Connection {
         if self.resets.len() == limits::MAX_REMEMBERED_RESETS {
             self.resets.pop_front();
         }
-        self.resets.push_back(id);
+        self.resets.push_back(LateStream {
+            id,
+            has_ended: false,
+        });
     }
 }
 

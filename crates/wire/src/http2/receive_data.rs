@@ -112,7 +112,7 @@ impl Connection {
             }
         }
         if self.was_reset(header.stream) {
-            self.charge(Charge::Glitch)?;
+            self.take_late_data(header)?;
         } else if found.is_none() && self.is_idle(header.stream) {
             return Err(ConnectionError::protocol(
                 "DATA on a stream that was never opened",
@@ -122,6 +122,23 @@ impl Connection {
             self.charge(Charge::Reset)?;
         }
         Ok(None)
+    }
+
+    /// DATA of a stream that we ended first, as with every call that is refused: it was on its way. The end of the stream
+    /// comes once and costs nothing, so that who keeps calling an overloaded server does not lose the connection.
+    fn take_late_data(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
+        if self.is_client() {
+            // Who gives up many calls gets as many late answers. It chose its server, and could not know.
+            return Ok(());
+        }
+        let late = self.resets.iter_mut().find(|late| late.id == header.stream);
+        match late {
+            Some(late) if header.has(flag::END_STREAM) && !late.has_ended => {
+                late.has_ended = true;
+                Ok(())
+            }
+            _ => self.charge(Charge::Fragment(header.length)),
+        }
     }
 
     /// Goes on with the DATA frame that lies in the input at `consumed`.
