@@ -110,6 +110,27 @@ fn a_changed_byte_of_a_closed_log_is_seen() {
     assert_eq!(damage_of(&disk), None);
 }
 
+/// A group that nobody had synced before the stop.
+#[test]
+fn a_change_of_the_last_group_before_a_clean_stop_is_seen() {
+    let (disk, mut promise) = make(11, 5);
+    let mut client = Client::start(&disk, &mut promise, true).expect("the log is whole");
+    let group = client.random_group(&mut Random::new(1), 100);
+    client.write(group).expect("there is room");
+    let given = client.promise.given;
+    client.log.close(given, 1).expect("there is room");
+    disk.lose_power();
+    let spots = spots(&disk);
+    let spot = spots[spots.len() - 2];
+    disk.flip(
+        &segment_name(spot.place.segment),
+        spot.place.offset as usize + 40,
+        1,
+    );
+    let damage = damage_of(&disk).expect("it was durable");
+    assert_eq!(damage.place, spot.place);
+}
+
 #[test]
 fn a_change_beyond_the_last_known_durable_group_is_cut() {
     for seed in 0..40 {

@@ -388,6 +388,69 @@ fn one_that_cannot_go_keeps_the_later_ones() {
     Client::start(&disk, &mut promise, true).expect("the log is whole");
 }
 
+/// A process dies before it is known whether the name of the next segment is durable; its successor uses the file.
+#[test]
+fn names_of_an_earlier_life_are_made_durable() {
+    for seed in 0..30 {
+        let disk = SimulatedDisk::new(seed);
+        let mut promise = Promise::default();
+        let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+        // It is created, filled, synced, renamed, and then its folder synced.
+        disk.plan(disk.step_count() + 4, Fault::Error);
+        assert!(!client.prepare());
+        drop(client);
+        disk.kill();
+        let mut client = Client::start(&disk, &mut promise, false).expect("the log is whole");
+        for _ in 0..8 {
+            client.put(900).expect("there is room");
+            client.sync().expect("the disk is whole");
+        }
+        assert_eq!(client.log.segment_bytes(), 2 * SEGMENT_BYTES);
+        drop(client);
+        disk.lose_power();
+        Client::start(&disk, &mut promise, true).expect("the log is whole");
+    }
+}
+
+/// An error that leaves no doubt about what is on the device can be tried again.
+#[test]
+fn a_rename_that_fails_can_be_tried_again() {
+    let disk = SimulatedDisk::new(15);
+    let mut promise = Promise::default();
+    let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
+    for _ in 0..40 {
+        assert!(client.prepare());
+        client.put(900).expect("there is room");
+        client.sync().expect("the disk is whole");
+    }
+    let last = names(&disk, ".log");
+    // Of a file that goes.
+    disk.plan(disk.step_count() + 2, Fault::Error);
+    client.retire(u64::MAX);
+    assert_eq!(names(&disk, ".log")[..], last[1..]);
+    client.retire(u64::MAX);
+    assert_eq!(names(&disk, ".log").len(), 2);
+    // Of a spare that comes, and of a new file that comes.
+    let room = |client: &mut Client<'_>| {
+        while client.log.wanted_segment().is_none() {
+            client.put(900).expect("there is room");
+        }
+    };
+    for spares in [2, 1, 0] {
+        room(&mut client);
+        assert_eq!(names(&disk, ".spare").len(), spares);
+        let rename = if spares > 0 { 0 } else { 3 };
+        disk.plan(disk.step_count() + rename, Fault::Error);
+        assert!(!client.prepare());
+        assert_eq!(names(&disk, ".new"), [""; 0]);
+        assert!(client.prepare());
+    }
+    client.sync().expect("the disk is whole");
+    drop(client);
+    disk.lose_power();
+    Client::start(&disk, &mut promise, true).expect("the log is whole");
+}
+
 #[test]
 fn the_clock_of_the_log_never_goes_back() {
     let disk = SimulatedDisk::new(11);

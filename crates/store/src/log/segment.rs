@@ -114,16 +114,26 @@ impl SegmentStock {
 
     /// Makes a segment ready: a spare, or a new file filled with zeros, on the device with its name.
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
-        match self.spares.pop() {
-            Some(spare) => self.install(&spare, wanted.ordinal),
+        match self.spares.last().cloned() {
+            Some(spare) => {
+                let ready = self.install(&spare, wanted.ordinal)?;
+                self.spares.pop();
+                Ok(ready)
+            }
             None => self.prepare_new(wanted.ordinal),
         }
     }
 
     /// Makes a segment ready that is full of zeros. The first of a log must be: what stands at its beginning counts.
     pub(super) fn prepare_new(&mut self, ordinal: u64) -> Result<ReadySegment, PrepareError> {
-        self.make_new()?;
-        self.install(NEW_NAME, ordinal)
+        let installed = self
+            .make_new()
+            .and_then(|()| self.install(NEW_NAME, ordinal));
+        if installed.is_err() {
+            // Frees the room. If it fails, a start does it, and until then there is an error at each attempt.
+            let _ = self.disk.remove(NEW_NAME);
+        }
+        installed
     }
 
     fn install(&mut self, source_name: &str, ordinal: u64) -> Result<ReadySegment, PrepareError> {
@@ -131,11 +141,10 @@ impl SegmentStock {
             return Err(PrepareError::Stopped);
         }
         let name = segment_name(ordinal);
-        let renamed = self.disk.rename(source_name, &name);
-        let opened = renamed
-            .and_then(|()| self.disk.sync_folder())
-            .and_then(|()| self.disk.open(&name));
-        match opened {
+        self.disk
+            .rename(source_name, &name)
+            .map_err(|source| self.error(&name, source))?;
+        match self.disk.sync_folder().and_then(|()| self.disk.open(&name)) {
             Ok(file) => Ok(ReadySegment(Segment {
                 ordinal,
                 file,
@@ -156,14 +165,7 @@ impl SegmentStock {
             fill_with_zeros(&*file, 0, self.segment_bytes)?;
             file.sync()
         });
-        match made {
-            Ok(()) => Ok(()),
-            Err(source) => {
-                // Frees the room. If it fails, a start does it, and until then there is an error at each attempt.
-                let _ = self.disk.remove(NEW_NAME);
-                Err(self.error(NEW_NAME, source))
-            }
-        }
+        made.map_err(|source| self.error(NEW_NAME, source))
     }
 
     /// Takes segments back, to use them again or to remove them.
@@ -185,8 +187,9 @@ impl SegmentStock {
             } else {
                 self.disk.remove(&name)
             };
+            gone.map_err(|source| self.error(&name, source))?;
             // One after the other: the next one goes when it is durable that this one is gone.
-            if let Err(source) = gone.and_then(|()| self.disk.sync_folder()) {
+            if let Err(source) = self.disk.sync_folder() {
                 self.broken = true;
                 return Err(self.error(&name, source));
             }
