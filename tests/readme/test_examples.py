@@ -69,7 +69,6 @@ def test_the_examples_of_the_readme(binary, tmp_path):
         "PATH": f"{os.path.dirname(binary)}:{environment['PATH']}",
         "PELTON_LISTEN": f"127.0.0.1:{port}",
         "PELTON_ADDRESS": f"127.0.0.1:{port}",
-        "HOME": str(tmp_path),
     }
     result = subprocess.run(
         ["bash", "-c", "\n".join(session)],
