@@ -119,9 +119,7 @@ pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError>
         damage: None,
     };
     for index in 0..scan.segments.len() {
-        let follows =
-            index == 0 || scan.segments[index].ordinal == scan.segments[index - 1].ordinal + 1;
-        if !follows || !scan.read_segment(disk, index, visit)? {
+        if !scan.read_segment(disk, index, visit)? {
             break;
         }
     }
