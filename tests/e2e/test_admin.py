@@ -1,5 +1,7 @@
 """pelton.v1.Admin: databases and statistics."""
 
+import time
+
 import grpc
 import pytest
 from pelton.v1 import admin_pb2, admin_pb2_grpc
@@ -59,6 +61,22 @@ def test_a_quota_refuses_growth_and_takes_deletes(admin, kv):
     assert kv.Delete(pb.DeleteRequest(database="quota", key=stored[0])).deleted
     kv.Put(pb.PutRequest(database="quota", key=b"again", value=b"x" * 900))
     admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="quota", confirm_name="quota"))
+
+
+def test_expired_entries_are_swept_from_an_idle_server(admin, kv):
+    admin.CreateDatabase(volatile("swept"))
+    for number in range(500):
+        kv.Put(pb.PutRequest(database="swept", key=b"%d" % number, value=b"x", time_to_live_ms=50))
+    kv.Put(pb.PutRequest(database="swept", key=b"stays", value=b"x", time_to_live_ms=3_600_000))
+
+    def entries():
+        databases = admin.ListDatabases(admin_pb2.ListDatabasesRequest()).databases
+        return next(one.entries for one in databases if one.database.name == "swept")
+
+    # Nothing is called meanwhile that could wake the server.
+    time.sleep(1)
+    assert entries() == 1
+    admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="swept", confirm_name="swept"))
 
 
 def test_what_cannot_be_created_says_why(admin):
