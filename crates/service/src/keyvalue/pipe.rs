@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus};
+use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
 use super::batch::{answer_bound, encode_outcome, push_all, refused, with_result};
 use super::messages::{
@@ -101,6 +101,11 @@ impl Pipe {
         shared: &Shared,
         actions: &mut impl Actions,
     ) {
+        if outcome.decision == Decision::Refused(Refusal::UnknownDatabase) {
+            // Nothing that follows can succeed, and such a refusal may overtake what is still on its way to the device.
+            self.acknowledge(actions);
+            return actions.finish(refuse::database_gone());
+        }
         let Some(Waiting::Batch(batch)) = self.waiting.pop_front() else {
             return debug_assert!(false, "all before a batch with the committer was answered");
         };
