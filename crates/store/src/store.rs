@@ -253,12 +253,7 @@ impl Store {
         self.shared.reserve.admits(sequence).then_some(sequence)
     }
 
-    /// The next sequence, whatever the bound is: for a mark in the log, which gives it to nobody.
-    pub(crate) fn take_sequence(&self) -> u64 {
-        self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// The last commit sequence given out, or beyond it.
+    /// The last commit sequence given out; more, if some were not admitted.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.shared.sequence.load(Ordering::Relaxed)
     }
@@ -266,6 +261,15 @@ impl Store {
     /// Sequences up to this one were given out in earlier lives.
     pub(crate) fn skip_sequences(&self, through: u64) {
         self.shared.sequence.fetch_max(through, Ordering::Relaxed);
+    }
+
+    /// Lets the views of all databases say that they show everything up to a sequence. What was answered in an earlier
+    /// life may have had a later sequence than the last change, and for nobody shall time go back.
+    pub(crate) fn raise_views(&self, sequence: u64) {
+        for (_, database) in self.shared.catalogue.read().iter() {
+            let mut state = database.state.write();
+            state.sequence = state.sequence.max(sequence);
+        }
     }
 
     pub(crate) fn reserve(&self) -> &Reserve {

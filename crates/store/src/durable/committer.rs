@@ -142,8 +142,15 @@ impl DurableCommitter {
             done(gathered.from, gathered.batch);
         }
         if self.wants_mark() {
-            self.decider.add_mark();
+            let sequence = self.last_sequence();
+            let written_sequence = self.log.written().sequence;
+            self.decider.add_mark(sequence, written_sequence);
         }
+    }
+
+    /// The last sequence given out.
+    fn last_sequence(&self) -> u64 {
+        self.store.last_sequence().min(self.log.sequence_limit())
     }
 
     /// Whether the bound on sequences should be raised.
@@ -349,7 +356,8 @@ impl DurableCommitter {
     pub fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         debug_assert!(self.gathered.is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
-        self.log.close(self.store.last_sequence(), now_ms)
+        let last_sequence = self.last_sequence();
+        self.log.close(last_sequence, now_ms)
     }
 }
 

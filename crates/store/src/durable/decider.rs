@@ -206,10 +206,12 @@ impl Decider {
         Some(id)
     }
 
-    /// Adds a record with nothing but a sequence, above all that were given out, and has it synced.
-    pub(super) fn add_mark(&mut self) {
-        let sequence = self.work.store.take_sequence();
-        self.work.records.push(&Record::mark(sequence));
+    /// Has the group synced, with a record that raises the last sequence in the log to `sequence`, if nothing else in
+    /// it is as high.
+    pub(super) fn add_mark(&mut self, sequence: u64, written_sequence: u64) {
+        if sequence > written_sequence.max(self.work.records.last_sequence()) {
+            self.work.records.push(&Record::mark(sequence));
+        }
         self.work.needs_sync = true;
     }
 

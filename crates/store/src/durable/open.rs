@@ -44,6 +44,9 @@ impl Store {
         } = opened.map_err(OpenError::Log)?;
         replay.finish(config.default_database.durability)?;
         store.skip_sequences(recovered.next_sequence - 1);
+        if !recovered.created {
+            store.raise_views(recovered.next_sequence - 1);
+        }
         store.clock_ms(recovered.wall_ms);
         let committer = DurableCommitter::new(&store, log, stock, lock);
         Ok(Opened {

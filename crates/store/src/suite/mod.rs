@@ -21,7 +21,8 @@ pub trait Engine {
     /// The store.
     fn store(&self) -> &Store;
 
-    /// Carries out a batch. Returns when all its outcomes are there.
+    /// Carries out a batch. Returns when all its outcomes are there. Afterwards the store may be another one with the
+    /// same content: one that was opened again.
     fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes);
 
     /// The configuration of this engine's databases, but for their limits.
@@ -104,6 +105,15 @@ impl Bench {
         self.engine
             .run(&mut self.batch, &mut self.clock, &mut self.outcomes);
         assert!(self.batch.is_empty());
+        self.follow();
+    }
+
+    /// The engine may have another store now.
+    fn follow(&mut self) {
+        self.store = self.engine.store().clone();
+        if self.batch.is_empty() {
+            self.batch = self.store.write_batch();
+        }
     }
 
     /// Carries out one commit on the default database.
@@ -153,6 +163,7 @@ impl Bench {
         let mut outcomes = Outcomes::new();
         self.engine.run(batch, &mut self.clock, &mut outcomes);
         assert!(batch.is_empty() && outcomes.len() == 1);
+        self.follow();
         outcomes
     }
 

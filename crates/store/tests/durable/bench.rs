@@ -5,21 +5,21 @@ use std::sync::Arc;
 use store::disk::SimulatedDisk;
 use store::durable::{Mailbox, OpenError, Opened, Rounds};
 use store::log::{LogConfig, LogId};
-use store::suite::Engine;
-use store::{
-    Clock, Committer, DatabaseConfig, Durability, Outcomes, Store, StoreConfig, WriteBatch,
-};
+use store::suite::{Engine, Random};
+use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
 
 /// Small, so that segments change often.
-const SEGMENT_BYTES: u64 = 64 * 1024;
+pub const SEGMENT_BYTES: u64 = 64 * 1024;
 
 pub struct Durable {
     pub store: Store,
     pub rounds: Rounds,
     pub mailbox: Mailbox,
     committer: Committer,
-    durability: Durability,
-    verify: bool,
+    config: StoreConfig,
+    disk: SimulatedDisk,
+    /// After some batches it crashes, and is opened again.
+    pub crashes: Option<Random>,
 }
 
 pub fn log_config() -> LogConfig {
@@ -46,9 +46,29 @@ impl Durable {
             store,
             rounds,
             mailbox,
-            durability: config.default_database.durability,
-            verify: true,
+            config,
+            disk: disk.clone(),
+            crashes: None,
         })
+    }
+
+    /// Ends in one way or another, and starts again.
+    fn crash(&mut self, way: usize, clock: &mut dyn Clock) {
+        let disk = self.disk.clone();
+        if way == 0 {
+            // Goes on with another store before the old one is stopped: then nothing of it can be in the way.
+            let spare = Durable::open(self.config, &SimulatedDisk::new(0)).expect("it is empty");
+            let Durable { rounds, .. } = std::mem::replace(self, spare);
+            rounds.close(clock).expect("nothing fails");
+        } else if way == 1 {
+            disk.kill();
+        } else {
+            disk.lose_power();
+        }
+        let crashes = self.crashes.take();
+        *self = Durable::open(self.config, &disk).expect("nothing that was durable is lost");
+        self.crashes = crashes;
+        verify(&self.store);
     }
 
     /// Hands a batch over. What is volatile is carried out, and has its outcomes.
@@ -79,14 +99,16 @@ impl Engine for Durable {
             }
         }
         assert_eq!(outcomes.len(), count);
-        if self.verify {
-            verify(&self.store);
+        verify(&self.store);
+        let is_over = |random: &mut Random| random.once_in(4).then(|| random.below(4));
+        if let Some(way) = self.crashes.as_mut().and_then(is_over) {
+            self.crash(way, clock);
         }
     }
 
     fn database_config(&self) -> DatabaseConfig {
         DatabaseConfig {
-            durability: self.durability,
+            durability: self.config.default_database.durability,
             ..DatabaseConfig::default()
         }
     }

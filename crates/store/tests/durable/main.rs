@@ -2,5 +2,8 @@
 
 mod bench;
 mod crash;
+mod failures;
+mod folder;
 mod plan;
 mod suite;
+mod threads;

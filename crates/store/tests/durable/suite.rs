@@ -1,7 +1,7 @@
 //! The suite of every engine.
 
 use store::disk::SimulatedDisk;
-use store::suite::{Engine, run_cases, run_property};
+use store::suite::{Engine, Random, run_cases, run_property};
 use store::{Durability, StoreConfig};
 
 use crate::bench::Durable;
@@ -32,6 +32,18 @@ fn volatile_beside_a_log_passes_all_cases() {
 #[test]
 fn synced_equals_the_model() {
     run_property(&make(Durability::Synced));
+}
+
+/// Everything was answered before each crash, so nothing may be missing; and nothing may be there again.
+#[test]
+fn synced_equals_the_model_across_crashes() {
+    run_property(&|mut config: StoreConfig| {
+        config.default_database.durability = Durability::Synced;
+        let disk = SimulatedDisk::new(config.hash_seed);
+        let mut durable = Durable::open(config, &disk).expect("an empty disk is well");
+        durable.crashes = Some(Random::new(config.hash_seed));
+        Box::new(durable)
+    });
 }
 
 #[test]

@@ -1,0 +1,221 @@
+//! What a durable Put costs: run with `cargo run --profile quick -p pelton-store --example durable_speed -- FOLDER`.
+//!
+//! One loop keeps a number of Puts in flight, through the committer's thread: it sleeps until answers are there, and
+//! submits as many new Puts together. Beside it the same number of bytes in groups of the same size, written to a bare
+//! file full of zeros, with a sync each. The folder must be on the device that is to be measured; without one it is in
+//! the current directory.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use store::disk::{Disk, RealDisk};
+use store::durable::{Durable, Mailbox, Opened};
+use store::log::limits::SEGMENT_BYTES;
+use store::log::{HEADER_BYTES, LogConfig, LogId, RECORD_BYTES};
+use store::{
+    Clock, Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes, Store,
+    StoreConfig, WriteBatch,
+};
+
+const KEYS: u32 = 100_000;
+const KEY_BYTES: usize = 16;
+const VALUE_BYTES: usize = 32;
+const IN_FLIGHT: [usize; 5] = [1, 16, 64, 256, 1024];
+const TIME_PER_ROW: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1_000_000 + self.0.elapsed().as_millis() as u64
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let parent = std::env::args().nth(1).map_or(".".into(), PathBuf::from);
+    let folder = parent.join(format!("durable-speed-{}", std::process::id()));
+    std::fs::create_dir(&folder)?;
+    let result = measure(&folder);
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    let log_config = LogConfig::new(
+        LogId {
+            history: 1,
+            secret: 2,
+        },
+        1,
+    );
+    let disk = store::durable::open_folder(&folder.join("data"))?;
+    let Opened {
+        store, committer, ..
+    } = Store::open(config, disk, &log_config)?;
+    let clock = RealClock(Instant::now());
+    let durable = Durable::start(committer, clock, Box::new(|event| eprintln!("{event:?}")))?;
+    let mut client = Client::new(&store, &durable);
+    client.fill()?;
+    println!("Puts of {KEY_BYTES} + {VALUE_BYTES} bytes over {KEYS} keys");
+    println!(
+        "{:>9} {:>11} {:>8} {:>11} {:>6} {:>8} {:>8} {:>10}",
+        "in flight", "puts/s", "group", "bare puts/s", "ratio", "p50 us", "p99 us", "longest us"
+    );
+    for in_flight in IN_FLIGHT {
+        let row = client.run(in_flight)?;
+        let group = row.puts as f64 / row.times_us.len() as f64;
+        let bare = bare_puts_per_s(folder, group)?;
+        let rate = row.puts as f64 / row.elapsed.as_secs_f64();
+        let at = |share: f64| row.times_us[(share * (row.times_us.len() - 1) as f64) as usize];
+        println!(
+            "{in_flight:>9} {rate:>11.0} {group:>8.1} {bare:>11.0} {:>6.2} {:>8.0} {:>8.0} {:>10.0}",
+            rate / bare,
+            at(0.5),
+            at(0.99),
+            at(1.0),
+        );
+    }
+    durable.stop()?;
+    Ok(())
+}
+
+/// What a number of Puts in flight came to.
+struct Row {
+    puts: usize,
+    elapsed: Duration,
+    /// From one answer of a group to the next, sorted.
+    times_us: Vec<f64>,
+}
+
+struct Client {
+    mailbox: Mailbox,
+    batch: WriteBatch,
+    outcomes: Outcomes,
+    has_answers: Arc<AtomicBool>,
+    next: u32,
+}
+
+impl Client {
+    fn new(store: &Store, durable: &Durable) -> Client {
+        let has_answers = Arc::new(AtomicBool::new(false));
+        let (loop_thread, seen) = (std::thread::current(), has_answers.clone());
+        let waker = move || {
+            seen.store(true, Ordering::Release);
+            loop_thread.unpark();
+        };
+        Client {
+            mailbox: durable.register(Box::new(waker)),
+            batch: store.write_batch(),
+            outcomes: Outcomes::new(),
+            has_answers,
+            next: 0,
+        }
+    }
+
+    fn submit(&mut self, count: usize) -> Result<(), Box<dyn Error>> {
+        for _ in 0..count {
+            // Every key has its turn, in an order that jumps about.
+            self.next = self.next.wrapping_add(1);
+            let key = format!("{:0KEY_BYTES$}", self.next.wrapping_mul(0x9e37_79b1) % KEYS);
+            let (condition, expiry) = (Condition::None, Expiry::None);
+            let mut commit = self.batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+            commit.push(&Operation::Put {
+                key: key.as_bytes(),
+                value: &[7; VALUE_BYTES],
+                condition,
+                expiry,
+                want_previous: false,
+            })?;
+            commit.submit();
+        }
+        self.mailbox.submit(&mut self.batch);
+        Ok(())
+    }
+
+    /// Waits for answers; says how many came.
+    fn wait(&mut self) -> usize {
+        while !self.has_answers.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+        let mut count = 0;
+        while self.mailbox.take(&mut self.outcomes) {
+            let applied = |decision| assert_eq!(decision, Decision::Applied);
+            (self.outcomes.iter()).for_each(|outcome| applied(outcome.decision));
+            count += self.outcomes.len();
+        }
+        count
+    }
+
+    fn fill(&mut self) -> Result<(), Box<dyn Error>> {
+        for _ in 0..2 * KEYS / 1000 {
+            self.submit(1000)?;
+            let mut left = 1000;
+            while left > 0 {
+                left -= self.wait();
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, in_flight: usize) -> Result<Row, Box<dyn Error>> {
+        let mut row = Row {
+            puts: 0,
+            elapsed: Duration::ZERO,
+            times_us: Vec::new(),
+        };
+        let start = Instant::now();
+        let mut last = start;
+        self.submit(in_flight)?;
+        while row.elapsed < TIME_PER_ROW {
+            let count = self.wait();
+            self.submit(count)?;
+            let now = Instant::now();
+            row.times_us.push((now - last).as_secs_f64() * 1e6);
+            row.puts += count;
+            row.elapsed = now - start;
+            last = now;
+        }
+        let mut left = in_flight;
+        while left > 0 {
+            left -= self.wait();
+        }
+        row.times_us.sort_by(f64::total_cmp);
+        Ok(row)
+    }
+}
+
+/// The same bytes in a bare file.
+fn bare_puts_per_s(folder: &Path, group: f64) -> Result<f64, Box<dyn Error>> {
+    let record_bytes = RECORD_BYTES + KEY_BYTES + VALUE_BYTES;
+    let bytes = HEADER_BYTES + (group * record_bytes as f64) as usize;
+    let bytes = vec![7; bytes.next_multiple_of(512)];
+    let disk = RealDisk::open(folder)?;
+    let file = disk.create("bare")?;
+    for offset in (0..SEGMENT_BYTES).step_by(1 << 20) {
+        file.write_all_at(&vec![0; 1 << 20], offset)?;
+    }
+    file.sync()?;
+    let (mut offset, mut groups) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < TIME_PER_ROW {
+        if offset + bytes.len() as u64 > SEGMENT_BYTES {
+            offset = 0;
+        }
+        file.write_all_at(&bytes, offset)?;
+        file.sync()?;
+        offset += bytes.len() as u64;
+        groups += 1;
+    }
+    disk.remove("bare")?;
+    Ok(f64::from(groups) * group / start.elapsed().as_secs_f64())
+}

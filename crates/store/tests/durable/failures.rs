@@ -1,0 +1,329 @@
+//! What goes wrong without a crash: a full disk, a failed sync, a log that is far behind.
+
+use store::disk::{Fault, SimulatedDisk, Step};
+use store::durable::Event;
+use store::log::limits::SEQUENCE_RESERVE;
+use store::suite::{StandingClock, delete, get, put};
+use store::{
+    DatabaseConfig, DatabaseId, Decision, Durability, Mode, Operation, Outcomes, Refusal, Store,
+    StoreConfig,
+};
+
+use crate::bench::{Durable, SEGMENT_BYTES, verify};
+
+fn config(durability: Durability) -> StoreConfig {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = durability;
+    config
+}
+
+struct Client {
+    durable: Durable,
+    clock: StandingClock,
+}
+
+impl Client {
+    fn open(disk: &SimulatedDisk, durability: Durability) -> Client {
+        let durable = Durable::open(config(durability), disk).expect("nothing was lost");
+        Client {
+            durable,
+            clock: StandingClock { now_ms: 1000 },
+        }
+    }
+
+    /// Carries out some commits together; answers what became of each.
+    fn run(&mut self, commits: &[(DatabaseId, &[Operation<'_>])]) -> Vec<Decision> {
+        let mut batch = self.durable.store.write_batch();
+        for (tag, (database, operations)) in commits.iter().enumerate() {
+            let mut commit = batch.begin(tag as u64, *database, Mode::Atomic);
+            for operation in *operations {
+                commit.push(operation).expect("within the limits");
+            }
+            commit.submit();
+        }
+        let mut decisions = vec![None; commits.len()];
+        let mut outcomes = Outcomes::new();
+        self.durable
+            .submit(&mut batch, &mut self.clock, &mut outcomes);
+        loop {
+            for outcome in outcomes.iter() {
+                let place = &mut decisions[outcome.tag as usize];
+                assert_eq!(place.replace(outcome.decision), None, "answered twice");
+            }
+            outcomes.clear();
+            if !self.durable.mailbox.take(&mut outcomes)
+                && !self.durable.rounds.round(&mut self.clock)
+            {
+                break;
+            }
+        }
+        verify(&self.durable.store);
+        decisions
+            .into_iter()
+            .map(|one| one.expect("answered"))
+            .collect()
+    }
+
+    fn one(&mut self, operations: &[Operation<'_>]) -> Decision {
+        self.run(&[(DatabaseId::DEFAULT, operations)])[0]
+    }
+
+    fn create(&mut self, name: &str, durability: Durability) -> DatabaseId {
+        let config = DatabaseConfig {
+            durability,
+            ..DatabaseConfig::default()
+        };
+        let mut batch = self.durable.store.write_batch();
+        batch.create_database(0, name, &config);
+        self.durable.mailbox.submit(&mut batch);
+        while self.durable.rounds.round(&mut self.clock) {}
+        let mut outcomes = Outcomes::new();
+        assert!(self.durable.mailbox.take(&mut outcomes));
+        assert_eq!(outcomes.get(0).decision, Decision::Applied);
+        outcomes.get(0).database
+    }
+
+    fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
+        has(&self.durable.store, database, key)
+    }
+}
+
+fn has(store: &Store, database: DatabaseId, key: &[u8]) -> bool {
+    let view = store.view(database).expect("it exists");
+    view.get(key, store.hasher().hash(key), 1000).is_some()
+}
+
+const FULL: Decision = Decision::Refused(Refusal::LogFull);
+const FAILED: Decision = Decision::Refused(Refusal::LogFailed);
+const UNKNOWN: Decision = Decision::Refused(Refusal::OutcomeUnknown);
+
+#[test]
+fn a_full_disk_refuses_what_grows_until_there_is_room() {
+    let disk = SimulatedDisk::new(1);
+    let mut client = Client::open(&disk, Durability::Synced);
+    assert_eq!(client.one(&[put(b"first", b"value")]), Decision::Applied);
+    // The current segment and the next one are there, and there is no room for a third.
+    disk.set_capacity_bytes(2 * SEGMENT_BYTES + 4096);
+    let value = vec![7; 10_000];
+    let mut written = Vec::new();
+    let mut refused = 0;
+    for number in 0..20u8 {
+        match client.one(&[put(&[number], &value)]) {
+            Decision::Applied => written.push(number),
+            decision => {
+                assert_eq!(decision, FULL);
+                refused += 1;
+            }
+        }
+    }
+    assert!(written.len() > 5 && refused > 3, "{written:?}");
+    let events = client.durable.rounds.take_events();
+    assert!(matches!(&events[..], [Event::Full(_)]), "{events:?}");
+
+    // What does not grow goes on, and so do reads.
+    let same_size = vec![8; 10_000];
+    assert_eq!(client.one(&[delete(b"first")]), Decision::Applied);
+    assert_eq!(client.one(&[get(b"first")]), Decision::Applied);
+    assert!(!client.has(DatabaseId::DEFAULT, b"first"));
+    // Until the log has no room at all: then a whole group is refused, and nothing of it happens.
+    let mut decisions = Vec::new();
+    for _ in 0..20 {
+        decisions = client.run(&[
+            (DatabaseId::DEFAULT, &[put(&written[..1], &same_size)]),
+            (DatabaseId::DEFAULT, &[delete(&written[1..2])]),
+        ]);
+        if decisions != [Decision::Applied; 2] {
+            break;
+        }
+        assert_eq!(client.one(&[put(&written[1..2], b"")]), FULL, "it grows");
+    }
+    assert_eq!(decisions, [FULL, FULL]);
+    assert!(client.has(DatabaseId::DEFAULT, &written[..1]));
+
+    disk.set_capacity_bytes(u64::MAX);
+    assert_eq!(client.one(&[put(b"late", &value)]), Decision::Applied);
+    let events = client.durable.rounds.take_events();
+    assert!(matches!(&events[..], [Event::RoomAgain]), "{events:?}");
+    disk.lose_power();
+    let client = Client::open(&disk, Durability::Synced);
+    assert!(client.has(DatabaseId::DEFAULT, b"late"));
+    assert!(!client.has(DatabaseId::DEFAULT, b"first"));
+}
+
+#[test]
+fn a_failed_sync_makes_it_read_only() {
+    let disk = SimulatedDisk::new(2);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let volatile = client.create("volatile", Durability::Volatile);
+    let written = client.create("written", Durability::Written);
+    assert_eq!(client.one(&[put(b"before", b"")]), Decision::Applied);
+    // The write of the next group, then its sync.
+    disk.plan(disk.step_count() + 1, Fault::Error);
+    let missing = Operation::Compare {
+        key: b"during",
+        condition: store::Condition::Absent,
+    };
+    let decisions = client.run(&[
+        (DatabaseId::DEFAULT, &[put(b"during", b"")]),
+        (written, &[put(b"during", b"")]),
+        // Fails because of the first, which may be lost: nothing can be said.
+        (DatabaseId::DEFAULT, &[missing, put(b"other", b"")]),
+    ]);
+    assert_eq!(disk.steps().last(), Some(&Step::Sync));
+    assert_eq!(decisions, [UNKNOWN, Decision::Applied, FAILED]);
+    let events = client.durable.rounds.take_events();
+    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+
+    let after = client.run(&[
+        (DatabaseId::DEFAULT, &[put(b"after", b"")]),
+        (written, &[put(b"after", b"")]),
+        (volatile, &[put(b"after", b"")]),
+    ]);
+    assert_eq!(after, [FAILED, FAILED, Decision::Applied]);
+    assert!(client.has(DatabaseId::DEFAULT, b"before"));
+    assert!(!client.has(DatabaseId::DEFAULT, b"during"));
+    assert!(client.has(written, b"during"));
+    assert!(client.has(volatile, b"after"));
+
+    disk.evict();
+    disk.kill();
+    let mut client = Client::open(&disk, Durability::Synced);
+    assert!(client.has(DatabaseId::DEFAULT, b"before"));
+    assert!(!client.has(DatabaseId::DEFAULT, b"after"));
+    assert!(
+        !client.has(volatile, b"after"),
+        "it is empty after each start"
+    );
+    assert_eq!(client.one(&[put(b"again", b"")]), Decision::Applied);
+}
+
+#[test]
+fn a_failed_write_makes_it_read_only() {
+    let disk = SimulatedDisk::new(3);
+    let mut client = Client::open(&disk, Durability::Written);
+    assert_eq!(client.one(&[put(b"before", b"")]), Decision::Applied);
+    disk.plan(disk.step_count(), Fault::Error);
+    let decisions = client.run(&[
+        (DatabaseId::DEFAULT, &[put(b"during", b"")]),
+        (DatabaseId::DEFAULT, &[get(b"during")]),
+    ]);
+    assert_eq!(decisions, [UNKNOWN, UNKNOWN]);
+    assert_eq!(client.one(&[put(b"after", b"")]), FAILED);
+    assert!(!client.has(DatabaseId::DEFAULT, b"during"));
+    disk.kill();
+    let mut client = Client::open(&disk, Durability::Written);
+    assert!(client.has(DatabaseId::DEFAULT, b"before"));
+    assert_eq!(client.one(&[put(b"again", b"")]), Decision::Applied);
+}
+
+#[test]
+fn an_interval_is_kept() {
+    let disk = SimulatedDisk::new(4);
+    let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
+    // Makes the next segment ready.
+    client.durable.rounds.round(&mut client.clock);
+    let syncs = || {
+        disk.steps()
+            .iter()
+            .filter(|&&step| step == Step::Sync)
+            .count()
+    };
+    let before = syncs();
+    assert_eq!(client.one(&[put(b"one", b"")]), Decision::Applied);
+    client.clock.now_ms += 30;
+    assert_eq!(client.one(&[put(b"two", b"")]), Decision::Applied);
+    assert_eq!(syncs(), before);
+    assert_eq!(
+        client.durable.rounds.due_ns(),
+        1050 * 1_000_000,
+        "since the first"
+    );
+    client.clock.now_ms += 20;
+    assert!(client.durable.rounds.round(&mut client.clock));
+    assert_eq!(syncs(), before + 1);
+    assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
+    disk.lose_power();
+    let client = Client::open(&disk, Durability::Interval { ms: 50 });
+    assert!(client.has(DatabaseId::DEFAULT, b"one") && client.has(DatabaseId::DEFAULT, b"two"));
+}
+
+/// Commits that change nothing in the log use up sequences too. None may be given out twice.
+#[test]
+fn sequences_stay_within_the_reserve() {
+    let disk = SimulatedDisk::new(5);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let volatile = client.create("volatile", Durability::Volatile);
+    let mut committer = client.durable.store.committer();
+    let mut batch = client.durable.store.write_batch();
+    let mut outcomes = Outcomes::new();
+    let mut last = 0;
+    let mut refused = 0;
+    for round in 0..=SEQUENCE_RESERVE / 10_000 {
+        for _ in 0..10_000 {
+            batch.begin(0, volatile, Mode::Atomic).submit();
+        }
+        drop(committer.run(&mut batch, &mut client.clock, &mut outcomes));
+        for outcome in outcomes.iter() {
+            match outcome.decision {
+                Decision::Applied => last = outcome.sequence,
+                decision => {
+                    assert_eq!(decision, Decision::Refused(Refusal::LogBehind));
+                    refused += 1;
+                }
+            }
+        }
+        assert!(
+            refused == 0 || round == SEQUENCE_RESERVE / 10_000,
+            "too early"
+        );
+    }
+    assert!(refused > 0, "nobody has raised the bound");
+
+    // Whoever runs the rounds is asked to, without any commit.
+    assert!(client.durable.rounds.round(&mut client.clock));
+    let decision = client.run(&[(volatile, &[put(b"key", b"")])]);
+    assert_eq!(decision, [Decision::Applied]);
+    disk.lose_power();
+    let mut client = Client::open(&disk, Durability::Synced);
+    let mut batch = client.durable.store.write_batch();
+    batch.begin(0, volatile, Mode::Atomic).submit();
+    drop(committer_of(&client).run(&mut batch, &mut client.clock, &mut outcomes));
+    assert!(
+        outcomes.get(0).sequence > last + 1,
+        "a number was given out twice"
+    );
+}
+
+/// So many commits at once that the log must be synced in the midst of deciding them.
+#[test]
+fn a_crowd_of_commits_waits_for_the_reserve() {
+    let disk = SimulatedDisk::new(6);
+    let mut client = Client::open(&disk, Durability::Written);
+    let count = SEQUENCE_RESERVE + SEQUENCE_RESERVE / 4;
+    let mut batch = client.durable.store.write_batch();
+    for tag in 0..count {
+        batch.begin(tag, DatabaseId::DEFAULT, Mode::Atomic).submit();
+    }
+    client.durable.mailbox.submit(&mut batch);
+    let mut outcomes = Outcomes::new();
+    let (mut answered, mut last) = (0, 0);
+    while client.durable.rounds.round(&mut client.clock) {
+        while client.durable.mailbox.take(&mut outcomes) {
+            for outcome in outcomes.iter() {
+                assert_eq!(
+                    (outcome.tag, outcome.decision),
+                    (answered, Decision::Applied)
+                );
+                assert!(outcome.sequence > last);
+                (answered, last) = (answered + 1, outcome.sequence);
+            }
+        }
+        let durable = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+        assert!(last <= durable.last_sequence + SEQUENCE_RESERVE);
+    }
+    assert_eq!(answered, count);
+}
+
+fn committer_of(client: &Client) -> store::Committer {
+    client.durable.store.committer()
+}

@@ -1,0 +1,159 @@
+//! The data folder: what is taken, and what is refused and left as it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use store::disk::{Disk, SimulatedDisk};
+use store::durable::{FolderError, OpenError, open_folder};
+use store::suite::{StandingClock, put};
+use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
+
+use crate::bench::{Durable, log_config};
+
+fn config(durability: Durability) -> StoreConfig {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = durability;
+    config
+}
+
+/// A folder of its own that goes when the test is over.
+pub struct TestFolder(pub PathBuf);
+
+impl TestFolder {
+    pub fn new(name: &str) -> TestFolder {
+        let path = std::env::temp_dir().join(format!("pelton-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a temporary folder can be made");
+        TestFolder(path)
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path) -> Result<(), String> {
+    let disk = open_folder(path).map_err(|error| error.to_string())?;
+    let opened = Store::open(config(Durability::Synced), disk, &log_config());
+    opened.map(drop).map_err(|error| error.to_string())
+}
+
+fn files(path: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(path)
+        .expect("it can be listed")
+        .map(|entry| {
+            entry
+                .expect("it can be read")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_empty_or_missing_folder_becomes_a_data_folder() {
+    let folder = TestFolder::new("new");
+    open(&folder.0.join("data")).expect("it is made");
+    open(&folder.0.join("data")).expect("it is one");
+    let error = open(&folder.0.join("missing/data")).expect_err("its parent is missing");
+    assert!(
+        error.contains("missing/data") && error.contains("cannot be used"),
+        "{error}"
+    );
+    assert_eq!(files(&folder.0), ["data"]);
+}
+
+#[test]
+fn a_folder_of_something_else_is_left_alone() {
+    let folder = TestFolder::new("foreign");
+    fs::write(folder.0.join("letter.txt"), "dear").expect("it can be written");
+    let error = open(&folder.0).expect_err("this is somebody's");
+    assert!(error.contains("letter.txt"), "{error}");
+    assert_eq!(files(&folder.0), ["letter.txt"]);
+    fs::remove_file(folder.0.join("letter.txt")).expect("it is there");
+    fs::create_dir(folder.0.join("letters")).expect("it can be made");
+    let error = open(&folder.0).expect_err("this is somebody's");
+    assert!(error.contains("letters"), "{error}");
+    assert_eq!(files(&folder.0), ["letters"]);
+}
+
+#[test]
+fn a_newer_or_strange_format_is_refused() {
+    let folder = TestFolder::new("newer");
+    open(&folder.0).expect("it is made");
+    let path = folder.0.join("pelton-data");
+    let text = fs::read_to_string(&path).expect("it is there");
+    fs::write(&path, text.replace("format 1", "format 2")).expect("it can be written");
+    let before = files(&folder.0);
+    let error = open(&folder.0).expect_err("nobody knows what this is");
+    assert!(
+        error.contains("format 2") && error.contains("format 1"),
+        "{error}"
+    );
+    fs::write(&path, "something").expect("it can be written");
+    let error = open(&folder.0).expect_err("nobody knows what this is");
+    assert!(error.contains("not a data folder"), "{error}");
+    assert_eq!(files(&folder.0), before);
+}
+
+#[test]
+fn a_second_server_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    let first = Durable::open(config(Durability::Synced), &disk).expect("it is empty");
+    let steps = disk.step_count();
+    let second = Durable::open(config(Durability::Synced), &disk).err();
+    assert!(
+        matches!(second, Some(OpenError::Folder(FolderError::Locked { .. }))),
+        "{second:?}"
+    );
+    assert_eq!(disk.step_count(), steps);
+    drop(first);
+    Durable::open(config(Durability::Synced), &disk).expect("the lock is free again");
+}
+
+/// However often the power fails while a folder is made, the next start makes it, or finds it made.
+#[test]
+fn the_making_of_a_folder_may_be_interrupted() {
+    let mut step = 0;
+    loop {
+        let disk = SimulatedDisk::new(step as u64);
+        disk.plan(step, store::disk::Fault::PowerLoss);
+        let opened = Durable::open(config(Durability::Synced), &disk);
+        if opened.is_ok() {
+            break;
+        }
+        disk.lose_power();
+        Durable::open(config(Durability::Synced), &disk)
+            .unwrap_or_else(|error| panic!("after a power loss at step {step}: {error}"));
+        step += 1;
+    }
+    assert!(step > 5);
+}
+
+#[test]
+fn a_default_database_with_content_cannot_become_volatile() {
+    let disk = SimulatedDisk::new(1);
+    let mut durable = Durable::open(config(Durability::Volatile), &disk).expect("it is empty");
+    drop(durable);
+    durable = Durable::open(config(Durability::Written), &disk).expect("it is empty");
+    let mut batch = durable.store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+    commit.push(&put(b"key", b"value")).expect("fits");
+    commit.submit();
+    durable.mailbox.submit(&mut batch);
+    assert!(durable.rounds.round(&mut StandingClock { now_ms: 1 }));
+    drop(durable);
+    let error = Durable::open(config(Durability::Volatile), &disk).err();
+    assert!(
+        matches!(error, Some(OpenError::DefaultHasContent)),
+        "{error:?}"
+    );
+    Durable::open(config(Durability::Synced), &disk).expect("another durability may do");
+    let names = disk.list().expect("it can be listed");
+    assert!(names.contains(&"pelton-data".to_string()), "{names:?}");
+}

@@ -1,0 +1,216 @@
+//! The committer on its thread, over real files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use store::disk::{Fault, SimulatedDisk};
+use store::durable::{Durable, Event, Opened, open_folder};
+use store::log::LogConfig;
+use store::suite::{increment, put};
+use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
+
+use crate::bench::{log_config, verify};
+use crate::folder::TestFolder;
+
+const LOOPS: u64 = 4;
+const COMMITS: u64 = 500;
+const IN_FLIGHT: u64 = 20;
+
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1000 + self.0.elapsed().as_millis() as u64
+    }
+}
+
+fn clock() -> RealClock {
+    RealClock(Instant::now())
+}
+
+fn config() -> StoreConfig {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    config
+}
+
+fn log_config_large() -> LogConfig {
+    LogConfig {
+        segment_bytes: 256 * 1024,
+        ..log_config()
+    }
+}
+
+/// One loop: keeps some commits in flight until it has had all its answers. Every commit raises the counter that all
+/// share, and puts a key of its own.
+fn run_loop(number: u64, store: &Store, durable: &Durable) {
+    let (woken, this) = (Arc::new(AtomicU64::new(0)), thread::current());
+    let waker = woken.clone();
+    let mailbox = durable.register(Box::new(move || {
+        waker.fetch_add(1, Ordering::Release);
+        this.unpark();
+    }));
+    let mut batch = store.write_batch();
+    let mut outcomes = Outcomes::new();
+    let (mut submitted, mut answered, mut last_sequence) = (0, 0, 0);
+    while answered < COMMITS {
+        while submitted < COMMITS && submitted < answered + IN_FLIGHT {
+            let mut commit = batch.begin(submitted, DatabaseId::DEFAULT, Mode::Atomic);
+            let key = [number.to_be_bytes(), submitted.to_be_bytes()].concat();
+            commit.push(&increment(b"all", 1)).expect("fits");
+            commit.push(&put(&key, &[7; 200])).expect("fits");
+            commit.submit();
+            submitted += 1;
+        }
+        mailbox.submit(&mut batch);
+        while woken.swap(0, Ordering::Acquire) == 0 {
+            thread::park_timeout(Duration::from_secs(20));
+        }
+        while mailbox.take(&mut outcomes) {
+            for outcome in outcomes.iter() {
+                assert_eq!(outcome.decision, Decision::Applied);
+                assert_eq!(outcome.tag, answered, "answers come in order");
+                assert!(outcome.sequence > last_sequence);
+                (answered, last_sequence) = (answered + 1, outcome.sequence);
+                let view = store.view(DatabaseId::DEFAULT).expect("it exists");
+                assert!(view.sequence() >= outcome.sequence, "it is visible");
+            }
+        }
+    }
+}
+
+fn check_content(store: &Store) {
+    let view = store.view(DatabaseId::DEFAULT).expect("it exists");
+    let hash = |key: &[u8]| store.hasher().hash(key);
+    let total = view
+        .get(b"all", hash(b"all"), 1000)
+        .expect("it was counted");
+    let total = total.value.to_vec();
+    assert_eq!(total, (LOOPS * COMMITS).to_be_bytes());
+    assert_eq!(view.statistics().entries, LOOPS * COMMITS + 1);
+    drop(view);
+    verify(store);
+}
+
+/// However it ends, everything that was answered is there.
+#[test]
+fn loops_share_the_committer() {
+    for is_clean in [true, false] {
+        let folder = TestFolder::new(if is_clean { "stop" } else { "drop" });
+        let open = || {
+            let disk = open_folder(&folder.0).expect("it is empty, or ours");
+            Store::open(config(), disk, &log_config_large())
+        };
+        let Opened {
+            store, committer, ..
+        } = open().expect("it is well");
+        let durable = Durable::start(committer, clock(), Box::new(|event| panic!("{event:?}")));
+        let durable = durable.expect("threads can be started");
+        thread::scope(|scope| {
+            for number in 0..LOOPS {
+                let (store, durable) = (&store, &durable);
+                scope.spawn(move || run_loop(number, store, durable));
+            }
+        });
+        check_content(&store);
+        if is_clean {
+            durable.stop().expect("nothing fails");
+            durable
+                .stop()
+                .expect("a second time there is nothing to do");
+        }
+        drop(durable);
+        // The thread lets go of the lock when it ends.
+        let until = Instant::now() + Duration::from_secs(20);
+        let reopened = loop {
+            match open() {
+                Ok(opened) => break opened,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(reopened.recovered.closed, is_clean);
+        check_content(&reopened.store);
+    }
+}
+
+/// The events of a failure come through, and the thread stops all the same.
+#[test]
+fn a_failure_is_reported() {
+    let disk = SimulatedDisk::new(1);
+    let Opened {
+        store, committer, ..
+    } = Store::open(config(), Arc::new(disk.clone()), &log_config()).expect("it is empty");
+    let (sender, events) = std::sync::mpsc::channel();
+    let reporter = move |event| sender.send(event).expect("somebody listens");
+    let durable = Durable::start(committer, clock(), Box::new(reporter)).expect("it starts");
+    let this = thread::current();
+    let mailbox = durable.register(Box::new(move || this.unpark()));
+    let mut outcomes = Outcomes::new();
+    // The other thread makes a segment ready meanwhile, so which step comes when is not known.
+    let mut decide = || {
+        let mut batch = store.write_batch();
+        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(b"key", b"value")).expect("fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+        while !mailbox.take(&mut outcomes) {
+            thread::park_timeout(Duration::from_millis(100));
+        }
+        outcomes.get(0).decision
+    };
+    assert_eq!(decide(), Decision::Applied);
+    while events.try_recv().is_ok() {}
+    for ahead in 0..200 {
+        disk.plan(disk.step_count() + ahead, Fault::Error);
+    }
+    assert_eq!(decide(), Decision::Refused(Refusal::OutcomeUnknown));
+    assert_eq!(decide(), Decision::Refused(Refusal::LogFailed));
+    let failed = events.iter().any(|event| matches!(event, Event::Failed(_)));
+    assert!(failed);
+    assert!(
+        durable.stop().is_err(),
+        "a log that has failed cannot be closed"
+    );
+}
+
+/// A segment that is needed at once is waited for; and an interval is kept although nothing comes.
+#[test]
+fn large_commits_and_late_syncs() {
+    let folder = TestFolder::new("large");
+    let mut config = config();
+    config.default_database.durability = Durability::Interval { ms: 20 };
+    let disk = open_folder(&folder.0).expect("it is empty");
+    let Opened {
+        store, committer, ..
+    } = Store::open(config, disk, &log_config()).expect("it is empty");
+    let durable = Durable::start(committer, clock(), Box::new(|event| panic!("{event:?}")));
+    let durable = durable.expect("threads can be started");
+    let this = thread::current();
+    let mailbox = durable.register(Box::new(move || this.unpark()));
+    let mut batch = store.write_batch();
+    let value = vec![7; 300_000];
+    for number in 0..20u8 {
+        let mut commit = batch.begin(number.into(), DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(&[number], &value)).expect("fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+    }
+    let (mut answered, mut outcomes) = (0, Outcomes::new());
+    while answered < 20 {
+        while mailbox.take(&mut outcomes) {
+            let applied = |decision| assert_eq!(decision, Decision::Applied);
+            (outcomes.iter()).for_each(|outcome| applied(outcome.decision));
+            answered += outcomes.len();
+        }
+        thread::park_timeout(Duration::from_millis(100));
+    }
+    durable.stop().expect("nothing fails");
+    verify(&store);
+}
