@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use drive::{Address, BindError, LoopConfig, Notice, Notices};
 use rustix::time::{ClockId, clock_gettime};
-use server::{Config, StartError, TimeSource};
+use server::{Config, StartError, Storage, TimeSource};
 use service::{PeerKind, ServerInfo};
 
 use crate::arguments::ServeArguments;
@@ -96,7 +96,8 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
         // The standard library's hasher is seeded by the system; what it makes of nothing is as random.
         hash_seed: RandomState::new().build_hasher().finish(),
         time: Arc::new(SystemTimeSource),
-        log: Box::new(Log::default()),
+        log: Arc::new(Log::default()),
+        storage: Storage::Volatile,
     }
 }
 
@@ -265,6 +266,10 @@ impl server::Log for Log {
         } else {
             tracing::debug!("ended a connection ({peer:?}): {why}");
         }
+    }
+
+    fn storage(&self, what: &str) {
+        tracing::error!("{what}");
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Effects {
     pub over: Option<Code>,
     /// It takes messages again: what waited comes out of the connection as events.
     pub resumed: bool,
+    /// Commits that it began.
+    pub commits: u32,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
     /// It asked to be woken when the health of a service changes.
@@ -50,6 +52,7 @@ impl Actions for Step<'_> {
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
+        self.effects.commits += 1;
         self.batch.writes.begin(self.id.tag(), database, mode)
     }
 

@@ -81,6 +81,14 @@ pub(crate) fn stopping() -> Status {
     shed("the server is stopping")
 }
 
+/// The server stops, and a write of the call may be done or not: nothing that invites to repeat it.
+pub(crate) fn stopped_in_commit() -> Status {
+    Status::new(
+        Code::Unknown,
+        "outcome unknown: the server stopped before the write was answered",
+    )
+}
+
 /// The connection is one too many.
 pub(crate) fn too_many_connections() -> Status {
     shed("the server has as many connections as it may have (--max-connections)")

@@ -35,6 +35,8 @@ pub(crate) struct Running {
     pub deadline_ns: u64,
     /// When it asked to be woken; an alarm with another time is an earlier wish, taken back.
     pub wake_at_ns: u64,
+    /// Commits of it that are with the committer; one that was begun and given up counts too.
+    pub commits: u32,
     /// Wants to be woken when the topic it subscribed to changes.
     pub subscribed: bool,
 }

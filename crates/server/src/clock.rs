@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use store::Store;
+
 /// Where time comes from: the machine, or a simulation.
 pub trait TimeSource: Send + Sync {
     /// Monotonic nanoseconds, with the origin of the driver's `now_ns`.
@@ -15,6 +17,7 @@ pub trait TimeSource: Send + Sync {
 /// The time of a loop.
 pub(crate) struct Clock {
     source: Arc<dyn TimeSource>,
+    store: Store,
     tick_ns: u64,
     wall_ms: u64,
     wall_read_at_ns: u64,
@@ -25,10 +28,11 @@ pub(crate) struct Clock {
 const WALL_CLOCK_REREAD_NS: u64 = 500_000;
 
 impl Clock {
-    pub fn new(source: Arc<dyn TimeSource>) -> Clock {
-        let (tick_ns, wall_ms) = (source.monotonic_ns(), source.wall_ms());
+    pub fn new(source: Arc<dyn TimeSource>, store: Store) -> Clock {
+        let (tick_ns, wall_ms) = (source.monotonic_ns(), store.clock_ms(source.wall_ms()));
         Clock {
             source,
+            store,
             tick_ns,
             wall_ms,
             wall_read_at_ns: tick_ns,
@@ -40,7 +44,7 @@ impl Clock {
         self.tick_ns = now_ns;
         if now_ns.saturating_sub(self.wall_read_at_ns) >= WALL_CLOCK_REREAD_NS {
             // The wall clock may be set back; the store's time never goes back.
-            self.wall_ms = self.wall_ms.max(self.source.wall_ms());
+            self.wall_ms = self.store.clock_ms(self.source.wall_ms());
             self.wall_read_at_ns = now_ns;
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use drive::{ConnectionId, Io};
 use service::{Call, CallHead, Code, LoopFigures, Method, Shared, State, Status};
+use store::durable::Mailbox;
 use store::{Committer, Outcomes};
 use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
 
@@ -32,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) committer: Committer,
     pub(crate) reaper: Reaper,
     pub(crate) admission: Admission,
+    /// To and from the committer of the databases that last.
+    pub(crate) mailbox: Option<Mailbox>,
     /// Open connections of this loop.
     pub(crate) connections: usize,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
@@ -50,6 +53,7 @@ impl Core {
         clock: Clock,
         reaper: Reaper,
         admission: Admission,
+        mailbox: Option<Mailbox>,
     ) -> Core {
         Core {
             batch: TickBatch::new(shared.store.write_batch()),
@@ -64,6 +68,7 @@ impl Core {
             outcomes: Outcomes::new(),
             reaper,
             admission,
+            mailbox,
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
@@ -318,6 +323,7 @@ impl Core {
             call: Call::Over,
             deadline_ns,
             wake_at_ns: u64::MAX,
+            commits: 0,
             subscribed: false,
         });
         connection.set_token(stream, token(id));

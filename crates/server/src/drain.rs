@@ -93,7 +93,11 @@ impl Core {
             .as_ref()
             .is_some_and(|drain| now_ns >= drain.last_call_ns);
         if last_call || self.only_waits(channel, id) {
-            self.end(channel, io, id, admission::stopping());
+            let status = match self.calls.get_mut(id) {
+                Some(running) if running.commits > 0 => admission::stopped_in_commit(),
+                _ => admission::stopping(),
+            };
+            self.end(channel, io, id, status);
         }
     }
 

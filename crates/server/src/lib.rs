@@ -20,6 +20,7 @@ mod plain;
 mod reaper;
 mod settings;
 mod steps;
+mod storage;
 mod ticking;
 mod timers;
 mod worker;
@@ -30,7 +31,9 @@ use std::sync::Arc;
 use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
-use store::{CreateError, DatabaseConfig, DatabaseLimits, Store, StoreConfig};
+use store::CreateError;
+use store::durable::{Durable, OpenError};
+use store::log::{Recovered, WriteError};
 
 use crate::admission::{Admission, Budget};
 use crate::clock::Clock;
@@ -39,6 +42,8 @@ use crate::core::Core;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 pub use crate::settings::{Log, Silent};
+use crate::storage::Opening;
+pub use crate::storage::Storage;
 use crate::worker::Worker;
 
 /// How a server is to be.
@@ -64,7 +69,9 @@ pub struct Config {
     /// Where time comes from.
     pub time: Arc<dyn TimeSource>,
     /// Who is told what is worth a line in the log.
-    pub log: Box<dyn Log>,
+    pub log: Arc<dyn Log>,
+    /// Where data are kept.
+    pub storage: Storage,
 }
 
 /// Why a server could not start.
@@ -75,6 +82,8 @@ pub enum StartError {
     Bind(BindError),
     /// The limits of the default database make no sense together.
     Database(CreateError),
+    /// The data folder cannot be used, or its log cannot be read.
+    Open(OpenError),
     /// A thread could not be started.
     Thread(std::io::Error),
 }
@@ -86,6 +95,7 @@ impl fmt::Display for StartError {
             StartError::Database(error) => {
                 write!(formatter, "the default database cannot be made: {error}")
             }
+            StartError::Open(error) => error.fmt(formatter),
             StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
         }
     }
@@ -97,6 +107,7 @@ impl std::error::Error for StartError {}
 pub struct Server {
     loops: Loops,
     parts: Parts,
+    recovered: Option<Recovered>,
 }
 
 /// What the loops of a server share.
@@ -107,18 +118,25 @@ struct Parts {
     budget: Arc<Budget>,
     time: Arc<dyn TimeSource>,
     reaper: Reaper,
+    /// Behind the databases that last.
+    durable: Option<Arc<Durable>>,
 }
 
-/// Binds the listeners and makes an empty store.
+/// Binds the listeners and opens the store.
 ///
 /// # Errors
-/// If an address cannot be bound, or the limits make no sense together.
+/// If an address cannot be bound, the data folder cannot be used, or the limits make no sense together.
 pub fn start(config: Config) -> Result<Server, StartError> {
-    let loop_config = config.loops.clone();
+    let loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let reaper = Reaper::start().map_err(StartError::Thread)?;
-    let parts = Parts::new(config, reaper).map_err(StartError::Database)?;
-    let loops = Loops::bind(loop_config).map_err(StartError::Bind)?;
-    Ok(Server { loops, parts })
+    let mut opening = storage::open(&config)?;
+    let recovered = opening.recovered.take();
+    let parts = Parts::new(config, reaper, opening);
+    Ok(Server {
+        loops,
+        parts,
+        recovered,
+    })
 }
 
 impl Server {
@@ -137,26 +155,63 @@ impl Server {
         &self.parts.shared
     }
 
-    /// Serves until it is stopped. Answers whether everything that ran had ended by itself.
+    /// What the log in the data folder held, if there is one.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// Serves until it is stopped, and leaves the log closed. Answers whether everything that ran had ended by itself.
     ///
     /// # Errors
-    /// If threads or signal handlers could not be had.
-    pub fn run(self) -> Result<Ended, RunError> {
+    /// If threads or signal handlers could not be had, or the log could not be closed.
+    pub fn run(self) -> Result<Ended, ServeError> {
         let parts = self.parts;
-        self.loops.run(move |_start| Box::new(parts.worker()))
+        let durable = parts.durable.clone();
+        let ended = self.loops.run(move |start| {
+            let waker = Arc::clone(&start.waker);
+            Box::new(parts.worker(Box::new(move || waker.wake())))
+        });
+        if let Some(durable) = durable {
+            durable.stop().map_err(ServeError::Log)?;
+        }
+        ended.map_err(ServeError::Loops)
     }
 }
 
-/// One loop's part of a server, without sockets and threads: for simulations.
+/// Why a server stopped serving.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Threads or signal handlers could not be had.
+    Loops(RunError),
+    /// The last of the log could not be written.
+    Log(WriteError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Loops(error) => error.fmt(formatter),
+            ServeError::Log(error) => {
+                write!(formatter, "the log could not be closed: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// One loop's part of a volatile server, without sockets and threads: for simulations.
 ///
 /// # Errors
 /// If the limits of the default database make no sense together.
-pub fn handler(config: Config) -> Result<impl drive::Handler, CreateError> {
-    Ok(Parts::new(config, Reaper::Inline)?.worker())
+pub fn handler(config: Config) -> Result<impl drive::Handler, StartError> {
+    let opening = storage::open(&config)?;
+    Ok(Parts::new(config, Reaper::Inline, opening).worker(Box::new(|| {})))
 }
 
 impl Parts {
-    fn new(config: Config, reaper: Reaper) -> Result<Parts, CreateError> {
+    fn new(config: Config, reaper: Reaper, opening: Opening) -> Parts {
         let mut http2 = wire::Config::server();
         http2.max_streams = config.max_streams;
         http2.stream_window = config.stream_window;
@@ -165,17 +220,8 @@ impl Parts {
         // A connection can always receive one largest request and be owed one largest answer.
         http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
-        let default_database = DatabaseConfig {
-            limits: DatabaseLimits::for_values(config.max_value_bytes),
-            ..DatabaseConfig::default()
-        };
-        let store = Store::in_memory(StoreConfig {
-            hash_seed: config.hash_seed,
-            memory_bytes: config.memory_limit_bytes,
-            default_database,
-        })?;
         let shared = Shared {
-            store,
+            store: opening.store,
             server: config.server,
             health: health::Registry::new(service::services::served(config.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
@@ -185,7 +231,7 @@ impl Parts {
         let buffered_limit =
             usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
                 .unwrap_or(usize::MAX);
-        Ok(Parts {
+        Parts {
             settings: Arc::new(Settings {
                 http2,
                 about: about(&config.server),
@@ -196,17 +242,20 @@ impl Parts {
             budget: Arc::new(Budget::new(buffered_limit)),
             time: config.time,
             reaper,
-        })
+            durable: opening.durable,
+        }
     }
 
-    fn worker(&self) -> Worker {
+    /// A loop's part; `waker` asks the loop for a tick, from any thread.
+    fn worker(&self, waker: store::durable::Waker) -> Worker {
         let admission = Admission::new(Arc::clone(&self.budget), self.settings.http2.max_streams);
         Worker::new(Core::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),
-            Clock::new(Arc::clone(&self.time)),
+            Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
             self.reaper.clone(),
             admission,
+            self.durable.as_ref().map(|durable| durable.register(waker)),
         ))
     }
 }

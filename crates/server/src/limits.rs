@@ -8,6 +8,10 @@ pub const EVENTS_PER_TURN: usize = 1_024;
 /// connections that are opened and left.
 pub const FIRST_BYTES_MS: u64 = 10_000;
 
+/// Reads whose entries are brought into the processor's caches before the first of them is served: enough to overlap
+/// the waits for memory, few enough to still be there when their turn comes.
+pub const READS_WARMED_TOGETHER: usize = 128;
+
 /// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in microseconds.
 /// What is left over goes on in the next tick, so that short requests are served in between.
 pub const LONG_READS_PER_TICK_US: u64 = 200;

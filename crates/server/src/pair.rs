@@ -10,7 +10,7 @@ use wire::{Connection, Event, RequestHead, StreamKey};
 use crate::reaper::Reaper;
 use crate::settings::Log;
 use crate::worker::Worker;
-use crate::{Config, Parts, TimeSource};
+use crate::{Config, Parts, Storage, TimeSource, storage};
 
 const ID: ConnectionId = ConnectionId {
     slot: 0,
@@ -42,6 +42,10 @@ impl Log for Keep {
 
     fn connection_error(&self, why: &'static str, _: PeerKind) {
         self.0.lock().expect("one thread").push(why.into());
+    }
+
+    fn storage(&self, what: &str) {
+        self.0.lock().expect("one thread").push(what.into());
     }
 }
 
@@ -84,11 +88,13 @@ impl Pair {
             interop: false,
             hash_seed: 1,
             time: Arc::clone(&clock) as Arc<dyn TimeSource>,
-            log: Box::new(Keep(Arc::clone(&said))),
+            log: Arc::new(Keep(Arc::clone(&said))),
+            storage: Storage::Volatile,
         };
-        let parts = Parts::new(config, Reaper::Inline).expect("the limits make sense");
+        let opening = storage::open(&config).expect("the limits make sense");
+        let parts = Parts::new(config, Reaper::Inline, opening);
         let mut pair = Pair {
-            worker: parts.worker(),
+            worker: parts.worker(Box::new(|| {})),
             io: Io::new(),
             client: Connection::new(&wire::Config::client(), 0),
             sent: Vec::new(),

@@ -1,5 +1,7 @@
 //! What a server is started with, resolved once and shared by its loops.
 
+use std::sync::Arc;
+
 use service::PeerKind;
 
 /// Said about things worth a line in the log. The binary decides how it looks.
@@ -10,6 +12,9 @@ pub trait Log: Send + Sync {
     /// A connection was ended because the peer broke the protocol or a limit; once for each connection. There are
     /// only so many reasons.
     fn connection_error(&self, why: &'static str, peer: PeerKind);
+
+    /// Something happened to the storage that an operator should look at.
+    fn storage(&self, what: &str);
 }
 
 /// Says nothing.
@@ -18,6 +23,7 @@ pub struct Silent;
 impl Log for Silent {
     fn refused_greeting(&self, _what: &'static str, _peer: PeerKind) {}
     fn connection_error(&self, _why: &'static str, _peer: PeerKind) {}
+    fn storage(&self, _what: &str) {}
 }
 
 /// What all loops of a server share, and nobody changes.
@@ -26,5 +32,5 @@ pub(crate) struct Settings {
     /// What `GET /` answers.
     pub about: String,
     pub drain_ms: u64,
-    pub log: Box<dyn Log>,
+    pub log: Arc<dyn Log>,
 }

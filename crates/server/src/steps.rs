@@ -88,6 +88,7 @@ impl Core {
             return;
         };
         running.subscribed |= effects.subscribed;
+        running.commits += effects.commits;
         if let Some(at_ns) = effects.wake_at_ns {
             running.wake_at_ns = at_ns;
             self.timers.set(at_ns, Alarm::Wake(id));
@@ -125,6 +126,9 @@ impl Core {
         id: CallId,
         outcome: &CommitOutcome<'_>,
     ) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.commits = running.commits.saturating_sub(1);
+        }
         self.step(channel, &mut io.output, id, |call, shared, step| {
             call.committed(outcome, shared, step)
         });

@@ -3,6 +3,7 @@
 use drive::Io;
 use service::{Code, Status};
 use store::Outcomes;
+use store::durable::Mailbox;
 
 use crate::calls::CallId;
 use crate::connection::Channel;
@@ -16,6 +17,30 @@ impl Core {
             .committer
             .run(&mut self.batch.writes, &mut self.clock, outcomes);
         self.reaper.take(garbage);
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.submit(&mut self.batch.writes);
+        }
+    }
+
+    /// Has entries removed whose time has come, if somebody must: their removals go with the writes of this tick.
+    /// Nobody waits for the outcomes; their tag belongs to no call.
+    pub(crate) fn sweep(&mut self) {
+        let store = &self.shared.store;
+        store.sweep(self.clock.store_ms(), &mut self.batch.writes);
+    }
+
+    /// When the next sweep is due, on the clock of the ticks.
+    fn sweep_due_ns(&self) -> Option<u64> {
+        let due_ms = self.shared.store.sweep_due_ms();
+        let wait_ms = due_ms.saturating_sub(self.clock.store_ms());
+        let wait_ns = wait_ms.checked_mul(1_000_000)?;
+        self.clock.tick_ns().checked_add(wait_ns)
+    }
+
+    /// Exchanges the list for outcomes of the databases that last, if some have come.
+    pub(crate) fn take_mail(&self, outcomes: &mut Outcomes) -> bool {
+        let taken = |mailbox: &Mailbox| mailbox.take(outcomes);
+        self.mailbox.as_ref().is_some_and(taken)
     }
 
     /// The calls that wait for a change of health, if there was one since this was asked last.
@@ -66,9 +91,11 @@ impl Core {
         if self.batch.has_work() {
             return Some(0);
         }
-        [self.timers.next_ns(), self.drain_deadline_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        let next = [
+            self.timers.next_ns(),
+            self.drain_deadline_ns(),
+            self.sweep_due_ns(),
+        ];
+        next.into_iter().flatten().min()
     }
 }

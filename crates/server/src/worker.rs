@@ -1,7 +1,7 @@
 //! One loop's share of the server: what the driver calls, in the order of a tick.
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
-use store::View;
+use store::{Outcomes, View};
 
 use crate::batch::{Read, Reads};
 use crate::calls::CallId;
@@ -141,24 +141,36 @@ impl Worker {
         reads: &Reads,
         these: &[Read],
     ) {
-        if let Some(view) = view {
-            let hasher = self.core.shared.store.hasher();
-            view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
-        }
-        for alike in these.chunk_by(|one, other| one.connection == other.connection) {
-            let id = alike[0].connection;
-            let Some(io) = connections.io(id) else {
-                continue;
-            };
-            let Some(channel) = Self::channel(&mut self.channels, id) else {
-                continue;
-            };
-            for read in alike {
-                self.core
-                    .read(channel, io, read.call, view, reads.kept(read));
+        let hasher = self.core.shared.store.hasher().clone();
+        for these in these.chunks(limits::READS_WARMED_TOGETHER) {
+            if let Some(view) = view {
+                view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
             }
-            self.core.after_step(channel, io);
+            for alike in these.chunk_by(|one, other| one.connection == other.connection) {
+                self.serve_connection(connections, view, reads, alike);
+            }
         }
+    }
+
+    fn serve_connection(
+        &mut self,
+        connections: &mut dyn Connections,
+        view: Option<&View<'_>>,
+        reads: &Reads,
+        alike: &[Read],
+    ) {
+        let id = alike[0].connection;
+        let Some(io) = connections.io(id) else {
+            return;
+        };
+        let Some(channel) = Self::channel(&mut self.channels, id) else {
+            return;
+        };
+        for read in alike {
+            self.core
+                .read(channel, io, read.call, view, reads.kept(read));
+        }
+        self.core.after_step(channel, io);
     }
 
     /// Serves long reads, one slice of each in turn, until their share of the tick is used up.
@@ -186,19 +198,26 @@ impl Worker {
 
     /// Hands the writes of this tick to the committer and the outcomes to their calls.
     fn serve_writes(&mut self, connections: &mut dyn Connections) {
-        if self.core.batch.writes.is_empty() {
-            return;
-        }
+        self.core.sweep();
         let mut outcomes = std::mem::take(&mut self.core.outcomes);
-        self.core.commit(&mut outcomes);
+        if !self.core.batch.writes.is_empty() {
+            self.core.commit(&mut outcomes);
+            self.answer_writes(connections, &outcomes);
+        }
+        while self.core.take_mail(&mut outcomes) {
+            self.answer_writes(connections, &outcomes);
+        }
+        outcomes.clear();
+        self.core.outcomes = outcomes;
+    }
+
+    fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {
         for outcome in outcomes.iter() {
             let call = CallId::from_tag(outcome.tag);
             self.with_call(connections, call, |core, channel, io, call| {
                 core.committed(channel, io, call, &outcome)
             });
         }
-        outcomes.clear();
-        self.core.outcomes = outcomes;
     }
 
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use server::{Config, Silent, TimeSource};
+use server::{Config, Silent, Storage, TimeSource};
 use service::ServerInfo;
 use wire::grpc::Status;
 use wire::{Cause, Connection, ErrorCode, Event, RequestHead, StreamKey};
@@ -79,7 +79,8 @@ impl Host {
             interop: false,
             hash_seed: 1,
             time: time.clone(),
-            log: Box::new(Silent),
+            log: Arc::new(Silent),
+            storage: Storage::Volatile,
         };
         let handler = Box::new(server::handler(config).expect("the limits fit together"));
         Host {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drive::sim::{FaultCounts, Faults, Network, NodeId};
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
-use server::{Config, Silent, TimeSource};
+use server::{Config, Silent, Storage, TimeSource};
 use service::ServerInfo;
 
 use super::check::check;
@@ -122,7 +122,8 @@ fn new_server(seed: u64) -> Box<dyn Handler> {
         interop: false,
         hash_seed: seed,
         time: time.clone(),
-        log: Box::new(Silent),
+        log: Arc::new(Silent),
+        storage: Storage::Volatile,
     };
     let handler = server::handler(config).expect("the limits fit together");
     Box::new(Timed { handler, time })

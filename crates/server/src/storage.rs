@@ -1,0 +1,107 @@
+//! Where a server keeps its data: in memory alone, or with a log in a data folder.
+
+use std::sync::Arc;
+
+use store::disk::Disk;
+use store::durable::{Durable, Event, Opened};
+use store::log::{LogConfig, Recovered};
+use store::{DatabaseConfig, DatabaseLimits, Durability, Store, StoreConfig};
+
+use crate::clock::TimeSource;
+use crate::settings::Log;
+use crate::{Config, StartError};
+
+/// Where data are kept.
+pub enum Storage {
+    /// Nowhere: everything is lost when the server stops.
+    Volatile,
+    /// In a data folder, with a log.
+    Folder {
+        /// The folder.
+        disk: Arc<dyn Disk>,
+        /// How the log is opened.
+        log: LogConfig,
+        /// What an answer of the default database promises.
+        durability: Durability,
+    },
+}
+
+/// A store that is open, with what runs behind it.
+pub(crate) struct Opening {
+    pub store: Store,
+    pub durable: Option<Arc<Durable>>,
+    /// What the log held.
+    pub recovered: Option<Recovered>,
+}
+
+/// Opens the store that the configuration asks for.
+pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
+    let (disk, log, durability) = match &config.storage {
+        Storage::Volatile => {
+            let store = Store::in_memory(store_config(config, Durability::Volatile));
+            return Ok(Opening {
+                store: store.map_err(StartError::Database)?,
+                durable: None,
+                recovered: None,
+            });
+        }
+        Storage::Folder {
+            disk,
+            log,
+            durability,
+        } => (Arc::clone(disk), log, *durability),
+    };
+    let opened = Store::open(store_config(config, durability), disk, log);
+    let Opened {
+        store,
+        committer,
+        recovered,
+    } = opened.map_err(StartError::Open)?;
+    let clock = Unticked(Arc::clone(&config.time));
+    let log = Arc::clone(&config.log);
+    let report = Box::new(move |event: Event| said(&*log, event));
+    let durable = Durable::start(committer, clock, report).map_err(StartError::Thread)?;
+    Ok(Opening {
+        store,
+        durable: Some(Arc::new(durable)),
+        recovered: Some(recovered),
+    })
+}
+
+fn store_config(config: &Config, durability: Durability) -> StoreConfig {
+    StoreConfig {
+        hash_seed: config.hash_seed,
+        memory_bytes: config.memory_limit_bytes,
+        default_database: DatabaseConfig {
+            durability,
+            limits: DatabaseLimits::for_values(config.max_value_bytes),
+            ..DatabaseConfig::default()
+        },
+    }
+}
+
+fn said(log: &dyn Log, event: Event) {
+    match event {
+        Event::Failed(why) => log.storage(&format!(
+            "writing or syncing the log has failed; writes are refused until a restart: {why}"
+        )),
+        Event::Full(why) => log.storage(&format!(
+            "there is no room for the log; writes that grow are refused until there is: {why}"
+        )),
+        Event::RoomAgain => log.storage("there is room for the log again"),
+    }
+}
+
+/// The committer's thread reads the time anew for each group.
+impl store::Clock for Unticked {
+    fn now_ns(&mut self) -> u64 {
+        self.0.monotonic_ns()
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.0.wall_ms()
+    }
+}
+
+/// Time for a thread without ticks.
+pub(crate) struct Unticked(pub Arc<dyn TimeSource>);
