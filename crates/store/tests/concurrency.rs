@@ -255,6 +255,10 @@ fn a_drop_between_slices_is_noticed() {
                 self.3 = Some(thread::spawn(move || {
                     drop(store.drop_database(database).expect("it is there"))
                 }));
+                // It is out of the catalogue first, and then waits for the lock that the run holds.
+                while self.1.database("gone").is_some() {
+                    thread::yield_now();
+                }
                 thread::sleep(Duration::from_millis(50));
             }
             self.0
