@@ -50,6 +50,9 @@ pub const MEMO_ENTRIES: usize = 4;
 /// Compressed bytes of a block that the memo remembers; a block that repeats is mostly indexed and short.
 pub const MEMO_BLOCK_BYTES: usize = 512;
 
+/// Bytes of memory of the fields of such a block. A few references to a large table entry are short, and stand for 16 KiB.
+pub const MEMO_FIELDS_BYTES: usize = 8 << 10;
+
 /// Misses in a row after which the memo learns only one block in [`MEMO_SAMPLING`], so that a peer whose blocks are all
 /// different does not pay for remembering them.
 pub const MEMO_PATIENCE: u32 = 8;
@@ -131,14 +134,24 @@ pub const OUTPUT_BOUND_BYTES: usize = 256 << 10;
 /// Buffers that a connection keeps for the next message that needs one.
 pub const POOLED_BUFFERS: usize = 8;
 
-/// The largest buffer that is kept.
-pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
+/// Bytes of all these buffers together. Nobody counts them while they wait, so that ten thousand connections must be able
+/// to have as much.
+pub const POOLED_BYTES: usize = 64 << 10;
+
+/// Places for streams that are kept, about 250 bytes each, when there is no stream. Stops connections that once had as
+/// many streams as they may and keep the memory for them ever after.
+pub const KEPT_STREAM_PLACES: usize = 256;
 
 // --- Time --------------------------------------------------------------------------------------------------------------
 
-/// How long waiting data may make no progress at all before the connection ends, in milliseconds: the peer neither reads
-/// nor opens a window. Streams to which nothing is owed may wait forever.
+/// How long waiting data may make no progress, see [`PROGRESS_SHARE`], before the connection ends, in milliseconds: the
+/// peer neither reads nor opens a window. Unfinished messages have the same time, before their calls end. Streams on which
+/// nothing is owed may wait forever.
 pub const NO_PROGRESS_TIMEOUT_MS: u64 = 60_000;
+
+/// What counts as progress: this part of what waits, a 64th. Stops a peer that takes, or sends, a byte a minute and keeps
+/// all that may wait; a slow one has an hour for it.
+pub const PROGRESS_SHARE: usize = 64;
 
 /// How long the peer may be silent before we send a PING, in milliseconds.
 pub const KEEPALIVE_MS: u64 = 60_000;
@@ -175,6 +188,20 @@ pub const CONTROLS_PER_STREAM: u32 = 4;
 
 /// Control frames earned by each DATA frame that we send.
 pub const CONTROLS_PER_DATA_SENT: u32 = 20;
+
+/// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one odd frame. All streams are walked
+/// for it, thousands for fifteen bytes; honest peers change it a few times.
+pub const WINDOWS_PER_GLITCH: usize = 16;
+
+/// How many times its size a message may become when it is decompressed, free of charge.
+pub const USUAL_INFLATE_RATIO: usize = 32;
+
+/// What messages may become beyond [`USUAL_INFLATE_RATIO`], at once, in bytes. Stops small messages that each become the
+/// largest that is allowed: a thousand times the work of receiving them.
+pub const INFLATE_BURST_BYTES: u32 = 64 << 20;
+
+/// The same in the long run, each second.
+pub const INFLATE_BYTES_PER_SECOND: u32 = 32 << 20;
 
 /// What small DATA frames may waste that end neither a message nor a stream: each shorter than [`SMALL_DATA_BYTES`]
 /// costs what it lacks, each longer one earns what it has beyond, each stream and each message earns one small frame.

@@ -3,6 +3,8 @@
 //! The gzip frame is our own, around the raw deflate of a library: so its state is reused from message to message, and
 //! the output is bounded while it is made, not afterwards.
 
+use std::cell::RefCell;
+
 use flate2::{
     Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status as Flow,
 };
@@ -130,6 +132,30 @@ const FLAGS_RESERVED: u8 = 0xe0;
 
 /// What the output is given at once while its size is not known.
 const OUTPUT_STEP_BYTES: usize = 4096;
+
+thread_local! {
+    // Scratch memory, reset before each message. Kept by each connection it would be 340 KiB for whoever sends one
+    // compressed message, which is more than all else that a quiet connection has.
+    static INFLATER: RefCell<Inflater> = const { RefCell::new(Inflater { state: None }) };
+    static DEFLATER: RefCell<Deflater> = const { RefCell::new(Deflater { state: None }) };
+}
+
+/// [`Inflater::gunzip`] with the thread's inflater.
+///
+/// # Errors
+/// As there.
+pub(crate) fn gunzip(
+    message: &[u8],
+    max_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), InflateError> {
+    INFLATER.with_borrow_mut(|inflater| inflater.gunzip(message, max_bytes, out))
+}
+
+/// [`Deflater::gzip`] with the thread's deflater.
+pub(crate) fn gzip(message: &[u8], out: &mut Vec<u8>) {
+    DEFLATER.with_borrow_mut(|deflater| deflater.gzip(message, out));
+}
 
 /// Decompresses messages. About 40 KiB from the first one on: one per thread is enough.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use super::receive_headers::PendingBlock;
 use super::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use super::streams::{StreamKey, Streams};
 use super::timers::Timers;
-use crate::grpc::{Deflater, Inflater, Status};
+use crate::grpc::Status;
 use crate::hpack::{Decoder, Encoder, Fields};
 use crate::limits;
 
@@ -128,11 +128,12 @@ pub struct Connection {
     pub(super) block: PendingBlock,
     pub(super) data: Option<DataFrame>,
     pub(super) message_at: MessageAt,
-    pub(super) inflater: Inflater,
     pub(super) unpacked: Vec<u8>,
     pub(super) was_compressed: bool,
     pub(super) receive_window: ReceiveWindow,
     pub(super) bandwidth: Bandwidth,
+    /// What is consumed is not given back for now.
+    pub(super) windows_shut: bool,
     /// The initial stream window that the peer is known to keep to.
     pub(super) our_initial_window: u32,
     pub(super) settings_acked: bool,
@@ -157,7 +158,6 @@ pub struct Connection {
     // Sending.
     pub(super) peer: PeerSettings,
     pub(super) encoder: Encoder,
-    pub(super) deflater: Deflater,
     pub(super) send_window: SendWindow,
     /// Streams with something to send and a window for it, in the order of their turns.
     pub(super) ready: VecDeque<StreamKey>,
@@ -194,11 +194,11 @@ impl Connection {
             block: PendingBlock::default(),
             data: None,
             message_at: MessageAt::Nowhere,
-            inflater: Inflater::new(),
             unpacked: Vec::new(),
             was_compressed: false,
             receive_window: ReceiveWindow::new(DEFAULT_WINDOW),
             bandwidth: Bandwidth::default(),
+            windows_shut: false,
             our_initial_window: DEFAULT_WINDOW,
             settings_acked: false,
             gathered_bytes: 0,
@@ -211,7 +211,6 @@ impl Connection {
             resets: VecDeque::new(),
             peer: PeerSettings::default(),
             encoder: Encoder::new(),
-            deflater: Deflater::new(),
             send_window: SendWindow::new(DEFAULT_WINDOW),
             ready: VecDeque::new(),
             unsent_bytes: 0,

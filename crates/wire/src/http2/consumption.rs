@@ -1,6 +1,6 @@
 //! What the room above has consumed, and what it does not want yet: windows are given back, or stay shut.
 
-use super::connection::{Connection, DataFrame, MessageAt};
+use super::connection::{Connection, DataFrame, MessageAt, Phase};
 use super::error::ConnectionError;
 use super::event::Event;
 use super::frame;
@@ -23,7 +23,7 @@ impl Connection {
         if inbound.deframer.buffer_bytes() > 0 && !inbound.deframer.is_mid_message() {
             self.pool.give(inbound.deframer.take_buffer());
         }
-        if self.unpacked.capacity() > limits::POOLED_BUFFER_BYTES {
+        if self.unpacked.capacity() > limits::POOLED_BYTES {
             self.unpacked = Vec::new();
         }
         self.give_window_back(stream.slot, bytes, out);
@@ -42,6 +42,34 @@ impl Connection {
         self.streams[stream.slot].held = hold;
     }
 
+    /// Keeps all windows shut, whatever is consumed: more is buffered, on all connections together, than may be. Or gives
+    /// back what was consumed meanwhile.
+    pub fn set_windows_shut(&mut self, shut: bool, out: &mut Vec<u8>) {
+        if self.windows_shut == shut || self.phase == Phase::Closed {
+            return;
+        }
+        self.windows_shut = shut;
+        if shut {
+            return;
+        }
+        if let Some(increment) = self.receive_window.announce() {
+            frame::write_window_update(out, 0, increment);
+        }
+        for (_, stream) in self.streams.iter_mut() {
+            if !stream.receive_closed
+                && !stream.is_dead()
+                && let Some(increment) = stream.receive_window.announce()
+            {
+                frame::write_window_update(out, stream.id, increment);
+            }
+        }
+    }
+
+    /// Whether [`Connection::set_windows_shut`] has shut them.
+    pub fn windows_are_shut(&self) -> bool {
+        self.windows_shut
+    }
+
     /// Gives bytes back to a stream's window, and lets the window grow if the stream receives much.
     #[inline]
     pub(super) fn give_window_back(&mut self, slot: u32, bytes: u32, out: &mut Vec<u8>) {
@@ -50,6 +78,9 @@ impl Connection {
             return;
         }
         stream.receive_window.give(bytes);
+        if self.windows_shut {
+            return;
+        }
         let Some(increment) = stream.receive_window.announce() else {
             return;
         };
@@ -97,7 +128,7 @@ impl Connection {
         inbound.backlog.extend_from_slice(payload);
         inbound.end_waits = frame.end;
         inbound.counted += payload.len();
-        self.gathered_bytes += payload.len();
+        self.gather(payload.len());
         self.check_gathered(frame.stream.slot, out)
     }
 
@@ -175,8 +206,9 @@ impl Connection {
         } else {
             0
         };
-        self.gathered_bytes -= inbound.counted - unfinished;
+        let done = inbound.counted - unfinished;
         inbound.counted = unfinished;
+        self.ungather(done);
         if end {
             return self.end_of_stream(key.slot, out);
         }

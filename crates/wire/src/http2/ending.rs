@@ -1,6 +1,6 @@
 //! The ways in which streams and connections end.
 
-use super::connection::{Connection, Draining, Phase};
+use super::connection::{Connection, Draining, MessageAt, Phase};
 use super::error::{Cause, CloseReason, ConnectionError, ErrorCode};
 use super::event::Event;
 use super::frame;
@@ -145,7 +145,12 @@ impl Connection {
         if inbound.is_empty() {
             return;
         }
-        self.gathered_bytes -= std::mem::take(&mut inbound.counted);
+        let counted = std::mem::take(&mut inbound.counted);
+        self.ungather(counted);
+        if self.message_at == MessageAt::Gathered(slot) {
+            self.message_at = MessageAt::Nowhere;
+        }
+        let inbound = &mut self.streams[slot].inbound;
         self.pool.give(inbound.deframer.take_buffer());
         self.pool.give(std::mem::take(&mut inbound.backlog));
         inbound.deframer = Deframer::new();
@@ -156,8 +161,14 @@ impl Connection {
     /// Forgets what waits to be sent.
     pub(super) fn drop_outbound(&mut self, slot: u32) {
         let stream = &mut self.streams[slot];
-        self.unsent_bytes -= stream.outbound.bytes();
+        let dropped = stream.outbound.bytes();
         stream.outbound.clear(&mut self.pool);
+        if dropped > 0 {
+            self.unsent_bytes -= dropped;
+            // The rest is owed as before; if there is none, nothing is.
+            self.timers.sent(self.unsent_bytes, 0, self.now_ns);
+        }
+        let stream = &mut self.streams[slot];
         if std::mem::take(&mut stream.in_ready) {
             let id = stream.id;
             self.ready.retain(|key| key.id != id);
@@ -193,6 +204,10 @@ impl Connection {
         self.data = None;
         self.resumed.clear();
         self.pending_acks.clear();
+        // At once: taking each stream out of the list of turns would be work for the square of their number.
+        for key in std::mem::take(&mut self.ready) {
+            self.streams[key.slot].in_ready = false;
+        }
         let keys: Vec<_> = self.streams.keys().collect();
         for key in keys {
             if !self.streams[key.slot].is_dead() {

@@ -19,6 +19,10 @@ pub(crate) enum Charge {
     Control,
     /// A DATA frame with this many bytes that brought neither a message to its end nor the stream.
     Fragment(u32),
+    /// SETTINGS that change the windows of this many places for streams.
+    Windows(usize),
+    /// A message that became this many bytes more when it was decompressed than others do.
+    Inflated(u32),
 }
 
 /// All budgets of a connection.
@@ -28,6 +32,7 @@ pub(crate) struct Guard {
     glitches: Bucket,
     controls: Bucket,
     small_data: Bucket,
+    inflated: Bucket,
 }
 
 impl Guard {
@@ -39,6 +44,11 @@ impl Guard {
             small_data: Bucket::new(
                 limits::SMALL_DATA_BUDGET,
                 limits::SMALL_DATA_PER_SECOND,
+                now_ns,
+            ),
+            inflated: Bucket::new(
+                limits::INFLATE_BURST_BYTES,
+                limits::INFLATE_BYTES_PER_SECOND,
                 now_ns,
             ),
         }
@@ -63,6 +73,17 @@ impl Guard {
             ),
             Charge::Reset => (self.resets.take(1, now_ns), "too many resets"),
             Charge::Glitch => (self.glitches.take(1, now_ns), "too many odd frames"),
+            Charge::Windows(places) => (
+                self.glitches
+                    .take((places / limits::WINDOWS_PER_GLITCH) as u32, now_ns),
+                "SETTINGS change the windows of many streams too often",
+            ),
+            // One message may always be as large as messages may be.
+            Charge::Inflated(bytes) => (
+                self.inflated
+                    .take(bytes.min(limits::INFLATE_BURST_BYTES), now_ns),
+                "messages become too large when they are decompressed",
+            ),
         };
         if paid {
             Ok(())

@@ -54,7 +54,10 @@ impl Memo {
         self.misses = self.misses.saturating_add(1);
         let is_worth_it = self.misses <= limits::MEMO_PATIENCE
             || self.misses.is_multiple_of(limits::MEMO_SAMPLING);
-        if !is_worth_it || block.len() > limits::MEMO_BLOCK_BYTES {
+        if !is_worth_it
+            || block.len() > limits::MEMO_BLOCK_BYTES
+            || fields.memory_bytes() > limits::MEMO_FIELDS_BYTES
+        {
             return None;
         }
         let at = self.next;

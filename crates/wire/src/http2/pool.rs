@@ -14,10 +14,12 @@ impl Pool {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer for the next one who needs it, unless it is large, or there are enough.
+    /// Keeps a buffer for the next one who needs it, unless there are enough, or enough bytes in them.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
-        let is_worth_keeping = (1..=limits::POOLED_BUFFER_BYTES).contains(&buffer.capacity());
-        if is_worth_keeping && self.buffers.len() < limits::POOLED_BUFFERS {
+        let is_worth_keeping = buffer.capacity() > 0
+            && self.buffers.len() < limits::POOLED_BUFFERS
+            && self.memory_bytes() + buffer.capacity() <= limits::POOLED_BYTES;
+        if is_worth_keeping {
             buffer.clear();
             self.buffers.push(buffer);
         }

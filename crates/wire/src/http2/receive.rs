@@ -199,6 +199,7 @@ impl Connection {
         if by == 0 {
             return Ok(());
         }
+        self.charge(Charge::Windows(self.streams.places()))?;
         for (slot, stream) in self.streams.iter_mut() {
             if !stream.send_window.change(by) {
                 return Err(ConnectionError::flow_control(

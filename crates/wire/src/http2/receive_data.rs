@@ -7,7 +7,7 @@ use super::frame::{self, FrameHeader, flag};
 use super::guard::Charge;
 use super::pool::Pool;
 use super::streams::{Dead, Encoding, Kind, Stream, StreamKey};
-use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step};
+use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step, compression};
 use crate::limits;
 
 type Handled = Result<Option<Event>, ConnectionError>;
@@ -81,7 +81,9 @@ impl Connection {
         }
         self.bandwidth.received(length);
         self.receive_window.give(length);
-        if let Some(increment) = self.receive_window.announce() {
+        if !self.windows_shut
+            && let Some(increment) = self.receive_window.announce()
+        {
             frame::write_window_update(out, 0, increment);
         }
         Ok(())
@@ -278,7 +280,7 @@ impl Connection {
         let inbound = &mut self.streams[slot].inbound;
         if inbound.deframer.is_mid_message() {
             inbound.counted += taken;
-            self.gathered_bytes += taken;
+            self.gather(taken);
         }
         // A message may be larger than the window: what has been gathered of it is given back at once. Its size has
         // been checked, and all unfinished messages together have a bound.
@@ -314,7 +316,7 @@ impl Connection {
     ) -> Handled {
         self.uncount(stream.slot);
         self.was_compressed = compressed;
-        if compressed && let Err((status, cause)) = self.inflate(stream.slot, input) {
+        if compressed && let Err((status, cause)) = self.inflate(stream.slot, input)? {
             return self.end_call(stream.slot, &status, cause, out);
         }
         let last = self.take_end(stream, last);
@@ -339,38 +341,66 @@ impl Connection {
     pub(super) fn uncount(&mut self, slot: u32) {
         let inbound = &mut self.streams[slot].inbound;
         let still = inbound.backlog.len() - inbound.backlog_at;
-        self.gathered_bytes -= inbound.counted - still;
-        inbound.counted = still;
+        let done = inbound.counted - still;
+        if done > 0 {
+            inbound.counted = still;
+            self.ungather(done);
+        }
     }
 
-    /// Decompresses the message that has just been found. gRPC documentation, "Compression".
-    fn inflate(&mut self, slot: u32, input: &[u8]) -> Result<(), (Status, Cause)> {
+    /// Counts bytes of an unfinished message, or of a backlog.
+    pub(super) fn gather(&mut self, bytes: usize) {
+        self.gathered_bytes += bytes;
+        // A client chose its server, which may think for as long as it likes.
+        if !self.is_client() {
+            self.timers
+                .gathered(self.gathered_bytes, bytes, self.now_ns);
+        }
+    }
+
+    /// Takes them out of the count.
+    pub(super) fn ungather(&mut self, bytes: usize) {
+        self.gathered_bytes -= bytes;
+        if self.gathered_bytes == 0 {
+            self.timers.gathered(0, 0, self.now_ns);
+        }
+    }
+
+    /// Decompresses the message that has just been found, and charges what it became more than honest ones do. gRPC
+    /// documentation, "Compression".
+    fn inflate(
+        &mut self,
+        slot: u32,
+        input: &[u8],
+    ) -> Result<Result<(), (Status, Cause)>, ConnectionError> {
         if self.streams[slot].encoding != Encoding::Gzip {
             let message = "a message is compressed and no grpc-encoding was named";
-            return Err((Status::new(Code::Internal, message), Cause::BadMessage));
+            return Ok(Err((
+                Status::new(Code::Internal, message),
+                Cause::BadMessage,
+            )));
         }
-        let (mut inflated, mut inflater) = (self.pool.take(), std::mem::take(&mut self.inflater));
-        let result = inflater.gunzip(
-            self.message(input),
-            self.config.max_message_bytes,
-            &mut inflated,
-        );
-        self.inflater = inflater;
+        let mut inflated = self.pool.take();
+        let packed = self.message(input);
+        let usual_bytes = packed.len() * limits::USUAL_INFLATE_RATIO;
+        let result = compression::gunzip(packed, self.config.max_message_bytes, &mut inflated);
+        let excess = inflated.len().saturating_sub(usual_bytes);
+        self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
+        if let Err(error) = result {
+            // What it became is of no use, and as large as a message may be: not kept.
+            let status = error.status();
+            let is_limit = status.code() == Code::ResourceExhausted;
+            let cause = if is_limit {
+                Cause::MessageTooLarge
+            } else {
+                Cause::BadMessage
+            };
+            return Ok(Err((status, cause)));
+        }
         self.pool
             .give(std::mem::replace(&mut self.unpacked, inflated));
         self.message_at = MessageAt::Unpacked;
-        result.map_err(|error| {
-            let status = error.status();
-            let is_limit = status.code() == Code::ResourceExhausted;
-            (
-                status,
-                if is_limit {
-                    Cause::MessageTooLarge
-                } else {
-                    Cause::BadMessage
-                },
-            )
-        })
+        Ok(Ok(()))
     }
 
     pub(super) fn on_bad_message(

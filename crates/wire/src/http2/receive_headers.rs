@@ -190,7 +190,10 @@ impl Connection {
         if block_info.end_stream && promises_body {
             return Some(ErrorCode::ProtocolError);
         }
-        let is_full = self.streams.len() >= self.config.max_streams as usize;
+        // A gRPC call hears why, see `reason_to_reject`.
+        let is_unread = self.head().info.kind == Kind::Plain
+            && self.unsent_bytes > self.config.max_unsent_bytes;
+        let is_full = self.streams.len() >= self.config.max_streams as usize || is_unread;
         (is_full || !self.peer.can_be_answered()).then_some(ErrorCode::RefusedStream)
     }
 

@@ -407,11 +407,10 @@ impl Connection {
     fn send_compressed(&mut self, slot: u32, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut message = self.pool.take();
         encode(&mut message);
-        let deflater = &mut self.deflater;
         let added = self.streams[slot].outbound.write(&mut self.pool, |bytes| {
             let start = bytes.len();
             bytes.extend_from_slice(&[0; PREFIX_BYTES]);
-            deflater.gzip(&message, bytes);
+            grpc::compression::gzip(&message, bytes);
             set_prefix(bytes, start, true);
         });
         self.pool.give(message);

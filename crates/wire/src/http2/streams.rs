@@ -6,6 +6,7 @@ use super::flow::{ReceiveWindow, SendWindow};
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 use crate::grpc::Status;
+use crate::limits;
 
 /// Names a stream of one connection: the place in its slab, and the HTTP/2 stream identifier. As identifiers are never
 /// used again, a key that has outlived its stream finds nothing.
@@ -186,6 +187,11 @@ impl Streams {
         self.live
     }
 
+    /// Places for streams, taken or free: what a walk over all streams walks over.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The slot of the stream with this identifier.
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<u32> {
@@ -239,6 +245,9 @@ impl Streams {
         stream.id = 0;
         self.free.push(slot);
         self.live -= 1;
+        if self.live == 0 && self.slots.len() > limits::KEPT_STREAM_PLACES {
+            self.trim();
+        }
     }
 
     /// The keys of all streams that exist.

@@ -2,17 +2,51 @@
 
 use super::config::{Config, Role};
 use super::connection::{Connection, Phase};
-use super::error::{ConnectionError, ErrorCode};
+use super::error::{Cause, ConnectionError, ErrorCode};
 use super::frame;
 use super::memo::Memo;
 use super::pool::Pool;
-use crate::grpc::{Deflater, Inflater};
+use crate::grpc::{Code, Status};
 use crate::limits;
 
 const NS_PER_MS: u64 = 1_000_000;
 
 const KEEPALIVE_PING: [u8; 8] = *b"keepaliv";
 const DRAIN_PING: [u8; 8] = *b"draining";
+
+/// Bytes that must move: since when, and how many until the time begins anew.
+///
+/// They are a share of what waits. If a single byte were enough, a peer that takes one a minute could keep all that may
+/// wait for as long as it likes.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    since_ns: u64,
+    owed_bytes: usize,
+}
+
+impl Progress {
+    #[inline]
+    fn note(progress: &mut Option<Progress>, waiting: usize, moved: usize, now_ns: u64) {
+        if waiting == 0 {
+            *progress = None;
+            return;
+        }
+        if let Some(progress) = progress
+            && progress.owed_bytes > moved
+        {
+            progress.owed_bytes -= moved;
+            return;
+        }
+        *progress = Some(Progress {
+            since_ns: now_ns,
+            owed_bytes: waiting.div_ceil(limits::PROGRESS_SHARE),
+        });
+    }
+
+    fn deadline_ns(self, config: &Config) -> u64 {
+        self.since_ns + config.no_progress_timeout_ms * NS_PER_MS
+    }
+}
 
 /// The deadlines of one connection.
 #[derive(Debug)]
@@ -22,8 +56,10 @@ pub(super) struct Timers {
     has_preface: bool,
     block_ns: Option<u64>,
     drain_ns: Option<u64>,
-    /// Since when something waits to be sent and nothing has moved.
-    stalled_since_ns: Option<u64>,
+    /// While something waits to be sent.
+    sending: Option<Progress>,
+    /// Server: while messages are unfinished.
+    gathering: Option<Progress>,
     received_ns: u64,
     /// When the keepalive PING was sent that has not been followed by anything.
     ping_ns: Option<u64>,
@@ -42,7 +78,8 @@ impl Timers {
             has_preface: is_client,
             block_ns: None,
             drain_ns: None,
-            stalled_since_ns: None,
+            sending: None,
+            gathering: None,
             received_ns: now_ns,
             ping_ns: None,
         }
@@ -85,19 +122,24 @@ impl Timers {
         self.drain_ns.is_some() && opaque == DRAIN_PING
     }
 
-    /// Something waits, or nothing does; something has moved, or nothing has.
+    /// So many bytes wait to be sent, after so many have gone.
     #[inline]
-    pub(super) fn progress(&mut self, waits: bool, moved: bool, now_ns: u64) {
-        if !waits {
-            self.stalled_since_ns = None;
-        } else if moved || self.stalled_since_ns.is_none() {
-            self.stalled_since_ns = Some(now_ns);
-        }
+    pub(super) fn sent(&mut self, waiting: usize, moved: usize, now_ns: u64) {
+        Progress::note(&mut self.sending, waiting, moved, now_ns);
     }
 
-    fn stall_deadline_ns(&self, config: &Config) -> Option<u64> {
-        self.stalled_since_ns
-            .map(|since_ns| since_ns + config.no_progress_timeout_ms * NS_PER_MS)
+    /// So many bytes of messages are unfinished, after so many have come.
+    #[inline]
+    pub(super) fn gathered(&mut self, waiting: usize, moved: usize, now_ns: u64) {
+        Progress::note(&mut self.gathering, waiting, moved, now_ns);
+    }
+
+    fn sending_deadline_ns(&self, config: &Config) -> Option<u64> {
+        self.sending.map(|progress| progress.deadline_ns(config))
+    }
+
+    fn gathering_deadline_ns(&self, config: &Config) -> Option<u64> {
+        self.gathering.map(|progress| progress.deadline_ns(config))
     }
 
     fn keepalive_deadline_ns(&self, config: &Config) -> Option<u64> {
@@ -120,7 +162,8 @@ impl Connection {
             timers.handshake_ns,
             timers.block_ns,
             timers.drain_ns,
-            timers.stall_deadline_ns(&self.config),
+            timers.sending_deadline_ns(&self.config),
+            timers.gathering_deadline_ns(&self.config),
             timers.keepalive_deadline_ns(&self.config),
         ]
         .into_iter()
@@ -155,10 +198,13 @@ impl Connection {
         if is_past(self.timers.block_ns) {
             return Err(ConnectionError::calm("a header block took too long"));
         }
-        if is_past(self.timers.stall_deadline_ns(&self.config)) {
+        if is_past(self.timers.sending_deadline_ns(&self.config)) {
             return Err(ConnectionError::calm(
                 "what waits to be sent was not read in time",
             ));
+        }
+        if is_past(self.timers.gathering_deadline_ns(&self.config)) {
+            self.end_unfinished(out)?;
         }
         if is_past(self.timers.drain_ns) {
             self.finish_draining(out);
@@ -177,6 +223,27 @@ impl Connection {
         Ok(())
     }
 
+    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves is not in arrears.
+    #[cold]
+    fn end_unfinished(&mut self, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+        self.timers.gathering = None;
+        self.timers.gathered(self.gathered_bytes, 0, self.now_ns);
+        let late: Vec<_> = self
+            .streams
+            .iter_mut()
+            .filter(|(_, stream)| {
+                stream.inbound.deframer.is_mid_message() && !stream.held && !stream.is_dead()
+            })
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in late {
+            let message = "the rest of a message did not arrive in time";
+            let status = Status::new(Code::ResourceExhausted, message);
+            self.end_call(slot, &status, Cause::TooMuchUnfinished, out)?;
+        }
+        Ok(())
+    }
+
     /// Gives memory back that a connection which has fallen silent does not need.
     fn trim(&mut self) {
         self.streams.trim();
@@ -187,8 +254,6 @@ impl Connection {
         self.fields.release_memory();
         self.message_at = super::connection::MessageAt::Nowhere;
         self.unpacked = Vec::new();
-        self.inflater = Inflater::new();
-        self.deflater = Deflater::new();
         self.events.shrink_to_fit();
         self.ready.shrink_to_fit();
         self.resumed.shrink_to_fit();

@@ -18,7 +18,7 @@ impl Connection {
 
     /// Lets the streams that are ready send in turns, one frame each, so that a large body holds up no other.
     pub(super) fn pump(&mut self, out: &mut Vec<u8>) {
-        let mut moved = false;
+        let before = self.unsent_bytes;
         while out.len() < self.config.output_bound_bytes && self.send_window.available() > 0 {
             let Some(key) = self.ready.pop_front() else {
                 break;
@@ -28,14 +28,14 @@ impl Connection {
                 "a stream that goes leaves the list"
             );
             self.streams[key.slot].in_ready = false;
-            moved |= self.send_frame(key, out);
+            self.send_frame(key, out);
         }
         self.timers
-            .progress(self.unsent_bytes > 0, moved, self.now_ns);
+            .sent(self.unsent_bytes, before - self.unsent_bytes, self.now_ns);
     }
 
-    /// Sends one DATA frame of a stream, and its end if nothing is left. False: its window is shut.
-    fn send_frame(&mut self, key: StreamKey, out: &mut Vec<u8>) -> bool {
+    /// Sends one DATA frame of a stream, and its end if nothing is left.
+    fn send_frame(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         let stream = &mut self.streams[key.slot];
         let waiting = stream.outbound.bytes();
         let count = waiting
@@ -43,7 +43,7 @@ impl Connection {
             .min(self.send_window.available())
             .min(limits::MAX_SENT_DATA_BYTES);
         if count == 0 {
-            return false;
+            return;
         }
         let is_end = count == waiting && stream.outbound.end == End::Bare;
         frame::write_header(
@@ -66,7 +66,6 @@ impl Connection {
             self.send_end(key.slot, out);
         }
         self.report_writable(key);
-        true
     }
 
     /// The body is out: sends what ends the stream, if it is known.

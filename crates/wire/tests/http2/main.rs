@@ -9,6 +9,7 @@ mod fuzz;
 mod handshake;
 mod hardening;
 mod headers;
+mod memory_and_pace;
 mod messages;
 mod pair;
 mod responses;

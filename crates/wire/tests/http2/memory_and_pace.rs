@@ -1,0 +1,303 @@
+//! What a peer can make us keep or do without sending much: memory that stays, work out of proportion, slowness.
+
+use crate::support::*;
+use wire::grpc::{Deflater, Status};
+use wire::http2::frame::{flag, kind};
+use wire::{Cause, Config, ErrorCode, Event, limits};
+
+/// A call whose messages are compressed, and one message that becomes `bytes` zeros.
+fn bomb(stream: u32, bytes: usize) -> Vec<u8> {
+    let mut packed = Vec::new();
+    Deflater::new().gzip(&vec![0; bytes], &mut packed);
+    let list = [&CALL[..], &[("grpc-encoding", "gzip")]].concat();
+    let mut sent = headers(stream, &list, false);
+    for piece in prefixed(1, &packed).chunks(limits::MAX_FRAME_BYTES) {
+        sent.extend_from_slice(&data(stream, piece, false));
+    }
+    sent
+}
+
+/// Answers or forgets what came.
+fn answer_all(server: &mut Endpoint, seen: &[Seen]) {
+    for seen in seen {
+        match seen.event {
+            Event::Message { stream, .. } => {
+                server
+                    .connection
+                    .finish(stream, &mut server.output, &Status::OK)
+            }
+            Event::Cancelled { stream, .. } => server.connection.forget(stream),
+            _ => {}
+        }
+    }
+    server.output.clear();
+}
+
+#[test]
+fn a_bomb_leaves_no_memory_behind() {
+    let config = Config {
+        max_message_bytes: 1 << 20,
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[]);
+    let seen = server.feed(&bomb(1, 2 << 20));
+    answer_all(&mut server, &seen);
+    assert_eq!(server.connection.running(), 0);
+    let bytes = server.connection.memory_bytes();
+    assert!(bytes <= 64 << 10, "{bytes} bytes");
+}
+
+#[test]
+fn repeated_bombs_end_the_connection() {
+    const EACH: usize = 8 << 20;
+    let attack = bomb(1, EACH);
+    let mut server = Endpoint::server();
+    let mut taken = 0_u32;
+    while server.error().is_none() {
+        let id = taken * 2 + 1;
+        let mut bytes = attack.clone();
+        // The same bytes on another stream: only the identifiers differ, in the fifth to eighth byte of each frame.
+        let mut at = 0;
+        while at < bytes.len() {
+            let length = number(&[0, bytes[at], bytes[at + 1], bytes[at + 2]]) as usize;
+            bytes[at + 5..at + 9].copy_from_slice(&id.to_be_bytes());
+            at += 9 + length;
+        }
+        let seen = server.feed(&bytes);
+        if server.error().is_none() {
+            answer_all(&mut server, &seen);
+        }
+        taken += 1;
+        assert!(taken < 20, "64 MiB are free, these are more");
+    }
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn settings_that_move_many_windows_cost_more() {
+    let mut server = Endpoint::server();
+    let calls: Vec<_> = (0..limits::MAX_STREAMS)
+        .flat_map(|at| call(at * 2 + 1))
+        .collect();
+    assert_eq!(requests(&server.feed(&calls)).len(), 4_096);
+    let mut rounds = 0;
+    while server.error().is_none() {
+        rounds += 1;
+        server.feed(&settings(&[(4, 1_000 + rounds)]));
+        assert!(rounds < 100, "each walks over thousands of streams");
+    }
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+    assert!(rounds > 20, "{rounds}: a few are honest");
+}
+
+#[test]
+fn a_byte_a_minute_is_no_progress() {
+    let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
+    let stream = requests(&server.feed(&unary(1, b"a")))[0];
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| {
+            out.resize(out.len() + (1 << 20), 0)
+        });
+    // At first as much as is due, then a little.
+    server.advance_ms(59_000);
+    server.feed(&window_update(1, 1 << 15));
+    server.advance_ms(59_000);
+    server.feed(&window_update(1, 1));
+    server.tick();
+    assert_eq!(server.error(), None);
+    server.advance_ms(1_000);
+    server.feed(&window_update(1, 1));
+    server.tick();
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn nothing_is_owed_on_a_stream_that_was_given_up() {
+    let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
+    let stream = requests(&server.feed(&unary(1, b"a")))[0];
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
+    server.advance_ms(30_000);
+    server.feed(&rst(1, ErrorCode::Cancel));
+    server.advance_ms(30_000);
+    server.feed(&frame(kind::PING, 0, 0, &[0; 8]));
+    server.tick();
+    assert_eq!(server.error(), None);
+    // And what waits next has all of its time.
+    let stream = requests(&server.feed(&unary(3, b"a")))[0];
+    server
+        .connection
+        .respond(stream, &mut server.output, |out| out.push(1));
+    server.advance_ms(59_999);
+    server.feed(&frame(kind::PING, 0, 0, &[0; 8]));
+    server.tick();
+    assert_eq!(server.error(), None);
+}
+
+#[test]
+fn a_message_that_does_not_go_on_ends_its_call() {
+    let mut server = Endpoint::server();
+    let begun = |id| {
+        [
+            call(id),
+            data(id, &prefixed(0, &[0; 50_000])[..10_000], false),
+        ]
+        .concat()
+    };
+    let seen = server.feed(&[begun(1_u32), call(3)].concat());
+    let waiting = requests(&seen)[1];
+    server.advance_ms(59_999);
+    server.feed(&frame(kind::PING, 0, 0, &[0; 8]));
+    server.tick();
+    assert_eq!(server.feed(b""), []);
+    server.advance_ms(1);
+    server.tick();
+    let seen = server.feed(b"");
+    assert!(
+        matches!(
+            seen[..],
+            [Seen {
+                event: Event::Cancelled {
+                    stream,
+                    cause: Cause::TooMuchUnfinished
+                },
+                ..
+            }] if stream.id == 1
+        ),
+        "{seen:?}"
+    );
+    assert_eq!(server.connection.buffered_bytes(), 0);
+    assert!(
+        server.connection.can_send(waiting),
+        "a call between messages waits as long as it likes"
+    );
+    // One that goes on has all the time that it needs.
+    let mut server = Endpoint::server();
+    server.feed(&begun(1));
+    for _ in 0..20 {
+        server.advance_ms(50_000);
+        server.feed(&data(1, &[0; 1_000], false));
+        server.tick();
+        assert_eq!(server.feed(b""), []);
+    }
+    // One that the room above holds is not late.
+    let mut server = Endpoint::server();
+    let stream = requests(&server.feed(&begun(1)))[0];
+    server.connection.hold(stream, true);
+    for _ in 0..5 {
+        server.advance_ms(50_000);
+        server.feed(&frame(kind::PING, 0, 0, &[0; 8]));
+        server.tick();
+        assert_eq!(server.feed(b""), []);
+    }
+}
+
+#[test]
+fn many_streams_leave_little_memory_behind() {
+    let mut server = Endpoint::server();
+    let calls: Vec<_> = (0..limits::MAX_STREAMS)
+        .flat_map(|at| call(at * 2 + 1))
+        .collect();
+    let streams = requests(&server.feed(&calls));
+    assert!(server.connection.memory_bytes() > 512 << 10);
+    for stream in streams {
+        server
+            .connection
+            .finish(stream, &mut server.output, &Status::OK);
+    }
+    let bytes = server.connection.memory_bytes();
+    assert!(bytes <= 128 << 10, "{bytes} bytes");
+}
+
+#[test]
+fn buffers_that_are_kept_have_a_bound_together() {
+    let mut server = Endpoint::server();
+    let piece = |id, at: usize| data(id, &prefixed(0, &[0; 50_000])[at..at + 10_001], false);
+    let ids: Vec<u32> = (0..20).map(|at| at * 2 + 1).collect();
+    for &id in &ids {
+        server.feed(&call(id));
+    }
+    for at in 0..5 {
+        for &id in &ids {
+            let seen = server.feed(&piece(id, at * 10_001));
+            answer_all(&mut server, &seen);
+        }
+    }
+    assert_eq!(server.connection.running(), 0);
+    let bytes = server.connection.memory_bytes();
+    assert!(bytes <= 128 << 10, "{bytes} bytes");
+}
+
+#[test]
+fn short_blocks_that_stand_for_much_are_not_remembered() {
+    let mut server = Endpoint::server();
+    let mut encoder = wire::hpack::Encoder::new();
+    let mut list = block(&GET);
+    let indexing = wire::hpack::Indexing::Incremental;
+    encoder.field(b"x", &[b'a'; 3_000], indexing, &mut list);
+    server.feed(&frame(
+        kind::HEADERS,
+        flag::END_HEADERS | flag::END_STREAM,
+        1,
+        &list,
+    ));
+    for at in 1..=limits::MEMO_ENTRIES as u32 {
+        let own = format!("/{at}");
+        let mut fields = GET;
+        fields[2].1 = &own;
+        let list = [block(&fields), vec![0xbe; 5]].concat();
+        let bytes = frame(
+            kind::HEADERS,
+            flag::END_HEADERS | flag::END_STREAM,
+            at * 2 + 1,
+            &list,
+        );
+        assert_eq!(requests(&server.feed(&bytes)).len(), 1);
+    }
+    let bytes = server.connection.memory_bytes();
+    assert!(bytes <= 64 << 10, "{bytes} bytes");
+}
+
+#[test]
+fn plain_requests_are_refused_while_too_much_is_unsent() {
+    let config = Config {
+        max_unsent_bytes: 10_000,
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[(4, 0)]);
+    let mut begun = 0;
+    for at in 0..10 {
+        for stream in requests(&server.feed(&headers(at * 2 + 1, &GET, true))) {
+            begun += 1;
+            server
+                .connection
+                .send_plain(stream, &mut server.output, 200, &[], &[0; 4_000]);
+        }
+    }
+    assert_eq!(begun, 3);
+    assert!(server.connection.buffered_bytes() <= 14_000);
+}
+
+#[test]
+fn windows_stay_shut_and_lose_nothing() {
+    let mut server = Endpoint::server();
+    server.connection.set_windows_shut(true, &mut server.output);
+    let stream = requests(&server.feed(&call(1)))[0];
+    let body = message(&[1; 15_995]);
+    for _ in 0..4 {
+        assert_eq!(messages(&server.feed(&data(1, &body, false))).len(), 1);
+        server.connection.release(stream, &mut server.output);
+    }
+    assert_eq!(server.frames_of_kind(kind::WINDOW_UPDATE), []);
+    server
+        .connection
+        .set_windows_shut(false, &mut server.output);
+    let updates = server.frames_of_kind(kind::WINDOW_UPDATE);
+    let given: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream, number(&frame.payload)))
+        .collect();
+    assert_eq!(given, [(1, 64_000)], "the connection's is not half used up");
+}
