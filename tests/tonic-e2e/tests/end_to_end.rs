@@ -13,8 +13,8 @@ use tonic_e2e::pelton::key_value_client::KeyValueClient;
 use tonic_e2e::pelton::operation::Operation as Kind;
 use tonic_e2e::pelton::{
     AppendRequest, BatchRequest, CountRequest, DeleteRequest, EchoRequest, GetRequest,
-    IncrementRequest, Operation, PutRequest, ScanRequest, WatchRequest, count_request,
-    operation, operation_result, put_request, scan_request,
+    IncrementRequest, Operation, PutRequest, ScanRequest, WatchRequest, count_request, operation,
+    operation_result, put_request, scan_request,
 };
 
 fn get(key: &[u8]) -> GetRequest {
