@@ -272,6 +272,16 @@ impl Store {
         }
     }
 
+    /// Adds up what all entries take, after a replay that did not count.
+    pub(crate) fn count_memory(&self) {
+        for (_, database) in self.shared.catalogue.read().iter() {
+            let mut state = database.state.write();
+            let memory_bytes = state.index.memory_bytes();
+            self.change_memory(state.memory_bytes, memory_bytes);
+            state.memory_bytes = memory_bytes;
+        }
+    }
+
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.shared.reserve
     }

@@ -153,19 +153,16 @@ impl Decider {
         answers: &mut Answers,
     ) -> usize {
         let id = commits[0].database;
-        let Some(pending) = self.touch(id) else {
+        if !self.touch(id) {
             for commit in commits {
                 let mark = answers.written.mark();
                 let verdict = Decision::Refused(Refusal::UnknownDatabase).into();
                 answers.written.finish(&mark, commit, 0, verdict);
             }
             return commits.len();
-        };
+        }
         let work = &mut self.work;
-        let pending = self
-            .databases
-            .get_mut(&pending)
-            .expect("it was just touched");
+        let pending = self.databases.get_mut(&id).expect("it was just touched");
         let database = pending.database.clone();
         let rule = Rule::of(database.config.durability);
         // Nobody else writes here, so readers are all that the lock has to do with.
@@ -193,17 +190,19 @@ impl Decider {
         commits.len()
     }
 
-    /// Finds a database, and notes that the group does something there.
-    fn touch(&mut self, id: DatabaseId) -> Option<DatabaseId> {
+    /// Notes that the group does something in a database, if there is one.
+    fn touch(&mut self, id: DatabaseId) -> bool {
         if self.touched.contains(&id) {
-            return Some(id);
+            return true;
         }
         if !self.databases.contains_key(&id) {
-            let database = self.work.store.find(id)?;
+            let Some(database) = self.work.store.find(id) else {
+                return false;
+            };
             self.databases.insert(id, PendingDatabase::new(database));
         }
         self.touched.push(id);
-        Some(id)
+        true
     }
 
     /// Has the group synced, with a record that raises the last sequence in the log to `sequence`, if nothing else in

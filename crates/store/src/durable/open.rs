@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::RawRwLock;
+use parking_lot::lock_api::ArcRwLockWriteGuard;
+
 use super::committer::DurableCommitter;
 use super::folder::{FolderError, claim};
-use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, Durability};
+use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, Durability, State};
 use crate::disk::Disk;
 use crate::log::{self, LogConfig, OpenLog, Record, RecordKind, Recovered};
-use crate::memory::bytes_of;
 use crate::store::{Store, StoreConfig};
 
 /// A durable store that is open.
@@ -57,9 +59,11 @@ impl Store {
     }
 }
 
-/// Applies the records of the log to the indexes.
+/// Applies the records of the log to the indexes. What they take in memory is added up when all are there.
 struct Replay<'a> {
     store: &'a Store,
+    /// The database of the last record, open for the next one.
+    current: Option<(DatabaseId, ArcRwLockWriteGuard<RawRwLock, State>)>,
     problem: Option<ReplayError>,
 }
 
@@ -67,6 +71,7 @@ impl<'a> Replay<'a> {
     fn new(store: &'a Store) -> Replay<'a> {
         Replay {
             store,
+            current: None,
             problem: None,
         }
     }
@@ -97,6 +102,8 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             RecordKind::DatabaseDropped => {
+                // Its lock is needed.
+                self.current = None;
                 let dropped = self.store.remove_database(record.database);
                 dropped.map(drop).map_err(|_| error("an unknown database"))
             }
@@ -108,36 +115,37 @@ impl<'a> Replay<'a> {
 
     /// Applies a change of a database; `None`: there is no such database.
     fn change(&mut self, record: &Record<'_>) -> Option<()> {
-        let database = self.store.find(record.database)?;
-        let mut state = database.state.write();
-        let hash = self.store.hasher().hash(record.key);
-        let old_bytes = state.index.find(record.key, hash);
-        let old_bytes = old_bytes.map_or(0, |entry| bytes_of(&entry));
-        let used_bytes = state.memory_bytes - old_bytes;
-        let used_bytes = match record.entry() {
+        let state = self.state_of(record.database)?;
+        match record.entry() {
             Some(entry) => {
+                let hash = state.index.hash(record.key);
                 state.index.put(hash, &entry);
-                used_bytes + bytes_of(&entry)
             }
-            None if record.kind == RecordKind::Clear => {
-                drop(state.index.take());
-                0
-            }
+            None if record.kind == RecordKind::Clear => drop(state.index.take()),
             None => {
+                let hash = state.index.hash(record.key);
                 state.index.remove(record.key, hash);
-                used_bytes
             }
-        };
-        self.store.change_memory(state.memory_bytes, used_bytes);
-        state.memory_bytes = used_bytes;
+        }
         state.sequence = record.sequence;
         Some(())
     }
 
-    fn finish(self, default_durability: Durability) -> Result<(), OpenError> {
+    fn state_of(&mut self, id: DatabaseId) -> Option<&mut State> {
+        if self.current.as_ref().is_none_or(|(open, _)| *open != id) {
+            self.current = None;
+            let database = self.store.find(id)?;
+            self.current = Some((id, database.state.write_arc()));
+        }
+        self.current.as_mut().map(|(_, state)| &mut **state)
+    }
+
+    fn finish(mut self, default_durability: Durability) -> Result<(), OpenError> {
         if let Some(problem) = self.problem {
             return Err(OpenError::Replay(problem));
         }
+        self.current = None;
+        self.store.count_memory();
         let database = self.store.find(DatabaseId::DEFAULT);
         let database = database.expect("the default database always exists");
         if default_durability == Durability::Volatile && database.state.read().index.len() > 0 {

@@ -170,6 +170,17 @@ impl MemoryIndex {
         }
     }
 
+    /// The hash of a key.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    /// What all entries take in memory, by a walk over them.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let slots = self.tables.iter().flat_map(HashTable::iter);
+        slots.map(|slot| bytes_of(&slot.entry())).sum()
+    }
+
     /// Takes all content out. To free it takes long: about 0.1 µs for each entry.
     pub(crate) fn take(&mut self) -> MemoryIndex {
         let empty = MemoryIndex::new(self.hasher.clone());

@@ -276,8 +276,8 @@ fn power_loss_at_every_step() {
     let reference = Reference::new(SEED, OPERATIONS);
     let steps = steps_of(&reference);
     println!("{} commits, {} steps", reference.answers.len(), steps.len());
-    for step in 0..steps.len() {
-        let what = format!("power loss at step {step}, {:?}", steps[step]);
+    for (step, kind) in steps.iter().enumerate() {
+        let what = format!("power loss at step {step}, {kind:?}");
         let disk = SimulatedDisk::new(SEED);
         disk.plan(step, Fault::PowerLoss);
         let (run, _) = run(&reference, &disk);
@@ -299,8 +299,8 @@ fn an_error_at_every_step_then_a_kill() {
     let reference = Reference::new(SEED + 1, 2000);
     let steps = steps_of(&reference);
     let mut random = Random::new(SEED);
-    for step in 0..steps.len() {
-        let what = format!("an error at step {step}, {:?}", steps[step]);
+    for (step, kind) in steps.iter().enumerate() {
+        let what = format!("an error at step {step}, {kind:?}");
         let disk = SimulatedDisk::new(SEED);
         disk.plan(step, Fault::Error);
         let (run, durable) = run(&reference, &disk);

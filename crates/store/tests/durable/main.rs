@@ -5,5 +5,6 @@ mod crash;
 mod failures;
 mod folder;
 mod plan;
+mod steady;
 mod suite;
 mod threads;
