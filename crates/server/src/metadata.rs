@@ -3,8 +3,11 @@
 use service::{Metadata, Method};
 use wire::Connection;
 
+/// Name and value.
+type Field = (Box<[u8]>, Box<[u8]>);
+
 /// A copy of the metadata of one request; empty, and free, for methods that do not ask.
-pub(crate) struct Snapshot(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub(crate) struct Snapshot(Vec<Field>);
 
 impl Snapshot {
     pub fn of(connection: &Connection, method: Method) -> Snapshot {
