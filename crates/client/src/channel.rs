@@ -10,6 +10,7 @@ use crate::core::{Core, Request, What};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::socket::{Received, Socket};
+use crate::streaming::Streaming;
 
 /// How a channel is to be.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub struct HttpAnswer {
 /// [`NotBegun::Closing`], a new channel is needed.
 #[derive(Debug)]
 pub struct Channel {
-    core: Core,
+    pub(crate) core: Core,
     socket: Socket,
     authority: String,
     /// The origin of the core's time.
@@ -118,23 +119,40 @@ impl Channel {
         request: &[u8],
         options: &CallOptions<'_>,
     ) -> Result<ServerStreaming<'_>, CallError> {
-        self.catch_up();
-        let timeout = options
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let call = self.core.open(&Request {
-            path,
-            authority: &self.authority,
-            timeout_ns: timeout
-                .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
-            metadata: options.metadata,
-        })?;
+        let call = self.begin(path, options)?;
         self.core.send(call, request, true);
         Ok(ServerStreaming {
             channel: self,
             call,
             deadline: options.deadline,
             is_over: false,
+        })
+    }
+
+    /// Calls a method to which any number of messages go, and which answers with any number of messages.
+    ///
+    /// # Errors
+    /// If the call cannot begin.
+    pub fn streaming(
+        &mut self,
+        path: &str,
+        options: &CallOptions<'_>,
+    ) -> Result<Streaming<'_>, CallError> {
+        let call = self.begin(path, options)?;
+        Ok(Streaming::new(self, call))
+    }
+
+    fn begin(&mut self, path: &str, options: &CallOptions<'_>) -> Result<StreamKey, CallError> {
+        self.catch_up();
+        let timeout = options
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        self.core.open(&Request {
+            path,
+            authority: &self.authority,
+            timeout_ns: timeout
+                .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+            metadata: options.metadata,
         })
     }
 
@@ -189,26 +207,41 @@ impl Channel {
         while self.core.poll(self.now_ns()).is_some() {}
     }
 
-    /// What happens next to `call`; what happens to others, which were given up, is passed over.
+    /// What happens next to `call` before the deadline, at which the call is given up.
     fn next(&mut self, call: StreamKey, deadline: Option<Instant>) -> Result<What, CallError> {
+        self.next_until(call, deadline).ok_or_else(|| {
+            self.cancel(call);
+            CallError::DeadlineExceeded
+        })
+    }
+
+    /// What happens next to `call`, `None` if nothing does until then; what has come by now is seen in any case. What
+    /// happens to other calls, which were given up, is passed over.
+    pub(crate) fn next_until(&mut self, call: StreamKey, until: Option<Instant>) -> Option<What> {
+        let mut has_looked = false;
         loop {
             while let Some(happening) = self.core.poll(self.now_ns()) {
                 if happening.call == call {
-                    return Ok(happening.what);
+                    return Some(happening.what);
                 }
             }
             if let Some(reason) = self.core.close_reason() {
                 let reason = reason.to_string();
                 self.send();
-                return Ok(What::Lost { reason });
+                return Some(What::Lost { reason });
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                self.core.cancel(call);
-                self.send();
-                return Err(CallError::DeadlineExceeded);
+            if has_looked && until.is_some_and(|until| Instant::now() >= until) {
+                return None;
             }
-            self.exchange(deadline);
+            self.exchange(until);
+            has_looked = true;
         }
+    }
+
+    /// Gives a call up.
+    pub(crate) fn cancel(&mut self, call: StreamKey) {
+        self.core.cancel(call);
+        self.send();
     }
 
     /// Sends what waits, and waits for bytes, for the deadline or for the protocol's own.
@@ -241,7 +274,7 @@ impl Channel {
 
     /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server may want its own
     /// answers read first.
-    fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         while !self.core.output().is_empty() {
             match self.socket.send(self.core.output(), limits::WRITE_PATIENCE) {
                 Ok(0) => return,
@@ -283,7 +316,7 @@ impl Channel {
     }
 
     /// The error that the end of a call stands for.
-    fn error_of(&self, end: What) -> CallError {
+    pub(crate) fn error_of(&self, end: What) -> CallError {
         match end {
             What::Ended(status) => CallError::Status(status),
             What::NotBegun => CallError::NotBegun(NotBegun::Refused),
@@ -378,8 +411,7 @@ impl Iterator for ServerStreaming<'_> {
 impl Drop for ServerStreaming<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.channel.core.cancel(self.call);
-            self.channel.send();
+            self.channel.cancel(self.call);
         }
     }
 }

@@ -146,6 +146,11 @@ impl Core {
         }
     }
 
+    /// Ends the client's side without a further message.
+    pub fn close_send(&mut self, call: StreamKey) {
+        self.connection.close_send(call, &mut self.output);
+    }
+
     /// Whether a further message would be sent soon. If not, [`What::Writable`] follows.
     pub fn can_send(&self, call: StreamKey) -> bool {
         self.connection.can_send(call)

@@ -18,10 +18,12 @@ mod core;
 mod error;
 pub mod limits;
 mod socket;
+mod streaming;
 
 pub use channel::{CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
 pub use core::{Core, Happening, Request, What};
 pub use drive::Address;
 pub use error::{CallError, ConnectError, NotBegun};
+pub use streaming::{Step, Streaming};
 pub use wire::StreamKey;
 pub use wire::grpc::{Code, Metadata, Status};

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, NotBegun};
+use client::{CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, NotBegun, Step};
 
 use common::{by_path, listen, serve};
 
@@ -71,6 +71,67 @@ fn a_dropped_stream_leaves_the_channel_usable() {
             .expect("answered"),
         b"still here"
     );
+}
+
+/// Far more than all windows and buffers hold: it goes through only because answers are taken meanwhile.
+#[test]
+fn messages_go_both_ways() {
+    let (mut channel, _server) = serve(by_path);
+    let mut chat = channel
+        .streaming("/t.T/Chat", &CallOptions::default())
+        .expect("begun");
+    let message = |number: usize| vec![number as u8; 50_000];
+    let (mut sent, mut received) = (0, 0);
+    loop {
+        if sent < 200 && chat.can_send() {
+            chat.send(&message(sent));
+            sent += 1;
+            if sent == 200 {
+                chat.close_send();
+            }
+        }
+        let wait = if chat.can_send() && sent < 200 {
+            Duration::ZERO
+        } else {
+            SOON
+        };
+        match chat.poll(wait).expect("all is well") {
+            Step::Message(answer) => {
+                assert!(answer == message(received), "{received} comes as it went");
+                received += 1;
+            }
+            Step::Nothing => assert!(wait.is_zero() || chat.can_send()),
+            Step::Ended => break,
+        }
+    }
+    assert_eq!((sent, received), (200, 200));
+    drop(chat);
+    let answer = channel.unary("/t.T/Echo", b"still here", &within(SOON));
+    assert_eq!(answer.expect("answered"), b"still here");
+}
+
+#[test]
+fn a_stream_that_was_given_up_or_failed_leaves_the_channel_usable() {
+    let (mut channel, _server) = serve(by_path);
+    let mut silent = channel
+        .streaming("/t.T/Silent", &CallOptions::default())
+        .expect("begun");
+    silent.send(b"hello?");
+    let step = silent.poll(Duration::from_millis(30)).expect("no error");
+    assert!(matches!(step, Step::Nothing), "{step:?}");
+    drop(silent);
+    let mut fail = channel
+        .streaming("/t.T/Fail", &CallOptions::default())
+        .expect("begun");
+    fail.send(b"x");
+    match fail.poll(SOON) {
+        Err(CallError::Status(status)) => assert_eq!(status.code(), Code::ResourceExhausted),
+        other => panic!("{other:?}"),
+    }
+    assert!(!fail.can_send(), "it is over");
+    drop(fail);
+    let answer = channel.unary("/t.T/Echo", b"still here", &within(SOON));
+    assert_eq!(answer.expect("answered"), b"still here");
 }
 
 #[test]

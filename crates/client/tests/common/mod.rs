@@ -54,7 +54,7 @@ fn run(mut socket: TcpStream, answer: Answer) {
                         paths.push((stream, path));
                     }
                 }
-                Event::Message { stream, .. } => {
+                Event::Message { stream, last } => {
                     let message = connection.message(&input).to_vec();
                     connection.release(stream, &mut output);
                     let path = paths
@@ -63,9 +63,15 @@ fn run(mut socket: TcpStream, answer: Answer) {
                         .map(|(_, path)| path.clone());
                     let path = path.expect("a request came before");
                     answer(&mut connection, stream, &mut output, &path, &message);
+                    if last && path == "/t.T/Chat" {
+                        connection.finish(stream, &mut output, &Status::OK);
+                    }
                     if path == "/t.T/Drain" {
                         connection.drain(&mut output, now_ns());
                     }
+                }
+                Event::HalfClosed { stream } => {
+                    connection.finish(stream, &mut output, &Status::OK);
                 }
                 Event::Cancelled { stream, .. } => connection.forget(stream),
                 _ => {}
@@ -102,6 +108,9 @@ pub fn by_path(
 ) {
     match path {
         "/t.T/Echo" => connection.respond(stream, out, |out| out.extend_from_slice(message)),
+        "/t.T/Chat" => {
+            connection.send_message(stream, out, |out| out.extend_from_slice(message));
+        }
         // One message of 1000 bytes for each byte of the request, numbered.
         "/t.T/Stream" => {
             for number in 0..message.len() {

@@ -1,0 +1,99 @@
+//! Calls with any number of messages both ways.
+
+use std::time::{Duration, Instant};
+
+use wire::StreamKey;
+
+use crate::channel::Channel;
+use crate::core::What;
+use crate::error::CallError;
+
+/// What became of looking at a call.
+#[derive(Debug)]
+pub enum Step {
+    /// The next message of the server.
+    Message(Vec<u8>),
+    /// No message came in the time given; or there is room for sending again, and it is worth asking
+    /// [`Streaming::can_send`].
+    Nothing,
+    /// The server ended the call with status OK.
+    Ended,
+}
+
+/// A call that is under way. Whoever sends must also look ([`Streaming::poll`]): a server that nobody listens to stops
+/// taking messages. Dropped early: the call is given up.
+#[derive(Debug)]
+pub struct Streaming<'a> {
+    channel: &'a mut Channel,
+    call: StreamKey,
+    is_over: bool,
+}
+
+impl<'a> Streaming<'a> {
+    pub(crate) fn new(channel: &'a mut Channel, call: StreamKey) -> Streaming<'a> {
+        Streaming {
+            channel,
+            call,
+            is_over: false,
+        }
+    }
+
+    /// Whether little enough waits to be sent for a further message.
+    pub fn can_send(&self) -> bool {
+        !self.is_over && self.channel.core.can_send(self.call)
+    }
+
+    /// Sends a message: what does not fit now goes out while the call is looked at.
+    pub fn send(&mut self, message: &[u8]) {
+        if !self.is_over {
+            self.channel.core.send(self.call, message, false);
+            self.channel.send();
+        }
+    }
+
+    /// Ends the client's side: no message follows.
+    pub fn close_send(&mut self) {
+        if !self.is_over {
+            self.channel.core.close_send(self.call);
+            self.channel.send();
+        }
+    }
+
+    /// Sends what waits, and takes the next message if there is one within `wait`.
+    ///
+    /// # Errors
+    /// If the call has ended in any other way than with status OK.
+    pub fn poll(&mut self, wait: Duration) -> Result<Step, CallError> {
+        if self.is_over {
+            return Ok(Step::Ended);
+        }
+        let until = Instant::now() + wait;
+        loop {
+            match self.channel.next_until(self.call, Some(until)) {
+                Some(What::Message) => {
+                    let message = self.channel.core.message().to_vec();
+                    self.channel.core.release(self.call);
+                    return Ok(Step::Message(message));
+                }
+                Some(What::Head { .. }) => {}
+                Some(What::Writable) | None => return Ok(Step::Nothing),
+                Some(What::Ended(status)) if status.is_ok() => {
+                    self.is_over = true;
+                    return Ok(Step::Ended);
+                }
+                Some(end) => {
+                    self.is_over = true;
+                    return Err(self.channel.error_of(end));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Streaming<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.channel.cancel(self.call);
+        }
+    }
+}
