@@ -301,3 +301,19 @@ fn windows_stay_shut_and_lose_nothing() {
         .collect();
     assert_eq!(given, [(1, 64_000)], "the connection's is not half used up");
 }
+
+#[test]
+fn streams_that_were_ended_early_are_not_remembered_without_end() {
+    let mut server = Endpoint::server();
+    for at in 0..20_000 {
+        for stream in requests(&server.feed(&call(at * 2 + 1))) {
+            server
+                .connection
+                .finish(stream, &mut server.output, &Status::OK);
+        }
+        server.output.clear();
+    }
+    assert_eq!(server.error(), None);
+    let bytes = server.connection.memory_bytes();
+    assert!(bytes <= 128 << 10, "{bytes} bytes");
+}
