@@ -92,9 +92,6 @@ pub const JOINED_BATCH_BYTES: usize = 64 * 1024;
 /// Empty batches and outcome lists that are kept for each loop.
 pub const SPARE_BATCHES: usize = 4;
 
-/// How long the durable committer's thread looks for more before it sleeps, in nanoseconds.
-pub const COMMITTER_SPIN_NS: u64 = 20_000;
-
 /// How long to wait before the next piece of the log is tried again after a failure, in milliseconds: often enough that
 /// writing soon goes on when room was made, rare enough to cost nothing.
 pub const SEGMENT_RETRY_MS: u64 = 1_000;
