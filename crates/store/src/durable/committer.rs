@@ -36,6 +36,8 @@ pub struct DurableCommitter {
     answers: Vec<Answers>,
     /// When what is written must be synced although nobody waits for it.
     sync_due_ns: u64,
+    /// Somebody has asked for a sync.
+    sync_asked: bool,
     failed: bool,
     /// No next segment could be made ready.
     full: bool,
@@ -92,6 +94,7 @@ impl DurableCommitter {
             gathered: VecDeque::new(),
             answers: Vec::new(),
             sync_due_ns: u64::MAX,
+            sync_asked: false,
             failed: false,
             full: false,
             stuck: false,
@@ -228,7 +231,12 @@ impl DurableCommitter {
     /// Whether something waits for a sync: a commit of the group, the bound on sequences, or an interval that is over.
     pub fn wants_sync(&self, clock: &mut dyn Clock) -> bool {
         let is_due = self.sync_due_ns != u64::MAX && clock.now_ns() >= self.sync_due_ns;
-        !self.failed && (self.decider.needs_sync() || is_due)
+        !self.failed && (self.decider.needs_sync() || is_due || self.sync_asked)
+    }
+
+    /// Asks for a sync of all that is written, be it needed or not.
+    pub fn ask_for_sync(&mut self) {
+        self.sync_asked = true;
     }
 
     /// When a sync is due although nobody waits for it; `u64::MAX`: none is.
@@ -243,6 +251,7 @@ impl DurableCommitter {
     /// Syncs the log.
     pub fn sync(&mut self) {
         self.sync_due_ns = u64::MAX;
+        self.sync_asked = false;
         match self.log.sync() {
             Ok(_) => {
                 self.decider.was_synced();
@@ -344,6 +353,13 @@ impl DurableCommitter {
     /// up to a sequence: they are for [`SegmentStock::retire`].
     pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
         self.log.retire_through(sequence)
+    }
+
+    /// Takes such segments back, if nobody has taken the stock. What goes wrong shows when the next one is prepared.
+    pub(super) fn retire_segments(&mut self, retired: Vec<RetiredSegment>) {
+        if let Some(stock) = &mut self.stock {
+            let _ = stock.retire(retired);
+        }
     }
 
     /// The log.

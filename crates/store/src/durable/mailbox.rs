@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::batch::WriteBatch;
 use crate::limits;
@@ -23,6 +23,20 @@ pub(super) struct Hub {
     store: Store,
     slots: Mutex<Vec<Arc<Slot>>>,
     pub(super) signal: Signal,
+    syncs: Mutex<Syncs>,
+    sync_done: Condvar,
+    /// Segments that hold nothing beyond this are not needed any more.
+    retire_sequence: AtomicU64,
+}
+
+/// Syncs that somebody has asked for.
+#[derive(Default)]
+struct Syncs {
+    asked: u64,
+    done: u64,
+    has_failed: bool,
+    /// Nobody is there any more to do it.
+    is_over: bool,
 }
 
 impl Hub {
@@ -31,6 +45,9 @@ impl Hub {
             store: store.clone(),
             slots: Mutex::new(Vec::new()),
             signal: Signal::default(),
+            syncs: Mutex::default(),
+            sync_done: Condvar::new(),
+            retire_sequence: AtomicU64::new(0),
         })
     }
 
@@ -44,6 +61,49 @@ impl Hub {
             hub: self.clone(),
             slot,
         }
+    }
+
+    /// Waits for a sync that begins after this call. Answers whether it succeeded.
+    pub(super) fn sync(&self) -> bool {
+        let mut syncs = self.syncs.lock();
+        syncs.asked += 1;
+        let number = syncs.asked;
+        self.signal.wake();
+        while syncs.done < number && !syncs.is_over {
+            self.sync_done.wait(&mut syncs);
+        }
+        syncs.done >= number && !syncs.has_failed
+    }
+
+    /// The number of the last sync that was asked for and is not done.
+    pub(super) fn sync_asked(&self) -> Option<u64> {
+        let syncs = self.syncs.lock();
+        (syncs.asked > syncs.done).then_some(syncs.asked)
+    }
+
+    /// Syncs up to this one are done.
+    pub(super) fn finish_syncs(&self, number: u64, has_failed: bool) {
+        let mut syncs = self.syncs.lock();
+        syncs.done = number;
+        syncs.has_failed |= has_failed;
+        self.sync_done.notify_all();
+    }
+
+    /// There will be no more syncs.
+    pub(super) fn end_syncs(&self) {
+        self.syncs.lock().is_over = true;
+        self.sync_done.notify_all();
+    }
+
+    /// Asks for segments to be retired.
+    pub(super) fn retire_through(&self, sequence: u64) {
+        self.retire_sequence.fetch_max(sequence, Ordering::Relaxed);
+        self.signal.wake();
+    }
+
+    /// Up to which sequence segments should be retired; 0: nobody has asked since this was asked last.
+    pub(super) fn take_retire_sequence(&self) -> u64 {
+        self.retire_sequence.swap(0, Ordering::Relaxed)
     }
 
     /// Fills up a list of the mailboxes, which never become fewer.

@@ -8,7 +8,7 @@ use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
-use crate::log::WriteError;
+use crate::log::{RetiredSegment, WriteError};
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs, and a simulation
 /// without a thread.
@@ -19,6 +19,7 @@ pub struct Rounds {
     slots: Vec<Arc<Slot>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
+    _ending: Ending,
 }
 
 /// What a round does when the log needs its next segment: it brings it, or says that there is none.
@@ -38,6 +39,7 @@ impl Rounds {
         committer.store().reserve().on_due(Box::new(ask));
         Rounds {
             committer,
+            _ending: Ending(hub.clone()),
             hub,
             slots: Vec::new(),
             answered: Vec::new(),
@@ -62,6 +64,8 @@ impl Rounds {
     /// if so, there may be more.
     pub fn round(&mut self, clock: &mut dyn Clock) -> bool {
         self.committer.prepare_segment();
+        let retired = self.take_retired();
+        self.committer.retire_segments(retired);
         self.round_with(clock, &mut |committer, _| committer.prepare_segment())
     }
 
@@ -69,6 +73,19 @@ impl Rounds {
         if self.hub.signal.take_work() {
             self.collect();
         }
+        let committer = &mut self.committer;
+        let sync_asked = self.hub.sync_asked();
+        if sync_asked.is_some() {
+            committer.ask_for_sync();
+        }
+        let worked = self.group(clock, bring);
+        if let Some(number) = sync_asked {
+            self.hub.finish_syncs(number, self.committer.has_failed());
+        }
+        worked
+    }
+
+    fn group(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
         let committer = &mut self.committer;
         let is_idle = !committer.has_gathered() && !committer.wants_mark();
         if is_idle && !committer.wants_sync(clock) {
@@ -112,6 +129,19 @@ impl Rounds {
         }
     }
 
+    /// Segments that somebody has declared unnecessary.
+    pub(super) fn take_retired(&mut self) -> Vec<RetiredSegment> {
+        match self.hub.take_retire_sequence() {
+            0 => Vec::new(),
+            sequence => self.committer.retire_through(sequence),
+        }
+    }
+
+    /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything on its own device.
+    pub fn retire_through(&self, sequence: u64) {
+        self.hub.retire_through(sequence);
+    }
+
     /// Whether a write or sync of the log has failed, so that writes are refused until a restart.
     pub fn has_failed(&self) -> bool {
         self.committer.has_failed()
@@ -144,6 +174,15 @@ impl Rounds {
     ) -> Result<(), WriteError> {
         while self.round_with(clock, bring) {}
         self.committer.close(clock)
+    }
+}
+
+/// Lets those go on who wait for a sync when there will be none any more.
+struct Ending(Arc<Hub>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end_syncs();
     }
 }
 

@@ -16,7 +16,9 @@ use super::rounds::Rounds;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
 use crate::limits;
-use crate::log::{PrepareError, ReadySegment, SegmentStock, WantedSegment, WriteError};
+use crate::log::{
+    PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+};
 
 /// Told of what happens, on the committer's thread: it should be quick.
 pub type Reporter = Box<dyn FnMut(Event) + Send>;
@@ -61,6 +63,18 @@ impl Durable {
     /// group, or twice if some of them waited for the sync and some did not.
     pub fn register(&self, waker: Waker) -> Mailbox {
         self.hub.register(waker)
+    }
+
+    /// Waits until everything that any view has shown is durable, also that of databases whose writes are not synced.
+    /// `false`: the log has failed, or the committer has stopped.
+    pub fn sync(&self) -> bool {
+        self.hub.sync()
+    }
+
+    /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has everything on its
+    /// own device.
+    pub fn retire_through(&self, sequence: u64) {
+        self.hub.retire_through(sequence);
     }
 
     /// Carries out what is in the mailboxes, syncs, writes the closing group, and ends the threads. Call it when no loop
@@ -153,6 +167,10 @@ impl<C: Clock> Runner<C> {
         if !garbage.is_empty() {
             self.helper.send(Job::Free(garbage));
         }
+        let retired = self.rounds.take_retired();
+        if !retired.is_empty() {
+            self.helper.send(Job::Retire(retired));
+        }
         worked
     }
 }
@@ -160,6 +178,7 @@ impl<C: Clock> Runner<C> {
 /// Work that takes long.
 enum Job {
     Prepare(WantedSegment),
+    Retire(Vec<RetiredSegment>),
     Free(Garbage),
 }
 
@@ -188,6 +207,8 @@ impl Helper {
                             let _ = done.send(stock.prepare(wanted));
                             hub.signal.wake();
                         }
+                        // What goes wrong shows when the next one is prepared.
+                        Job::Retire(retired) => drop(stock.retire(retired)),
                         Job::Free(garbage) => drop(garbage),
                     }
                 }

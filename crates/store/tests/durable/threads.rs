@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use store::disk::{Fault, SimulatedDisk};
+use store::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use store::durable::{Durable, Event, Opened, open_folder};
 use store::log::LogConfig;
 use store::suite::{increment, put};
@@ -211,6 +211,25 @@ fn large_commits_and_late_syncs() {
         }
         thread::park_timeout(Duration::from_millis(100));
     }
+    assert!(durable.sync());
+    let last_sequence = store
+        .view(DatabaseId::DEFAULT)
+        .expect("it exists")
+        .sequence();
+    let disk = RealDisk::open(&folder.0).expect("it is there");
+    let segments = || {
+        let names = disk.list().expect("it can be listed");
+        names.iter().filter(|name| name.ends_with(".log")).count()
+    };
+    let before = segments();
+    assert!(before >= 3, "a group of these is larger than a segment");
+    durable.retire_through(last_sequence);
+    let until = Instant::now() + Duration::from_secs(20);
+    while segments() >= before {
+        assert!(Instant::now() < until, "the segments stay");
+        thread::sleep(Duration::from_millis(5));
+    }
     durable.stop().expect("nothing fails");
+    assert!(!durable.sync(), "nobody is there to do it");
     verify(&store);
 }
