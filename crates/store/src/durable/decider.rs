@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::pending::{PendingCommit, PendingDatabase, PendingGroup, PendingView, Rule, What};
 use crate::batch::WriteBatch;
-use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, State};
+use crate::catalogue::{DatabaseId, State};
 use crate::committer::Used;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
@@ -16,7 +16,7 @@ use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 
 /// The number of this server in the records.
-const ORIGIN: u32 = 0;
+pub(super) const ORIGIN: u32 = 0;
 
 /// The outcomes of one loop's commits in a group.
 #[derive(Debug, Default)]
@@ -45,18 +45,18 @@ pub(super) struct Decider {
 
 /// All of a decider but the databases.
 #[derive(Debug)]
-struct Work {
-    store: Store,
-    effects: Effects,
-    group: PendingGroup,
-    records: GroupBuffer,
+pub(super) struct Work {
+    pub(super) store: Store,
+    pub(super) effects: Effects,
+    pub(super) group: PendingGroup,
+    pub(super) records: GroupBuffer,
     /// By how much the group changes the memory in use, of all databases.
     growth_bytes: i64,
-    needs_sync: bool,
+    pub(super) needs_sync: bool,
     /// Nothing more goes into the group.
-    is_complete: bool,
+    pub(super) is_complete: bool,
     /// Why commits that grow a database are refused.
-    refusal: Option<Refusal>,
+    pub(super) refusal: Option<Refusal>,
 }
 
 /// A commit where it is decided.
@@ -240,7 +240,7 @@ impl Work {
     }
 
     /// The next sequence; `None` completes the group, since the log must be synced before there is one.
-    fn next_sequence(&mut self) -> Option<u64> {
+    pub(super) fn next_sequence(&mut self) -> Option<u64> {
         let sequence = self.store.next_sequence();
         self.is_complete |= sequence.is_none();
         sequence
@@ -361,91 +361,5 @@ impl Work {
         pending.growth_entries -= removed;
         pending.clear();
         (Decision::Applied.into(), What::Clear, -(used_bytes as i64))
-    }
-
-    /// Decides a commit that creates or drops a database. It completes the group if it takes effect, so that what
-    /// comes behind it finds the catalogue changed. Answers whether it was decided.
-    fn change_catalogue(
-        &mut self,
-        batch: &WriteBatch,
-        commit: &CommitRecord,
-        answers: &mut Answers,
-    ) -> bool {
-        let outcomes = &mut answers.synced;
-        let mark = outcomes.mark();
-        let mut commit = *commit;
-        let what = match self.plan_catalogue(batch, &mut commit) {
-            Ok(what) => what,
-            Err(refusal) => {
-                outcomes.finish(&mark, &commit, 0, Decision::Refused(refusal).into());
-                return true;
-            }
-        };
-        let Some(sequence) = self.next_sequence() else {
-            return false;
-        };
-        let name = self.database_name(&commit, &what);
-        let config;
-        let (kind, value) = match &what {
-            What::Create { config: made, .. } => {
-                config = made.encode();
-                (RecordKind::DatabaseCreated, &config[..])
-            }
-            _ => (RecordKind::DatabaseDropped, &[][..]),
-        };
-        self.records.push(&Record {
-            value,
-            ..Record::of_key(kind, sequence, commit.database, ORIGIN, name.as_bytes())
-        });
-        self.group.push(PendingCommit {
-            database: commit.database,
-            sequence,
-            rule: Rule::Synced,
-            what,
-            growth_bytes: 0,
-        });
-        self.needs_sync = true;
-        self.is_complete = true;
-        outcomes.finish(&mark, &commit, sequence, Decision::Applied.into());
-        true
-    }
-
-    /// What a change of the catalogue will do, if it is allowed. Gives the commit the id of a new database.
-    fn plan_catalogue(
-        &self,
-        batch: &WriteBatch,
-        commit: &mut CommitRecord,
-    ) -> Result<What, Refusal> {
-        if commit.whole == Some(Whole::Drop) {
-            let checked = self.store.check_drop(commit.database);
-            return checked.map(|()| What::Drop).map_err(Refusal::NotDropped);
-        }
-        if let Some(refusal) = self.refusal {
-            return Err(refusal);
-        }
-        let operation = batch.operation(commit.first);
-        let config = DatabaseConfig::decode(batch.value(operation))
-            .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
-        let name = std::str::from_utf8(batch.key(operation))
-            .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;
-        let checked = self.store.check_create(name, &config);
-        commit.database = checked.map_err(Refusal::NotCreated)?;
-        Ok(What::Create {
-            name: name.into(),
-            config: Box::new(config),
-        })
-    }
-
-    fn database_name(&self, commit: &CommitRecord, what: &What) -> Box<str> {
-        match what {
-            What::Create { name, .. } => name.clone(),
-            _ => {
-                let database = self.store.find(commit.database);
-                database
-                    .expect("it was just checked, and nobody else drops")
-                    .name
-                    .clone()
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 //! How it is cut and why stands in ARCHITECTURE.md, section 5.
 
 mod committer;
+mod databases;
 mod decider;
 mod folder;
 mod mailbox;
