@@ -194,6 +194,7 @@ impl Core {
             io.close_when_written();
         }
         self.after_step(channel, io);
+        self.guard_windows(channel, io, now_ns);
         if let Some(at_ns) = channel
             .http2()
             .and_then(|connection| connection.next_deadline_ns())
@@ -201,6 +202,19 @@ impl Core {
             self.arm(channel, at_ns);
         }
         self.log_error(channel);
+    }
+
+    /// Keeps the windows of a connection shut while more is buffered, for all connections together, than may be.
+    fn guard_windows(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let shut = self.admission.budget.is_exceeded();
+        connection.set_windows_shut(shut, &mut io.output);
+        if shut {
+            // What is buffered may shrink elsewhere, while this peer can do nothing but wait.
+            self.arm(channel, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
+        }
     }
 
     /// What every step of a call ends with, also outside of a walk: counting what is buffered now, and another visit if

@@ -61,3 +61,7 @@ pub const GARBAGE_QUEUE: usize = 64;
 
 /// Bytes of an unknown path that a status message repeats.
 pub const PATH_IN_MESSAGE_BYTES: usize = 256;
+
+/// While the memory for buffers is used up and the windows of all connections are shut: how often each looks whether they
+/// may open again, in milliseconds.
+pub const WINDOWS_SHUT_MS: u64 = 100;

@@ -31,6 +31,15 @@ impl Worker {
     }
 
     #[cfg(test)]
+    pub fn windows_are_shut(&mut self) -> bool {
+        let mut channels = self.channels.iter_mut().flatten();
+        channels.any(|channel| {
+            let connection = channel.http2();
+            connection.is_some_and(|connection| connection.windows_are_shut())
+        })
+    }
+
+    #[cfg(test)]
     pub fn budget(&self) -> &crate::admission::Budget {
         &self.core.admission.budget
     }
@@ -401,6 +410,20 @@ mod tests {
             pair.client.forget(stream);
         }
         assert!(!pair.io.is_closing());
+    }
+
+    /// No room for what peers send: they may not send on, until there is room again.
+    #[test]
+    fn windows_stay_shut_while_the_memory_for_buffers_is_used_up() {
+        let mut pair = Pair::open();
+        pair.worker.budget().change(0, 1 << 30);
+        pair.call("/pelton.v1.Echo/Unary", b"");
+        pair.turn();
+        assert!(pair.worker.windows_are_shut());
+        pair.worker.budget().change(1 << 30, 0);
+        pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
+        pair.turn();
+        assert!(!pair.worker.windows_are_shut());
     }
 
     /// A stop while the peer takes a large answer, piece by piece; and while it does not.
