@@ -27,6 +27,9 @@ class Server:
         listens = [word for address in listen for word in ("--listen", address)]
         # Settings of the caller's environment must not leak in.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+        # What is not about durability must not leave a data folder behind.
+        if not {"--data", "--durability"} & set(arguments):
+            environment["PELTON_DURABILITY"] = "volatile"
         self.process = subprocess.Popen(
             [binary, "serve", *listens, *arguments],
             stdin=subprocess.DEVNULL,

@@ -30,7 +30,8 @@ pub fn decode_key(text: &OsStr, encoding: KeyEncoding) -> Result<Vec<u8>, Failur
     }
 }
 
-fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
+/// The bytes of two hexadecimal digits each.
+pub fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);

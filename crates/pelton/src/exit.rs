@@ -51,6 +51,15 @@ impl Failure {
         }
     }
 
+    /// The same failure with more to know about it.
+    pub fn with(self, more: &str) -> Failure {
+        match self {
+            Failure::Usage(message) => Failure::Usage(format!("{message}; {more}")),
+            Failure::Failed(message) => Failure::Failed(format!("{message}; {more}")),
+            Failure::BrokenPipe => Failure::BrokenPipe,
+        }
+    }
+
     /// What the program ends with.
     pub fn exit(&self) -> Exit {
         match self {

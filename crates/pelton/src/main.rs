@@ -2,13 +2,19 @@
 
 mod arguments;
 mod command;
+mod durability;
 mod encoding;
 mod exit;
+mod export_format;
+mod input;
+mod interrupt;
+mod json;
 mod log;
 mod memory;
 mod output;
 #[cfg(test)]
 mod pages;
+mod progress;
 mod serve;
 mod settings;
 mod size;
@@ -17,7 +23,9 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::arguments::{Arguments, Command, ConfigCommand, OutputFormat, ServeArguments};
+use crate::arguments::{
+    Arguments, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat, ServeArguments,
+};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::settings::Settings;
@@ -42,10 +50,23 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Put(arguments) => command::put(arguments),
         Command::Get(arguments) => command::get(arguments),
         Command::Delete(arguments) => command::delete(arguments),
+        Command::Append(arguments) => command::append(arguments),
+        Command::Increment(arguments) => command::increment(arguments),
+        Command::Batch(arguments) => command::batch(arguments),
+        Command::Transact(arguments) => command::transact(arguments),
+        Command::Export(arguments) => command::export(arguments),
+        Command::Import(arguments) => command::import(arguments),
+        Command::Database(DatabaseCommand::Create(arguments)) => {
+            command::create_database(arguments)
+        }
+        Command::Database(DatabaseCommand::List(arguments)) => command::list_databases(arguments),
+        Command::Database(DatabaseCommand::Drop(arguments)) => command::drop_database(arguments),
         Command::Scan(arguments) => command::scan(arguments),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),
         Command::Status(arguments) => command::status(arguments),
+        Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
+        Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),
         Command::Proto(arguments) => command::write_proto_files(arguments),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
         Command::Config(ConfigCommand::Check(arguments)) => {

@@ -11,6 +11,9 @@ use crate::exit::Failure;
 pub struct Output {
     format: OutputFormat,
     writer: BufWriter<StdoutLock<'static>>,
+    /// What cannot be printed any more is dropped, instead of ending the command.
+    is_optional: bool,
+    is_gone: bool,
 }
 
 impl Output {
@@ -19,7 +22,15 @@ impl Output {
         Output {
             format,
             writer: BufWriter::new(io::stdout().lock()),
+            is_optional: false,
+            is_gone: false,
         }
+    }
+
+    /// For commands whose work is worth finishing when nobody reads what they print.
+    pub fn optional(mut self) -> Output {
+        self.is_optional = true;
+        self
     }
 
     /// Whether JSON is wanted.
@@ -29,12 +40,28 @@ impl Output {
 
     /// Prints a line.
     pub fn line(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.writer, "{text}").map_err(Failure::output)
+        self.write(|writer| writeln!(writer, "{text}"))
+    }
+
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        if self.is_gone {
+            return Ok(());
+        }
+        match write(&mut self.writer).map_err(Failure::output) {
+            Err(Failure::BrokenPipe) if self.is_optional => {
+                self.is_gone = true;
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// Prints bytes as they are; on a terminal the line is ended, so that the prompt stands on its own.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.writer.write_all(bytes).map_err(Failure::output)?;
+        self.write(|writer| writer.write_all(bytes))?;
         if io::stdout().is_terminal() && !bytes.ends_with(b"\n") {
             self.line("")?;
         }
@@ -59,9 +86,14 @@ impl Output {
         }
     }
 
+    /// Writes out what is buffered, for whoever waits for it.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.write(|writer| writer.flush())
+    }
+
     /// Writes out what is buffered.
     pub fn end(mut self) -> Result<(), Failure> {
-        self.writer.flush().map_err(Failure::output)
+        self.flush()
     }
 }
 

@@ -15,9 +15,12 @@ use rustix::time::{ClockId, clock_gettime};
 use server::{Config, StartError, Storage, TimeSource};
 use service::{PeerKind, ServerInfo};
 
+use store::durable::{FolderError, OpenError};
+use store::log::{self, LogConfig, LogId, Recovered};
+
 use crate::arguments::ServeArguments;
+use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::log;
 use crate::memory;
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
@@ -33,11 +36,20 @@ const INFO: ServerInfo = ServerInfo {
 /// Runs a server until it is stopped.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
-    log::start(settings.log_level);
+    crate::log::start(settings.log_level);
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
-    let server = server::start(config(&settings, memory_limit_bytes))
-        .map_err(|error| start_failure(&error))?;
+    let had_folder = settings.folder().is_some_and(Path::exists);
+    let config = config(&settings, memory_limit_bytes)?;
+    let server = server::start(config).map_err(|error| {
+        if !had_folder {
+            leave_no_empty_folder(&settings);
+        }
+        start_failure(&error)
+    })?;
     announce(&settings, memory_limit_bytes, server.addresses());
+    if let Some(recovered) = server.recovered() {
+        say_recovered(recovered);
+    }
     warn(&settings, server.addresses());
     let ended = server
         .run()
@@ -68,11 +80,11 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
     }
 }
 
-fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
+fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failure> {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
     let window =
         |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
-    Config {
+    Ok(Config {
         loops: LoopConfig {
             listen: settings.listen.clone(),
             threads: settings.threads,
@@ -93,12 +105,53 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Config {
         stream_window: settings.stream_window.map(window),
         connection_window: settings.connection_window.map(window),
         interop: settings.interop,
-        // The standard library's hasher is seeded by the system; what it makes of nothing is as random.
-        hash_seed: RandomState::new().build_hasher().finish(),
+        hash_seed: random(),
         time: Arc::new(SystemTimeSource),
         log: Arc::new(Log::default()),
-        storage: Storage::Volatile,
+        storage: storage(settings)?,
+    })
+}
+
+/// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn storage(settings: &Settings) -> Result<Storage, Failure> {
+    let Some(folder) = settings.folder() else {
+        return Ok(Storage::Volatile);
+    };
+    let disk = store::durable::open_folder(folder).map_err(|error| folder_failure(&error))?;
+    let log_id = LogId {
+        history: random(),
+        secret: random(),
+    };
+    Ok(Storage::Folder {
+        disk,
+        log: LogConfig {
+            accept_loss: settings.accept_loss,
+            ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
+        },
+        durability: match settings.durability {
+            Durability::Synced => store::Durability::Synced,
+            Durability::Interval(span) => store::Durability::Interval { ms: span.ms },
+            Durability::Written => store::Durability::Written,
+            Durability::Volatile => store::Durability::Volatile,
+        },
+    })
+}
+
+/// The folder is made before it is known whether the server can start. Removes it if it is empty.
+fn leave_no_empty_folder(settings: &Settings) {
+    if let Some(folder) = settings.folder() {
+        let _ = std::fs::remove_dir(folder);
     }
+}
+
+fn folder_failure(error: &FolderError) -> Failure {
+    Failure::Failed(format!(
+        "{error}; --data says which folder, --durability volatile does without one"
+    ))
 }
 
 /// Says why the server did not start, and which flag helps.
@@ -117,6 +170,11 @@ fn start_failure(error: &StartError) -> Failure {
             "; choose another path with --listen unix:/path".into()
         }
         StartError::Bind(_) => "; --listen says where to listen".into(),
+        StartError::Open(OpenError::Folder(error)) => return folder_failure(error),
+        StartError::Open(OpenError::Log(log::OpenError::Damaged { .. })) => {
+            "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
+                .into()
+        }
         _ => String::new(),
     };
     Failure::Failed(format!("{error}{advice}"))
@@ -137,13 +195,58 @@ fn announce(settings: &Settings, memory_limit_bytes: u64, addresses: &[Address])
         MemoryLimit::Bytes(_) => String::new(),
     };
     text.push_str(&format!(
-        "storing in memory, volatile: everything is lost when the server stops; at most {:.1} GiB{share}\n",
+        "storing in memory, {}; at most {:.1} GiB{share}\n",
+        promise(settings),
         memory_limit_bytes as f64 / f64::from(1 << 30)
     ));
     let mut stdout = std::io::stdout().lock();
     let _ = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
+}
+
+/// What the default database promises, and where its log is.
+fn promise(settings: &Settings) -> String {
+    let words = match settings.durability {
+        Durability::Synced => "a write is answered when it is on the device".into(),
+        Durability::Interval(span) => {
+            format!("a power loss may take the writes of the last {span}")
+        }
+        Durability::Written => "writes survive the end of the server, not a power loss".into(),
+        Durability::Volatile => "everything is lost when the server stops".into(),
+    };
+    let durability = settings.durability;
+    match settings.folder() {
+        None => format!("{durability}: {words}"),
+        Some(folder) if durability == Durability::Volatile => format!(
+            "{durability}: {words}, but what is in other databases (log in {})",
+            folder.display()
+        ),
+        Some(folder) => format!("log in {}, {durability}: {words}", folder.display()),
+    }
+}
+
+/// Puts into the log what was found in the data folder.
+fn say_recovered(recovered: &Recovered) {
+    let Recovered {
+        records,
+        last_sequence,
+        ..
+    } = recovered;
+    if let Some(loss) = &recovered.loss {
+        tracing::warn!("a part of the log was given up, as --accept-loss says: {loss}");
+    }
+    if recovered.created {
+        tracing::info!("the data folder is new");
+    } else if recovered.closed {
+        tracing::info!(
+            "read {records} records from the log, up to sequence {last_sequence}; the last stop was clean"
+        );
+    } else {
+        tracing::info!(
+            "read {records} records from the log, up to sequence {last_sequence}; the last stop was not clean"
+        );
+    }
 }
 
 /// Puts into the log what an operator should know.

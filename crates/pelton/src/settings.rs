@@ -3,17 +3,21 @@
 use std::fmt;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use drive::Address;
 
 use crate::arguments::{CpuList, LogLevel, ServeArguments, UnixMode};
+use crate::durability::Durability;
 use crate::size::{MemoryLimit, Size, Span};
 
 /// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been around for a century.
 pub const DEFAULT_PORT: u16 = 1978;
+
+/// The data folder unless told otherwise, in the folder in which the server is started.
+pub const DEFAULT_FOLDER: &str = "pelton-data";
 
 /// Share of the memory this process may use that keys and values may take by default, in percent. The rest is for
 /// connections, for the allocator's slack, and for whatever else runs there.
@@ -32,6 +36,10 @@ const WINDOW_MIN: u64 = 65_535;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub listen: Vec<Address>,
+    /// `None`: no folder was named.
+    pub data: Option<PathBuf>,
+    pub durability: Durability,
+    pub accept_loss: bool,
     pub threads: usize,
     pub pin: CpuList,
     pub memory_limit: MemoryLimit,
@@ -171,6 +179,9 @@ impl Settings {
         };
         let settings = Settings {
             listen: pick!(listen).unwrap_or_else(default_listen),
+            data: pick!(data),
+            durability: pick!(durability).unwrap_or(Durability::Synced),
+            accept_loss: strong.accept_loss,
             threads: pick!(threads).unwrap_or(loops.threads),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
@@ -191,6 +202,15 @@ impl Settings {
         };
         settings.check()?;
         Ok(settings)
+    }
+
+    /// The folder for what lasts; `None`: nothing does.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.data {
+            Some(folder) => Some(folder),
+            None if self.durability == Durability::Volatile => None,
+            None => Some(Path::new(DEFAULT_FOLDER)),
+        }
     }
 
     fn check(&self) -> Result<(), SettingsError> {
@@ -259,6 +279,11 @@ impl Settings {
             .collect();
         vec![
             ("listen", Some(format!("[{}]", listen.join(", ")))),
+            (
+                "data",
+                self.folder().and_then(|folder| text(&folder.display())),
+            ),
+            ("durability", text(&self.durability)),
             ("threads", number(&self.threads)),
             (
                 "pin",
@@ -374,6 +399,23 @@ mod tests {
     }
 
     #[test]
+    fn where_data_are_kept() {
+        let folder = |text: &str| {
+            let settings = Settings::resolve(&ServeArguments::default(), &file(text));
+            let folder = settings.expect(text).folder().map(Path::to_owned);
+            folder.map(|folder| folder.display().to_string())
+        };
+        assert_eq!(folder("").as_deref(), Some("pelton-data"));
+        assert_eq!(folder("data = '/x'").as_deref(), Some("/x"));
+        assert_eq!(folder("durability = 'volatile'"), None);
+        assert_eq!(
+            folder("durability = 'volatile'\ndata = 'y'").as_deref(),
+            Some("y"),
+            "for the other databases"
+        );
+    }
+
+    #[test]
     fn a_wrong_file_is_explained() {
         for (text, expected) in [
             ("thread = 3", "unknown field `thread`"),
@@ -383,6 +425,7 @@ mod tests {
             ("memory-limit = true", "a text or a number"),
             ("drain-timeout = 10", "10s"),
             ("threads = ", "line 1"),
+            ("durability = 'fast'", "interval=100ms"),
         ] {
             let message = SettingsFile::parse(text).expect_err(text).to_string();
             assert!(
@@ -410,7 +453,7 @@ mod tests {
         }
     }
 
-    /// Every flag of `serve` but --config is a setting, and is printed under its own name.
+    /// Nearly every flag of `serve` is a setting, and is printed under its own name.
     #[test]
     fn what_is_printed_is_what_there_is() {
         let settings = Settings::resolve(&ServeArguments::default(), &file("")).expect("valid");
@@ -423,7 +466,9 @@ mod tests {
             .get_arguments()
             .filter_map(|argument| argument.get_long())
             .collect();
-        let flags: Vec<&str> = flags.into_iter().filter(|name| *name != "config").collect();
+        // What concerns a single start only is no setting.
+        let is_setting = |name: &&str| !["config", "accept-loss"].contains(name);
+        let flags: Vec<&str> = flags.into_iter().filter(is_setting).collect();
         assert_eq!(printed, flags);
     }
 

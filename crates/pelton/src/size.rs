@@ -14,7 +14,7 @@ pub enum MemoryLimit {
     Percent(u8),
 }
 
-/// A span of time in milliseconds: `500ms`, `10s`, `2min`, `1h`.
+/// A span of time in milliseconds: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub ms: u64,
@@ -62,7 +62,7 @@ impl fmt::Display for ParseError {
             ParseError::NotASpan(text) => {
                 write!(
                     f,
-                    "`{text}` is no span of time; write 500ms, 10s, 2min or 1h"
+                    "`{text}` is no span of time; write 500ms, 10s, 2min, 1h or 30d"
                 )
             }
             ParseError::NoUnit(text) => {
@@ -175,8 +175,15 @@ impl fmt::Display for MemoryLimit {
     }
 }
 
-const SPAN_UNITS_MS: [(&str, u64); 4] =
-    [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+/// In the order of their size; of two for the same, the last one is written.
+const SPAN_UNITS_MS: [(&str, u64); 6] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("min", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
 
 impl FromStr for Span {
     type Err = ParseError;
@@ -291,6 +298,8 @@ mod tests {
             ("500ms", 500),
             ("10s", 10_000),
             ("2min", 120_000),
+            ("5m", 300_000),
+            ("30d", 2_592_000_000),
             ("1h", 3_600_000),
             ("0.25s", 250),
         ] {
@@ -302,7 +311,7 @@ mod tests {
             );
         }
         assert_eq!(ms("10"), Err(ParseError::NoUnit("10".into())));
-        for text in ["", "s", "-1s", "5 days", "1m"] {
+        for text in ["", "s", "-1s", "5 days", "1M"] {
             assert_eq!(ms(text), Err(ParseError::NotASpan(text.into())), "{text}");
         }
         assert_eq!(

@@ -97,6 +97,7 @@ fn what_is_printed_is_a_file_to_start_with() {
 
     let mut serve = pelton();
     serve.args(["serve", "--config"]).arg(&file.0);
+    serve.env("PELTON_DURABILITY", "volatile");
     let server = Server::spawn(&mut serve);
     let too_large = server.run_with_input(&["put", "k"], &vec![0; (2 << 20) + 1]);
     assert!(
@@ -111,6 +112,7 @@ fn the_environment_reaches_every_command() {
     let mut serve = pelton();
     serve
         .arg("serve")
+        .env("PELTON_DURABILITY", "volatile")
         .envs([("PELTON_LISTEN", "127.0.0.1:0"), ("PELTON_THREADS", "1")]);
     let server = Server::spawn(&mut serve);
     // PELTON_ADDRESS is how all commands of these tests find their server.
@@ -171,6 +173,8 @@ fn a_large_max_value_is_warned_about() {
         "1",
         "--max-value",
         "8MiB",
+        "--durability",
+        "volatile",
     ]);
     let log = std::env::temp_dir().join(format!("pelton-warning-{}.log", std::process::id()));
     serve.stderr(fs::File::create(&log).expect("the file is made"));

@@ -243,6 +243,112 @@ fn scans_and_counts() {
     );
 }
 
+#[test]
+fn appending_and_counting() {
+    let server = Server::start();
+    let append = server.run(["append", "log", "one "]);
+    assert_eq!(
+        (append.code, append.text()),
+        (0, "appended, 4 bytes now, version 1\n")
+    );
+    let two = server.run_with_input(&["append", "log"], b"two\xff");
+    assert_eq!(two.code, 0);
+    assert_eq!(server.run(["get", "log"]).stdout, b"one two\xff");
+    let unmet = server.run(["append", "none", "x", "--if-present"]);
+    assert_eq!((unmet.code, unmet.text()), (1, ""));
+    assert!(unmet.stderr.contains("nothing appended"), "{unmet:?}");
+    let json = server
+        .run(["append", "log", "!", "--output", "json"])
+        .json();
+    assert_eq!(
+        (&json["applied"], &json["length"]),
+        (&json!(true), &json!(9))
+    );
+
+    assert_eq!(
+        server.run(["incr", "n"]).text(),
+        "1\n",
+        "the bare new number"
+    );
+    assert_eq!(server.run(["incr", "n", "41"]).text(), "42\n");
+    assert_eq!(server.run(["incr", "n", "-50"]).text(), "-8\n");
+    assert_eq!(
+        server.run(["incr", "m", "1", "--initial", "-5"]).text(),
+        "-4\n"
+    );
+    let unmet = server.run(["incr", "n", "--if-absent"]);
+    assert_eq!((unmet.code, unmet.text()), (1, ""));
+    let wrong = server.run(["incr", "log"]);
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong.stderr.contains("`log` has a value that is no number"),
+        "{wrong:?}"
+    );
+    let max = i64::MAX.to_string();
+    assert_eq!(server.run(["incr", "big", &max]).code, 0);
+    let overflow = server.run(["incr", "big", "--output", "json"]);
+    assert_eq!(overflow.code, 1);
+    assert_eq!(
+        (
+            &overflow.json()["refusal"],
+            overflow.json()["value"].as_i64()
+        ),
+        (&json!("overflow"), Some(i64::MAX))
+    );
+}
+
+#[test]
+fn values_as_conditions_and_previous_entries() {
+    let server = Server::start();
+    assert_eq!(server.run(["put", "k", "old\n"]).code, 0);
+    let unmet = server.run(["put", "k", "x", "--if-value", "old"]);
+    assert_eq!(unmet.code, 1, "another value");
+    let put = server.run(["put", "k", "new", "--if-value", "old\n", "--previous"]);
+    assert_eq!(put.text(), "stored, version 2\nbefore: version 1, old\\n\n");
+    let put = server.run(["put", "k2", "v", "--previous", "--output", "json"]);
+    assert_eq!(put.json()["previous"], json!(null), "asked for, and none");
+    let unmet = server.run(["delete", "k", "--if-value", "old"]);
+    assert_eq!(unmet.code, 1);
+    let delete = server.run([
+        "delete",
+        "k",
+        "--if-value",
+        "new",
+        "--previous",
+        "--output",
+        "json",
+    ]);
+    let delete = delete.json();
+    assert_eq!(delete["deleted"], true);
+    assert_eq!(
+        (&delete["previous"]["value"], &delete["previous"]["version"]),
+        (&json!("new"), &delete["version"])
+    );
+}
+
+#[test]
+fn time_to_live() {
+    let server = Server::start();
+    let expiry = || server.run(["get", "k", "--output", "json"]).json()["expires_at_ms"].as_u64();
+    let now_ms = std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_millis() as u64;
+    assert_eq!(server.run(["put", "k", "v", "--ttl", "5m"]).code, 0);
+    let first = expiry().expect("it expires");
+    assert!(
+        (300_000..360_000).contains(&(first - now_ms)),
+        "{first} {now_ms}"
+    );
+    assert_eq!(server.run(["put", "k", "w", "--keep-ttl"]).code, 0);
+    assert_eq!(expiry(), Some(first), "kept");
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    assert_eq!(expiry(), None, "a Put without --keep-ttl clears it");
+    assert_eq!(server.run(["put", "k", "v", "--ttl", "1ms"]).code, 0);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(server.run(["get", "k"]).code, 1, "it has expired");
+}
+
 /// Many pages, and every entry once; then whoever reads goes away in the middle.
 #[test]
 fn a_long_scan_and_a_broken_pipe() {

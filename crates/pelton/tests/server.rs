@@ -59,7 +59,11 @@ fn several_addresses_share_the_data() {
 fn a_port_in_use_is_named_with_the_flag() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let answer = run(pelton().args(["serve", "--listen", &address]));
+    let folder = std::env::temp_dir().join(format!("pelton-unmade-{}", std::process::id()));
+    let mut serve = pelton();
+    serve.args(["serve", "--listen", &address, "--data"]);
+    let answer = run(serve.arg(&folder));
+    assert!(!folder.exists(), "nothing is left behind");
     assert_eq!(answer.code, 3);
     assert!(
         answer.stderr.contains(&address) && answer.stderr.contains("--listen"),

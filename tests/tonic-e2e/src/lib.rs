@@ -32,7 +32,13 @@ impl Server {
         let binary = env::var("PELTON_BINARY")
             .expect("PELTON_BINARY names the program; run script/test tonic");
         let mut process = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--durability",
+                "volatile",
+            ])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,13 +1,23 @@
 //! The command line as a table. Help, the checks of every flag, and docs/cli.md come from it.
 
+mod bulk;
+mod database;
 mod serve;
 mod store;
 
+pub use bulk::{
+    BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
+    TransactArguments,
+};
+pub use database::{
+    CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments, KindArgument,
+    ListDatabasesArguments,
+};
 pub use serve::{CpuList, LogLevel, ServeArguments, UnixMode};
 pub use store::{
-    ConnectionArguments, CountArguments, DatabaseArguments, DeleteArguments, EchoArguments,
-    GetArguments, KeyEncoding, OutputFormat, PutArguments, RangeArguments, ScanArguments,
-    StatusArguments,
+    AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
+    DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, OutputFormat,
+    PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
 use std::path::PathBuf;
@@ -56,6 +66,43 @@ pub enum Command {
     /// A key that is not there is a miss: exit code 1.
     Delete(DeleteArguments),
 
+    /// Add bytes at the end of the value of a key
+    ///
+    /// A missing key counts as an empty value. The expiry of the entry stays.
+    Append(AppendArguments),
+
+    /// Add to a number, and print the new one
+    ///
+    /// A number is a value of 8 bytes: signed, big-endian. A value of another length, and a sum that does not fit, are a
+    /// miss: exit code 1. The expiry of the entry stays.
+    #[command(name = "incr")]
+    Increment(IncrementArguments),
+
+    /// Do many operations from a file or a pipe, one JSON object a line
+    ///
+    /// With --mode atomic all or none takes effect; there may be at most 10 000. With --mode independent there may be
+    /// any number: they are sent in groups while the input is read, and take effect in their order, each for itself.
+    /// Exit code 1: a condition was not met, or a number could not be added to. docs/json.md describes the lines.
+    Batch(BatchArguments),
+
+    /// Compare keys, then do one of two lists of operations, all as one atomic step
+    ///
+    /// The input is a JSON object with the lists `comparisons`, `when_met` and `when_unmet`, see docs/json.md.
+    /// Exit code 1: a comparison was not met (whatever `when_unmet` did), or the chosen list had no effect.
+    Transact(TransactArguments),
+
+    /// Write all entries of a database into a file or to standard output
+    ///
+    /// Each page of entries is read at one moment, the whole is not a snapshot. The file appears under its name when it
+    /// is complete. docs/export.md describes both formats.
+    Export(ExportArguments),
+
+    /// Write all entries of an export into a database
+    ///
+    /// The format is recognised. Entries that are there under other keys stay. A file is read and checked to its end
+    /// before anything is written; what comes from a pipe is checked as it is read.
+    Import(ImportArguments),
+
     /// Print keys and values in the order of the keys
     ///
     /// One entry a line, key and value separated by a tab. What could be mistaken (line ends, tabs, backslashes,
@@ -66,11 +113,19 @@ pub enum Command {
     /// Count keys; prints the bare number
     Count(CountArguments),
 
+    /// Create, list and remove databases; only on the machine of the server
+    #[command(subcommand)]
+    Database(DatabaseCommand),
+
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),
 
     /// Ask a server whether it is ready, what it is, and how far away
     Status(StatusArguments),
+
+    /// Look at the log in a data folder that no server uses
+    #[command(subcommand)]
+    Log(LogCommand),
 
     /// Write the .proto files of the server's API into a folder
     Proto(ProtoArguments),
@@ -78,6 +133,39 @@ pub enum Command {
     /// Look at the settings of `pelton serve` without starting it
     #[command(subcommand)]
     Config(ConfigCommand),
+}
+
+/// `pelton log …`
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print what stands in the log: one line for each group, what one write to the device covered
+    Inspect(InspectLogArguments),
+
+    /// Read the whole log and check every checksum; exit code 3 if something durable is missing
+    Verify(LogArguments),
+}
+
+/// Which log.
+#[derive(Debug, Args)]
+pub struct LogArguments {
+    /// The data folder
+    #[arg(value_name = "DIR", env = "PELTON_DATA", default_value = crate::settings::DEFAULT_FOLDER)]
+    pub folder: PathBuf,
+
+    /// How to print what is found
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    pub output: OutputFormat,
+}
+
+/// `pelton log inspect`
+#[derive(Debug, Args)]
+pub struct InspectLogArguments {
+    #[command(flatten)]
+    pub log: LogArguments,
+
+    /// Also print each record: what became of which key
+    #[arg(long)]
+    pub records: bool,
 }
 
 /// `pelton config …`
@@ -176,6 +264,27 @@ mod tests {
             ("pelton scan --limit 0", "--limit"),
             ("pelton delete key --if-version 0", "--if-version"),
             ("pelton echo --count 0", "--count"),
+            (
+                "pelton export --format xml",
+                "possible values: jsonl, binary",
+            ),
+            (
+                "pelton batch --mode both",
+                "possible values: atomic, independent",
+            ),
+            ("pelton serve --durability fast", "interval=100ms"),
+            ("pelton incr key many", "[DELTA]"),
+            (
+                "pelton put key value --if-absent --if-value x",
+                "cannot be used with",
+            ),
+            (
+                "pelton put key value --ttl 5m --keep-ttl",
+                "cannot be used with",
+            ),
+            ("pelton put key value --ttl 99999d", "at most 100 years"),
+            ("pelton put key value --ttl 0s", "at least 1ms"),
+            ("pelton put key value --ttl 5", "5s"),
         ] {
             let message = refusal(line);
             assert!(
@@ -191,6 +300,6 @@ mod tests {
         let Command::Put(put) = Arguments::try_parse_from(words).expect("valid").command else {
             panic!("put is put");
         };
-        assert_eq!(put.value.as_deref(), Some("-5".as_ref()));
+        assert_eq!(put.value.value.as_deref(), Some("-5".as_ref()));
     }
 }

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use drive::Address;
 use serde::{Deserialize, Deserializer};
 
+use crate::durability::Durability;
 use crate::size::{MemoryLimit, Size, Span};
 
 /// All settings of a server, each `None` where it was not given. The same fields are read from flags and environment
@@ -31,6 +32,27 @@ pub struct ServeArguments {
     )]
     #[serde(default, deserialize_with = "from_texts")]
     pub listen: Option<Vec<Address>>,
+
+    /// Folder for the log of all databases that last; made if there is none [default: pelton-data]
+    ///
+    /// With --durability volatile and without this flag no folder is used: then no database of the server can last.
+    #[arg(long, value_name = "DIR", env = "PELTON_DATA")]
+    pub data: Option<PathBuf>,
+
+    /// When a write to the default database is answered: synced, interval=TIME, written or volatile [default: synced]
+    ///
+    /// synced: it is on the device; interval=100ms: written at once, and on the device within this time; written:
+    /// written at once, on the device when the system likes; volatile: in memory only.
+    #[arg(long, value_name = "DURABILITY", env = "PELTON_DURABILITY")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub durability: Option<Durability>,
+
+    /// Start with a damaged log: give up what comes after the damage
+    ///
+    /// The message of the start that was refused says what is lost. Not needed after a crash or a power loss.
+    #[arg(long)]
+    #[serde(skip)]
+    pub accept_loss: bool,
 
     /// Event loops, one thread each [default: the CPUs that this process may use]
     #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS")]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 use drive::Address;
+use service::limits::TIME_TO_LIVE_MS_MAX;
 
 use crate::size::Span;
 
@@ -69,13 +70,9 @@ pub enum KeyEncoding {
     Base64,
 }
 
-/// `pelton put`
-#[derive(Args, Debug)]
-pub struct PutArguments {
-    /// The key
-    #[arg(value_name = "KEY")]
-    pub key: OsString,
-
+/// The value of a `put` or `append`.
+#[derive(Args, Clone, Debug)]
+pub struct ValueArguments {
     /// The value; `-`, or left out when standard input is a file or a pipe: read it from standard input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     pub value: Option<OsString>,
@@ -83,18 +80,100 @@ pub struct PutArguments {
     /// Read the value from a file
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     pub file: Option<PathBuf>,
+}
 
+/// What must hold for a write. At most one.
+#[derive(Args, Clone, Debug)]
+pub struct ConditionArguments {
     /// Write only if the key is not there
-    #[arg(long, conflicts_with_all = ["if_present", "if_version"])]
+    #[arg(long, conflicts_with_all = ["if_present", "if_version", "if_value"])]
     pub if_absent: bool,
 
     /// Write only if the key is there
-    #[arg(long, conflicts_with = "if_version")]
+    #[arg(long, conflicts_with_all = ["if_version", "if_value"])]
     pub if_present: bool,
 
     /// Write only if the key has this version; 0: only if it is not there
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_value")]
     pub if_version: Option<u64>,
+
+    /// Write only if the key is there with exactly this value
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub if_value: Option<OsString>,
+}
+
+/// `pelton put`
+#[derive(Args, Debug)]
+pub struct PutArguments {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+
+    #[command(flatten)]
+    pub value: ValueArguments,
+
+    #[command(flatten)]
+    pub condition: ConditionArguments,
+
+    /// Let the entry expire so long after it was written: 500ms, 10s, 5m, 1h, 30d
+    #[arg(long, value_name = "TIME", conflicts_with = "keep_ttl", value_parser = parse_time_to_live)]
+    pub ttl: Option<Span>,
+
+    /// Keep the expiry of the entry that is there; without it and --ttl the entry stays until it is removed
+    #[arg(long)]
+    pub keep_ttl: bool,
+
+    /// Also print the entry as it was before
+    #[arg(long)]
+    pub previous: bool,
+
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
+/// `pelton append`
+#[derive(Args, Debug)]
+pub struct AppendArguments {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+
+    #[command(flatten)]
+    pub value: ValueArguments,
+
+    #[command(flatten)]
+    pub condition: ConditionArguments,
+
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
+/// `pelton incr`
+#[derive(Args, Debug)]
+pub struct IncrementArguments {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+
+    /// What to add; may be negative
+    #[arg(
+        value_name = "DELTA",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
+    pub delta: i64,
+
+    /// What a missing key counts as
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub initial: i64,
+
+    #[command(flatten)]
+    pub condition: ConditionArguments,
 
     #[command(flatten)]
     pub database: DatabaseArguments,
@@ -119,8 +198,16 @@ pub struct DeleteArguments {
     pub key: OsString,
 
     /// Delete only if the key has this version
-    #[arg(long, value_name = "VERSION", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = value_parser!(u64).range(1..))]
     pub if_version: Option<u64>,
+
+    /// Delete only if the key has exactly this value
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub if_value: Option<OsString>,
+
+    /// Also print the entry as it was before
+    #[arg(long)]
+    pub previous: bool,
 
     #[command(flatten)]
     pub database: DatabaseArguments,
@@ -194,4 +281,17 @@ pub struct EchoArguments {
 pub struct StatusArguments {
     #[command(flatten)]
     pub connection: ConnectionArguments,
+}
+
+fn parse_time_to_live(text: &str) -> Result<Span, String> {
+    let span: Span = text
+        .parse()
+        .map_err(|error: crate::size::ParseError| error.to_string())?;
+    match span.ms {
+        0 => Err("a time to live is at least 1ms".into()),
+        ms if ms > TIME_TO_LIVE_MS_MAX => {
+            Err("a time to live is at most 100 years (36500d)".into())
+        }
+        _ => Ok(span),
+    }
 }

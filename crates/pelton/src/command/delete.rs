@@ -1,10 +1,12 @@
 //! `pelton delete`
 
+use std::os::unix::ffi::OsStrExt;
+
 use service::Method;
 use service::keyvalue::messages::{DeleteResponse, Request};
 use store::{Condition, Operation};
 
-use super::{Caller, Key, in_database, say_miss, unreadable};
+use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -13,13 +15,15 @@ use crate::output::{Output, object};
 pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let condition = arguments
-        .if_version
-        .map_or(Condition::None, Condition::VersionIs);
+    let condition = match (arguments.if_version, &arguments.if_value) {
+        (Some(version), _) => Condition::VersionIs(version),
+        (None, Some(value)) => Condition::ValueIs(value.as_bytes()),
+        (None, None) => Condition::None,
+    };
     let operation = Operation::Delete {
         key: &key.bytes,
         condition,
-        want_previous: false,
+        want_previous: arguments.previous,
     };
     let mut request = Vec::new();
     Request {
@@ -32,12 +36,17 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     let answer = DeleteResponse::decode(&answer).map_err(unreadable)?;
     let mut output = Output::new(database.connection.output);
     if output.is_json() {
-        output.object(object([
+        let mut fields = object([
             ("deleted", answer.deleted.into()),
             ("version", answer.version.into()),
-        ]))?;
+        ]);
+        insert_previous(&mut fields, answer.previous.as_ref(), arguments.previous);
+        output.object(fields)?;
     } else if answer.deleted {
         output.line(&format!("deleted, it had version {}", answer.version))?;
+        if arguments.previous {
+            output.line(&show_previous(answer.previous.as_ref()))?;
+        }
     }
     output.end()?;
     if answer.deleted {

@@ -1,25 +1,46 @@
 //! The commands that speak to a server.
 
+mod append;
+mod batch;
+mod database;
 mod delete;
 mod echo;
+mod export;
 mod get;
+mod import;
+mod increment;
+mod log;
+mod pipe;
 mod proto;
 mod put;
 mod range;
+mod results;
 mod status;
+mod transact;
+mod value;
 
+pub use append::append;
+pub use batch::batch;
+pub use database::{create_database, drop_database, list_databases};
 pub use delete::delete;
 pub use echo::echo;
+pub use export::export;
 pub use get::get;
+pub use import::import;
+pub use increment::increment;
+pub use log::{inspect_log, verify_log};
 pub use proto::write_proto_files;
 pub use put::put;
 pub use range::{count, scan};
 pub use status::status;
+pub use transact::transact;
 
 use std::time::{Duration, Instant};
 
 use client::{CallError, CallOptions, Channel, ChannelOptions};
+use serde_json::{Map, Value};
 use service::Method;
+use service::keyvalue::messages::EntryMessage;
 
 use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
 use crate::encoding;
@@ -114,5 +135,43 @@ fn in_database(database: &str) -> String {
 fn say_miss(format: OutputFormat, message: &str) {
     if format == OutputFormat::Text {
         eprintln!("pelton: {message}");
+    }
+}
+
+/// The entry before a write, on one line for people.
+fn show_previous(previous: Option<&EntryMessage<'_>>) -> String {
+    match previous {
+        Some(entry) => format!(
+            "before: version {}, {}",
+            entry.version,
+            encoding::escape(entry.value)
+        ),
+        None => "before: nothing".into(),
+    }
+}
+
+/// Adds the entry before a write to its answer, null if there was none; nothing if it was not asked for.
+fn insert_previous(
+    fields: &mut Map<String, Value>,
+    previous: Option<&EntryMessage<'_>>,
+    wanted: bool,
+) {
+    if !wanted {
+        return;
+    }
+    let entry = previous.map(|entry| {
+        let mut object = Map::new();
+        insert_entry(&mut object, entry);
+        object
+    });
+    fields.insert("previous".into(), entry.map_or(Value::Null, Value::Object));
+}
+
+/// Adds value, version and, if there is one, expiry.
+fn insert_entry(fields: &mut Map<String, Value>, entry: &EntryMessage<'_>) {
+    encoding::insert_bytes(fields, "value", entry.value);
+    fields.insert("version".into(), entry.version.into());
+    if entry.expires_at_ms != 0 {
+        fields.insert("expires_at_ms".into(), entry.expires_at_ms.into());
     }
 }

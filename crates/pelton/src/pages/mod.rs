@@ -33,7 +33,7 @@ checks.
 
 - **Sizes**: bytes (`65536`, `4_000_000`), or with a unit: `64KiB`, `4MiB`, `2GiB` (powers of 1024), `4MB`, `2GB`
   (powers of 1000). `4G` is refused, since it could mean either.
-- **Times**: `500ms`, `10s`, `2min`, `1h`. A bare number is refused, since it could mean seconds or milliseconds.
+- **Times**: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`. A bare number is refused, since it could mean seconds or milliseconds.
 - **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`.
 - **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text output: `text` (as they
   are), `hex`, `base64`.

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,11 +73,36 @@ impl Server {
         Server::with(&["--listen", "127.0.0.1:0"])
     }
 
-    /// Starts a server with these flags.
+    /// Starts a server with these flags, that keeps nothing.
     pub fn with(flags: &[&str]) -> Server {
         let mut command = pelton();
-        command.arg("serve").args(["--threads", "1"]).args(flags);
+        command
+            .args(["serve", "--threads", "1", "--durability", "volatile"])
+            .args(flags);
         Server::spawn(&mut command)
+    }
+
+    /// Starts a server with a data folder, and these flags.
+    pub fn durable(folder: &Path, flags: &[&str]) -> Server {
+        let mut command = pelton();
+        command
+            .args([
+                "serve",
+                "--threads",
+                "1",
+                "--listen",
+                "127.0.0.1:0",
+                "--data",
+            ])
+            .arg(folder)
+            .args(flags);
+        Server::spawn(&mut command)
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(mut self) {
+        self.process.kill().expect("the child is ours");
+        self.process.wait().expect("the child is ours");
     }
 
     /// Waits until a server that was just started says where it listens.

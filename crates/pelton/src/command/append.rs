@@ -1,0 +1,57 @@
+//! `pelton append`
+
+use service::Method;
+use service::keyvalue::messages::{AppendResponse, Request};
+use store::Operation;
+
+use super::put::found;
+use super::value::{condition, value};
+use super::{Caller, Key, in_database, say_miss, unreadable};
+use crate::arguments::AppendArguments;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// Adds bytes at the end of the value of a key.
+pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
+    let database = &arguments.database;
+    let key = Key::new(&arguments.key, database)?;
+    let value = value(&arguments.value, "pelton append KEY VALUE")?;
+    let operation = Operation::Append {
+        key: &key.bytes,
+        value: &value,
+        condition: condition(&arguments.condition),
+    };
+    let mut request = Vec::with_capacity(value.len() + key.bytes.len() + 64);
+    Request {
+        database: &database.database,
+        operation,
+    }
+    .encode(&mut request);
+
+    let answer = Caller::connect(&database.connection)?.unary(Method::Append, &request)?;
+    let answer = AppendResponse::decode(&answer).map_err(unreadable)?;
+    let mut output = Output::new(database.connection.output);
+    if output.is_json() {
+        output.object(object([
+            ("applied", answer.applied.into()),
+            ("version", answer.version.into()),
+            ("length", answer.length.into()),
+        ]))?;
+    } else if answer.applied {
+        output.line(&format!(
+            "appended, {} bytes now, version {}",
+            answer.length, answer.version
+        ))?;
+    }
+    output.end()?;
+    if answer.applied {
+        return Ok(Exit::Done);
+    }
+    let found = found(answer.version);
+    let place = in_database(&database.database);
+    say_miss(
+        database.connection.output,
+        &format!("nothing appended: the key `{}` {found}{place}", key.shown),
+    );
+    Ok(Exit::Miss)
+}

@@ -1,0 +1,303 @@
+//! `pelton batch`
+
+use std::io::Read;
+
+use service::Method;
+use service::keyvalue::messages::{
+    BatchRequest, BatchResponse, OperationResult, PipeAnswers, PipeRequest,
+};
+use service::limits::ANSWER_BYTES_MAX;
+use store::{Mode, Operation};
+
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, Group, Outcome};
+use super::results::{self, Place, Unit, Verdict, failure_text, judge};
+use super::{Caller, unreadable};
+use crate::arguments::{BatchArguments, BatchModeArgument};
+use crate::exit::{Exit, Failure};
+use crate::input::{self, Lines};
+use crate::interrupt::Interrupt;
+use crate::json::{OperationJson, OwnedOperation, read_line};
+use crate::output::Output;
+
+/// Operations in one group whose results may carry values: so many of the default size fit into the largest answer.
+const GROUP_VALUES: usize = ANSWER_BYTES_MAX as usize / store::limits::VALUE_BYTES - 1;
+
+/// Bytes of an atomic batch that are read: the largest commit that any server can be set to take.
+const ATOMIC_BYTES_MAX: usize = store::limits::commit_bytes(store::limits::VALUE_BYTES_MAX);
+
+/// Does operations from a file or a pipe.
+pub fn batch(arguments: &BatchArguments) -> Result<Exit, Failure> {
+    let input = input::open(arguments.file.as_deref())?;
+    let operations = Operations {
+        lines: Lines::new(input.source, &input.name),
+        name: input.name,
+    };
+    match arguments.mode {
+        BatchModeArgument::Atomic => atomic(arguments, operations),
+        BatchModeArgument::Independent => independent(arguments, operations),
+    }
+}
+
+/// The operations of an input, with the numbers of their lines.
+struct Operations<R> {
+    lines: Lines<R>,
+    name: String,
+}
+
+impl<R: Read> Operations<R> {
+    fn next(&mut self) -> Result<Option<(u64, OwnedOperation)>, Failure> {
+        let Some((number, line)) = self.lines.next_line()? else {
+            return Ok(None);
+        };
+        let operation = read_line::<OperationJson>(line).and_then(OperationJson::decode);
+        match operation {
+            Ok(operation) => Ok(Some((number, operation))),
+            Err(error) => Err(Failure::Usage(format!(
+                "{}, line {number}: {error}",
+                self.name
+            ))),
+        }
+    }
+}
+
+// --- atomic
+
+fn atomic(
+    arguments: &BatchArguments,
+    mut operations: Operations<impl Read>,
+) -> Result<Exit, Failure> {
+    let (mut read, mut bytes) = (Vec::new(), 0);
+    while let Some((number, operation)) = operations.next()? {
+        bytes += operation.request_bytes();
+        if read.len() == store::limits::COMMIT_OPERATIONS || bytes > ATOMIC_BYTES_MAX {
+            return Err(Failure::Failed(format!(
+                "{}, line {number}: more than one commit can take ({} operations or {ATOMIC_BYTES_MAX} bytes), nothing was \
+                 done; --mode independent takes any number",
+                operations.name,
+                store::limits::COMMIT_OPERATIONS
+            )));
+        }
+        read.push((Place::of(&operation, number), operation));
+    }
+    let database = &arguments.database;
+    let borrowed: Vec<Operation<'_>> = read.iter().map(|(_, one)| one.borrow()).collect();
+    let mut request = Vec::with_capacity(bytes);
+    BatchRequest::encode(
+        &mut request,
+        &database.database,
+        Mode::Atomic,
+        ANSWER_BYTES_MAX,
+        &borrowed,
+    );
+    let answer = Caller::connect(&database.connection)?.unary(Method::Batch, &request)?;
+    let answer = BatchResponse::decode(&answer).map_err(unreadable)?;
+    let places: Vec<Place> = read.iter().map(|(place, _)| *place).collect();
+    let mut output = Output::new(database.connection.output);
+    let verdict = if answer.applied {
+        print_all(
+            &mut output,
+            Unit::Line,
+            &places,
+            &answer,
+            arguments.failures_only,
+        )?
+    } else {
+        print_failed(&mut output, Unit::Line, &places, &answer)?
+    };
+    output.end()?;
+    Ok(verdict.exit())
+}
+
+/// Prints the results of a list of which all took effect.
+pub fn print_all(
+    output: &mut Output,
+    unit: Unit,
+    places: &[Place],
+    answer: &BatchResponse<'_>,
+    failures_only: bool,
+) -> Result<Verdict, Failure> {
+    let mut worst = Verdict::Done;
+    let mut count = 0;
+    for (place, result) in places.iter().zip(answer.results()) {
+        let result = known(result)?;
+        let verdict = judge(place, &result);
+        if verdict != Verdict::Done || !failures_only {
+            results::print(output, unit, place, &result)?;
+        }
+        worst = worst.max(verdict);
+        count += 1;
+    }
+    if count != places.len() {
+        return Err(unreadable("results are missing"));
+    }
+    Ok(worst)
+}
+
+/// Says which operation kept a list from taking effect.
+pub fn print_failed(
+    output: &mut Output,
+    unit: Unit,
+    places: &[Place],
+    answer: &BatchResponse<'_>,
+) -> Result<Verdict, Failure> {
+    let place = places
+        .get(answer.failed_operation as usize)
+        .ok_or_else(|| unreadable("an operation failed that was not sent"))?;
+    let result = answer.failed_result.ok_or_else(|| {
+        unreadable("an operation failed in a way that this version does not know")
+    })?;
+    if output.is_json() {
+        let mut fields = results::fields(unit, place, &result);
+        fields.insert("applied".into(), false.into());
+        output.object(fields)?;
+    } else {
+        let what = results::describe(place, &result);
+        let (unit, number) = (unit.name(), place.number);
+        eprintln!("pelton: nothing was done: {unit} {number}: {what}");
+    }
+    Ok(judge(place, &result).max(Verdict::Unmet))
+}
+
+fn known<'a>(
+    result: Result<Option<OperationResult<'a>>, impl std::fmt::Display>,
+) -> Result<OperationResult<'a>, Failure> {
+    result
+        .map_err(unreadable)?
+        .ok_or_else(|| unreadable("a result of a kind that this version does not know"))
+}
+
+// --- independent
+
+fn independent(
+    arguments: &BatchArguments,
+    operations: Operations<impl Read + Send + 'static>,
+) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let mut caller = Caller::connect(&arguments.database.connection)?;
+    let database = arguments.database.database.clone();
+    let answers = if arguments.failures_only {
+        PipeAnswers::FailuresOnly
+    } else {
+        PipeAnswers::All
+    };
+    let groups = pipe::read_ahead(grouped(database, answers, operations));
+    let mut progress = Progress {
+        output: Output::new(arguments.database.connection.output).optional(),
+        failures_only: arguments.failures_only,
+        worst: Verdict::Done,
+        answered: 0,
+    };
+    let ended = pipe::run(&mut caller, &groups, &interrupt, &mut |places, outcome| {
+        progress.take(places, outcome)
+    });
+    let Progress {
+        output,
+        worst,
+        answered,
+        ..
+    } = progress;
+    // The results that came before an error are true, and somebody wants to read them.
+    output.end()?;
+    match ended {
+        Ok(()) => Ok(worst.exit()),
+        Err(failure) => Err(failure.with(&format!(
+            "{answered} operations were answered before, those after them may have been done"
+        ))),
+    }
+}
+
+/// Makes groups of operations: what has been read by now, up to the bounds of a group.
+fn grouped(
+    database: String,
+    answers: PipeAnswers,
+    mut operations: Operations<impl Read>,
+) -> impl FnMut() -> Result<Option<Group<Place>>, Failure> {
+    let (mut failed, mut is_over) = (None, false);
+    move || {
+        if let Some(failure) = failed.take() {
+            return Err(failure);
+        }
+        let mut group: Vec<(Place, OwnedOperation)> = Vec::new();
+        let (mut bytes, mut values) = (0, 0);
+        let has_room = |count, bytes, values| {
+            count < GROUP_OPERATIONS && bytes < GROUP_BYTES && values < GROUP_VALUES
+        };
+        while !is_over && has_room(group.len(), bytes, values) {
+            if !group.is_empty() && operations.lines.may_wait() {
+                break;
+            }
+            match operations.next() {
+                Ok(Some((number, operation))) => {
+                    bytes += operation.request_bytes();
+                    values += usize::from(operation.wants_value());
+                    group.push((Place::of(&operation, number), operation));
+                }
+                Ok(None) => is_over = true,
+                // What stands before it is still to be done.
+                Err(failure) if !group.is_empty() => {
+                    failed = Some(failure);
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if group.is_empty() {
+            return Ok(None);
+        }
+        let borrowed: Vec<Operation<'_>> = group.iter().map(|(_, one)| one.borrow()).collect();
+        let mut request = Vec::with_capacity(bytes + database.len() + 64);
+        PipeRequest::encode(
+            &mut request,
+            &database,
+            answers,
+            Mode::Independent,
+            ANSWER_BYTES_MAX,
+            &borrowed,
+        );
+        Ok(Some(Group {
+            request,
+            places: group.into_iter().map(|(place, _)| place).collect(),
+        }))
+    }
+}
+
+/// What has been answered.
+struct Progress {
+    output: Output,
+    failures_only: bool,
+    worst: Verdict,
+    answered: u64,
+}
+
+impl Progress {
+    fn take(&mut self, places: &[Place], outcome: Outcome<'_>) -> Result<(), Failure> {
+        self.answered += places.len() as u64;
+        let verdict = match outcome {
+            Outcome::Done => Verdict::Done,
+            Outcome::Refused(failure) => {
+                let (first, last) = (places[0].number, places[places.len() - 1].number);
+                eprintln!(
+                    "pelton: nothing of lines {first} to {last} was done: {}",
+                    failure_text(&failure)
+                );
+                Verdict::Failed
+            }
+            Outcome::Answered(answer, None) => {
+                let output = &mut self.output;
+                print_all(output, Unit::Line, places, &answer, self.failures_only)?
+            }
+            Outcome::Answered(answer, Some(indexes)) => {
+                let failed: Option<Vec<Place>> = indexes
+                    .iter()
+                    .map(|&index| places.get(index as usize).copied())
+                    .collect();
+                let failed = failed.ok_or_else(|| unreadable("a result of no operation"))?;
+                // The server says that these failed: a Delete that found nothing had a condition.
+                print_all(&mut self.output, Unit::Line, &failed, &answer, false)?
+                    .max(Verdict::Unmet)
+            }
+        };
+        self.worst = self.worst.max(verdict);
+        self.output.flush()
+    }
+}

@@ -1,0 +1,220 @@
+//! `pelton export`
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use client::{CallOptions, Step};
+use service::Method;
+use service::keyvalue::messages::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
+use store::Direction;
+
+use super::{Caller, call_failure, path, unreadable};
+use crate::arguments::ExportArguments;
+use crate::exit::{Exit, Failure};
+use crate::export_format::Writer;
+use crate::interrupt::Interrupt;
+use crate::output::{Output, object};
+use crate::progress::Progress;
+
+/// How long to wait for a page before the user is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes all entries of a database.
+pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let total = match Progress::is_wanted() {
+        true => Some(count(&mut caller, &arguments.database)?),
+        false => None,
+    };
+    let (out, place) = open(arguments)?;
+    let name = place.as_ref().map(|place| place.path.display().to_string());
+    let left = match &name {
+        Some(name) => format!("{name} was not written"),
+        None => "what was printed is incomplete".into(),
+    };
+    let entries = write_all(
+        &mut caller,
+        arguments,
+        &interrupt,
+        &Progress::entries("exporting", total),
+        BufWriter::with_capacity(BUFFER_BYTES, out),
+    )
+    .map_err(|failure| failure.with(&left))?;
+    if let (Some(place), Some(name)) = (place, name) {
+        place.complete()?;
+        say(arguments, entries, &name)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn count(caller: &mut Caller, database: &str) -> Result<u64, Failure> {
+    let mut request = Vec::new();
+    CountRequest {
+        database,
+        keys: Keys::All,
+        estimate: true,
+    }
+    .encode(&mut request);
+    let answer = caller.unary(Method::Count, &request)?;
+    Ok(CountResponse::decode(&answer).map_err(unreadable)?.count)
+}
+
+/// Scans the database into `out`. Answers how many entries there were.
+fn write_all(
+    caller: &mut Caller,
+    arguments: &ExportArguments,
+    interrupt: &Interrupt,
+    progress: &Progress,
+    out: impl Write,
+) -> Result<u64, Failure> {
+    let (address, timeout) = (caller.address.clone(), caller.timeout);
+    let failed = |error| call_failure(&address, Method::Scan.path(), &error);
+    let mut scan = caller
+        .channel
+        .streaming(&path(Method::Scan), &CallOptions::default())
+        .map_err(failed)?;
+    scan.send(&scan_request(&arguments.database));
+    scan.close_send();
+    let mut writer = Writer::begin(arguments.format, out).map_err(written)?;
+    let (mut entries, mut is_complete, mut last_page) = (0, false, Instant::now());
+    loop {
+        if interrupt.is_set() {
+            return Err(Failure::Failed(format!(
+                "interrupted after {entries} entries"
+            )));
+        }
+        match scan.poll(LOOK).map_err(failed)? {
+            Step::Message(page) => {
+                let page = ScanPage::decode(&page).map_err(unreadable)?;
+                for entry in page.entries() {
+                    let entry = entry.map_err(unreadable)?;
+                    writer.entry(&entry).map_err(written)?;
+                    entries += 1;
+                }
+                is_complete |= page.last;
+                progress.set(entries);
+                last_page = Instant::now();
+            }
+            Step::Ended if is_complete => {
+                let mut out = writer.end().map_err(written)?;
+                out.flush().map_err(written)?;
+                return Ok(entries);
+            }
+            Step::Ended => return Err(unreadable("the last page of the scan is missing")),
+            Step::Nothing if last_page.elapsed() >= timeout => {
+                return Err(Failure::Failed(format!(
+                    "{} on {address}: no answer for {timeout:.1?}; --timeout says how long to wait",
+                    Method::Scan.path()
+                )));
+            }
+            Step::Nothing => {}
+        }
+    }
+}
+
+fn scan_request(database: &str) -> Vec<u8> {
+    let mut request = Vec::new();
+    ScanRequest {
+        database,
+        keys: Keys::All,
+        direction: Direction::Forward,
+        keys_only: false,
+        limit: 0,
+        start_after: None,
+    }
+    .encode(&mut request);
+    request
+}
+
+fn written(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+        _ => Failure::Failed(format!("cannot write: {error}")),
+    }
+}
+
+/// Says on standard output what is in the file; on a pipe the export itself is there.
+fn say(arguments: &ExportArguments, entries: u64, name: &str) -> Result<(), Failure> {
+    let mut output = Output::new(arguments.connection.output);
+    output.either(&format!("{entries} entries written to {name}"), || {
+        object([("entries", entries.into()), ("file", name.into())])
+    })?;
+    output.end()
+}
+
+/// A file under the name that it has until it is complete. Removed with the value.
+struct Place {
+    path: PathBuf,
+    partial: PathBuf,
+    file: File,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Renamed, it is no longer there.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+impl Place {
+    /// All is written: gives the file its name, once it is on the device.
+    fn complete(self) -> Result<(), Failure> {
+        let named = self
+            .file
+            .sync_all()
+            .and_then(|()| fs::rename(&self.partial, &self.path));
+        named.map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+/// Where an export goes; with a place, if it is a file that is to appear when it is complete.
+fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), Failure> {
+    let file = arguments.file.as_deref();
+    let Some(path) = file.filter(|path| *path != Path::new("-")) else {
+        return Ok((Box::new(io::stdout()), None));
+    };
+    // A link stays one: what it points to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&path) {
+        // A device or a named pipe is written to, and not replaced by a file.
+        Ok(about) if !about.is_file() => {
+            let file = OpenOptions::new().write(true).open(&path);
+            return match file {
+                Ok(file) => Ok((Box::new(file), None)),
+                Err(error) => Err(unwritable(&path, &error)),
+            };
+        }
+        Ok(_) if !arguments.force => {
+            return Err(Failure::Failed(format!(
+                "{} is there already, nothing was written; --force replaces it",
+                path.display()
+            )));
+        }
+        _ => {}
+    }
+    let mut partial = OsString::from(&path);
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let create = || {
+        let file = File::create(&partial)?;
+        Ok((file.try_clone()?, file))
+    };
+    let (out, file) = create().map_err(|error| unwritable(&partial, &error))?;
+    let place = Place {
+        path,
+        partial,
+        file,
+    };
+    Ok((Box::new(out), Some(place)))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {error}", path.display()))
+}

@@ -1,0 +1,203 @@
+//! `pelton import`
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use service::keyvalue::messages::{PipeAnswers, PipeRequest};
+use service::limits::TIME_TO_LIVE_MS_MAX;
+use store::{Condition, Expiry, Mode, Operation};
+
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, Group, Outcome};
+use super::results::failure_text;
+use super::{Caller, unreadable};
+use crate::arguments::ImportArguments;
+use crate::exit::{Exit, Failure};
+use crate::export_format::{Entry, Reader};
+use crate::input::{self, Input};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, object};
+use crate::progress::Progress;
+
+/// Writes all entries of an export into a database.
+pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let file = arguments.file.as_deref();
+    let input = input::open(file)?;
+    let (input, total) = match input.file_bytes {
+        Some(_) if file.is_some() => {
+            let entries = check(input, &interrupt)?;
+            (input::open(file)?, Some(entries))
+        }
+        _ => (input, None),
+    };
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let progress = Progress::entries("importing", total);
+    let reader = Reader::begin(input.source, &input.name)?;
+    let unit = reader.unit();
+    let expired = Arc::new(AtomicU64::new(0));
+    let database = arguments.database.clone();
+    let groups = pipe::read_ahead(grouped(database, Arc::clone(&expired), reader));
+    let mut entries = 0;
+    let ended = pipe::run(
+        &mut caller,
+        &groups,
+        &interrupt,
+        &mut |places: &[u64], outcome| {
+            entries += written(places, &outcome, unit)?;
+            progress.set(entries);
+            Ok(())
+        },
+    );
+    drop(progress);
+    ended.map_err(|failure| {
+        failure.with(&format!(
+            "{entries} entries are written, some after them may be; to import again writes all anew"
+        ))
+    })?;
+    say(
+        arguments,
+        entries,
+        expired.load(Ordering::Relaxed),
+        &input.name,
+    )?;
+    Ok(Exit::Done)
+}
+
+/// Reads a file to its end, so that a wrong or damaged one is found before anything is written. Answers how many
+/// entries it has.
+fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
+    let progress = Progress::entries("checking", None);
+    let nothing = |failure: Failure| failure.with("nothing was written");
+    let mut reader = Reader::begin(input.source, &input.name).map_err(nothing)?;
+    let mut entries = 0;
+    while reader.next_entry().map_err(nothing)?.is_some() {
+        entries += 1;
+        progress.set(entries);
+        if interrupt.is_set() {
+            return Err(nothing(Failure::Failed("interrupted".into())));
+        }
+    }
+    Ok(entries)
+}
+
+/// Makes groups of Puts: what has been read by now, up to the bounds of a group.
+fn grouped(
+    database: String,
+    expired: Arc<AtomicU64>,
+    mut reader: Reader<impl Read>,
+) -> impl FnMut() -> Result<Option<Group<u64>>, Failure> {
+    let (mut failed, mut is_over) = (None, false);
+    move || {
+        if let Some(failure) = failed.take() {
+            return Err(failure);
+        }
+        let mut group: Vec<(u64, Entry, Expiry)> = Vec::new();
+        let mut bytes = 0;
+        while !is_over && group.len() < GROUP_OPERATIONS && bytes < GROUP_BYTES {
+            if !group.is_empty() && reader.may_wait() {
+                break;
+            }
+            match reader.next_entry() {
+                Ok(Some((number, entry))) => match expiry(entry.expires_at_ms, now_ms()) {
+                    Some(expiry) => {
+                        bytes += entry.key.len() + entry.value.len() + 64;
+                        group.push((number, entry, expiry));
+                    }
+                    None => drop(expired.fetch_add(1, Ordering::Relaxed)),
+                },
+                Ok(None) => is_over = true,
+                // What stands before it is still to be written.
+                Err(failure) if !group.is_empty() => {
+                    failed = Some(failure);
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if group.is_empty() {
+            return Ok(None);
+        }
+        let operations: Vec<Operation<'_>> = group.iter().map(put).collect();
+        let mut request = Vec::with_capacity(bytes + database.len() + 64);
+        PipeRequest::encode(
+            &mut request,
+            &database,
+            PipeAnswers::FailuresOnly,
+            Mode::Independent,
+            0,
+            &operations,
+        );
+        let places = group.iter().map(|(number, ..)| *number).collect();
+        Ok(Some(Group { request, places }))
+    }
+}
+
+fn put((_, entry, expiry): &(u64, Entry, Expiry)) -> Operation<'_> {
+    Operation::Put {
+        key: &entry.key,
+        value: &entry.value,
+        condition: Condition::None,
+        expiry: *expiry,
+        want_previous: false,
+    }
+}
+
+/// The time to live that is left of an expiry; `None` if it has passed.
+fn expiry(expires_at_ms: u64, now_ms: u64) -> Option<Expiry> {
+    match expires_at_ms.checked_sub(now_ms) {
+        _ if expires_at_ms == 0 => Some(Expiry::None),
+        None | Some(0) => None,
+        Some(left) => Some(Expiry::AfterMs(left.min(TIME_TO_LIVE_MS_MAX))),
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// How many entries of a group are written: all of them, or it is an error.
+fn written(places: &[u64], outcome: &Outcome<'_>, unit: &str) -> Result<u64, Failure> {
+    match outcome {
+        Outcome::Done => Ok(places.len() as u64),
+        Outcome::Refused(failure) => Err(Failure::Failed(format!(
+            "{unit}s {} to {} were refused: {}",
+            places[0],
+            places[places.len() - 1],
+            failure_text(failure)
+        ))),
+        Outcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
+    }
+}
+
+fn say(arguments: &ImportArguments, entries: u64, expired: u64, name: &str) -> Result<(), Failure> {
+    let mut output = Output::new(arguments.connection.output);
+    let left_out = match expired {
+        0 => String::new(),
+        count => format!("; {count} had expired and were left out"),
+    };
+    output.either(
+        &format!("{entries} entries written from {name}{left_out}"),
+        || object([("entries", entries.into()), ("expired", expired.into())]),
+    )?;
+    output.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_becomes_what_is_left_of_it() {
+        assert_eq!(expiry(0, 5), Some(Expiry::None));
+        assert_eq!(expiry(6, 5), Some(Expiry::AfterMs(1)));
+        assert_eq!(expiry(5, 5), None);
+        assert_eq!(expiry(4, 5), None);
+        assert_eq!(
+            expiry(u64::MAX, 5),
+            Some(Expiry::AfterMs(TIME_TO_LIVE_MS_MAX))
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! `pelton log inspect|verify`
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use store::disk::{Disk, FolderLock, RealDisk};
+use store::log::{Ending, Group, Place, Record, RecordKind, Report, verify};
+
+use crate::arguments::{InspectLogArguments, LogArguments};
+use crate::encoding::{escape, insert_bytes};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// The file by which a data folder is known.
+const FORMAT_FILE: &str = "pelton-data";
+
+/// Bytes of a value that are shown of a record.
+const SHOWN_BYTES: usize = 64;
+
+/// Prints the groups of a log.
+pub fn inspect_log(arguments: &InspectLogArguments) -> Result<Exit, Failure> {
+    let mut output = Output::new(arguments.log.output);
+    let mut failed = None;
+    let verdict = read(&arguments.log, &mut |place, group| {
+        if failed.is_none() {
+            failed = print_group(&mut output, place, group, arguments.records).err();
+        }
+    });
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    end(output, verdict?, &arguments.log.folder)
+}
+
+/// Checks a log.
+pub fn verify_log(arguments: &LogArguments) -> Result<Exit, Failure> {
+    let report = read(arguments, &mut |_, _| {})?;
+    end(Output::new(arguments.output), report, &arguments.folder)
+}
+
+fn read(
+    arguments: &LogArguments,
+    visit: &mut dyn FnMut(Place, &Group<'_>),
+) -> Result<Report, Failure> {
+    let folder = arguments.folder.display();
+    let (disk, _lock) = open(&arguments.folder)?;
+    verify(&disk, visit).map_err(|error| Failure::Failed(format!("{folder}: {error}")))
+}
+
+/// Opens and locks a data folder: what a server writes meanwhile would look like damage.
+fn open(folder: &Path) -> Result<(RealDisk, FolderLock), Failure> {
+    let name = folder.display();
+    let failed = |error: std::io::Error| {
+        Failure::Failed(format!("cannot read the data folder {name}: {error}"))
+    };
+    let disk = RealDisk::open(folder).map_err(failed)?;
+    if !folder.join(FORMAT_FILE).is_file() {
+        return Err(Failure::Failed(format!(
+            "{name} is no data folder: there is no file {FORMAT_FILE} in it"
+        )));
+    }
+    match disk.lock().map_err(failed)? {
+        Some(lock) => Ok((disk, lock)),
+        None => Err(Failure::Failed(format!(
+            "a server uses the data folder {name}: stop it first"
+        ))),
+    }
+}
+
+// --- groups and records
+
+fn print_group(
+    output: &mut Output,
+    place: Place,
+    group: &Group<'_>,
+    with_records: bool,
+) -> Result<(), Failure> {
+    let header = &group.header;
+    output.either(
+        &format!(
+            "group {} in {place}: sequences {} to {}, {} records, {} bytes{}{}",
+            header.number,
+            header.first_sequence,
+            header.last_sequence,
+            header.records,
+            header.body_bytes,
+            if header.closing { ", clean stop" } else { "" },
+            if header.new_history {
+                ", new history"
+            } else {
+                ""
+            },
+        ),
+        || {
+            object([
+                ("group", header.number.into()),
+                ("segment", place.segment.into()),
+                ("offset", place.offset.into()),
+                ("first_sequence", header.first_sequence.into()),
+                ("last_sequence", header.last_sequence.into()),
+                ("durable_sequence", header.durable.sequence.into()),
+                ("wall_ms", header.wall_ms.into()),
+                ("records", header.records.into()),
+                ("body_bytes", header.body_bytes.into()),
+                ("closing", header.closing.into()),
+                ("new_history", header.new_history.into()),
+            ])
+        },
+    )?;
+    if with_records {
+        for record in group.records() {
+            // What cannot be read is told by the verdict on the whole.
+            let Ok(record) = record else { break };
+            print_record(output, &record)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_record(output: &mut Output, record: &Record<'_>) -> Result<(), Failure> {
+    if output.is_json() {
+        let mut fields = object([
+            ("sequence", record.sequence.into()),
+            ("database", record.database.to_string().into()),
+            ("record", kind(record.kind).into()),
+        ]);
+        insert_bytes(&mut fields, "key", record.key);
+        if record.kind == RecordKind::Set {
+            insert_bytes(&mut fields, "value", record.value);
+            fields.insert("expires_at_ms".into(), record.expires_ms.into());
+        }
+        return output.object(fields);
+    }
+    let mut text = format!(
+        "  sequence {}, database {}: {} {}",
+        record.sequence,
+        record.database,
+        kind(record.kind),
+        escape(record.key)
+    );
+    if record.kind == RecordKind::Set {
+        let shown = &record.value[..record.value.len().min(SHOWN_BYTES)];
+        let rest = match record.value.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} bytes more"),
+        };
+        text.push_str(&format!(" = {}{rest}", escape(shown)));
+        if record.expires_ms != 0 {
+            text.push_str(&format!(", expires at {} ms", record.expires_ms));
+        }
+    }
+    output.line(&text)
+}
+
+fn kind(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Set => "set",
+        RecordKind::Delete => "delete",
+        RecordKind::Expire => "expire",
+        RecordKind::Clear => "clear",
+        RecordKind::DatabaseCreated => "database created",
+        RecordKind::DatabaseDropped => "database dropped",
+        RecordKind::Mark => "mark",
+    }
+}
+
+// --- the whole
+
+/// Prints what the whole log holds and how it ends.
+fn end(mut output: Output, report: Report, folder: &Path) -> Result<Exit, Failure> {
+    let ending = match &report.ending {
+        Ending::Empty => "empty",
+        Ending::Closed => "closed",
+        Ending::Open => "open",
+        Ending::Damaged(_) => "damaged",
+    };
+    if output.is_json() {
+        output.object(summary(&report, ending))?;
+    } else {
+        for segment in &report.segments {
+            let sequences = segment
+                .sequences
+                .map_or("nothing that counts".into(), |(first, last)| {
+                    format!("sequences {first} to {last}")
+                });
+            output.line(&format!(
+                "{}: {} of {} bytes used, {} groups, {sequences}",
+                segment.file, segment.used_bytes, segment.bytes, segment.groups
+            ))?;
+        }
+        let words = match &report.ending {
+            Ending::Empty => "there is nothing in it",
+            Ending::Closed => "it ends with a clean stop",
+            Ending::Open => "it ends without a clean stop; all that was durable is there",
+            Ending::Damaged(_) => "it is damaged",
+        };
+        output.line(&format!(
+            "{} groups, {} records, sequences {} to {}: {words}",
+            report.groups, report.records, report.first_sequence, report.last_sequence
+        ))?;
+    }
+    output.end()?;
+    match report.ending {
+        Ending::Damaged(damage) => Err(Failure::Failed(format!(
+            "{}: {damage}; `pelton serve --accept-loss` starts with what is whole",
+            folder.display()
+        ))),
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn summary(report: &Report, ending: &str) -> Map<String, Value> {
+    let history_id = report
+        .history_id
+        .map_or(Value::Null, |id| format!("{id:016x}").into());
+    object([
+        ("ending", ending.into()),
+        ("history_id", history_id),
+        ("segments", report.segments.len().into()),
+        ("groups", report.groups.into()),
+        ("records", report.records.into()),
+        ("first_sequence", report.first_sequence.into()),
+        ("last_sequence", report.last_sequence.into()),
+        ("wall_ms", report.wall_ms.into()),
+    ])
+}

@@ -1,0 +1,185 @@
+//! A Pipe from the client's side: groups of operations go out while their answers come in, and nothing grows.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{CallOptions, Step, Streaming};
+use service::Method;
+use service::keyvalue::messages::{self, BatchResponse, PipeResponse};
+
+use super::{Caller, call_failure, path, unreadable};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+
+/// Operations sent as one group: enough to make the cost of a group small for each.
+pub const GROUP_OPERATIONS: usize = 1_000;
+
+/// Bytes of operations in one group, unless a single one is larger.
+pub const GROUP_BYTES: usize = 256 << 10;
+
+/// Groups under way: what the server takes before it holds the caller, see its `PIPE_BATCHES`.
+const GROUPS_UNDER_WAY: usize = service::limits::PIPE_BATCHES;
+
+/// Groups that are read ahead of the network.
+const GROUPS_READ_AHEAD: usize = 2;
+
+/// How long to wait for more input, or for the network, before the other and the user are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Some operations that are sent together.
+pub struct Group<Place> {
+    /// The message of the Pipe.
+    pub request: Vec<u8>,
+    /// Where each operation comes from.
+    pub places: Vec<Place>,
+}
+
+/// What became of a group.
+pub enum Outcome<'a> {
+    /// All is well, and nothing was to be told.
+    Done,
+    /// The answer, and which operations its results belong to if these are not all.
+    Answered(BatchResponse<'a>, Option<Vec<u32>>),
+    /// It was refused as a whole.
+    Refused(messages::Failure<'a>),
+}
+
+/// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the server.
+pub fn read_ahead<Place: Send + 'static>(
+    mut next: impl FnMut() -> Result<Option<Group<Place>>, Failure> + Send + 'static,
+) -> Receiver<Result<Group<Place>, Failure>> {
+    let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
+    thread::spawn(move || {
+        while let Some(group) = next().transpose() {
+            let is_last = group.is_err();
+            if sender.send(group).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Sends all groups, and hands over what became of each, in their order.
+///
+/// What ends the input early (an error in it, Ctrl-C) is the result only when all that was sent before is answered.
+pub fn run<Place>(
+    caller: &mut Caller,
+    groups: &Receiver<Result<Group<Place>, Failure>>,
+    interrupt: &Interrupt,
+    handle: &mut dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (address, timeout) = (caller.address.clone(), caller.timeout);
+    let failed = |error| call_failure(&address, Method::Pipe.path(), &error);
+    let stream = caller
+        .channel
+        .streaming(&path(Method::Pipe), &CallOptions::default())
+        .map_err(failed)?;
+    let mut pipe = Pipe {
+        stream,
+        under_way: VecDeque::new(),
+        done: 0,
+        is_closed: false,
+        ended_by: None,
+        last_progress: Instant::now(),
+    };
+    loop {
+        if interrupt.is_set() && !pipe.is_closed {
+            pipe.close(Some(Failure::Failed("interrupted".into())));
+        }
+        let mut wait = pipe.send_next(groups);
+        loop {
+            match pipe.stream.poll(wait).map_err(failed)? {
+                Step::Message(answer) => pipe.answered(&answer, handle)?,
+                Step::Nothing => break,
+                Step::Ended => return pipe.end(),
+            }
+            wait = Duration::ZERO;
+        }
+        if pipe.last_progress.elapsed() >= timeout && (pipe.is_closed || !pipe.under_way.is_empty())
+        {
+            return Err(Failure::Failed(format!(
+                "{} on {address}: no answer for {:.1?}; --timeout says how long to wait",
+                Method::Pipe.path(),
+                timeout
+            )));
+        }
+    }
+}
+
+struct Pipe<'a, Place> {
+    stream: Streaming<'a>,
+    /// What was sent and is not answered.
+    under_way: VecDeque<Vec<Place>>,
+    done: u64,
+    is_closed: bool,
+    ended_by: Option<Failure>,
+    last_progress: Instant,
+}
+
+impl<Place> Pipe<'_, Place> {
+    /// Sends the next group if there is one and room for it; answers how long the network may be waited for.
+    fn send_next(&mut self, groups: &Receiver<Result<Group<Place>, Failure>>) -> Duration {
+        let has_room = self.stream.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
+        if self.is_closed || !has_room {
+            return LOOK;
+        }
+        match groups.recv_timeout(LOOK) {
+            Ok(Ok(group)) => {
+                if self.under_way.is_empty() {
+                    self.last_progress = Instant::now();
+                }
+                self.stream.send(&group.request);
+                self.under_way.push_back(group.places);
+            }
+            Ok(Err(failure)) => self.close(Some(failure)),
+            Err(RecvTimeoutError::Disconnected) => self.close(None),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        Duration::ZERO
+    }
+
+    fn close(&mut self, ended_by: Option<Failure>) {
+        self.is_closed = true;
+        self.ended_by = ended_by;
+        self.last_progress = Instant::now();
+        self.stream.close_send();
+    }
+
+    fn answered(
+        &mut self,
+        answer: &[u8],
+        handle: &mut dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.last_progress = Instant::now();
+        let answer = PipeResponse::decode(answer).map_err(unreadable)?;
+        while self.done < answer.done {
+            let places = self
+                .under_way
+                .pop_front()
+                .ok_or_else(|| unreadable("more is done than was sent"))?;
+            self.done += 1;
+            let outcome = match (answer.batch, answer.failure) {
+                _ if self.done != answer.batch_number => Outcome::Done,
+                (_, Some(failure)) => Outcome::Refused(failure),
+                (Some(batch), None) => {
+                    let indexes = answer.result_indexes().map_err(unreadable)?;
+                    Outcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
+                }
+                (None, None) => Outcome::Done,
+            };
+            handle(&places, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match self.ended_by {
+            Some(failure) => Err(failure),
+            None if self.is_closed && self.under_way.is_empty() => Ok(()),
+            None => Err(unreadable("the Pipe has ended before all was answered")),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The results of several operations, for people and as JSON.
+
+use client::Code;
+use serde_json::{Map, Value};
+use service::keyvalue::messages::{
+    DeleteResponse, EntryMessage, Failure as OperationFailure, OperationResult, PutResponse,
+};
+
+use super::increment::{refusal, refusal_name};
+use super::put::found;
+use super::{insert_entry, insert_previous, show_previous};
+use crate::encoding::escape;
+use crate::exit::{Exit, Failure};
+use crate::json::{Kind, OwnedOperation};
+use crate::output::{Output, object};
+
+/// What the number of a place counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    Line,
+    Operation,
+}
+
+impl Unit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Line => "line",
+            Unit::Operation => "operation",
+        }
+    }
+
+    /// The field of an object; `operation` is already the kind.
+    fn field(self) -> &'static str {
+        match self {
+            Unit::Line => "line",
+            Unit::Operation => "number",
+        }
+    }
+}
+
+/// Where an operation comes from, and what is needed to judge its result.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The number of its line, or its place in a list, from 1.
+    pub number: u64,
+    kind: Kind,
+    is_conditional: bool,
+    wants_previous: bool,
+}
+
+impl Place {
+    pub fn of(operation: &OwnedOperation, number: u64) -> Place {
+        Place {
+            number,
+            kind: operation.kind,
+            is_conditional: operation.is_conditional(),
+            wants_previous: operation.wants_value() && operation.kind != Kind::Get,
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It did what it says.
+    Done,
+    /// Its condition was not met, or the increment was refused.
+    Unmet,
+    /// It could not be done.
+    Failed,
+}
+
+impl Verdict {
+    /// What a command ends with whose operations ended like this at worst.
+    pub fn exit(self) -> Exit {
+        match self {
+            Verdict::Done => Exit::Done,
+            Verdict::Unmet => Exit::Miss,
+            Verdict::Failed => Exit::Failed,
+        }
+    }
+}
+
+/// How a result is to be judged.
+pub fn judge(place: &Place, result: &OperationResult<'_>) -> Verdict {
+    let applied = match result {
+        OperationResult::Get(_) => true,
+        OperationResult::Put(answer) => answer.applied,
+        OperationResult::Delete(answer) => {
+            answer.deleted || (answer.version == 0 && !place.is_conditional)
+        }
+        OperationResult::Append(answer) => answer.applied,
+        OperationResult::Increment(answer) => answer.applied,
+        OperationResult::Failure(_) => return Verdict::Failed,
+    };
+    if applied {
+        Verdict::Done
+    } else {
+        Verdict::Unmet
+    }
+}
+
+/// Prints one result.
+pub fn print(
+    output: &mut Output,
+    unit: Unit,
+    place: &Place,
+    result: &OperationResult<'_>,
+) -> Result<(), Failure> {
+    if !output.is_json() {
+        return output.line(&format!(
+            "{} {}: {}",
+            unit.name(),
+            place.number,
+            describe(place, result)
+        ));
+    }
+    output.object(fields(unit, place, result))
+}
+
+/// A result as an object.
+pub fn fields(unit: Unit, place: &Place, result: &OperationResult<'_>) -> Map<String, Value> {
+    let mut fields = object([
+        (unit.field(), place.number.into()),
+        ("operation", place.kind.name().into()),
+    ]);
+    insert(&mut fields, place, result);
+    fields
+}
+
+/// A result on one line.
+pub fn describe(place: &Place, result: &OperationResult<'_>) -> String {
+    let previous = |entry: Option<_>| match place.wants_previous {
+        true => format!("; {}", show_previous(entry.as_ref())),
+        false => String::new(),
+    };
+    match result {
+        OperationResult::Get(answer) if answer.found => {
+            format!(
+                "found, version {}, {}",
+                answer.version,
+                escape(answer.value)
+            )
+        }
+        OperationResult::Get(_) => "not there".into(),
+        OperationResult::Put(PutResponse {
+            applied: true,
+            version,
+            previous: before,
+        }) => format!("stored, version {version}{}", previous(*before)),
+        OperationResult::Put(answer) => format!("not stored: the key {}", found(answer.version)),
+        OperationResult::Delete(DeleteResponse {
+            deleted: true,
+            version,
+            previous: before,
+            ..
+        }) => format!("deleted, it had version {version}{}", previous(*before)),
+        OperationResult::Delete(answer) => {
+            format!("not deleted: the key {}", found(answer.version))
+        }
+        OperationResult::Append(answer) if answer.applied => format!(
+            "appended, {} bytes now, version {}",
+            answer.length, answer.version
+        ),
+        OperationResult::Append(answer) => {
+            format!("not appended: the key {}", found(answer.version))
+        }
+        OperationResult::Increment(answer) if answer.applied => {
+            format!("{}, version {}", answer.value, answer.version)
+        }
+        OperationResult::Increment(answer) => format!("not added: the key {}", refusal(answer)),
+        OperationResult::Failure(failure) => failure_text(failure),
+    }
+}
+
+/// `RESOURCE_EXHAUSTED: the value …`
+pub fn failure_text(failure: &OperationFailure<'_>) -> String {
+    format!("{}: {}", code_name(failure.code), failure.message)
+}
+
+fn code_name(code: u32) -> &'static str {
+    u8::try_from(code)
+        .map_or(Code::Unknown, Code::from_u8)
+        .name()
+}
+
+fn insert(fields: &mut Map<String, Value>, place: &Place, result: &OperationResult<'_>) {
+    let mut insert = |name: &str, value: Value| {
+        fields.insert(name.into(), value);
+    };
+    match result {
+        OperationResult::Get(answer) => {
+            insert("found", answer.found.into());
+            if answer.found {
+                let entry = EntryMessage {
+                    key: b"",
+                    value: answer.value,
+                    version: answer.version,
+                    expires_at_ms: answer.expires_at_ms,
+                };
+                insert_entry(fields, &entry);
+            }
+        }
+        OperationResult::Put(answer) => {
+            insert("applied", answer.applied.into());
+            insert("version", answer.version.into());
+            insert_previous(fields, answer.previous.as_ref(), place.wants_previous);
+        }
+        OperationResult::Delete(answer) => {
+            insert("deleted", answer.deleted.into());
+            insert("version", answer.version.into());
+            insert_previous(fields, answer.previous.as_ref(), place.wants_previous);
+        }
+        OperationResult::Append(answer) => {
+            insert("applied", answer.applied.into());
+            insert("version", answer.version.into());
+            insert("length", answer.length.into());
+        }
+        OperationResult::Increment(answer) => {
+            insert("applied", answer.applied.into());
+            insert("value", answer.value.into());
+            insert("version", answer.version.into());
+            if let Some(refusal) = answer.refusal {
+                insert("refusal", refusal_name(refusal).into());
+            }
+        }
+        OperationResult::Failure(failure) => {
+            insert("status", code_name(failure.code).into());
+            insert("message", failure.message.into());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `pelton transact`
+
+use std::io::Read;
+
+use serde::Deserialize;
+use service::Method;
+use service::keyvalue::messages::{TransactRequest, TransactResponse};
+use service::limits::ANSWER_BYTES_MAX;
+use store::{Condition, Operation};
+
+use super::batch::{print_all, print_failed};
+use super::results::{Place, Unit, Verdict};
+use super::{Caller, unreadable};
+use crate::arguments::TransactArguments;
+use crate::exit::{Exit, Failure};
+use crate::input::{self, LINE_BYTES_MAX, unreadable as unreadable_input};
+use crate::json::{ComparisonJson, OperationJson, OwnedCondition, OwnedOperation};
+use crate::output::{Output, object};
+
+/// A Transact as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TransactJson {
+    #[serde(default)]
+    comparisons: Vec<ComparisonJson>,
+    #[serde(default)]
+    when_met: Vec<OperationJson>,
+    #[serde(default)]
+    when_unmet: Vec<OperationJson>,
+}
+
+/// Compares keys, then does one of two lists of operations.
+pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
+    let input = input::open(arguments.file.as_deref())?;
+    let (name, mut text) = (input.name, Vec::new());
+    input
+        .source
+        .take(LINE_BYTES_MAX as u64)
+        .read_to_end(&mut text)
+        .map_err(|error| unreadable_input(&name, &error))?;
+    let wrong = |error: String| Failure::Usage(format!("{name}: {error}"));
+    // The error of the parser ends with line and column.
+    let json: TransactJson =
+        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let comparisons = comparisons(json.comparisons).map_err(wrong)?;
+    let when_met = operations("when_met", json.when_met).map_err(wrong)?;
+    let when_unmet = operations("when_unmet", json.when_unmet).map_err(wrong)?;
+
+    let database = &arguments.database;
+    let request = encode(&database.database, &comparisons, &when_met, &when_unmet);
+    let answer = Caller::connect(&database.connection)?.unary(Method::Transact, &request)?;
+    let answer = TransactResponse::decode(&answer).map_err(unreadable)?;
+    let chosen = if answer.met { &when_met } else { &when_unmet };
+    let places: Vec<Place> = (1..)
+        .zip(chosen)
+        .map(|(number, operation)| Place::of(operation, number))
+        .collect();
+    let mut output = Output::new(database.connection.output);
+    let unmet = (!answer.met).then_some(u64::from(answer.unmet_comparison) + 1);
+    print_choice(&mut output, unmet)?;
+    let verdict = if answer.batch.applied {
+        print_all(&mut output, Unit::Operation, &places, &answer.batch, false)?
+    } else {
+        print_failed(&mut output, Unit::Operation, &places, &answer.batch)?
+    };
+    output.end()?;
+    let chosen = if answer.met {
+        Verdict::Done
+    } else {
+        Verdict::Unmet
+    };
+    Ok(verdict.max(chosen).exit())
+}
+
+/// Says which list was chosen; `unmet`: the first comparison that was not met, counted from 1.
+fn print_choice(output: &mut Output, unmet: Option<u64>) -> Result<(), Failure> {
+    match unmet {
+        None => output.either("met", || object([("met", true.into())])),
+        Some(number) => output.either(&format!("not met: comparison {number}"), || {
+            object([("met", false.into()), ("unmet_comparison", number.into())])
+        }),
+    }
+}
+
+fn comparisons(written: Vec<ComparisonJson>) -> Result<Vec<(Vec<u8>, OwnedCondition)>, String> {
+    (1..)
+        .zip(written)
+        .map(|(number, one)| {
+            one.decode()
+                .map_err(|error| format!("comparison {number}: {error}"))
+        })
+        .collect()
+}
+
+fn operations(list: &str, written: Vec<OperationJson>) -> Result<Vec<OwnedOperation>, String> {
+    (1..)
+        .zip(written)
+        .map(|(number, one)| {
+            one.decode()
+                .map_err(|error| format!("{list}, operation {number}: {error}"))
+        })
+        .collect()
+}
+
+fn encode(
+    database: &str,
+    comparisons: &[(Vec<u8>, OwnedCondition)],
+    when_met: &[OwnedOperation],
+    when_unmet: &[OwnedOperation],
+) -> Vec<u8> {
+    let comparisons: Vec<(&[u8], Condition<'_>)> = comparisons
+        .iter()
+        .map(|(key, condition)| (&key[..], condition.borrow()))
+        .collect();
+    let mut request = Vec::new();
+    let met: Vec<Operation<'_>> = when_met.iter().map(OwnedOperation::borrow).collect();
+    let unmet: Vec<Operation<'_>> = when_unmet.iter().map(OwnedOperation::borrow).collect();
+    TransactRequest::encode(
+        &mut request,
+        database,
+        ANSWER_BYTES_MAX,
+        &comparisons,
+        &met,
+        &unmet,
+    );
+    request
+}

@@ -1,0 +1,127 @@
+//! Where the input of a command comes from: a file, or standard input.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::path::Path;
+
+use crate::exit::Failure;
+
+/// Bytes read in one go. What lies in one buffer is sent as one group at most, so it is of the size that suits a Pipe.
+pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// The longest line that is read. The largest value that a server can store takes less than this as base64; without a
+/// bound, an input without line ends would fill the memory.
+pub const LINE_BYTES_MAX: usize = 2 << 30;
+
+/// A readable input, and its name for messages.
+pub struct Input {
+    pub source: Box<dyn Read + Send>,
+    pub name: String,
+    /// Set for a regular file, which can be read twice and whose size is known.
+    pub file_bytes: Option<u64>,
+}
+
+/// Opens the input of a command: `file`, or standard input if that is `-` or missing.
+pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
+    match file {
+        Some(path) if path != Path::new("-") => open_file(path),
+        None if io::stdin().is_terminal() => Err(Failure::Usage(
+            "there is no input: name a file, or pipe it in (`-` reads from the terminal)".into(),
+        )),
+        _ => Ok(Input {
+            source: Box::new(io::stdin()),
+            name: "standard input".into(),
+            file_bytes: None,
+        }),
+    }
+}
+
+fn open_file(path: &Path) -> Result<Input, Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
+    let about = file.metadata().map_err(|error| unreadable(&name, &error))?;
+    if about.is_dir() {
+        return Err(Failure::Failed(format!(
+            "cannot read {name}: it is a folder"
+        )));
+    }
+    Ok(Input {
+        source: Box::new(file),
+        name,
+        file_bytes: about.is_file().then_some(about.len()),
+    })
+}
+
+/// The failure to read from an input.
+pub fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot read {name}: {error}"))
+}
+
+/// An input line by line.
+pub struct Lines<R> {
+    reader: BufReader<R>,
+    name: String,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl<R: Read> Lines<R> {
+    pub fn new(source: R, name: &str) -> Lines<R> {
+        Lines::buffered(BufReader::with_capacity(BUFFER_BYTES, source), name)
+    }
+
+    pub fn buffered(reader: BufReader<R>, name: &str) -> Lines<R> {
+        Lines {
+            reader,
+            name: name.into(),
+            line: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The next line that is not blank, with its number (from 1); `None` at the end.
+    pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, Failure> {
+        loop {
+            self.line.clear();
+            self.number += 1;
+            let count = (&mut self.reader)
+                .take(LINE_BYTES_MAX as u64 + 1)
+                .read_until(b'\n', &mut self.line)
+                .map_err(|error| unreadable(&self.name, &error))?;
+            if count == 0 {
+                return Ok(None);
+            }
+            if count > LINE_BYTES_MAX {
+                return Err(Failure::Failed(format!(
+                    "{}, line {}: it has more than {LINE_BYTES_MAX} bytes",
+                    self.name, self.number
+                )));
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some((self.number, self.line.trim_ascii())));
+            }
+        }
+    }
+
+    /// Whether the next line may have to be waited for.
+    pub fn may_wait(&self) -> bool {
+        !self.reader.buffer().contains(&b'\n')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_count_but_are_passed_over() {
+        let mut lines = Lines::new(&b"\n one \r\n\n \t\ntwo"[..], "test");
+        let mut next = || {
+            let line = lines.next_line().expect("it is readable");
+            line.map(|(number, line)| (number, line.to_vec()))
+        };
+        assert_eq!(next(), Some((2, b"one".to_vec())));
+        assert_eq!(next(), Some((5, b"two".to_vec())));
+        assert_eq!(next(), None);
+    }
+}

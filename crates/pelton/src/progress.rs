@@ -1,0 +1,45 @@
+//! How far something long has come, on standard error. Nothing is shown where that is no terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often what has no known end shows that it is alive.
+const SPINNER_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A line on the terminal, removed with the value. It has no colours, with NO_COLOR or without.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// Counts entries, up to `total` if that is known.
+    pub fn entries(what: &'static str, total: Option<u64>) -> Progress {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        let template = match total {
+            Some(_) => "{msg} [{bar:30}] {human_pos}/{human_len} entries, {per_sec}, {eta} left",
+            None => "{msg} {spinner} {human_pos} entries, {per_sec}",
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_message(what);
+        if total.is_none() && !bar.is_hidden() {
+            bar.enable_steady_tick(SPINNER_INTERVAL);
+        }
+        Progress(bar)
+    }
+
+    /// Whether anybody sees it.
+    pub fn is_wanted() -> bool {
+        !ProgressDrawTarget::stderr().is_hidden()
+    }
+
+    /// So many entries are done.
+    pub fn set(&self, entries: u64) {
+        self.0.set_position(entries);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

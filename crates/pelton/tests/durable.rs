@@ -1,0 +1,218 @@
+//! A server that keeps its data, and `pelton log`, through the real binary.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::{Answer, Server, pelton, run};
+
+/// A place for data folders, removed with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("pelton-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the folder is made");
+        Folder(path)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn log(command: &str, folder: &Path, flags: &[&str]) -> Answer {
+    run(pelton().args(["log", command]).arg(folder).args(flags))
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_kill_and_after_a_stop() {
+    let folder = Folder::new("durable");
+    let server = Server::durable(&folder.data(), &[]);
+    let greeting = server.greeting.join("\n");
+    assert!(
+        greeting.contains(&format!(
+            "log in {}, synced: a write is answered when it is on the device",
+            folder.data().display()
+        )),
+        "{greeting}"
+    );
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    server.kill();
+
+    let server = Server::durable(&folder.data(), &["--durability", "interval=50ms"]);
+    assert!(
+        server.greeting.join("\n").contains("the last 50ms"),
+        "{:?}",
+        server.greeting
+    );
+    assert_eq!(server.run(["get", "k"]).text(), "v");
+    assert_eq!(server.run(["put", "k2", "x"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+
+    let server = Server::durable(&folder.data(), &["--durability", "written"]);
+    assert_eq!(server.run(["scan"]).text(), "k\tv\nk2\tx\n");
+    assert_eq!(server.stop("TERM").0, 0);
+}
+
+#[test]
+fn volatile_alone_needs_no_folder() {
+    let folder = Folder::new("volatile");
+    let mut command = pelton();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env("PELTON_DURABILITY", "volatile")
+        .current_dir(&folder.0);
+    let server = Server::spawn(&mut command);
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+    assert!(
+        fs::read_dir(&folder.0)
+            .expect("it is there")
+            .next()
+            .is_none(),
+        "nothing is written"
+    );
+    let mut command = pelton();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .current_dir(&folder.0);
+    let server = Server::spawn(&mut command);
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+    assert!(folder.0.join("pelton-data").is_dir(), "the default folder");
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_explained() {
+    let folder = Folder::new("unusable");
+    let refused = |path: &Path, expected: &str| {
+        let mut command = pelton();
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(path);
+        let answer = run(&mut command);
+        assert_eq!(answer.code, 3, "{answer:?}");
+        assert!(
+            answer.stderr.contains(expected) && answer.stderr.contains("--data"),
+            "{}",
+            answer.stderr
+        );
+        assert_eq!(answer.text(), "", "nothing is announced");
+    };
+    let server = Server::durable(&folder.data(), &[]);
+    refused(&folder.data(), "another server uses this data folder");
+    let busy = log("verify", &folder.data(), &[]);
+    assert_eq!(busy.code, 3);
+    assert!(busy.stderr.contains("stop it first"), "{}", busy.stderr);
+    drop(server);
+
+    let foreign = folder.0.join("foreign");
+    fs::create_dir(&foreign).expect("it is made");
+    fs::write(foreign.join("letter.txt"), "dear").expect("it is written");
+    refused(&foreign, "letter.txt");
+    let answer = log("verify", &foreign, &[]);
+    assert_eq!(answer.code, 3);
+    assert!(answer.stderr.contains("is no data folder"), "{answer:?}");
+    assert_eq!(
+        fs::read_dir(&foreign).expect("it is there").count(),
+        1,
+        "nothing is changed"
+    );
+    refused(Path::new("/nowhere/at/all"), "/nowhere/at/all");
+    assert_eq!(log("inspect", Path::new("/nowhere/at/all"), &[]).code, 3);
+}
+
+#[test]
+fn a_log_is_inspected_and_verified() {
+    let folder = Folder::new("log");
+    let server = Server::durable(&folder.data(), &[]);
+    assert_eq!(server.run(["put", "key\n", "value"]).code, 0);
+    assert_eq!(server.run(["delete", "key\n"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+
+    let verified = log("verify", &folder.data(), &[]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert!(
+        verified.text().contains("it ends with a clean stop"),
+        "{verified:?}"
+    );
+    let json = log("verify", &folder.data(), &["--output", "json"]).json();
+    assert_eq!(json["ending"], "closed");
+    let inspected = log("inspect", &folder.data(), &["--records"]);
+    assert_eq!(inspected.code, 0);
+    assert!(
+        inspected.text().contains("database 0: set key\\n = value")
+            && inspected.text().contains("database 0: delete key\\n"),
+        "{}",
+        inspected.text()
+    );
+    let lines = log(
+        "inspect",
+        &folder.data(),
+        &["--records", "--output", "json"],
+    );
+    let records = lines
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
+        .filter(|line| line["record"] == "set" && line["value"] == "value");
+    assert_eq!(records.count(), 1);
+}
+
+/// A byte changes in the middle of the log: found by `log verify`, refused by the server, accepted only when told.
+#[test]
+fn damage_is_found_and_accepted_only_when_told() {
+    let folder = Folder::new("damage");
+    let server = Server::durable(&folder.data(), &[]);
+    for key in ["a", "b", "c"] {
+        assert_eq!(server.run(["put", key, "v"]).code, 0);
+    }
+    assert_eq!(server.stop("TERM").0, 0);
+    let groups = log("inspect", &folder.data(), &["--output", "json"]);
+    let middle = groups
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
+        .find(|line| line["first_sequence"] == 3)
+        .expect("the group of the second Put, after the mark and the first");
+    let offset = middle["offset"].as_u64().expect("a number") as usize;
+    let segment = fs::read_dir(folder.data())
+        .expect("it is there")
+        .map(|entry| entry.expect("readable").path())
+        .find(|path| path.metadata().is_ok_and(|about| about.len() > 1 << 20))
+        .expect("a segment");
+    let mut bytes = fs::read(&segment).expect("readable");
+    bytes[offset + 100] ^= 1;
+    fs::write(&segment, bytes).expect("writable");
+
+    let verified = log("verify", &folder.data(), &[]);
+    assert_eq!(verified.code, 3, "{verified:?}");
+    assert!(
+        verified.stderr.contains("the log is damaged") && verified.stderr.contains("--accept-loss"),
+        "{}",
+        verified.stderr
+    );
+    let mut command = pelton();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(folder.data());
+    let refused = run(&mut command);
+    assert_eq!(refused.code, 3);
+    assert!(
+        refused.stderr.contains("the log is damaged") && refused.stderr.contains("--accept-loss"),
+        "{}",
+        refused.stderr
+    );
+    let server = Server::durable(&folder.data(), &["--accept-loss"]);
+    assert_eq!(server.run(["scan", "--keys-only"]).text(), "a\n");
+    assert_eq!(server.stop("TERM").0, 0);
+    assert_eq!(log("verify", &folder.data(), &[]).code, 0);
+}
