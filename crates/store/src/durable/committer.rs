@@ -12,7 +12,8 @@ use crate::disk::FolderLock;
 use crate::garbage::Garbage;
 use crate::log::limits::SEQUENCE_RESERVE;
 use crate::log::{
-    LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+    ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock,
+    WantedSegment, WriteError,
 };
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::store::Store;
@@ -365,6 +366,11 @@ impl DurableCommitter {
     /// The log.
     pub fn log(&self) -> &LogWriter {
         &self.log
+    }
+
+    /// Whether the closing group needs the next segment.
+    pub(super) fn needs_segment_to_close(&self) -> bool {
+        self.log.is_short_of(ALIGN_BYTES as u64) && self.log.wanted_segment().is_some()
     }
 
     /// Ends a clean stop: syncs, and writes the closing group. Nothing must be gathered, and no loop may commit any

@@ -173,6 +173,9 @@ impl Rounds {
         bring: BringSegment<'_>,
     ) -> Result<(), WriteError> {
         while self.round_with(clock, bring) {}
+        if self.committer.needs_segment_to_close() {
+            bring(&mut self.committer, clock);
+        }
         self.committer.close(clock)
     }
 }

@@ -251,7 +251,7 @@ impl LogWriter {
     }
 
     /// Whether a group of so many bytes needs the next segment.
-    pub(super) fn is_short_of(&self, group_bytes: u64) -> bool {
+    pub(crate) fn is_short_of(&self, group_bytes: u64) -> bool {
         self.used_bytes + group_bytes > self.current.bytes
     }
 

@@ -2,6 +2,7 @@
 
 use store::disk::{Fault, SimulatedDisk, Step};
 use store::durable::Event;
+use store::log::Ending;
 use store::log::limits::SEQUENCE_RESERVE;
 use store::suite::{StandingClock, delete, get, put};
 use store::{
@@ -245,6 +246,32 @@ fn an_interval_is_kept() {
     disk.lose_power();
     let client = Client::open(&disk, Durability::Interval { ms: 50 });
     assert!(client.has(DatabaseId::DEFAULT, b"one") && client.has(DatabaseId::DEFAULT, b"two"));
+}
+
+/// The last group may have filled its segment, and the closing one needs another.
+#[test]
+fn a_stop_brings_the_segment_that_it_needs() {
+    let disk = SimulatedDisk::new(7);
+    let mut client = Client::open(&disk, Durability::Synced);
+    // A group that is larger than a segment gets one of its own size, and leaves no room in it.
+    let large = vec![7; 2 * SEGMENT_BYTES as usize];
+    assert_eq!(client.one(&[put(b"large", &large)]), Decision::Applied);
+    let Durable { rounds, .. } = client.durable;
+    rounds
+        .close(&mut client.clock)
+        .expect("there is room on the disk");
+    let recovered = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+    assert_eq!(recovered.ending, Ending::Closed);
+}
+
+/// What grows is refused before there is no room at all: the rest is for what shrinks.
+#[test]
+fn the_last_segment_is_kept_for_what_does_not_grow() {
+    let disk = SimulatedDisk::new(8);
+    let mut client = Client::open(&disk, Durability::Synced);
+    disk.set_capacity_bytes(SEGMENT_BYTES + 4096);
+    assert_eq!(client.one(&[put(b"small", b"")]), FULL);
+    assert_eq!(client.one(&[delete(b"small")]), Decision::Applied);
 }
 
 /// Commits that change nothing in the log use up sequences too. None may be given out twice.
