@@ -255,7 +255,13 @@ fn a_stop_brings_the_segment_that_it_needs() {
     let mut client = Client::open(&disk, Durability::Synced);
     // A group that is larger than a segment gets one of its own size, and leaves no room in it.
     let large = vec![7; 2 * SEGMENT_BYTES as usize];
-    assert_eq!(client.one(&[put(b"large", &large)]), Decision::Applied);
+    let mut batch = client.durable.store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+    commit.push(&put(b"large", &large)).expect("fits");
+    commit.submit();
+    client.durable.mailbox.submit(&mut batch);
+    // One round only: the next one would make a segment ready.
+    assert!(client.durable.rounds.round(&mut client.clock));
     let Durable { rounds, .. } = client.durable;
     rounds
         .close(&mut client.clock)
