@@ -46,6 +46,9 @@ pub enum Outcome<'a> {
     Refused(messages::Failure<'a>),
 }
 
+/// Takes what became of a group.
+pub type Handle<'a, Place> = dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure> + 'a;
+
 /// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the server.
 pub fn read_ahead<Place: Send + 'static>(
     mut next: impl FnMut() -> Result<Option<Group<Place>>, Failure> + Send + 'static,
@@ -69,7 +72,7 @@ pub fn run<Place>(
     caller: &mut Caller,
     groups: &Receiver<Result<Group<Place>, Failure>>,
     interrupt: &Interrupt,
-    handle: &mut dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure>,
+    handle: &mut Handle<'_, Place>,
 ) -> Result<(), Failure> {
     let (address, timeout) = (caller.address.clone(), caller.timeout);
     let failed = |error| call_failure(&address, Method::Pipe.path(), &error);
@@ -148,11 +151,7 @@ impl<Place> Pipe<'_, Place> {
         self.stream.close_send();
     }
 
-    fn answered(
-        &mut self,
-        answer: &[u8],
-        handle: &mut dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn answered(&mut self, answer: &[u8], handle: &mut Handle<'_, Place>) -> Result<(), Failure> {
         self.last_progress = Instant::now();
         let answer = PipeResponse::decode(answer).map_err(unreadable)?;
         while self.done < answer.done {

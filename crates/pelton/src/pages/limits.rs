@@ -7,14 +7,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// The crates from the network inwards, with what they are in a word.
-const CRATES: [(&str, &str); 6] = [
-    ("drive", "Sockets and event loops"),
-    ("wire", "HTTP/2, HPACK and gRPC"),
-    ("server", "Dispatch, admission and draining"),
-    ("service", "What each call may ask for"),
-    ("store", "Keys, values and commits"),
-    ("client", "The client"),
+/// The crates from the network inwards, their files, and what they are in a word.
+const MODULES: [(&str, &str, &str); 7] = [
+    ("drive", "limits.rs", "Sockets and event loops"),
+    ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
+    ("server", "limits.rs", "Dispatch, admission and draining"),
+    ("service", "limits.rs", "What each call may ask for"),
+    ("store", "limits.rs", "Keys, values and commits"),
+    ("store", "log/limits.rs", "The log"),
+    ("client", "limits.rs", "The client"),
 ];
 
 const HEAD: &str = "\
@@ -35,8 +36,8 @@ struct Limit {
 
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    for (name, title) in CRATES {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{name}/src/limits.rs"));
+    for (name, file, title) in MODULES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{name}/src/{file}"));
         let source = fs::read_to_string(&path).expect("every crate has a limits module");
         let limits = read(&source);
         assert!(!limits.is_empty(), "{name} has limits");

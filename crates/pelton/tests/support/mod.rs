@@ -165,13 +165,12 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
-        process
-            .stdin
-            .take()
-            .expect("piped")
-            .write_all(input)
-            .expect("the input is read");
-        Answer::from(process.wait_with_output().expect("it ends"))
+        let mut stdin = process.stdin.take().expect("piped");
+        // Whoever answers while it reads must not wait for us to listen. What is not read to its end is no failure.
+        thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input));
+            Answer::from(process.wait_with_output().expect("it ends"))
+        })
     }
 
     pub fn process_id(&self) -> u32 {
