@@ -15,8 +15,8 @@ impl Progress {
     pub fn entries(what: &'static str, total: Option<u64>) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = match total {
-            Some(_) => "{msg} [{bar:30}] {human_pos}/{human_len} entries, {per_sec}, {eta} left",
-            None => "{msg} {spinner} {human_pos} entries, {per_sec}",
+            Some(_) => "{msg} [{bar:30}] {human_pos}/{human_len} entries, {eta} left",
+            None => "{msg} {spinner} {human_pos} entries",
         };
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
