@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drive::ConnectionId;
 use service::{Actions, Code, Status, Topic};
-use store::{Commit, DatabaseId, Garbage, Mode};
+use store::{Commit, DatabaseConfig, DatabaseId, Garbage, Mode};
 use wire::{Connection, StreamKey};
 
 use crate::admission;
@@ -54,6 +54,17 @@ impl Actions for Step<'_> {
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         self.effects.commits += 1;
         self.batch.writes.begin(self.id.tag(), database, mode)
+    }
+
+    fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
+        self.effects.commits += 1;
+        let tag = self.id.tag();
+        self.batch.writes.create_database(tag, name, config);
+    }
+
+    fn drop_database(&mut self, database: DatabaseId) {
+        self.effects.commits += 1;
+        self.batch.writes.drop_database(self.id.tag(), database);
     }
 
     fn discard(&mut self, garbage: Garbage) {

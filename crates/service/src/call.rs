@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use store::{Commit, CommitOutcome, DatabaseId, Garbage, Mode, Store, View};
+use store::{Commit, CommitOutcome, DatabaseConfig, DatabaseId, Garbage, Mode, Store, View};
 
 use crate::admin::AdminCall;
 use crate::echo::EchoCall;
@@ -33,6 +33,12 @@ pub trait Actions {
     /// Begins a write; once it is submitted, [`State::committed`] follows. A call may have several under way: they take
     /// effect, and their outcomes come, in the order submitted.
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_>;
+
+    /// Has a database made; [`State::committed`] follows, and its outcome names it.
+    fn create_database(&mut self, name: &str, config: &DatabaseConfig);
+
+    /// Has a database dropped; [`State::committed`] follows.
+    fn drop_database(&mut self, database: DatabaseId);
 
     /// Has the content of a dropped database freed where that disturbs nobody.
     fn discard(&mut self, garbage: Garbage);

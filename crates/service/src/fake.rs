@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Commit, DatabaseId, Garbage, Mode, Store, StoreConfig};
+use store::{Commit, DatabaseConfig, DatabaseId, Garbage, Mode, Store, StoreConfig};
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 use crate::figures::Figures;
@@ -79,6 +79,14 @@ impl Actions for Recorder {
 
     fn write(&mut self, _database: DatabaseId, _mode: Mode) -> Commit<'_> {
         panic!("this call has nothing to do with the store");
+    }
+
+    fn create_database(&mut self, _name: &str, _config: &DatabaseConfig) {
+        panic!("this call makes databases only where they are logged");
+    }
+
+    fn drop_database(&mut self, _database: DatabaseId) {
+        panic!("this call drops databases only where they are logged");
     }
 
     fn discard(&mut self, garbage: Garbage) {

@@ -8,12 +8,13 @@ pub mod messages;
 mod tests;
 
 use store::{
-    CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, DropError, Durability,
-    Kind, Store,
+    CommitOutcome, CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, Decision,
+    DropError, Durability, Kind, Refusal, Store,
 };
 
 use crate::call::{Actions, CallHead, PeerKind, Shared, State};
 use crate::keyvalue::messages::{Invalid, Rule};
+use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::status::{Code, Status};
@@ -23,8 +24,12 @@ use messages::{
     decode_create_database, decode_nothing, encode_database, encode_dropped,
 };
 
-/// A call of `pelton.v1.Admin` that waits for its request.
-pub struct AdminCall(Method);
+/// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
+pub struct AdminCall {
+    method: Method,
+    /// The database that is being made.
+    name: Box<str>,
+}
 
 impl AdminCall {
     /// Begins a call of `method`, and ends it at once if it comes from elsewhere.
@@ -32,7 +37,8 @@ impl AdminCall {
         if head.peer == PeerKind::Remote {
             actions.finish(from_elsewhere(method));
         }
-        AdminCall(method)
+        let name = Box::default();
+        AdminCall { method, name }
     }
 }
 
@@ -51,8 +57,8 @@ fn from_elsewhere(method: Method) -> Status {
 
 impl State for AdminCall {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
-        let served = match self.0 {
-            Method::AdminCreateDatabase => create_database(bytes, shared, actions),
+        let served = match self.method {
+            Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
             Method::AdminListDatabases => list_databases(bytes, shared, actions),
             Method::AdminDropDatabase => drop_database(bytes, shared, actions),
             Method::AdminStatistics => statistics(bytes, shared, actions),
@@ -64,7 +70,36 @@ impl State for AdminCall {
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        actions.finish(Status::no_request(self.0.path()));
+        actions.finish(Status::no_request(self.method.path()));
+    }
+
+    /// The change of the catalogue is in the log, or was refused.
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let created = self.method == Method::AdminCreateDatabase;
+        let answered = match outcome.decision {
+            Decision::Applied if created => answer_created(&self.name, true, shared, actions),
+            Decision::Refused(Refusal::NotCreated(CreateError::Exists)) => {
+                answer_created(&self.name, false, shared, actions)
+            }
+            Decision::Refused(Refusal::NotCreated(error)) => Err(not_created(&error)),
+            Decision::Applied => answer_dropped(true, actions),
+            Decision::Refused(Refusal::NotDropped(DropError::Unknown)) => {
+                answer_dropped(false, actions)
+            }
+            Decision::Refused(Refusal::NotDropped(error)) => Err(not_dropped(&error)),
+            Decision::Refused(other) => Err(refusal(other)),
+            Decision::Failed { .. } => Err(Status::internal(
+                "a change of the catalogue has no operations",
+            )),
+        };
+        if let Err(status) = answered {
+            actions.finish(status);
+        }
     }
 }
 
@@ -79,20 +114,41 @@ fn invalid(method: Method, invalid: Invalid) -> Status {
 
 // --- create
 
-fn create_database(
-    bytes: &[u8],
+impl AdminCall {
+    fn create_database(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let wanted = decode_create_database(bytes).map_err(|error| invalid(self.method, error))?;
+        let store = &shared.store;
+        if store.database(wanted.name).is_some() {
+            return answer_created(wanted.name, false, shared, actions);
+        }
+        let config = config_of(&wanted, store)?;
+        match store.create_database(wanted.name, config) {
+            Ok(_) => answer_created(wanted.name, true, shared, actions),
+            // Somebody else was quicker.
+            Err(CreateError::Exists) => answer_created(wanted.name, false, shared, actions),
+            Err(CreateError::MustBeLogged) => {
+                self.name = wanted.name.into();
+                actions.create_database(wanted.name, &config);
+                Ok(())
+            }
+            Err(error) => Err(not_created(&error)),
+        }
+    }
+}
+
+fn answer_created(
+    name: &str,
+    created: bool,
     shared: &Shared,
     actions: &mut impl Actions,
 ) -> Result<(), Status> {
-    let method = Method::AdminCreateDatabase;
-    let wanted = decode_create_database(bytes).map_err(|error| invalid(method, error))?;
-    let store = &shared.store;
-    let created = match store.database(wanted.name) {
-        Some(_) => false,
-        None => create(&wanted, store)?,
-    };
-    let databases = store.databases();
-    let Some(info) = databases.iter().find(|info| info.name == wanted.name) else {
+    let databases = shared.store.databases();
+    let Some(info) = databases.iter().find(|info| info.name == name) else {
         return Err(Status::new(
             Code::Aborted,
             "the database was dropped while it was created; nothing of it is left",
@@ -101,16 +157,6 @@ fn create_database(
     let database = describe(info);
     actions.respond(|out| CreateDatabaseResponse { created, database }.encode(out));
     Ok(())
-}
-
-/// Whether it was created, and not by somebody else meanwhile.
-fn create(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<bool, Status> {
-    let config = config_of(wanted, store)?;
-    match store.create_database(wanted.name, config) {
-        Ok(_) => Ok(true),
-        Err(CreateError::Exists) => Ok(false),
-        Err(error) => Err(not_created(&error)),
-    }
 }
 
 #[cold]
@@ -234,16 +280,28 @@ fn drop_database(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> R
             return Err(not_confirmed(request.name, entries));
         }
     }
-    let dropped = match store.drop_database(id) {
+    match store.drop_database(id) {
         Ok(garbage) => {
             actions.discard(garbage);
-            true
+            answer_dropped(true, actions)
         }
-        Err(DropError::Unknown) => false,
-        Err(error) => return Err(Status::new(Code::FailedPrecondition, error.to_string())),
-    };
+        Err(DropError::MustBeLogged) => {
+            actions.drop_database(id);
+            Ok(())
+        }
+        Err(DropError::Unknown) => answer_dropped(false, actions),
+        Err(error) => Err(not_dropped(&error)),
+    }
+}
+
+fn answer_dropped(dropped: bool, actions: &mut impl Actions) -> Result<(), Status> {
     actions.respond(|out| encode_dropped(dropped, out));
     Ok(())
+}
+
+#[cold]
+fn not_dropped(error: &DropError) -> Status {
+    Status::new(Code::FailedPrecondition, error.to_string())
 }
 
 #[cold]

@@ -24,6 +24,7 @@ use messages::{GetResponse, OperationKind, Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
 pub use refuse::database_gone;
+pub(crate) use refuse::refusal;
 use transact::Transact;
 
 /// A call of `pelton.v1.KeyValue`.

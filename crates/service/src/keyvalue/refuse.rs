@@ -94,11 +94,25 @@ pub(super) fn push_error(method: Method, error: PushError) -> Status {
 
 /// The committer refused a commit as a whole.
 #[cold]
-pub(super) fn refusal(refusal: Refusal) -> Status {
-    match refusal {
-        Refusal::UnknownDatabase => database_gone(),
-        refusal => Status::resource_exhausted(refusal.to_string()),
-    }
+pub(crate) fn refusal(refusal: Refusal) -> Status {
+    let code = match refusal {
+        Refusal::UnknownDatabase => return database_gone(),
+        Refusal::LogFailed => Code::FailedPrecondition,
+        Refusal::OutcomeUnknown => Code::Unknown,
+        Refusal::LogBehind => Code::Unavailable,
+        _ => Code::ResourceExhausted,
+    };
+    Status::new(code, refusal.to_string())
+}
+
+#[cfg(test)]
+#[test]
+fn what_the_log_refuses_has_the_status_of_the_table() {
+    let code = |given| refusal(given).code;
+    assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
+    assert_eq!(code(Refusal::LogFailed), Code::FailedPrecondition);
+    assert_eq!(code(Refusal::OutcomeUnknown), Code::Unknown);
+    assert_eq!(code(Refusal::LogBehind), Code::Unavailable);
 }
 
 /// An append would make a value too large.

@@ -228,6 +228,14 @@ impl Actions for Room<'_> {
         self.batch.begin(0, database, mode)
     }
 
+    fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
+        self.batch.create_database(0, name, config);
+    }
+
+    fn drop_database(&mut self, database: DatabaseId) {
+        self.batch.drop_database(0, database);
+    }
+
     fn discard(&mut self, garbage: Garbage) {
         drop(garbage);
     }
