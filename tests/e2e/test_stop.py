@@ -35,8 +35,9 @@ class Load(threading.Thread):
     def __init__(self, address, number):
         super().__init__(daemon=True)
         self.address = address
-        self.number = number
+        self.key = b"load/%d" % number
         self.succeeded = 0
+        self.last_written = 0
         self.failure = None
 
     def run(self):
@@ -47,12 +48,16 @@ class Load(threading.Thread):
             self.failure = failure
 
     def call(self, kv):
-        key = b"load/%d" % self.number
         while True:
-            # Several at once, so that some are always on their way.
-            calls = [kv.Put.future(pb.PutRequest(key=key, value=b"%d" % n), timeout=STOP_SECONDS) for n in range(8)]
-            calls += [kv.Get.future(pb.GetRequest(key=key), timeout=STOP_SECONDS) for _ in range(8)]
+            # Several at once, so that some are always on their way. The order of the writes is not known, so that all
+            # write the same number.
+            number = self.last_written + 1
+            put = pb.PutRequest(key=self.key, value=b"%d" % number)
+            calls = [kv.Put.future(put, timeout=STOP_SECONDS) for _ in range(8)]
+            calls += [kv.Get.future(pb.GetRequest(key=self.key), timeout=STOP_SECONDS) for _ in range(8)]
             codes = [call.code() for call in calls]
+            if grpc.StatusCode.OK in codes[:8]:
+                self.last_written = number
             self.succeeded += codes.count(grpc.StatusCode.OK)
             if set(codes) != {grpc.StatusCode.OK}:
                 assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, codes
@@ -186,7 +191,20 @@ def test_each_call_ends_exactly_once(binary, round_number):
         stop_under_load(server, SIGNALS[round_number % len(SIGNALS)])
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, number, tmp_path):
+    with Server(binary, "--threads", "2", "--interop", "--data", str(tmp_path)) as server:
+        written = stop_under_load(server, number)
+    with Server(binary, "--data", str(tmp_path)) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for key, value in written.items():
+            found = int(kv.Get(pb.GetRequest(key=key)).value)
+            assert found >= value, f"{key} was answered with {value}, and is {found} after a restart"
+        assert server.stop() == 0
+
+
 def stop_under_load(server, number):
+    """Stops a server that has all to do at once. What was answered as written last, by key."""
     gate = threading.Event()
     with open_channel(server.address) as channel, Connection(server.address) as half:
         kv = kv_pb2_grpc.KeyValueStub(channel)
@@ -214,6 +232,7 @@ def stop_under_load(server, number):
         assert last_status(scan) in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
         half.wait_closed(STOP_SECONDS)
         for stream in streams:
+            assert half.answers[stream].over, f"stream {stream} was left open; GOAWAY {half.goaways}\n{server.log()}"
             assert_ended_once(half.answers[stream])
         assert server.wait(STOP_SECONDS) == 0, server.log()
         assert time.monotonic() - begin < STOP_SECONDS
@@ -223,6 +242,7 @@ def stop_under_load(server, number):
             assert not client.is_alive(), "a client still waits although the server is gone"
             if client.failure:
                 raise client.failure
+        return {client.key: client.last_written for client in load[:2]}
 
 
 @pytest.mark.parametrize("number", SIGNALS)
