@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use drive::ConnectionId;
 use service::{Actions, Code, Status, Topic};
-use store::{Commit, DatabaseConfig, DatabaseId, Garbage, Mode};
+use store::{Commit, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, StreamKey};
 
 use crate::admission;
 use crate::batch::TickBatch;
 use crate::calls::CallId;
 use crate::clock::Clock;
-use crate::reaper::Reaper;
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +36,6 @@ pub(crate) struct Step<'a> {
     pub output: &'a mut Vec<u8>,
     pub batch: &'a mut TickBatch,
     pub clock: &'a Clock,
-    pub reaper: &'a Reaper,
     pub effects: Effects,
 }
 
@@ -65,10 +63,6 @@ impl Actions for Step<'_> {
     fn drop_database(&mut self, database: DatabaseId) {
         self.effects.commits += 1;
         self.batch.writes.drop_database(self.id.tag(), database);
-    }
-
-    fn discard(&mut self, garbage: Garbage) {
-        self.reaper.take(garbage);
     }
 
     #[inline]

@@ -56,7 +56,6 @@ impl Core {
             output,
             batch: &mut self.batch,
             clock: &self.clock,
-            reaper: &self.reaper,
             effects: Effects::default(),
         };
         step(&mut running.call, &self.shared, &mut actions);

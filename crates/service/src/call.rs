@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use store::{Commit, CommitOutcome, DatabaseConfig, DatabaseId, Garbage, Mode, Store, View};
+use store::{Commit, CommitOutcome, DatabaseConfig, DatabaseId, Mode, Store, View};
 
 use crate::admin::AdminCall;
 use crate::echo::EchoCall;
@@ -39,9 +39,6 @@ pub trait Actions {
 
     /// Has a database dropped; [`State::committed`] follows.
     fn drop_database(&mut self, database: DatabaseId);
-
-    /// Has the content of a dropped database freed where that disturbs nobody.
-    fn discard(&mut self, garbage: Garbage);
 
     /// Sends the only message of this call and status OK: the answer of a unary call.
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>));

@@ -1,8 +1,11 @@
-//! For tests of calls that never touch the store: a room above that writes down what a call asks for.
+//! For tests of calls that neither read nor write entries: a room above that writes down what a call asks for, and has
+//! databases made and dropped by the committer.
 
 use std::sync::Arc;
 
-use store::{Commit, DatabaseConfig, DatabaseId, Garbage, Mode, Store, StoreConfig};
+use store::{
+    Clock, Commit, DatabaseConfig, DatabaseId, Mode, Outcomes, Store, StoreConfig, WriteBatch,
+};
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 use crate::figures::Figures;
@@ -65,7 +68,10 @@ pub(crate) struct Recorder {
     pub trailing: Headers,
     pub is_compressing: bool,
     pub message_was_compressed: bool,
-    pub discarded_entries: usize,
+    /// Changes of the catalogue that were asked for and not carried out yet.
+    pub changes: WriteBatch,
+    /// Entries of databases that were dropped.
+    pub dropped_entries: usize,
 }
 
 impl Actions for Recorder {
@@ -81,16 +87,12 @@ impl Actions for Recorder {
         panic!("this call has nothing to do with the store");
     }
 
-    fn create_database(&mut self, _name: &str, _config: &DatabaseConfig) {
-        panic!("this call makes databases only where they are logged");
+    fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
+        self.changes.create_database(0, name, config);
     }
 
-    fn drop_database(&mut self, _database: DatabaseId) {
-        panic!("this call drops databases only where they are logged");
-    }
-
-    fn discard(&mut self, garbage: Garbage) {
-        self.discarded_entries += garbage.entries();
+    fn drop_database(&mut self, database: DatabaseId) {
+        self.changes.drop_database(0, database);
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -178,6 +180,19 @@ impl Actions for Recorder {
     }
 }
 
+/// Time in which nothing passes.
+struct Standing;
+
+impl Clock for Standing {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1_000
+    }
+}
+
 /// One call and the room above it.
 pub(crate) struct Fake {
     call: Call,
@@ -211,7 +226,8 @@ impl Fake {
             trailing: Headers::default(),
             is_compressing: false,
             message_was_compressed: false,
-            discarded_entries: 0,
+            changes: shared.store.write_batch(),
+            dropped_entries: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -226,6 +242,21 @@ impl Fake {
         self.check_alive();
         assert!(!self.actions.is_held, "a held call gets no message");
         self.call.message(bytes, last, shared, &mut self.actions);
+    }
+
+    /// Lets the committer carry out the changes of the catalogue, as at the end of a tick.
+    pub(crate) fn commit(&mut self, shared: &Shared) {
+        let mut outcomes = Outcomes::new();
+        let changes = &mut self.actions.changes;
+        let garbage = shared
+            .store
+            .committer()
+            .run(changes, &mut Standing, &mut outcomes);
+        self.actions.dropped_entries += garbage.entries();
+        for outcome in outcomes.iter() {
+            self.check_alive();
+            self.call.committed(&outcome, shared, &mut self.actions);
+        }
     }
 
     pub(crate) fn half_closed(&mut self, shared: &Shared) {

@@ -333,9 +333,6 @@ pub enum CreateError {
     DurabilityNotSupported(Durability),
     /// The configuration cannot be read.
     BadConfig,
-    /// This store logs which databases there are: a commit must do it
-    /// ([`WriteBatch::create_database`](crate::WriteBatch::create_database)).
-    MustBeLogged,
     /// A limit is set higher than it can be.
     LimitTooLarge {
         /// The field of [`DatabaseLimits`].
@@ -366,10 +363,6 @@ impl fmt::Display for CreateError {
                 )
             }
             CreateError::BadConfig => write!(formatter, "the configuration cannot be read"),
-            CreateError::MustBeLogged => write!(
-                formatter,
-                "databases of this store are created by commits, since they are logged"
-            ),
             CreateError::LimitTooLarge { name, max } => {
                 write!(formatter, "the limit {name} can be at most {max}")
             }
@@ -397,9 +390,6 @@ pub enum DropError {
     Unknown,
     /// The default database cannot be dropped; it can be cleared.
     IsDefault,
-    /// This store logs which databases there are: a commit must do it
-    /// ([`WriteBatch::drop_database`](crate::WriteBatch::drop_database)).
-    MustBeLogged,
 }
 
 impl fmt::Display for DropError {
@@ -409,10 +399,6 @@ impl fmt::Display for DropError {
             DropError::IsDefault => write!(
                 formatter,
                 "the default database cannot be dropped; clear it instead"
-            ),
-            DropError::MustBeLogged => write!(
-                formatter,
-                "databases of this store are dropped by commits, since they are logged"
             ),
         }
     }

@@ -192,37 +192,42 @@ impl Committer {
         used.check_growth(growth_bytes, limits, &self.store)
     }
 
-    /// Creates or drops a database.
+    /// Creates or drops a database, and answers.
     fn change_catalogue(&mut self, commit: &CommitRecord, run: &mut Run<'_>) {
-        let operation = run.batch.operation(commit.first);
         let mut commit = *commit;
-        let changed = if commit.whole == Some(Whole::Create) {
-            let config = DatabaseConfig::decode(run.batch.value(operation));
-            let name = std::str::from_utf8(run.batch.key(operation));
-            let created = match (name, config) {
-                (Ok(name), Some(config)) => self.store.create_database(name, config),
-                (Err(_), _) => Err(CreateError::BadName),
-                (_, None) => Err(CreateError::BadConfig),
-            };
-            created
-                .map(|id| commit.database = id)
-                .map_err(Refusal::NotCreated)
-        } else {
-            self.store
-                .drop_database(commit.database)
-                .map(|garbage| run.garbage.append(garbage))
-                .map_err(Refusal::NotDropped)
+        // The sequence first: a change that has none must not take place.
+        let changed = match self.store.next_sequence() {
+            Some(sequence) => self.carry_out_change(&mut commit, run).map(|()| sequence),
+            None => Err(self.store.reserve().refusal()),
         };
         let (sequence, decision) = match changed {
-            Ok(()) => (
-                self.store.next_sequence().unwrap_or_default(),
-                Decision::Applied,
-            ),
+            Ok(sequence) => (sequence, Decision::Applied),
             Err(refusal) => (0, Decision::Refused(refusal)),
         };
         let mark = run.outcomes.mark();
         run.outcomes
             .finish(&mark, &commit, sequence, decision.into());
+    }
+
+    /// Creates or drops a database. Gives the commit the id of a new one.
+    fn carry_out_change(
+        &self,
+        commit: &mut CommitRecord,
+        run: &mut Run<'_>,
+    ) -> Result<(), Refusal> {
+        if commit.whole == Some(Whole::Drop) {
+            let dropped = self.store.remove_database(commit.database);
+            run.garbage.append(dropped.map_err(Refusal::NotDropped)?);
+            return Ok(());
+        }
+        let operation = run.batch.operation(commit.first);
+        let config = DatabaseConfig::decode(run.batch.value(operation))
+            .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
+        let name = std::str::from_utf8(run.batch.key(operation))
+            .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;
+        let created = self.store.create_unlogged(name, config);
+        commit.database = created.map_err(Refusal::NotCreated)?;
+        Ok(())
     }
 
     fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
@@ -321,5 +326,51 @@ fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
             0,
             Decision::Refused(Refusal::UnknownDatabase).into(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::DatabaseId;
+    use crate::store::StoreConfig;
+
+    struct Standing;
+
+    impl Clock for Standing {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+
+        fn now_ms(&mut self) -> u64 {
+            1
+        }
+    }
+
+    /// A sequence of 0 would name no commit at all.
+    #[test]
+    fn the_catalogue_is_left_as_it_is_without_a_sequence_for_the_change() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the configuration is valid");
+        let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
+        let config = DatabaseConfig::default();
+        batch.create_database(0, "old", &config);
+        let _ = store
+            .committer()
+            .run(&mut batch, &mut Standing, &mut outcomes);
+        let (old, sequence) = (outcomes.get(0).database, outcomes.get(0).sequence);
+        assert_eq!(sequence, 1);
+
+        store.reserve().set(sequence, sequence);
+        batch.create_database(0, "new", &config);
+        batch.drop_database(0, old);
+        let _ = store
+            .committer()
+            .run(&mut batch, &mut Standing, &mut outcomes);
+        for outcome in outcomes.iter() {
+            let refused = Decision::Refused(Refusal::LogBehind);
+            assert_eq!((outcome.decision, outcome.sequence), (refused, 0));
+        }
+        let ids: Vec<_> = store.databases().iter().map(|info| info.id).collect();
+        assert_eq!(ids, [DatabaseId::DEFAULT, old]);
     }
 }

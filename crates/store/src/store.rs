@@ -105,29 +105,18 @@ impl Store {
         catalogue.iter().map(info).collect()
     }
 
-    /// Creates an empty database, in a store without a log. [`WriteBatch::create_database`] does it in every store.
-    pub fn create_database(
+    /// Checks and makes a database in one step, as there may be several committers: for a store without a log.
+    pub(crate) fn create_unlogged(
         &self,
         name: &str,
         config: DatabaseConfig,
     ) -> Result<DatabaseId, CreateError> {
-        if self.has_log() {
-            return Err(CreateError::MustBeLogged);
-        }
+        debug_assert!(!self.has_log(), "what is logged is made when it is durable");
         config.check(false)?;
         let mut catalogue = self.shared.catalogue.write();
         let id = catalogue.check_insert(name)?;
         catalogue.insert(id, Database::new(name, config, &self.shared.hasher));
         Ok(id)
-    }
-
-    /// Drops a database with all it holds, in a store without a log. Calls that still name it find it unknown.
-    /// [`WriteBatch::drop_database`] does it in every store.
-    pub fn drop_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
-        if self.has_log() {
-            return Err(DropError::MustBeLogged);
-        }
-        self.remove_database(id)
     }
 
     /// The id that a database of this name and configuration would get now.
@@ -150,6 +139,7 @@ impl Store {
         self.shared.catalogue.write().insert(id, database);
     }
 
+    /// Drops a database with all it holds. Calls that still name it find it unknown.
     pub(crate) fn remove_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
         let database = self.shared.catalogue.write().remove(id)?;
         let mut state = database.state.write();

@@ -238,13 +238,35 @@ fn readers_get_in_between_slices() {
     });
 }
 
+/// Changes the catalogue by a commit of its own, and names the database that was changed.
+fn change(store: &Store, add: impl FnOnce(&mut store::WriteBatch)) -> DatabaseId {
+    struct Standing;
+    impl Clock for Standing {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+
+        fn now_ms(&mut self) -> u64 {
+            1
+        }
+    }
+    let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
+    add(&mut batch);
+    drop(
+        store
+            .committer()
+            .run(&mut batch, &mut Standing, &mut outcomes),
+    );
+    assert_eq!(outcomes.get(0).decision, Decision::Applied);
+    outcomes.get(0).database
+}
+
 /// A database that is dropped in the middle of a run answers the rest as unknown, and keeps no memory booked.
 #[test]
 fn a_drop_between_slices_is_noticed() {
     let store = new_store();
-    let database = store
-        .create_database("gone", store::DatabaseConfig::default())
-        .expect("there is none");
+    let config = store::DatabaseConfig::default();
+    let database = change(&store, |batch| batch.create_database(0, "gone", &config));
 
     struct DroppingClock(u64, Store, DatabaseId, Option<thread::JoinHandle<()>>);
     impl Clock for DroppingClock {
@@ -253,7 +275,7 @@ fn a_drop_between_slices_is_noticed() {
             if self.0 == 120_000 {
                 let (store, database) = (self.1.clone(), self.2);
                 self.3 = Some(thread::spawn(move || {
-                    drop(store.drop_database(database).expect("it is there"))
+                    change(&store, |batch| batch.drop_database(0, database));
                 }));
                 // It is out of the catalogue first, and then waits for the lock that the run holds.
                 while self.1.database("gone").is_some() {

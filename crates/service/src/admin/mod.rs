@@ -73,7 +73,7 @@ impl State for AdminCall {
         actions.finish(Status::no_request(self.method.path()));
     }
 
-    /// The change of the catalogue is in the log, or was refused.
+    /// The catalogue was changed, or the change was refused.
     fn committed(
         &mut self,
         outcome: &CommitOutcome<'_>,
@@ -83,6 +83,7 @@ impl State for AdminCall {
         let created = self.method == Method::AdminCreateDatabase;
         let answered = match outcome.decision {
             Decision::Applied if created => answer_created(&self.name, true, shared, actions),
+            // Somebody else was quicker.
             Decision::Refused(Refusal::NotCreated(CreateError::Exists)) => {
                 answer_created(&self.name, false, shared, actions)
             }
@@ -127,17 +128,9 @@ impl AdminCall {
             return answer_created(wanted.name, false, shared, actions);
         }
         let config = config_of(&wanted, store)?;
-        match store.create_database(wanted.name, config) {
-            Ok(_) => answer_created(wanted.name, true, shared, actions),
-            // Somebody else was quicker.
-            Err(CreateError::Exists) => answer_created(wanted.name, false, shared, actions),
-            Err(CreateError::MustBeLogged) => {
-                self.name = wanted.name.into();
-                actions.create_database(wanted.name, &config);
-                Ok(())
-            }
-            Err(error) => Err(not_created(&error)),
-        }
+        self.name = wanted.name.into();
+        actions.create_database(wanted.name, &config);
+        Ok(())
     }
 }
 
@@ -280,18 +273,8 @@ fn drop_database(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> R
             return Err(not_confirmed(request.name, entries));
         }
     }
-    match store.drop_database(id) {
-        Ok(garbage) => {
-            actions.discard(garbage);
-            answer_dropped(true, actions)
-        }
-        Err(DropError::MustBeLogged) => {
-            actions.drop_database(id);
-            Ok(())
-        }
-        Err(DropError::Unknown) => answer_dropped(false, actions),
-        Err(error) => Err(not_dropped(&error)),
-    }
+    actions.drop_database(id);
+    Ok(())
 }
 
 fn answer_dropped(dropped: bool, actions: &mut impl Actions) -> Result<(), Status> {

@@ -53,6 +53,7 @@ fn fill(shared: &Shared, name: &str, count: u32) {
 fn call(method: Method, request: &[u8], shared: &Shared) -> Result<Vec<u8>, Status> {
     let mut fake = Fake::new(method, shared);
     fake.message(request, true, shared);
+    fake.commit(shared);
     match fake.take_sent().as_mut_slice() {
         [Sent::Response(answer)] => Ok(std::mem::take(answer)),
         [Sent::Status(status)] => Err(status.clone()),
@@ -162,6 +163,37 @@ fn databases_are_created_once() {
     assert_eq!(response.database.max_value_bytes, 4_000_000);
 }
 
+/// Also where nothing is logged, so that there is one way only.
+#[test]
+fn databases_are_made_and_dropped_by_commits() {
+    let shared = shared();
+    let mut fake = Fake::new(Method::AdminCreateDatabase, &shared);
+    fake.message(&create(&volatile("a")), true, &shared);
+    assert_eq!(fake.take_sent(), [], "it waits for its commit");
+    assert_eq!(shared.store.database("a"), None);
+    // Meanwhile somebody else is quicker.
+    assert!(created(&volatile("a"), &shared));
+    fake.commit(&shared);
+    let sent = fake.take_sent();
+    let [Sent::Response(answer)] = &sent[..] else {
+        panic!("one answer, not {sent:?}");
+    };
+    let response = CreateDatabaseResponse::decode(answer).expect("it is a message");
+    assert!(!response.created);
+
+    let mut fake = Fake::new(Method::AdminDropDatabase, &shared);
+    fake.message(&drop_request("a", ""), true, &shared);
+    assert_eq!(fake.take_sent(), [], "it waits for its commit");
+    let answer = call(Method::AdminDropDatabase, &drop_request("a", ""), &shared);
+    assert_eq!(decode_dropped(&answer.expect("it is empty")), Ok(true));
+    fake.commit(&shared);
+    let sent = fake.take_sent();
+    let [Sent::Response(answer)] = &sent[..] else {
+        panic!("one answer, not {sent:?}");
+    };
+    assert_eq!(decode_dropped(answer), Ok(false));
+}
+
 #[test]
 fn what_cannot_be_created_says_why() {
     let shared = shared();
@@ -258,9 +290,10 @@ fn databases_are_dropped_with_their_content_by_who_means_it() {
     let dropped = |request: &[u8]| {
         let mut fake = Fake::new(method, &shared);
         fake.message(request, true, &shared);
-        let discarded = fake.actions.discarded_entries;
+        fake.commit(&shared);
+        let entries = fake.actions.dropped_entries;
         match &fake.take_sent()[..] {
-            [Sent::Response(answer)] => (decode_dropped(answer), discarded),
+            [Sent::Response(answer)] => (decode_dropped(answer), entries),
             other => panic!("one answer, not {other:?}"),
         }
     };
@@ -316,7 +349,8 @@ fn databases_are_listed_in_the_order_of_their_names() {
     assert_eq!(names, ["", "a", "b", "c"]);
     let b = listed[2];
     assert_eq!((b.entries, b.content_bytes), (7, 70));
-    assert!(b.memory_bytes > 70 && b.sequence == 1);
+    // Three commits have made the databases.
+    assert!(b.memory_bytes > 70 && b.sequence == 4);
     assert_eq!(listed[0].sequence, 0);
 }
 

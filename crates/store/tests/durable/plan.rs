@@ -1,9 +1,9 @@
 //! Random work of all kinds, the same for a seed each time.
 
-use store::suite::Random;
+use store::suite::{Random, StandingClock};
 use store::{
-    Condition, DatabaseConfig, DatabaseId, Durability, Expiry, List, Mode, Operation, Store,
-    StoreConfig, WriteBatch,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, List, Mode, Operation,
+    Outcomes, Store, StoreConfig, WriteBatch,
 };
 
 /// A commit to come. Owns all it needs, so that it can be submitted in many lives.
@@ -210,13 +210,21 @@ const COMPARE: usize = 7;
 /// The ids that databases get, in the order of their creation; the default one comes first.
 fn ids() -> Vec<DatabaseId> {
     let store = Store::in_memory(StoreConfig::new(0)).expect("the configuration is valid");
-    let mut ids = vec![DatabaseId::DEFAULT];
+    let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
     for number in 0..100 {
         let config = DatabaseConfig::default();
-        let id = store.create_database(&format!("name-{number}"), config);
-        ids.push(id.expect("there is none of this name"));
+        batch.create_database(number, &format!("name-{number}"), &config);
     }
-    ids
+    drop(
+        store
+            .committer()
+            .run(&mut batch, &mut StandingClock { now_ms: 1 }, &mut outcomes),
+    );
+    let made = outcomes.iter().map(|outcome| {
+        assert_eq!(outcome.decision, Decision::Applied);
+        outcome.database
+    });
+    [DatabaseId::DEFAULT].into_iter().chain(made).collect()
 }
 
 impl Step {

@@ -11,7 +11,7 @@ mod transacts;
 use std::sync::Arc;
 
 use store::{
-    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Garbage, Mode, Outcomes,
+    Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,
     Store, StoreConfig, WriteBatch,
 };
 
@@ -59,6 +59,18 @@ struct Bench {
     room: usize,
 }
 
+/// Creates or drops a database, by a commit of its own.
+fn change(store: &Store, add: impl FnOnce(&mut WriteBatch)) {
+    let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
+    add(&mut batch);
+    drop(
+        store
+            .committer()
+            .run(&mut batch, &mut Now(1), &mut outcomes),
+    );
+    assert_eq!(outcomes.get(0).decision, Decision::Applied);
+}
+
 /// How a call ended.
 #[derive(Debug)]
 struct Ended {
@@ -97,9 +109,7 @@ impl Bench {
             limits,
             ..DatabaseConfig::default()
         };
-        store
-            .create_database("small", config)
-            .expect("its limits are valid");
+        change(&store, |batch| batch.create_database(0, "small", &config));
         Bench {
             batch: store.write_batch(),
             committer: store.committer(),
@@ -234,10 +244,6 @@ impl Actions for Room<'_> {
 
     fn drop_database(&mut self, database: DatabaseId) {
         self.batch.drop_database(0, database);
-    }
-
-    fn discard(&mut self, garbage: Garbage) {
-        drop(garbage);
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {

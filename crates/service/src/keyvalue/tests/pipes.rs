@@ -543,7 +543,7 @@ fn a_dropped_database_ends_the_call() {
     writer::bytes(&mut message, 1, b"small");
     writer::message(&mut message, 3, |out| encode_operation(&get(b"a"), out));
     open.send(&message);
-    drop(store.drop_database(small).expect("it is there"));
+    change(&store, |batch| batch.drop_database(0, small));
     open.send(&message);
     open.commit();
     assert!(open.take().is_empty());

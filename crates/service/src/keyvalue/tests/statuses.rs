@@ -305,11 +305,9 @@ fn a_full_database_takes_no_more_and_says_so() {
         limits,
         ..DatabaseConfig::default()
     };
-    bench
-        .shared
-        .store
-        .create_database("full", config)
-        .expect("its limits are valid");
+    change(&bench.shared.store, |batch| {
+        batch.create_database(0, "full", &config)
+    });
     let value = [b'v'; 2_000];
     let put = |key| Operation::Put {
         key,
@@ -360,7 +358,7 @@ fn a_database_that_is_dropped_meanwhile_is_not_found() {
     let store = bench.shared.store.clone();
     let ended = bench.steps(Method::Put, |call, shared, room| {
         call.message(&in_database("small", put), true, shared, room);
-        drop(store.drop_database(small).expect("it exists"));
+        change(&store, |batch| batch.drop_database(0, small));
     });
     assert!(ended.refusal(Code::NotFound).contains("dropped"));
 }
