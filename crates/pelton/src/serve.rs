@@ -129,6 +129,7 @@ fn storage(settings: &Settings) -> Result<Storage, Failure> {
     Ok(Storage::Folder {
         disk,
         log: LogConfig {
+            segment_bytes: settings.log_segment.0,
             accept_loss: settings.accept_loss,
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },

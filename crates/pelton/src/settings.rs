@@ -32,6 +32,12 @@ const WINDOW_MAX: u64 = (1 << 31) - 1;
 /// Smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow clients down.
 const WINDOW_MIN: u64 = 65_535;
 
+/// Smallest file of the log that can be chosen: each change to the next one costs a sync or two.
+const LOG_SEGMENT_MIN: u64 = 64 * 1024;
+
+/// Largest file of the log that can be chosen: it is filled with zeros at the first start, before anything is answered.
+const LOG_SEGMENT_MAX: u64 = 1 << 30;
+
 /// What a server runs with. Every value is checked.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -39,6 +45,7 @@ pub struct Settings {
     /// `None`: no folder was named.
     pub data: Option<PathBuf>,
     pub durability: Durability,
+    pub log_segment: Size,
     pub accept_loss: bool,
     pub threads: usize,
     pub pin: CpuList,
@@ -181,6 +188,7 @@ impl Settings {
             listen: pick!(listen).unwrap_or_else(default_listen),
             data: pick!(data),
             durability: pick!(durability).unwrap_or(Durability::Synced),
+            log_segment: pick!(log_segment).unwrap_or(Size(store::log::limits::SEGMENT_BYTES)),
             accept_loss: strong.accept_loss,
             threads: pick!(threads).unwrap_or(loops.threads),
             pin: pick!(pin).unwrap_or_default(),
@@ -245,6 +253,12 @@ impl Settings {
             1,
             store::limits::VALUE_BYTES_MAX as u64,
         )?;
+        between(
+            "log-segment",
+            self.log_segment.0,
+            LOG_SEGMENT_MIN,
+            LOG_SEGMENT_MAX,
+        )?;
         between("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
         between("max-connections", self.max_connections as u64, 1, 1 << 20)?;
         if let MemoryLimit::Bytes(size) = self.memory_limit {
@@ -284,6 +298,7 @@ impl Settings {
                 self.folder().and_then(|folder| text(&folder.display())),
             ),
             ("durability", text(&self.durability)),
+            ("log-segment", text(&self.log_segment)),
             ("threads", number(&self.threads)),
             (
                 "pin",
@@ -445,6 +460,8 @@ mod tests {
             ("max-connections = 0", "max-connections"),
             ("memory-limit = '1KiB'", "memory-limit"),
             ("stream-window = 1", "stream-window"),
+            ("log-segment = 1", "log-segment is 1"),
+            ("log-segment = '2GiB'", "write 64KiB to 1GiB"),
             ("connection-window = '4GiB'", "connection-window"),
             ("tcp-send-buffer = 1", "tcp-send-buffer"),
         ] {

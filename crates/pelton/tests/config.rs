@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use support::{Answer, Server, pelton, run};
+use support::{Answer, Folder, Server, pelton, run};
 
 /// A configuration file with this content, removed with the value.
 struct File(PathBuf);
@@ -97,6 +97,9 @@ fn what_is_printed_is_a_file_to_start_with() {
 
     let mut serve = pelton();
     serve.args(["serve", "--config"]).arg(&file.0);
+    // The file names the default folder, which must not be made among the sources.
+    let folder = Folder::new("printed-data");
+    serve.current_dir(&folder.0);
     serve.env("PELTON_DURABILITY", "volatile");
     let server = Server::spawn(&mut serve);
     let too_large = server.run_with_input(&["put", "k"], &vec![0; (2 << 20) + 1]);

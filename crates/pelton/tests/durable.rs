@@ -3,30 +3,9 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use support::{Answer, Server, pelton, run};
-
-/// A place for data folders, removed with the value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("pelton-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder is made");
-        Folder(path)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.0.join("data")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use support::{Answer, Folder, Server, pelton, run};
 
 fn log(command: &str, folder: &Path, flags: &[&str]) -> Answer {
     run(pelton().args(["log", command]).arg(folder).args(flags))

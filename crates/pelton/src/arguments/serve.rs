@@ -33,19 +33,28 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_texts")]
     pub listen: Option<Vec<Address>>,
 
-    /// Folder for the log of all databases that last; made if there is none [default: pelton-data]
+    /// Folder for the log of all databases that last; made if there is none
     ///
     /// With --durability volatile and without this flag no folder is used: then no database of the server can last.
+    /// [default: pelton-data]
     #[arg(long, value_name = "DIR", env = "PELTON_DATA")]
     pub data: Option<PathBuf>,
 
-    /// When a write to the default database is answered: synced, interval=TIME, written or volatile [default: synced]
+    /// When a write to the default database is answered: synced, interval=TIME, written or volatile
     ///
     /// synced: it is on the device; interval=100ms: written at once, and on the device within this time; written:
-    /// written at once, on the device when the system likes; volatile: in memory only.
+    /// written at once, on the device when the system likes; volatile: in memory only. [default: synced]
     #[arg(long, value_name = "DURABILITY", env = "PELTON_DURABILITY")]
     #[serde(default, deserialize_with = "from_text")]
     pub durability: Option<Durability>,
+
+    /// Size of the files of the log, 64KiB to 1GiB; the next one is always made before it is needed
+    ///
+    /// Smaller ones suit a small disk, larger ones a great many writes. Files that are there keep their size.
+    /// [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "PELTON_LOG_SEGMENT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub log_segment: Option<Size>,
 
     /// Start with a damaged log: give up what comes after the damage
     ///

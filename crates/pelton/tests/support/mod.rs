@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +23,29 @@ pub fn pelton() -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// A place for files of a test, removed with the value.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// Makes it. Tests that may run at the same time use different names.
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("pelton-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the folder is made");
+        Folder(path)
+    }
+
+    /// For the data of a server.
+    pub fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// What a command answered.
