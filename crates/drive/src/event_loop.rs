@@ -22,8 +22,8 @@ const FAR_DEADLINE_NS: u64 = 1_000_000_000;
 /// The longest wait: older kernels count a wait in milliseconds of 31 bits.
 const MAX_WAIT_NS: u64 = 3_600_000_000_000;
 
-/// Monotonic nanoseconds, the same for all loops.
-pub(crate) fn monotonic_ns() -> u64 {
+/// Monotonic nanoseconds, the same for all threads.
+pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -5,6 +5,8 @@
 //! writes every connection that has output once. So the cost of a system call is shared by all
 //! requests that arrived together.
 //!
+//! For a side that opens connections and turns its own loop there is [`Outgoing`].
+//!
 //! The same handlers run over [`sim`], a network in memory with virtual time and one seed.
 //!
 //! ```no_run
@@ -36,18 +38,23 @@ pub mod limits;
 mod listener;
 mod loops;
 mod notice;
+mod outgoing;
 mod port;
 pub mod sim;
 mod slab;
 mod spread;
 mod table;
+mod thread;
 mod wake;
 
 pub use address::{Address, AddressError};
 pub use config::LoopConfig;
 pub use counters::LoopCounters;
+pub use event_loop::monotonic_ns;
 pub use handler::{Closed, ConnectionId, Connections, Handler, Peer, PeerAddress, Waker};
 pub use io::{Input, Io};
 pub use listener::BindError;
 pub use loops::{CountersReader, Ended, LoopStart, Loops, RunError, StopHandle};
 pub use notice::{Notice, Notices, Silent};
+pub use outgoing::{Endpoint, Outgoing, OutgoingCounters, Read, Ready, TcpFigures, Written};
+pub use thread::{make_waits_precise, pin_thread};

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::Address;
@@ -20,6 +19,7 @@ use crate::limits::{MAX_REFUSALS, MAX_THREADS};
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
 use crate::spread::{LoopShared, Spread};
+use crate::thread::pin_thread;
 use crate::wake::Alarm;
 
 /// Event loops with their listeners bound, ready to run.
@@ -339,14 +339,7 @@ fn pin(index: usize, config: &LoopConfig) {
         return;
     }
     let cpu = config.pin[index % config.pin.len()];
-    let pinned = if cpu < CpuSet::MAX_CPU {
-        let mut cpus = CpuSet::new();
-        cpus.set(cpu);
-        sched_setaffinity(None, &cpus).map_err(io::Error::from)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
-    };
-    if let Err(error) = pinned {
+    if let Err(error) = pin_thread(cpu) {
         config.notices.notice(&Notice::PinFailed { cpu, error });
     }
 }
