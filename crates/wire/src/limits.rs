@@ -89,6 +89,12 @@ pub const MAX_PENDING_ACKS: usize = 64;
 /// reset (CVE-2023-44487, CVE-2026-47244).
 pub const MAX_STREAMS: u32 = 4_096;
 
+/// Heads of requests that a client keeps as bytes: the methods that most connections call. Others are only slower.
+pub const REQUEST_MEMOS: usize = 4;
+
+/// Bytes that one such head may take; longer ones are not kept. Stops long paths from filling the memory.
+pub const MAX_REQUEST_MEMO_BYTES: usize = 1_024;
+
 /// Streams that a server ended before the client did, and whose late frames are dropped in silence. All streams that can
 /// be open at once fit.
 pub const MAX_REMEMBERED_RESETS: usize = MAX_STREAMS as usize;

@@ -116,6 +116,23 @@ impl Metadata {
         Ok(())
     }
 
+    /// Puts another text in the place of an entry, without a new allocation if it is no longer.
+    ///
+    /// # Errors
+    /// If the entry is not one of text, or the value has a wrong form.
+    pub fn set_text(&mut self, index: usize, value: &[u8]) -> Result<(), MetadataError> {
+        let (key, old) = self.entries.get_mut(index).ok_or(MetadataError::BadKey)?;
+        if is_binary_key(key.as_bytes()) {
+            return Err(MetadataError::WrongKind);
+        }
+        if !is_valid_text(value) {
+            return Err(MetadataError::BadValue);
+        }
+        old.clear();
+        old.extend_from_slice(value);
+        Ok(())
+    }
+
     /// Appends bytes, under a key that ends with `-bin`.
     ///
     /// # Errors
@@ -187,6 +204,18 @@ impl Metadata {
 mod tests {
     use super::*;
     use crate::test_random::Random;
+
+    #[test]
+    fn texts_are_replaced() {
+        let mut metadata = Metadata::new();
+        metadata.push_ascii("x-id", "1234").expect("valid");
+        metadata.push_binary("x-bin", [1]).expect("valid");
+        assert_eq!(metadata.set_text(0, b"567"), Ok(()));
+        assert_eq!(metadata.get("x-id"), Some(&b"567"[..]));
+        assert_eq!(metadata.set_text(0, b"a\nb"), Err(MetadataError::BadValue));
+        assert_eq!(metadata.set_text(1, b"a"), Err(MetadataError::WrongKind));
+        assert_eq!(metadata.set_text(2, b"a"), Err(MetadataError::BadKey));
+    }
 
     #[test]
     fn keys_and_values() {

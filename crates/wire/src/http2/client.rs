@@ -154,10 +154,63 @@ impl Connection {
         Ok(())
     }
 
-    /// The HEADERS of a request. What most requests of a connection repeat enters the table.
+    /// Whether the peer's SETTINGS have come: only then is it known how many streams it allows.
+    pub fn has_peer_settings(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// How many further streams may be opened now, as far as both sides' limits go.
+    pub fn streams_left(&self) -> usize {
+        let allowed = self.peer.max_streams.min(self.config.max_streams) as usize;
+        allowed.saturating_sub(self.streams.len())
+    }
+
+    /// The HEADERS of a request.
     fn write_request(&mut self, id: u32, head: &RequestHead<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         frame::write_header(out, 0, kind::HEADERS, flag::END_HEADERS, id);
+        let changes = self.encoder.changes();
+        match self.request_memo.find(head, changes) {
+            // A size update has changed the table, so that nothing is found before it has been sent.
+            Some(block) if !self.encoder.has_size_update() => out.extend_from_slice(block),
+            _ => {
+                let block_start = out.len();
+                let is_plain = !self.encoder.has_size_update();
+                self.write_usual_fields(head, out);
+                if is_plain && self.encoder.changes() == changes {
+                    let block = &out[block_start..];
+                    self.request_memo.remember(head, changes, block);
+                }
+            }
+        }
+        let encoder = &mut self.encoder;
+        if let Some(timeout_ns) = head.timeout_ns {
+            encoder.field(
+                b"grpc-timeout",
+                TimeoutValue::new(timeout_ns).as_bytes(),
+                Indexing::Without,
+                out,
+            );
+        }
+        for (name, value) in head.metadata.into_iter().flat_map(Metadata::iter) {
+            write_metadata(encoder, name, value, out);
+        }
+        let length = (out.len() - start - HEADER_BYTES) as u32;
+        debug_assert!(
+            length as usize <= limits::MAX_FRAME_BYTES,
+            "measured before"
+        );
+        let header = FrameHeader {
+            length,
+            kind: kind::HEADERS,
+            flags: flag::END_HEADERS,
+            stream: id,
+        };
+        out[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    }
+
+    /// What most requests of a connection repeat, which enters the table.
+    fn write_usual_fields(&mut self, head: &RequestHead<'_>, out: &mut Vec<u8>) {
         let encoder = &mut self.encoder;
         encoder.begin_block(out);
         let mut add = |name: &str, value: &str, indexing| {
@@ -186,29 +239,6 @@ impl Connection {
         if !head.user_agent.is_empty() {
             add("user-agent", head.user_agent, Indexing::Incremental);
         }
-        if let Some(timeout_ns) = head.timeout_ns {
-            encoder.field(
-                b"grpc-timeout",
-                TimeoutValue::new(timeout_ns).as_bytes(),
-                Indexing::Without,
-                out,
-            );
-        }
-        for (name, value) in head.metadata.into_iter().flat_map(Metadata::iter) {
-            write_metadata(encoder, name, value, out);
-        }
-        let length = (out.len() - start - HEADER_BYTES) as u32;
-        debug_assert!(
-            length as usize <= limits::MAX_FRAME_BYTES,
-            "measured before"
-        );
-        let header = FrameHeader {
-            length,
-            kind: kind::HEADERS,
-            flags: flag::END_HEADERS,
-            stream: id,
-        };
-        out[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
     }
 
     /// Sends the last message of a request, and ends our side with it.

@@ -14,6 +14,7 @@ use super::headers::{Head, HeadInfo};
 use super::memo::Memo;
 use super::pool::Pool;
 use super::receive_headers::PendingBlock;
+use super::request_memo::RequestMemo;
 use super::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use super::streams::{StreamKey, Streams};
 use super::timers::Timers;
@@ -158,6 +159,7 @@ pub struct Connection {
     // Sending.
     pub(super) peer: PeerSettings,
     pub(super) encoder: Encoder,
+    pub(super) request_memo: RequestMemo,
     pub(super) send_window: SendWindow,
     /// Streams with something to send and a window for it, in the order of their turns.
     pub(super) ready: VecDeque<StreamKey>,
@@ -211,6 +213,7 @@ impl Connection {
             resets: VecDeque::new(),
             peer: PeerSettings::default(),
             encoder: Encoder::new(),
+            request_memo: RequestMemo::default(),
             send_window: SendWindow::new(DEFAULT_WINDOW),
             ready: VecDeque::new(),
             unsent_bytes: 0,

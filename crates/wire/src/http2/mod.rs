@@ -24,6 +24,7 @@ mod pool;
 mod receive;
 mod receive_data;
 mod receive_headers;
+mod request_memo;
 mod send;
 mod settings;
 mod streams;

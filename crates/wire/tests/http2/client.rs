@@ -415,3 +415,42 @@ fn held_answers_come_before_their_end() {
     assert_eq!(ended(&client).0, Code::FailedPrecondition);
     assert_ne!(client.connection.status(), &Status::OK);
 }
+
+/// The same head again and again, others in between, changes of the table size: what a decoder reads is always what was
+/// asked for, and a head that is repeated is a few bytes.
+#[test]
+fn repeated_heads_are_remembered_and_stay_true() {
+    let mut client = client();
+    let mut lengths = Vec::new();
+    for round in 0..60_u32 {
+        let paths = ["/a.B/C", "/a.B/D", "/a.B/E", "/a.B/F", "/a.B/G", "/a.B/H"];
+        let path = paths[round as usize % (1 + round as usize / 10)];
+        let head = RequestHead {
+            timeout_ns: (round % 3 == 0).then_some(u64::from(round + 1) * 1_000_000),
+            user_agent: "test/1",
+            ..RequestHead::call("here", path)
+        };
+        client
+            .connection
+            .open(&mut client.output, &head)
+            .expect("a stream");
+        let frames = client.frames();
+        lengths.push(frames[0].payload.len());
+        let fields = client.decode(&frames[0]);
+        let value = |name: &str| {
+            let field = fields.iter().find(|(field, _)| field == name);
+            field.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value(":path"), Some(path), "round {round}");
+        assert_eq!(value(":authority"), Some("here"));
+        assert_eq!(value("user-agent"), Some("test/1"));
+        assert_eq!(value("grpc-timeout").is_some(), round % 3 == 0);
+        if round == 25 {
+            // SETTINGS_HEADER_TABLE_SIZE: room for two or three entries.
+            client.feed(&frame(kind::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 120]));
+            client.frames();
+        }
+    }
+    assert!(lengths[1] < 12, "{lengths:?}");
+    assert_eq!(lengths[1], lengths[2]);
+}
