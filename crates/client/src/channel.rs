@@ -332,7 +332,7 @@ impl Channel {
 }
 
 /// What the first bytes of a server say if it does not speak HTTP/2 without TLS.
-fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"HTTP/1") {
         return Some("the server speaks HTTP/1.1 and not HTTP/2");
     }
@@ -350,7 +350,7 @@ fn bad_answer(reason: &str) -> CallError {
 }
 
 /// For whom the server is to answer (`:authority`).
-fn authority(address: &Address) -> String {
+pub(crate) fn authority(address: &Address) -> String {
     match address {
         Address::Tcp { .. } => address.to_string(),
         Address::Unix(_) => "localhost".into(),

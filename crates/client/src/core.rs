@@ -26,6 +26,8 @@ pub struct Request<'a> {
 pub struct Happening {
     /// To which call.
     pub call: StreamKey,
+    /// What [`Core::set_token`] named it; 0 if it was not named.
+    pub token: u32,
     /// What happened.
     pub what: What,
 }
@@ -135,9 +137,28 @@ impl Core {
             })
     }
 
+    /// Names a call in the words of whoever keeps many of them: what happens to it carries the name.
+    pub fn set_token(&mut self, call: StreamKey, token: u32) {
+        self.connection.set_token(call, token);
+    }
+
+    /// Whether the server has said what it allows.
+    pub fn is_ready(&self) -> bool {
+        self.connection.has_peer_settings()
+    }
+
+    /// How many further calls the server allows now.
+    pub fn calls_left(&self) -> usize {
+        self.connection.streams_left()
+    }
+
     /// Sends a message. `last`: the client's side ends with it.
     pub fn send(&mut self, call: StreamKey, message: &[u8], last: bool) {
-        let encode = |out: &mut Vec<u8>| out.extend_from_slice(message);
+        self.send_with(call, last, |out| out.extend_from_slice(message));
+    }
+
+    /// The same; `encode` appends the message to what it is given, which is the output itself where that is possible.
+    pub fn send_with(&mut self, call: StreamKey, last: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         if last {
             self.connection
                 .send_last_message(call, &mut self.output, encode);
@@ -221,6 +242,11 @@ impl Core {
         self.connection.transmit(&mut self.output, now_ns);
     }
 
+    /// Whether something waits for room in the output, or for the server's windows.
+    pub fn wants_transmit(&self) -> bool {
+        self.connection.wants_transmit()
+    }
+
     /// When [`Core::deadline_passed`] is to be called, if nothing happens before.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.connection.next_deadline_ns()
@@ -256,10 +282,11 @@ impl Core {
             Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
             Event::HalfClosed { .. } | Event::Request { .. } => return None,
         };
+        let token = self.connection.token(call);
         if over {
             self.connection.forget(call);
         }
-        Some(Happening { call, what })
+        Some(Happening { call, token, what })
     }
 
     fn cancelled(&self, cause: Cause) -> What {

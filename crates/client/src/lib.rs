@@ -2,7 +2,8 @@
 //!
 //! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in, what happened to each
 //! call comes out. [`Channel`] is its blocking face: it owns a socket, and the thread that calls it does the work.
-//! Neither knows what the messages mean.
+//! [`Local`] is its polled face: many connections to one server, many calls on each, and one thread that turns it.
+//! None of them knows what the messages mean.
 //!
 //! ```no_run
 //! use client::{CallOptions, Channel, ChannelOptions};
@@ -17,13 +18,18 @@ mod channel;
 mod core;
 mod error;
 pub mod limits;
+mod local;
 mod socket;
 mod streaming;
 
 pub use channel::{CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
 pub use core::{Core, Happening, Request, What};
 pub use drive::Address;
+pub use drive::TcpFigures;
 pub use error::{CallError, ConnectError, NotBegun};
+pub use local::{
+    CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
+};
 pub use streaming::{Step, Streaming};
 pub use wire::StreamKey;
 pub use wire::grpc::{Code, Metadata, Status};

@@ -22,3 +22,23 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The body of a plain HTTP answer that is kept. Stops a server that never ends.
 pub const HTTP_BODY_BYTES: usize = 1 << 20;
+
+// --- The local face -------------------------------------------------------------------------------------------------
+
+/// Connections of one local face, by default. What most systems let a process open, and a slip of the finger does not
+/// reach.
+pub const LOCAL_CHANNELS: usize = 65_536;
+
+/// Calls in flight on one connection of a local face, by default: far more than servers allow. Keeps the table of calls
+/// bounded where a server names no limit.
+pub const LOCAL_CALLS_PER_CHANNEL: usize = 65_536;
+
+/// Bytes that a local face takes from a socket in one read: the answers of some thousand small calls.
+pub const LOCAL_READ_BYTES: usize = 256 << 10;
+
+/// How often a local face looks whether a connection attempt or a deadline of the protocol has passed, which are seconds
+/// long: looking at each connection in each turn would cost more than the calls.
+pub const LOCAL_TIMER_GRAIN: Duration = Duration::from_millis(100);
+
+/// Unsent bytes that a buffer of a local face keeps when it is empty again; a larger one is freed.
+pub const LOCAL_KEPT_OUTPUT_BYTES: usize = 512 << 10;

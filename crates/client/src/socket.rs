@@ -135,7 +135,7 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
-fn connect_error(address: &Address, error: io::Error) -> ConnectError {
+pub(crate) fn connect_error(address: &Address, error: io::Error) -> ConnectError {
     let address = address.clone();
     let is_unix = matches!(address, Address::Unix(_));
     match error.kind() {

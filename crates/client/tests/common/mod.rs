@@ -1,5 +1,7 @@
 //! A server for the tests of the client: `wire`'s server role over one blocking socket, which answers by path.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -21,6 +23,23 @@ pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
     let channel =
         Channel::connect(&address, &ChannelOptions::default()).expect("the server listens");
     (channel, server)
+}
+
+/// Serves so many connections, each in a thread of its own, until the clients go.
+pub fn serve_all(answer: Answer, connections: usize) -> (Address, JoinHandle<()>) {
+    let (address, listener) = listen();
+    let server = thread::spawn(move || {
+        let threads: Vec<_> = (0..connections)
+            .map(|_| {
+                let (socket, _) = listener.accept().expect("the client connects");
+                thread::spawn(move || run(socket, answer))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("the server does not panic");
+        }
+    });
+    (address, server)
 }
 
 /// A listener on a free port.

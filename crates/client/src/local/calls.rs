@@ -1,0 +1,147 @@
+//! The calls in flight of a local face.
+
+use super::happened::{CallKey, ChannelKey};
+
+/// A call in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) tag: u64,
+    pub(super) call: CallKey,
+    pub(super) deadline_ns: Option<u64>,
+    /// Messages of the answer so far.
+    pub(super) messages: u64,
+}
+
+/// Calls by token. A place is used again, the last freed first.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    places: Vec<Option<Running>>,
+    free: Vec<u32>,
+    /// No deadline is earlier; `None` if there is none.
+    next_deadline_ns: Option<u64>,
+}
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, running: Running) -> u32 {
+        if let Some(deadline_ns) = running.deadline_ns {
+            let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
+            self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
+        }
+        match self.free.pop() {
+            Some(token) => {
+                self.places[token as usize] = Some(running);
+                token
+            }
+            None => {
+                self.places.push(Some(running));
+                u32::try_from(self.places.len() - 1).expect("streams are fewer than 2^32")
+            }
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Running> {
+        self.places.get_mut(token as usize)?.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, token: u32) -> Option<Running> {
+        let running = self.places.get_mut(token as usize)?.take()?;
+        self.free.push(token);
+        Some(running)
+    }
+
+    /// Removes a call by its name, which takes a walk; whether it was there.
+    pub(super) fn remove_call(&mut self, call: CallKey) -> bool {
+        let is_it = |place: &Option<Running>| place.is_some_and(|running| running.call == call);
+        let place = self.places.iter().position(is_it);
+        place.is_some_and(|token| self.remove(token as u32).is_some())
+    }
+
+    /// Removes all calls of a connection.
+    pub(super) fn forget_channel(&mut self, channel: ChannelKey) {
+        for token in 0..self.places.len() {
+            if self.places[token].is_some_and(|running| running.call.channel == channel) {
+                self.remove(token as u32);
+            }
+        }
+    }
+
+    /// When [`Calls::expired`] may find something.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        self.next_deadline_ns
+    }
+
+    /// Removes a call whose deadline has passed; to be called until it answers `None`.
+    ///
+    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found to be gone. Where
+    /// all calls have the same time, that is once in this time for each set of calls that run together, so that a
+    /// deadline costs a call nothing.
+    pub(super) fn expired(&mut self, now_ns: u64) -> Option<Running> {
+        if self.next_deadline_ns.is_none_or(|at_ns| at_ns > now_ns) {
+            return None;
+        }
+        let mut earliest_ns = None;
+        for token in 0..self.places.len() {
+            let deadline_ns = self.places[token].and_then(|running| running.deadline_ns);
+            let Some(deadline_ns) = deadline_ns else {
+                continue;
+            };
+            if deadline_ns <= now_ns {
+                return self.remove(token as u32);
+            }
+            earliest_ns = Some(earliest_ns.unwrap_or(u64::MAX).min(deadline_ns));
+        }
+        self.next_deadline_ns = earliest_ns;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::StreamKey;
+
+    fn running(tag: u64, deadline_ns: Option<u64>) -> Running {
+        let channel = ChannelKey {
+            slot: (tag % 2) as u32,
+            generation: 0,
+        };
+        let stream = StreamKey {
+            slot: tag as u32,
+            id: 1,
+        };
+        Running {
+            tag,
+            call: CallKey { channel, stream },
+            deadline_ns,
+            messages: 0,
+        }
+    }
+
+    #[test]
+    fn deadlines_pass_once_each_and_not_before() {
+        let mut calls = Calls::default();
+        for tag in 0..10 {
+            calls.insert(running(tag, (tag != 3).then_some(100 + tag * 10)));
+        }
+        assert_eq!(calls.next_deadline_ns(), Some(100));
+        assert!(calls.expired(99).is_none());
+        let mut gone = Vec::new();
+        while let Some(running) = calls.expired(125) {
+            gone.push(running.tag);
+        }
+        assert_eq!(gone, [0, 1, 2]);
+        assert_eq!(calls.next_deadline_ns(), Some(140), "3 has none");
+        assert_eq!(calls.len(), 7);
+        calls.forget_channel(running(4, None).call.channel);
+        assert_eq!(calls.len(), 4, "3, 5, 7 and 9");
+        assert!(calls.remove_call(running(5, None).call));
+        assert!(!calls.remove_call(running(5, None).call));
+        let token = calls.insert(running(20, Some(1)));
+        assert_eq!(calls.get_mut(token).map(|running| running.tag), Some(20));
+        assert_eq!(calls.expired(1).map(|running| running.tag), Some(20));
+    }
+}

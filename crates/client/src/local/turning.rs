@@ -1,0 +1,284 @@
+//! A turn of the local face: dialing, writing, reading, and what happens by time.
+
+use std::io;
+
+use drive::{ConnectionId, Read, Written};
+
+use super::Local;
+use super::channel::Stage;
+use super::happened::{ChannelKey, Ending, Happened};
+use crate::channel::foreign_greeting;
+use crate::core::What;
+use crate::error::ConnectError;
+use crate::limits;
+use crate::socket::connect_error;
+
+impl Local {
+    /// Connects to an endpoint. What fails at once is told in the next turn.
+    pub(super) fn dial(&mut self, key: ChannelKey, endpoint: usize) {
+        let dialed = self.sockets.dial(&self.endpoints[endpoint]);
+        let Some(channel) = self.channel(key) else {
+            return;
+        };
+        channel.endpoint = endpoint;
+        match dialed {
+            Ok(id) => {
+                channel.socket = Some(id);
+                let slot = id.slot as usize;
+                if self.by_socket.len() <= slot {
+                    self.by_socket.resize(slot + 1, u32::MAX);
+                }
+                self.by_socket[slot] = key.slot;
+            }
+            Err(error) => self.dial_next(key, error),
+        }
+    }
+
+    /// Tries the next endpoint that the address stands for; after the last the connection has failed.
+    fn dial_next(&mut self, key: ChannelKey, error: io::Error) {
+        let (first, count) = (self.preferred, self.endpoints.len());
+        let Some(channel) = self.channel(key) else {
+            return;
+        };
+        channel.socket = None;
+        let next = (channel.endpoint + 1) % count;
+        if next == first {
+            let error = connect_error(&self.address, error);
+            self.failed.push((key, error));
+        } else {
+            self.dial(key, next);
+        }
+    }
+
+    /// The socket of a connection that was dialed reports. Whether it stands.
+    pub(super) fn dialed(&mut self, key: ChannelKey, id: ConnectionId) -> bool {
+        match self.sockets.finish_dialing(id) {
+            Ok(()) => {
+                let channel = &mut self.channels[key.slot as usize];
+                channel.stage = Stage::Greeting;
+                self.preferred = channel.endpoint;
+                true
+            }
+            Err(error) => {
+                self.dial_next(key, error);
+                false
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, slot: u32, now_ns: u64) {
+        let channel = &mut self.channels[slot as usize];
+        let (Some(core), Some(socket)) = (channel.core.as_mut(), channel.socket) else {
+            return;
+        };
+        if channel.stage == Stage::Dialing || channel.is_blocked {
+            return;
+        }
+        if core.wants_transmit() {
+            core.transmit(now_ns);
+        }
+        let output = core.output();
+        if output.is_empty() {
+            return;
+        }
+        match self.sockets.write(socket, output) {
+            Written::Bytes(count) if count == output.len() => {
+                output.clear();
+                output.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
+                // What did not fit under the bound of the output follows in the next turn.
+                if core.wants_transmit() {
+                    self.touch(slot);
+                }
+            }
+            Written::Bytes(count) => {
+                output.drain(..count);
+                channel.is_blocked = true;
+            }
+            // The read that follows tells why, and what the server said before.
+            Written::Broken => output.clear(),
+        }
+    }
+
+    pub(super) fn read(
+        &mut self,
+        key: ChannelKey,
+        socket: ConnectionId,
+        now_ns: u64,
+        on: &mut impl FnMut(Happened<'_>),
+    ) {
+        let channel = &mut self.channels[key.slot as usize];
+        let Some(core) = channel.core.as_mut() else {
+            return;
+        };
+        let mut end = None;
+        match self.sockets.read(socket, &mut self.buffer) {
+            Read::Bytes(count) => {
+                let bytes = &self.buffer[..count];
+                if !std::mem::replace(&mut channel.has_received, true)
+                    && let Some(reason) = foreign_greeting(bytes)
+                {
+                    end = Some(reason.to_owned());
+                } else {
+                    core.received(bytes);
+                }
+            }
+            Read::Nothing => return,
+            Read::End => end = Some("the server closed it".to_owned()),
+            Read::Broken => end = Some("the server reset it".to_owned()),
+        }
+        if end.is_some() {
+            core.disconnected();
+        }
+        self.hear(key, end.as_deref(), now_ns, on);
+        if let Some(reason) = end {
+            let error = connect_error(&self.address, io::Error::other(reason));
+            self.failed.push((key, error));
+        }
+    }
+
+    /// Tells all that has happened on a connection. `end`: why it has ended, if the socket says so.
+    fn hear(
+        &mut self,
+        key: ChannelKey,
+        end: Option<&str>,
+        now_ns: u64,
+        on: &mut impl FnMut(Happened<'_>),
+    ) {
+        let channel = &mut self.channels[key.slot as usize];
+        let Some(core) = channel.core.as_mut() else {
+            return;
+        };
+        while let Some(happening) = core.poll(now_ns) {
+            match happening.what {
+                What::Message => {
+                    if let Some(running) = self.calls.get_mut(happening.token) {
+                        running.messages += 1;
+                        on(Happened::Message {
+                            tag: running.tag,
+                            bytes: core.message(),
+                        });
+                    }
+                    core.release(happening.call);
+                }
+                What::Head { .. } => {}
+                What::Writable => {
+                    if let Some(running) = self.calls.get_mut(happening.token) {
+                        on(Happened::Writable { tag: running.tag });
+                    }
+                }
+                ended => {
+                    if let Some(running) = self.calls.remove(happening.token) {
+                        let ending = ending(&ended, running.messages, end);
+                        on(Happened::Ended {
+                            tag: running.tag,
+                            channel: key,
+                            ending,
+                        });
+                    }
+                }
+            }
+        }
+        if channel.stage == Stage::Greeting && core.is_ready() {
+            channel.stage = Stage::Open;
+            on(Happened::Connected { channel: key });
+        }
+        let has_output = !core.output().is_empty() || core.wants_transmit();
+        if let (Some(reason), None) = (core.close_reason(), end) {
+            let error = connect_error(&self.address, io::Error::other(reason.to_string()));
+            self.failed.push((key, error));
+        }
+        if has_output {
+            self.touch(key.slot);
+        }
+    }
+
+    /// What is due by now: calls whose time has passed, and now and then a look at each connection.
+    pub(super) fn pass_deadlines(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
+        while let Some(running) = self.calls.expired(now_ns) {
+            let channel = running.call.channel;
+            if let Some(core) = self.core(channel) {
+                core.cancel(running.call.stream);
+                self.touch(channel.slot);
+            }
+            on(Happened::Ended {
+                tag: running.tag,
+                channel,
+                ending: Ending::DeadlineExceeded,
+            });
+        }
+        if now_ns < self.next_timers_ns {
+            return;
+        }
+        self.next_timers_ns = now_ns + limits::LOCAL_TIMER_GRAIN.as_nanos() as u64;
+        for slot in 0..self.channels.len() as u32 {
+            self.pass_channel_deadlines(slot, now_ns, on);
+        }
+    }
+
+    fn pass_channel_deadlines(
+        &mut self,
+        slot: u32,
+        now_ns: u64,
+        on: &mut impl FnMut(Happened<'_>),
+    ) {
+        let channel = &mut self.channels[slot as usize];
+        let key = channel.key(slot);
+        let is_connecting = matches!(channel.stage, Stage::Dialing | Stage::Greeting);
+        if is_connecting && channel.give_up_ns <= now_ns {
+            let address = self.address.clone();
+            self.failed.push((key, ConnectError::TimedOut { address }));
+            return;
+        }
+        if let Some(core) = channel.core.as_mut()
+            && channel.stage != Stage::Dialing
+            && core.next_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
+        {
+            core.deadline_passed(now_ns);
+            self.hear(key, None, now_ns, on);
+        }
+    }
+
+    /// Tells of the connections that have come to an end, and frees their places.
+    pub(super) fn end_failed(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
+        while let Some((key, error)) = self.failed.pop() {
+            if self.channel(key).is_none() {
+                continue;
+            }
+            // The protocol's last word may say why to the server too.
+            self.write(key.slot, now_ns);
+            let reason = error.to_string();
+            if let Some(core) = self.core(key) {
+                core.disconnected();
+            }
+            self.hear(key, Some(&reason), now_ns, on);
+            self.vacate(key);
+            on(Happened::Disconnected {
+                channel: key,
+                error: &error,
+            });
+        }
+    }
+
+    pub(super) fn vacate(&mut self, key: ChannelKey) {
+        let channel = &mut self.channels[key.slot as usize];
+        if let Some(socket) = channel.socket {
+            self.sockets.close(socket);
+        }
+        channel.vacate();
+        self.free.push(key.slot);
+    }
+}
+
+fn ending<'a>(what: &'a What, messages: u64, end: Option<&'a str>) -> Ending<'a> {
+    match what {
+        What::Ended(status) => Ending::Status { status, messages },
+        What::NotBegun => Ending::NotBegun,
+        What::Lost { reason } => Ending::ConnectionLost {
+            reason: end.unwrap_or(reason),
+        },
+        What::BadAnswer { reason } => Ending::BadAnswer { reason },
+        What::Head { .. } | What::Message | What::Writable => {
+            unreachable!("only what ends a call is asked about")
+        }
+    }
+}
