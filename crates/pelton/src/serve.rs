@@ -119,7 +119,9 @@ fn random() -> u64 {
 
 fn storage(settings: &Settings) -> Result<Storage, Failure> {
     let Some(folder) = settings.folder() else {
-        return Ok(Storage::Volatile);
+        return Ok(Storage::Volatile {
+            history_id: random(),
+        });
     };
     let disk = store::durable::open_folder(folder).map_err(|error| folder_failure(&error))?;
     let log_id = LogId {

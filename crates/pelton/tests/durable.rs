@@ -42,6 +42,45 @@ fn what_was_answered_is_there_after_a_kill_and_after_a_stop() {
 }
 
 #[test]
+fn status_tells_of_the_log_and_its_history() {
+    let folder = Folder::new("figures");
+    let status = |server: &Server| server.run(["status", "--output", "json"]).json();
+    let server = Server::durable(&folder.data(), &[]);
+    let before = status(&server);
+    for key in ["a", "b", "c"] {
+        assert_eq!(server.run(["put", key, "v"]).code, 0);
+    }
+    let after = status(&server);
+    let grown = |name: &str| {
+        let figure = |json: &serde_json::Value| json["log"][name].as_u64();
+        figure(&after).expect(name) - figure(&before).expect(name)
+    };
+    assert_eq!((grown("groups"), grown("records")), (3, 3));
+    assert!(grown("syncs") >= 3 && grown("durable_sequence") >= 3);
+    assert_eq!(after["log"]["segments"], 1);
+    assert!(
+        after["log"]["segment_bytes"].as_u64() > Some(1 << 20),
+        "{after}"
+    );
+    assert_eq!(after["log"]["full"], false);
+    let text = server.run(["status"]);
+    assert!(
+        text.text().contains("log: 64.0 MiB in 1 segments"),
+        "{text:?}"
+    );
+    assert_eq!(server.stop("TERM").0, 0);
+
+    let inspected = log("verify", &folder.data(), &["--output", "json"]).json();
+    assert_eq!(inspected["history_id"], after["history_id"]);
+    let server = Server::durable(&folder.data(), &[]);
+    assert_eq!(
+        status(&server)["history_id"],
+        after["history_id"],
+        "it goes on"
+    );
+}
+
+#[test]
 fn volatile_alone_needs_no_folder() {
     let folder = Folder::new("volatile");
     let mut command = pelton();

@@ -86,6 +86,10 @@ fn status_and_echo() {
     assert!(status.text().starts_with(&expected), "{}", status.text());
     let json = server.run(["status", "--output", "json"]).json();
     assert_eq!(json["status"], "SERVING");
+    assert_eq!(json["log"], serde_json::Value::Null);
+    let history = json["history_id"].as_str().expect("it has a name");
+    assert_eq!(history.len(), 16, "{history}");
+    assert!(status.text().contains(&format!("history: {history}")));
     assert!(
         json["round_trip_us"]
             .as_f64()

@@ -12,16 +12,22 @@ use crate::limits;
 /// The bytes that all loops of the server buffer for their peers, and how many may be.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    buffered: AtomicUsize,
+    /// Shown to those who ask for statistics.
+    buffered: Arc<AtomicUsize>,
     limit: usize,
 }
 
 impl Budget {
     pub fn new(limit: usize) -> Budget {
         Budget {
-            buffered: AtomicUsize::new(0),
+            buffered: Arc::default(),
             limit,
         }
+    }
+
+    /// The bytes that are buffered, to be read by others.
+    pub fn counter(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.buffered)
     }
 
     /// A connection's share went from `before` to `after` bytes.

@@ -220,17 +220,20 @@ impl Parts {
         // A connection can always receive one largest request and be owed one largest answer.
         http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
+        let buffered_limit =
+            usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
+                .unwrap_or(usize::MAX);
+        let budget = Budget::new(buffered_limit);
+        let mut figures = Figures::new(config.time.monotonic_ns());
+        figures.watch_buffers(budget.counter(), buffered_limit);
         let shared = Shared {
             store: opening.store,
             server: config.server,
             health: health::Registry::new(service::services::served(config.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
-            figures: Figures::new(config.time.monotonic_ns()),
+            figures,
             interop: config.interop,
         };
-        let buffered_limit =
-            usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
-                .unwrap_or(usize::MAX);
         Parts {
             settings: Arc::new(Settings {
                 http2,
@@ -239,7 +242,7 @@ impl Parts {
                 log: config.log,
             }),
             shared: Arc::new(shared),
-            budget: Arc::new(Budget::new(buffered_limit)),
+            budget: Arc::new(budget),
             time: config.time,
             reaper,
             durable: opening.durable,

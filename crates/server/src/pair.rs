@@ -89,7 +89,7 @@ impl Pair {
             hash_seed: 1,
             time: Arc::clone(&clock) as Arc<dyn TimeSource>,
             log: Arc::new(Keep(Arc::clone(&said))),
-            storage: Storage::Volatile,
+            storage: Storage::Volatile { history_id: 7 },
         };
         let opening = storage::open(&config).expect("the limits make sense");
         let parts = Parts::new(config, Reaper::Inline, opening);

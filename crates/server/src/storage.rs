@@ -14,7 +14,10 @@ use crate::{Config, StartError};
 /// Where data are kept.
 pub enum Storage {
     /// Nowhere: everything is lost when the server stops.
-    Volatile,
+    Volatile {
+        /// Names the history of this server's commits, which begins with its start: draw it at random.
+        history_id: u64,
+    },
     /// In a data folder, with a log.
     Folder {
         /// The folder.
@@ -37,8 +40,11 @@ pub(crate) struct Opening {
 /// Opens the store that the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
     let (disk, log, durability) = match &config.storage {
-        Storage::Volatile => {
-            let store = Store::in_memory(store_config(config, Durability::Volatile));
+        Storage::Volatile { history_id } => {
+            let store = Store::in_memory(StoreConfig {
+                history_id: *history_id,
+                ..store_config(config, Durability::Volatile)
+            });
             return Ok(Opening {
                 store: store.map_err(StartError::Database)?,
                 durable: None,
@@ -70,13 +76,13 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
 
 fn store_config(config: &Config, durability: Durability) -> StoreConfig {
     StoreConfig {
-        hash_seed: config.hash_seed,
         memory_bytes: config.memory_limit_bytes,
         default_database: DatabaseConfig {
             durability,
             limits: DatabaseLimits::for_values(config.max_value_bytes),
             ..DatabaseConfig::default()
         },
+        ..StoreConfig::new(config.hash_seed)
     }
 }
 

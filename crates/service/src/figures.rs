@@ -1,6 +1,6 @@
 //! What a server has done so far, for those who ask: counted by each of its loops for itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::method::Method;
@@ -11,6 +11,8 @@ use crate::status::Code;
 pub struct Figures {
     started_ns: u64,
     loops: Mutex<Vec<Arc<LoopFigures>>>,
+    buffered_bytes: Arc<AtomicUsize>,
+    buffered_limit_bytes: usize,
 }
 
 /// The figures of one loop. Only that loop writes them, so that no two processors fight for them.
@@ -31,6 +33,10 @@ pub struct Totals {
     pub running_calls: u64,
     /// Calls that have ended, by method and code; only those of which there is one.
     pub ended: Vec<(Method, Code, u64)>,
+    /// Bytes buffered for the peers of all connections.
+    pub buffered_bytes: u64,
+    /// How many there may be.
+    pub buffered_limit_bytes: u64,
 }
 
 impl Figures {
@@ -39,7 +45,15 @@ impl Figures {
         Figures {
             started_ns,
             loops: Mutex::default(),
+            buffered_bytes: Arc::default(),
+            buffered_limit_bytes: usize::MAX,
         }
+    }
+
+    /// Says where the bytes are counted that are buffered for the peers of all connections, and how many may be.
+    pub fn watch_buffers(&mut self, bytes: Arc<AtomicUsize>, limit_bytes: usize) {
+        self.buffered_bytes = bytes;
+        self.buffered_limit_bytes = limit_bytes;
     }
 
     /// The figures of a further loop.
@@ -71,6 +85,8 @@ impl Figures {
             open_connections: sum(&|one| one.open_connections.load(Ordering::Relaxed)),
             running_calls: sum(&|one| one.running_calls.load(Ordering::Relaxed)),
             ended,
+            buffered_bytes: self.buffered_bytes.load(Ordering::Relaxed) as u64,
+            buffered_limit_bytes: self.buffered_limit_bytes as u64,
         }
     }
 
@@ -121,7 +137,11 @@ mod tests {
     #[test]
     fn loops_are_added_up() {
         let figures = Figures::new(5_000_000);
-        assert_eq!(figures.totals(), Totals::default());
+        let nothing = Totals {
+            buffered_limit_bytes: u64::MAX,
+            ..Totals::default()
+        };
+        assert_eq!(figures.totals(), nothing);
         let (one, other) = (figures.add_loop(), figures.add_loop());
         one.set(3, 5);
         other.set(4, 6);

@@ -26,7 +26,7 @@ pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of the answer to a batch that belong to no single result: its own fields, and what a result with a previous
 /// entry takes beyond [`store::limits::ANSWER_BYTES_PER_OPERATION`] in the worst case of one operation.
-pub const ANSWER_FRAME_BYTES: u64 = 32;
+pub const ANSWER_FRAME_BYTES: u64 = 48;
 
 /// Characters of a caller's own words (such as the name of a database that does not exist) repeated in a status
 /// message: a status travels in headers, whose size is bounded.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::lock_api::ArcRwLockReadGuard;
-use parking_lot::{RawRwLock, RwLock};
+use parking_lot::{Mutex, RawRwLock, RwLock};
 
 use crate::batch::WriteBatch;
 use crate::catalogue::{
     Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, State,
 };
 use crate::committer::Committer;
-use crate::durable::Reserve;
+use crate::durable::{LogStatistics, Reserve};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
@@ -25,6 +25,9 @@ use crate::value::Entry;
 pub struct StoreConfig {
     /// The secret of the key hash. A server draws it at random; a test fixes it.
     pub hash_seed: u64,
+    /// Names the history of commits in a store without a log, which begins anew with each start. A server draws it at
+    /// random. A log has an id of its own.
+    pub history_id: u64,
     /// Bytes of memory that all databases together may take, by estimate.
     pub memory_bytes: u64,
     /// The default database.
@@ -36,6 +39,7 @@ impl StoreConfig {
     pub fn new(hash_seed: u64) -> StoreConfig {
         StoreConfig {
             hash_seed,
+            history_id: 0,
             memory_bytes: u64::MAX,
             default_database: DatabaseConfig::default(),
         }
@@ -61,6 +65,8 @@ struct Shared {
     schedule: Schedule,
     reserve: Reserve,
     has_log: bool,
+    history_id: AtomicU64,
+    log_statistics: Mutex<LogStatistics>,
 }
 
 impl Store {
@@ -83,6 +89,8 @@ impl Store {
             schedule: Schedule::new(),
             reserve: Reserve::unbounded(),
             has_log,
+            history_id: AtomicU64::new(config.history_id),
+            log_statistics: Mutex::default(),
         };
         Ok(Store {
             shared: Arc::new(shared),
@@ -154,6 +162,26 @@ impl Store {
         self.config(id).map(|config| config.limits)
     }
 
+    /// Names the history that all commit sequences of this store belong to: with another one they mean nothing. It
+    /// is that of the log, which is another one after a part of the log was given up or a backup restored, and else
+    /// that of [`StoreConfig::history_id`].
+    pub fn history_id(&self) -> u64 {
+        self.shared.history_id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_history_id(&self, history_id: u64) {
+        self.shared.history_id.store(history_id, Ordering::Relaxed);
+    }
+
+    /// Figures of the log, as they were after its last write or sync; `None` if there is no log.
+    pub fn log_statistics(&self) -> Option<LogStatistics> {
+        self.has_log().then(|| *self.shared.log_statistics.lock())
+    }
+
+    pub(crate) fn set_log_statistics(&self, statistics: LogStatistics) {
+        *self.shared.log_statistics.lock() = statistics;
+    }
+
     /// What a database was made with.
     pub fn config(&self, id: DatabaseId) -> Option<DatabaseConfig> {
         let catalogue = self.shared.catalogue.read();
@@ -177,6 +205,7 @@ impl Store {
         } else {
             Some(View {
                 state,
+                history_id: self.history_id(),
                 store: PhantomData,
             })
         }
@@ -300,6 +329,7 @@ pub struct DatabaseInfo {
 /// One database between two commits: the visible view.
 pub struct View<'a> {
     state: ArcRwLockReadGuard<RawRwLock, State>,
+    history_id: u64,
     store: PhantomData<&'a Store>,
 }
 
@@ -307,6 +337,11 @@ impl View<'_> {
     /// The sequence of the last commit that this view shows (0: none).
     pub fn sequence(&self) -> u64 {
         self.state.sequence
+    }
+
+    /// The history that the sequence belongs to ([`Store::history_id`]).
+    pub fn history_id(&self) -> u64 {
+        self.history_id
     }
 
     /// The entry of a key, unless it has expired. `hash` is the key's by [`Store::hasher`], `now_ms` the

@@ -120,7 +120,7 @@ pub enum Command {
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),
 
-    /// Ask a server whether it is ready, what it is, and how far away
+    /// Ask a server whether it is ready, what it is, how far away, and (on its own machine) what it holds
     Status(StatusArguments),
 
     /// Look at the log in a data folder that no server uses

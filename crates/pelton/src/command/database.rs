@@ -94,10 +94,12 @@ fn print(output: &mut Output, database: &DatabaseStatistics<'_>) -> Result<(), F
         name => name,
     };
     output.line(&format!(
-        "{name}\t{}\t{} entries\t{} bytes",
+        "{name}\t{}\t{} entries\t{} bytes\t{} bytes of memory\tsequence {}",
         describe(&database.database),
         database.entries,
-        database.content_bytes
+        database.content_bytes,
+        database.memory_bytes,
+        database.sequence
     ))
 }
 

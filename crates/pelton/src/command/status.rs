@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use client::{CallError, Code};
+use serde_json::{Map, Value};
 use service::Method;
+use service::admin::messages::StatisticsResponse;
 use service::protobuf::Reader;
 
-use super::{Caller, echo, unreadable};
+use super::{Caller, echo, path, unreadable};
 use crate::arguments::StatusArguments;
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
@@ -17,7 +20,7 @@ const ROUND_TRIPS: usize = 5;
 /// `HealthCheckResponse.ServingStatus` of <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
 const SERVING: u64 = 1;
 
-/// Asks a server whether it is ready, what it is, and how far away.
+/// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let mut caller = Caller::connect(&arguments.connection)?;
     let serving = health(&mut caller)?;
@@ -28,19 +31,30 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
             time.map(|time| least.min(time))
         })?;
 
+    let figures = figures(&mut caller)?;
+    let figures = figures.as_deref().map(StatisticsResponse::decode);
+    let figures = figures.transpose().map_err(unreadable)?;
+
     let word = if serving { "SERVING" } else { "NOT_SERVING" };
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
-        output.object(object([
+        let mut fields = object([
             ("address", caller.address.as_str().into()),
             ("status", word.into()),
             ("server", server.as_str().into()),
             ("round_trip_us", (round_trip.as_nanos() as f64 / 1e3).into()),
-        ]))?;
+        ]);
+        if let Some(figures) = &figures {
+            insert_figures(&mut fields, figures);
+        }
+        output.object(fields)?;
     } else {
         output.line(&format!("{} is {word}", caller.address))?;
         output.line(&format!("server: {server}"))?;
         output.line(&format!("round trip: {round_trip:.1?}"))?;
+        for line in figures.iter().flat_map(lines) {
+            output.line(&line)?;
+        }
     }
     output.end()?;
     Ok(if serving { Exit::Done } else { Exit::Miss })
@@ -59,6 +73,87 @@ fn health(caller: &mut Caller) -> Result<bool, Failure> {
         })
         .map_err(unreadable)?;
     Ok(status == SERVING)
+}
+
+/// What the server holds and has done; `None` if it tells that only to callers on its own machine.
+fn figures(caller: &mut Caller) -> Result<Option<Vec<u8>>, Failure> {
+    let method = Method::AdminStatistics;
+    let options = caller.options();
+    match caller.channel.unary(&path(method), b"", &options) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CallError::Status(status)) if status.code() == Code::PermissionDenied => Ok(None),
+        Err(error) => Err(caller.failure(method, &error)),
+    }
+}
+
+fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
+    let entries: u64 = figures.databases.iter().map(|one| one.entries).sum();
+    let mut lines = vec![
+        format!(
+            "running: {:.1?}; open connections: {}",
+            Duration::from_millis(figures.uptime_ms),
+            figures.open_connections
+        ),
+        format!(
+            "databases: {}; entries: {entries}; memory: {} of {}; buffers: {} of {}",
+            figures.databases.len(),
+            mebibytes(figures.memory_bytes),
+            mebibytes(figures.memory_limit_bytes),
+            mebibytes(figures.buffered_bytes),
+            mebibytes(figures.buffered_limit_bytes),
+        ),
+        format!("history: {:016x}", figures.history_id),
+    ];
+    if let Some(log) = &figures.log {
+        lines.push(format!(
+            "log: {} in {} segments; durable up to sequence {}; since the start {} records in {} groups, {} syncs",
+            mebibytes(log.segment_bytes),
+            log.segments,
+            log.durable_sequence,
+            log.records,
+            log.groups,
+            log.syncs
+        ));
+        if log.full {
+            lines.push("the disk is full: writes that grow are refused until there is room".into());
+        }
+        if log.failed {
+            lines.push("the log has failed: writes are refused until a restart".into());
+        }
+    }
+    lines
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<'_>) {
+    fields.extend(object([
+        ("uptime_ms", figures.uptime_ms.into()),
+        ("open_connections", figures.open_connections.into()),
+        ("running_calls", figures.running_calls.into()),
+        ("databases", figures.databases.len().into()),
+        ("memory_bytes", figures.memory_bytes.into()),
+        ("memory_limit_bytes", figures.memory_limit_bytes.into()),
+        ("buffered_bytes", figures.buffered_bytes.into()),
+        ("buffered_limit_bytes", figures.buffered_limit_bytes.into()),
+        ("history_id", format!("{:016x}", figures.history_id).into()),
+    ]));
+    let log = figures.log.map(|log| {
+        Value::Object(object([
+            ("segment_bytes", log.segment_bytes.into()),
+            ("segments", log.segments.into()),
+            ("written_sequence", log.written_sequence.into()),
+            ("durable_sequence", log.durable_sequence.into()),
+            ("groups", log.groups.into()),
+            ("records", log.records.into()),
+            ("syncs", log.syncs.into()),
+            ("full", log.full.into()),
+            ("failed", log.failed.into()),
+        ]))
+    });
+    fields.insert("log".into(), log.unwrap_or_default());
 }
 
 /// The first line of what the server says of itself over plain HTTP/2.

@@ -80,7 +80,7 @@ impl Host {
             hash_seed: 1,
             time: time.clone(),
             log: Arc::new(Silent),
-            storage: Storage::Volatile,
+            storage: Storage::Volatile { history_id: 7 },
         };
         let handler = Box::new(server::handler(config).expect("the limits fit together"));
         Host {

@@ -287,7 +287,7 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
             Answer::Count {
                 count: response.count,
                 views: response.views,
-                sequence: response.sequence,
+                sequence: response.point.sequence,
             }
         }
         Asked::Echo { bytes, .. } => {
@@ -359,7 +359,7 @@ fn batch(asked: &Asked, message: &[u8], logs: &mut Logs) -> Answer {
     };
     let results = keys.into_iter().zip(&results).map(result).collect();
     Answer::Batch {
-        sequence: response.sequence,
+        sequence: response.point.sequence,
         results,
     }
 }
@@ -381,7 +381,7 @@ fn page(message: &[u8], keys_only: bool, logs: &mut Logs) -> Page {
         (key, seen(key, &entry, logs))
     };
     Page {
-        sequence: page.sequence,
+        sequence: page.point.sequence,
         last: page.last,
         entries: page
             .entries()

@@ -123,7 +123,7 @@ fn new_server(seed: u64) -> Box<dyn Handler> {
         hash_seed: seed,
         time: time.clone(),
         log: Arc::new(Silent),
-        storage: Storage::Volatile,
+        storage: Storage::Volatile { history_id: seed },
     };
     let handler = server::handler(config).expect("the limits fit together");
     Box::new(Timed { handler, time })

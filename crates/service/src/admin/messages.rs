@@ -1,7 +1,9 @@
 //! The messages of `pelton.v1.Admin`, both ways. `proto/pelton/v1/admin.proto` says what the fields mean; here stand only
 //! their numbers.
 
-use crate::keyvalue::messages::{Invalid, decode_fields, decode_parts, part, repeated};
+use crate::keyvalue::messages::{
+    Invalid, decode_fields, decode_history_id, decode_parts, encode_history_id, part, repeated,
+};
 use crate::protobuf::writer;
 
 /// Where the index of a database lives.
@@ -314,6 +316,75 @@ impl<'a> MethodStatistics<'a> {
     }
 }
 
+/// What the log takes, and what was done with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogMessage {
+    /// Bytes of the segments that hold something.
+    pub segment_bytes: u64,
+    /// How many they are.
+    pub segments: u64,
+    /// The last sequence in the log.
+    pub written_sequence: u64,
+    /// The last one that is on the device.
+    pub durable_sequence: u64,
+    /// Groups written since the start.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Syncs since the start.
+    pub syncs: u64,
+    /// Writes that need room are refused.
+    pub full: bool,
+    /// All writes are refused.
+    pub failed: bool,
+}
+
+impl LogMessage {
+    fn encode(&self, out: &mut Vec<u8>) {
+        writer::uint64(out, 1, self.segment_bytes);
+        writer::uint64(out, 2, self.segments);
+        writer::uint64(out, 3, self.written_sequence);
+        writer::uint64(out, 4, self.durable_sequence);
+        writer::uint64(out, 5, self.groups);
+        writer::uint64(out, 6, self.records);
+        writer::uint64(out, 7, self.syncs);
+        writer::bool(out, 8, self.full);
+        writer::bool(out, 9, self.failed);
+    }
+
+    fn decode(message: &[u8]) -> Result<LogMessage, Invalid> {
+        const NAMES: &[&str] = &[
+            "",
+            "log.segment_bytes",
+            "log.segments",
+            "log.written_sequence",
+            "log.durable_sequence",
+            "log.groups",
+            "log.records",
+            "log.syncs",
+            "log.full",
+            "log.failed",
+        ];
+        let mut log = LogMessage::default();
+        decode_fields(message, NAMES, |number, value| {
+            match number {
+                1 => log.segment_bytes = value.varint()?,
+                2 => log.segments = value.varint()?,
+                3 => log.written_sequence = value.varint()?,
+                4 => log.durable_sequence = value.varint()?,
+                5 => log.groups = value.varint()?,
+                6 => log.records = value.varint()?,
+                7 => log.syncs = value.varint()?,
+                8 => log.full = value.bool()?,
+                9 => log.failed = value.bool()?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(log)
+    }
+}
+
 /// What a server holds and has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatisticsResponse<'a> {
@@ -333,6 +404,14 @@ pub struct StatisticsResponse<'a> {
     pub memory_bytes: u64,
     /// The bound on it.
     pub memory_limit_bytes: u64,
+    /// Names the history that all sequences belong to.
+    pub history_id: u64,
+    /// The log, if there is one.
+    pub log: Option<LogMessage>,
+    /// Bytes buffered for the peers of all connections.
+    pub buffered_bytes: u64,
+    /// The bound on them.
+    pub buffered_limit_bytes: u64,
 }
 
 impl<'a> StatisticsResponse<'a> {
@@ -350,6 +429,12 @@ impl<'a> StatisticsResponse<'a> {
         }
         writer::uint64(out, 7, self.memory_bytes);
         writer::uint64(out, 8, self.memory_limit_bytes);
+        encode_history_id(out, 9, self.history_id);
+        if let Some(log) = &self.log {
+            writer::message(out, 10, |out| log.encode(out));
+        }
+        writer::uint64(out, 11, self.buffered_bytes);
+        writer::uint64(out, 12, self.buffered_limit_bytes);
     }
 
     /// Decodes the message.
@@ -364,6 +449,10 @@ impl<'a> StatisticsResponse<'a> {
             "methods",
             "memory_bytes",
             "memory_limit_bytes",
+            "history_id",
+            "log",
+            "buffered_bytes",
+            "buffered_limit_bytes",
         ];
         let mut response = StatisticsResponse::default();
         decode_fields(message, NAMES, |number, value| {
@@ -374,6 +463,9 @@ impl<'a> StatisticsResponse<'a> {
                 5 => response.running_calls = value.varint()?,
                 7 => response.memory_bytes = value.varint()?,
                 8 => response.memory_limit_bytes = value.varint()?,
+                9 => response.history_id = decode_history_id(value)?,
+                11 => response.buffered_bytes = value.varint()?,
+                12 => response.buffered_limit_bytes = value.varint()?,
                 _ => {}
             }
             Ok(())
@@ -388,6 +480,7 @@ impl<'a> StatisticsResponse<'a> {
                     let method = MethodStatistics::decode(part(value, NAMES[6])?)?;
                     response.methods.push(method);
                 }
+                10 => response.log = Some(LogMessage::decode(part(value, NAMES[10])?)?),
                 _ => {}
             }
             Ok(())

@@ -7,6 +7,7 @@ pub mod messages;
 #[cfg(test)]
 mod tests;
 
+use store::durable::LogStatistics;
 use store::{
     CommitOutcome, CreateError, DatabaseConfig, DatabaseId, DatabaseInfo, DatabaseLimits, Decision,
     DropError, Durability, Kind, Refusal, Store,
@@ -20,7 +21,7 @@ use crate::method::Method;
 use crate::status::{Code, Status};
 use messages::{
     CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DatabaseStatistics,
-    DropDatabaseRequest, DurabilityMode, MethodStatistics, StatisticsResponse,
+    DropDatabaseRequest, DurabilityMode, LogMessage, MethodStatistics, StatisticsResponse,
     decode_create_database, decode_nothing, encode_database, encode_dropped,
 };
 
@@ -328,6 +329,7 @@ fn figures_of<'a>(
             entries: statistics.entries,
             content_bytes: statistics.content_bytes,
             memory_bytes: statistics.memory_bytes,
+            // The log is one for all databases, and no share of it belongs to one of them.
             disk_bytes: 0,
             sequence: view.sequence(),
         })
@@ -355,7 +357,25 @@ fn statistics(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Resu
         methods: methods.collect(),
         memory_bytes: shared.store.memory_bytes(),
         memory_limit_bytes: shared.store.memory_limit_bytes(),
+        history_id: shared.store.history_id(),
+        log: shared.store.log_statistics().map(log_message),
+        buffered_bytes: totals.buffered_bytes,
+        buffered_limit_bytes: totals.buffered_limit_bytes,
     };
     actions.respond(|out| response.encode(out));
     Ok(())
+}
+
+fn log_message(log: LogStatistics) -> LogMessage {
+    LogMessage {
+        segment_bytes: log.segment_bytes,
+        segments: log.segments,
+        written_sequence: log.written_sequence,
+        durable_sequence: log.durable_sequence,
+        groups: log.groups,
+        records: log.records,
+        syncs: log.syncs,
+        full: log.is_full,
+        failed: log.has_failed,
+    }
 }

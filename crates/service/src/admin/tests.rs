@@ -376,6 +376,7 @@ fn statistics_add_up() {
     assert_eq!(response.databases[0].entries, 3);
     assert_eq!(response.memory_bytes, shared.store.memory_bytes());
     assert_eq!(response.memory_limit_bytes, u64::MAX);
+    assert_eq!(response.log, None, "nothing is logged here");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, Refusa
 
 use super::messages::{
     BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
+    ResumePoint,
 };
 use super::{Pushed, Step, answer, refuse};
 use crate::call::{Actions, Shared};
@@ -140,7 +141,7 @@ impl ReadBatch {
             _ => unreachable!("check_reads let only Gets pass"),
         });
         let mut answer = Vec::new();
-        BatchResponse::encode_applied(&mut answer, view.sequence(), []);
+        BatchResponse::encode_applied(&mut answer, point_of(view), []);
         for key in keys {
             let response = match view.get(key, shared.store.hasher().hash(key), now_ms) {
                 None => GetResponse::default(),
@@ -189,6 +190,22 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
     }
 }
 
+/// The view that a read was answered from.
+pub(super) fn point_of(view: &View<'_>) -> ResumePoint {
+    ResumePoint {
+        history_id: view.history_id(),
+        sequence: view.sequence(),
+    }
+}
+
+/// The commit that a write was decided in.
+pub(super) fn point_after(outcome: &CommitOutcome<'_>, shared: &Shared) -> ResumePoint {
+    ResumePoint {
+        history_id: shared.store.history_id(),
+        sequence: outcome.sequence,
+    }
+}
+
 /// Appends the inside of the `BatchResponse` for a commit that was not refused; `pushed` are the operations of which it
 /// has outcomes, or of which one has failed.
 pub(super) fn encode_outcome(
@@ -203,10 +220,10 @@ pub(super) fn encode_outcome(
             .expect("a failed commit has the outcome of what failed");
         return with_result(pushed[index], &operation, outcome, shared, |result| {
             // An index fits: the operations of a commit are far fewer than 2^32.
-            BatchResponse::encode_failed(out, outcome.sequence, index as u32, result)
+            BatchResponse::encode_failed(out, point_after(outcome, shared), index as u32, result)
         });
     }
-    BatchResponse::encode_applied(out, outcome.sequence, []);
+    BatchResponse::encode_applied(out, point_after(outcome, shared), []);
     debug_assert_eq!(outcome.operations().len(), pushed.len());
     for (&pushed, operation) in pushed.iter().zip(outcome.operations()) {
         with_result(pushed, &operation, outcome, shared, |result| {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
-use super::batch::{answer_bound, encode_outcome, push_all, refused, with_result};
+use super::batch::{answer_bound, encode_outcome, point_after, push_all, refused, with_result};
 use super::messages::{
     BatchRequest, BatchResponse, Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse,
     concerns_only_its_batch,
@@ -353,7 +353,7 @@ fn encode_failures(
             .filter(|(_, (_, one))| one.status != OperationStatus::Done)
     };
     PipeResponse::encode_batch(out, done, |out| {
-        BatchResponse::encode_applied(out, outcome.sequence, []);
+        BatchResponse::encode_applied(out, point_after(outcome, shared), []);
         for (_, (&pushed, one)) in failed() {
             with_result(pushed, &one, outcome, shared, |result| {
                 BatchResponse::encode_result(out, result)

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Value, View};
 
+use super::batch::point_of;
 use super::messages::{
-    CountRequest, CountResponse, EntryMessage, Invalid, Keys, ScanRequest, page_field,
+    CountRequest, CountResponse, EntryMessage, Invalid, Keys, ResumePoint, ScanPage, ScanRequest,
+    page_field,
 };
 use super::refuse;
 use crate::call::{Actions, Shared};
@@ -130,7 +132,7 @@ impl Scan {
         }
         let now_ms = actions.now_ms();
         let page = match self.large_first_entry(view, now_ms) {
-            Some((entry, body)) => self.send_large(&entry, body, view.sequence(), actions),
+            Some((entry, body)) => self.send_large(&entry, body, point_of(view), actions),
             None => {
                 let mut page = None;
                 actions.message(|out| page = Some(self.encode_page(view, now_ms, out)));
@@ -189,14 +191,14 @@ impl Scan {
         &self,
         entry: &Entry<'v>,
         body: &Arc<[u8]>,
-        sequence: u64,
+        point: ResumePoint,
         actions: &mut impl Actions,
     ) -> Page<'v> {
         let complete = self.left == 1;
         let mut entry_head = Vec::new();
         entry_message(entry, false).encode_head(&mut entry_head, body.len());
         let head = |out: &mut Vec<u8>| {
-            writer::uint64(out, page_field::SEQUENCE, sequence);
+            ScanPage::encode_point(out, point);
             writer::bool(out, page_field::LAST, complete);
             writer::bytes_head(out, page_field::ENTRIES, entry_head.len() + body.len());
             out.extend_from_slice(&entry_head);
@@ -212,7 +214,7 @@ impl Scan {
     /// Appends a page of as many entries as its bytes and the time of a step allow.
     fn encode_page<'v>(&self, view: &'v View<'_>, now_ms: u64, out: &mut Vec<u8>) -> Page<'v> {
         let page_start = out.len();
-        writer::uint64(out, page_field::SEQUENCE, view.sequence());
+        ScanPage::encode_point(out, point_of(view));
         let mut page = Page {
             passed: None,
             entries: 0,
@@ -303,7 +305,7 @@ impl Count {
                     count: self.counted,
                     exact: true,
                     views: self.views,
-                    sequence: view.sequence(),
+                    point: point_of(view),
                 };
                 actions.respond(|out| response.encode(out));
             }

@@ -1,7 +1,9 @@
 //! The messages of `pelton.v1.Admin`.
 
 use service::admin::messages::*;
+use service::keyvalue::messages::ResumePoint;
 
+use super::responses::history_id;
 use super::*;
 
 fn description<'a>(random: &mut Random, name: &'a str) -> DatabaseDescription<'a> {
@@ -108,6 +110,23 @@ fn databases_are_created_and_dropped() {
     }
 }
 
+fn log_value(log: &LogMessage) -> Value {
+    Value::Message(message(
+        "StatisticsResponse.Log",
+        [
+            ("segment_bytes", number(log.segment_bytes)),
+            ("segments", number(log.segments)),
+            ("written_sequence", number(log.written_sequence)),
+            ("durable_sequence", number(log.durable_sequence)),
+            ("groups", number(log.groups)),
+            ("records", number(log.records)),
+            ("syncs", number(log.syncs)),
+            ("full", Some(Value::Bool(log.full))),
+            ("failed", Some(Value::Bool(log.failed))),
+        ],
+    ))
+}
+
 #[test]
 fn databases_are_listed_and_counted() {
     for seed in 0..ROUNDS / 4 {
@@ -157,6 +176,24 @@ fn databases_are_listed_and_counted() {
             methods: methods.clone(),
             memory_bytes: random.number(),
             memory_limit_bytes: random.number(),
+            history_id: random.number(),
+            log: random.flag().then(|| LogMessage {
+                segment_bytes: random.number(),
+                segments: random.number(),
+                written_sequence: random.number(),
+                durable_sequence: random.number(),
+                groups: random.number(),
+                records: random.number(),
+                syncs: random.number(),
+                full: random.flag(),
+                failed: random.flag(),
+            }),
+            buffered_bytes: random.number(),
+            buffered_limit_bytes: random.number(),
+        };
+        let point = ResumePoint {
+            history_id: response.history_id,
+            sequence: 0,
         };
         let expected = message(
             "StatisticsResponse",
@@ -172,6 +209,13 @@ fn databases_are_listed_and_counted() {
                 ),
                 ("memory_bytes", number(response.memory_bytes)),
                 ("memory_limit_bytes", number(response.memory_limit_bytes)),
+                ("history_id", history_id(point)),
+                ("log", response.log.as_ref().map(log_value)),
+                ("buffered_bytes", number(response.buffered_bytes)),
+                (
+                    "buffered_limit_bytes",
+                    number(response.buffered_limit_bytes),
+                ),
             ],
         );
         let ours = encoded(|out| response.encode(out));

@@ -248,6 +248,19 @@ fn a_value_that_follows_its_head_is_the_same_message() {
     }
 }
 
+pub(crate) fn random_point(random: &mut Random) -> ResumePoint {
+    ResumePoint {
+        history_id: random.number(),
+        sequence: random.number(),
+    }
+}
+
+/// 8 bytes, big-endian; left out if unknown.
+pub(crate) fn history_id(point: ResumePoint) -> Option<Value> {
+    let known = (point.history_id != 0).then_some(point.history_id)?;
+    Some(Value::Bytes(known.to_be_bytes().to_vec().into()))
+}
+
 #[test]
 fn batches() {
     for seed in 0..ROUNDS / 4 {
@@ -259,12 +272,13 @@ fn batches() {
             .iter()
             .map(|material| random_result(material, &mut random))
             .collect();
-        let sequence = random.number();
+        let point = random_point(&mut random);
         let expected = message(
             "BatchResponse",
             [
                 ("applied", Some(Value::Bool(true))),
-                ("sequence", number(sequence)),
+                ("sequence", number(point.sequence)),
+                ("history_id", history_id(point)),
                 (
                     "results",
                     Some(Value::List(results.iter().map(in_batch).collect())),
@@ -272,13 +286,13 @@ fn batches() {
             ],
         );
         let ours =
-            encoded(|out| BatchResponse::encode_applied(out, sequence, results.iter().copied()));
+            encoded(|out| BatchResponse::encode_applied(out, point, results.iter().copied()));
         assert_same("BatchResponse", &ours, &expected);
         let theirs = expected.encode_to_vec();
         let decoded = BatchResponse::decode(&theirs).expect("it is a message");
         assert_eq!(
-            (decoded.applied, decoded.sequence, decoded.failed_result),
-            (true, sequence, None)
+            (decoded.applied, decoded.point, decoded.failed_result),
+            (true, point, None)
         );
         let all: Result<Option<Vec<_>>, _> = decoded.results().collect();
         assert_eq!(all, Ok(Some(results.clone())));
@@ -290,12 +304,13 @@ fn batches() {
         let expected = message(
             "BatchResponse",
             [
-                ("sequence", number(sequence)),
+                ("sequence", number(point.sequence)),
+                ("history_id", history_id(point)),
                 ("failed_operation", Some(Value::U32(index))),
                 ("failed_result", Some(in_batch(failed))),
             ],
         );
-        let ours = encoded(|out| BatchResponse::encode_failed(out, sequence, index, failed));
+        let ours = encoded(|out| BatchResponse::encode_failed(out, point, index, failed));
         assert_same("BatchResponse", &ours, &expected);
         let theirs = expected.encode_to_vec();
         let decoded = BatchResponse::decode(&theirs).expect("it is a message");
@@ -321,7 +336,7 @@ fn pages() {
             .iter()
             .map(|material| random_entry(material, &mut random))
             .collect();
-        let (sequence, last) = (random.number(), random.flag());
+        let (point, last) = (random_point(&mut random), random.flag());
         let expected = message(
             "ScanPage",
             [
@@ -329,15 +344,16 @@ fn pages() {
                     "entries",
                     Some(Value::List(entries.iter().filter_map(entry).collect())),
                 ),
-                ("sequence", number(sequence)),
+                ("sequence", number(point.sequence)),
+                ("history_id", history_id(point)),
                 ("last", Some(Value::Bool(last))),
             ],
         );
-        let ours = encoded(|out| ScanPage::encode(out, sequence, last, entries.iter().copied()));
+        let ours = encoded(|out| ScanPage::encode(out, point, last, entries.iter().copied()));
         assert_same("ScanPage", &ours, &expected);
         let theirs = expected.encode_to_vec();
         let decoded = ScanPage::decode(&theirs).expect("it is a message");
-        assert_eq!((decoded.sequence, decoded.last), (sequence, last));
+        assert_eq!((decoded.point, decoded.last), (point, last));
         assert_eq!(
             decoded.entries().collect::<Result<Vec<_>, _>>(),
             Ok(entries)
@@ -349,17 +365,17 @@ fn pages() {
 fn counts() {
     for seed in 0..ROUNDS {
         let mut random = Random::new(seed);
-        let (count, exact, views, sequence) = (
+        let (count, exact, views, point) = (
             random.number(),
             random.flag(),
             random.number(),
-            random.number(),
+            random_point(&mut random),
         );
         let response = CountResponse {
             count,
             exact,
             views,
-            sequence,
+            point,
         };
         let expected = message(
             "CountResponse",
@@ -367,7 +383,8 @@ fn counts() {
                 ("count", number(count)),
                 ("exact", Some(Value::Bool(exact))),
                 ("views", number(views)),
-                ("sequence", number(sequence)),
+                ("sequence", number(point.sequence)),
+                ("history_id", history_id(point)),
             ],
         );
         assert_same(

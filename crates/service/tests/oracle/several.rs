@@ -3,7 +3,7 @@
 use service::keyvalue::messages::*;
 
 use super::requests::{NAMES, same, set_operation};
-use super::responses::{in_batch, random_result};
+use super::responses::{history_id, in_batch, random_point, random_result};
 use super::*;
 
 /// An `Operation` as the oracle sees it.
@@ -127,12 +127,13 @@ fn transact_requests() {
 }
 
 /// A `BatchResponse` that was applied.
-fn applied(results: &[OperationResult<'_>], sequence: u64) -> Option<Value> {
+fn applied(results: &[OperationResult<'_>], point: ResumePoint) -> Option<Value> {
     Some(Value::Message(message(
         "BatchResponse",
         [
             ("applied", Some(Value::Bool(true))),
-            ("sequence", number(sequence)),
+            ("sequence", number(point.sequence)),
+            ("history_id", history_id(point)),
             (
                 "results",
                 Some(Value::List(results.iter().map(in_batch).collect())),
@@ -159,19 +160,19 @@ fn transact_responses() {
         let mut random = Random::new(seed);
         let materials = materials(&mut random);
         let results = random_results(&materials, &mut random);
-        let sequence = random.number();
+        let point = random_point(&mut random);
         let unmet = random.flag().then(|| random.next() as u32);
         let expected = message(
             "TransactResponse",
             [
                 ("met", Some(Value::Bool(unmet.is_none()))),
                 ("unmet_comparison", Some(Value::U32(unmet.unwrap_or(0)))),
-                ("batch", applied(&results, sequence)),
+                ("batch", applied(&results, point)),
             ],
         );
         let ours = encoded(|out| {
             TransactResponse::encode(out, unmet, |out| {
-                BatchResponse::encode_applied(out, sequence, results.iter().copied())
+                BatchResponse::encode_applied(out, point, results.iter().copied())
             })
         });
         assert_same("TransactResponse", &ours, &expected);
@@ -181,10 +182,7 @@ fn transact_responses() {
             (decoded.met, decoded.unmet_comparison),
             (unmet.is_none(), unmet.unwrap_or(0))
         );
-        assert_eq!(
-            (decoded.batch.applied, decoded.batch.sequence),
-            (true, sequence)
-        );
+        assert_eq!((decoded.batch.applied, decoded.batch.point), (true, point));
         assert_eq!(all_results(&decoded.batch), results);
     }
 }
@@ -236,14 +234,14 @@ fn pipe_responses() {
         let mut random = Random::new(seed);
         let materials = materials(&mut random);
         let results = random_results(&materials, &mut random);
-        let (done, sequence) = (random.number(), random.number());
+        let (done, point) = (random.number(), random_point(&mut random));
         let indexes: Vec<u32> = results.iter().map(|_| random.next() as u32).collect();
         let expected = message(
             "PipeResponse",
             [
                 ("done", number(done)),
                 ("batch_number", number(done)),
-                ("batch", applied(&results, sequence)),
+                ("batch", applied(&results, point)),
                 (
                     "result_indexes",
                     Some(Value::List(
@@ -254,7 +252,7 @@ fn pipe_responses() {
         );
         let ours = encoded(|out| {
             PipeResponse::encode_batch(out, done, |out| {
-                BatchResponse::encode_applied(out, sequence, results.iter().copied())
+                BatchResponse::encode_applied(out, point, results.iter().copied())
             });
             PipeResponse::encode_result_indexes(out, indexes.iter().copied());
         });

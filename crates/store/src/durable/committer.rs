@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::decider::{Answers, Decider};
 use super::pending::Rule;
 use super::publish::Publisher;
+use super::statistics::LogStatistics;
 use crate::batch::WriteBatch;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
@@ -103,7 +104,25 @@ impl DurableCommitter {
             _lock: lock,
         };
         committer.raise_reserve();
+        committer.show_statistics();
         committer
+    }
+
+    /// Lets those who ask see how the log is now.
+    fn show_statistics(&self) {
+        let log = &self.log;
+        let work = log.work();
+        self.store.set_log_statistics(LogStatistics {
+            segment_bytes: log.segment_bytes(),
+            segments: log.segments(),
+            written_sequence: log.written().sequence,
+            durable_sequence: log.durable().sequence,
+            groups: work.groups,
+            records: work.records,
+            syncs: work.syncs,
+            is_full: self.full,
+            has_failed: self.failed,
+        });
     }
 
     /// The store.
@@ -164,6 +183,12 @@ impl DurableCommitter {
 
     /// Writes the records of the group.
     pub fn write(&mut self, clock: &mut dyn Clock) -> Progress {
+        let progress = self.write_records(clock);
+        self.show_statistics();
+        progress
+    }
+
+    fn write_records(&mut self, clock: &mut dyn Clock) -> Progress {
         let now_ms = self.store.clock_ms(clock.now_ms());
         match self.log.write_group(self.decider.records(), now_ms) {
             Ok(_) => {
@@ -263,6 +288,7 @@ impl DurableCommitter {
                 self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[Rule::Synced]);
             }
         }
+        self.show_statistics();
     }
 
     fn raise_reserve(&self) {
@@ -331,6 +357,7 @@ impl DurableCommitter {
         self.decider
             .refuse_growth(self.full.then_some(Refusal::LogFull));
         self.events.push(why.map_or(Event::RoomAgain, Event::Full));
+        self.show_statistics();
     }
 
     /// Gives away what makes segments ready, to another thread.
@@ -353,7 +380,9 @@ impl DurableCommitter {
     /// Gives away the segments that nobody needs any more once every index has, on its own device, what the log holds
     /// up to a sequence: they are for [`SegmentStock::retire`].
     pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
-        self.log.retire_through(sequence)
+        let retired = self.log.retire_through(sequence);
+        self.show_statistics();
+        retired
     }
 
     /// Takes such segments back, if nobody has taken the stock. What goes wrong shows when the next one is prepared.

@@ -12,6 +12,7 @@ mod pending;
 mod publish;
 mod reserve;
 mod rounds;
+mod statistics;
 mod thread;
 
 pub use committer::{DurableCommitter, Event, Progress};
@@ -21,4 +22,5 @@ pub use open::{OpenError, Opened, ReplayError};
 pub use pending::Rule;
 pub(crate) use reserve::Reserve;
 pub use rounds::Rounds;
+pub use statistics::LogStatistics;
 pub use thread::{Durable, Reporter};

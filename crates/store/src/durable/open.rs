@@ -50,6 +50,7 @@ impl Store {
             store.raise_views(recovered.next_sequence - 1);
         }
         store.clock_ms(recovered.wall_ms);
+        store.set_history_id(recovered.history_id);
         let committer = DurableCommitter::new(&store, log, stock, lock);
         Ok(Opened {
             store,

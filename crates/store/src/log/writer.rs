@@ -83,6 +83,15 @@ pub struct LogWriter {
     durable: Position,
     /// A write or sync of a segment in use failed. What is on the device is not known.
     poisoned: bool,
+    work: Work,
+}
+
+/// What a writer has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) groups: u64,
+    pub(crate) records: u64,
+    pub(crate) syncs: u64,
 }
 
 /// Where writing goes on.
@@ -106,6 +115,7 @@ impl LogWriter {
             durable: tail.chain.position,
             chain: tail.chain,
             poisoned: false,
+            work: Work::default(),
         }
     }
 
@@ -143,6 +153,7 @@ impl LogWriter {
             return Err(SyncError::Failed { file, source });
         }
         self.durable = self.written();
+        self.work.syncs += 1;
         Ok(self.durable)
     }
 
@@ -176,6 +187,16 @@ impl LogWriter {
     pub fn segment_bytes(&self) -> u64 {
         let full: u64 = self.full.iter().map(|segment| segment.bytes).sum();
         full + self.current.bytes
+    }
+
+    /// How many segments hold groups.
+    pub fn segments(&self) -> u64 {
+        self.full.len() as u64 + 1
+    }
+
+    /// What was done since the log was opened.
+    pub(crate) fn work(&self) -> Work {
+        self.work
     }
 
     /// Writes the closing group of a clean stop and makes everything durable. `last_sequence` is the last one that
@@ -280,6 +301,8 @@ impl LogWriter {
         }
         self.used_bytes += bytes.len() as u64;
         self.chain = Chain::behind(&header, checksum);
+        self.work.groups += 1;
+        self.work.records += u64::from(header.records);
         group.clear();
         Ok(self.written())
     }

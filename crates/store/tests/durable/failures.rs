@@ -120,6 +120,9 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
     assert!(written.len() > 5 && refused > 3, "{written:?}");
     let events = client.durable.rounds.take_events();
     assert!(matches!(&events[..], [Event::Full(_)]), "{events:?}");
+    let log = client.durable.store.log_statistics().expect("there is one");
+    assert!(log.is_full && !log.has_failed, "{log:?}");
+    assert_eq!((log.segments, log.segment_bytes), (2, 2 * SEGMENT_BYTES));
 
     // What does not grow goes on, and so do reads.
     let same_size = vec![8; 10_000];
@@ -174,6 +177,9 @@ fn a_failed_sync_makes_it_read_only() {
     assert_eq!(decisions, [UNKNOWN, Decision::Applied, FAILED]);
     let events = client.durable.rounds.take_events();
     assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+    let log = client.durable.store.log_statistics().expect("there is one");
+    assert!(log.has_failed && !log.is_full, "{log:?}");
+    assert!(log.durable_sequence < log.written_sequence, "{log:?}");
 
     let after = client.run(&[
         (DatabaseId::DEFAULT, &[put(b"after", b"")]),
@@ -234,6 +240,10 @@ fn an_interval_is_kept() {
     client.clock.now_ms += 30;
     assert_eq!(client.one(&[put(b"two", b"")]), Decision::Applied);
     assert_eq!(syncs(), before);
+    let waiting = client.durable.store.log_statistics().expect("there is one");
+    // The first group is that of the start.
+    assert_eq!((waiting.groups, waiting.records), (3, 3), "{waiting:?}");
+    assert_eq!(waiting.written_sequence, waiting.durable_sequence + 2);
     assert_eq!(
         client.durable.rounds.due_ns(),
         1050 * 1_000_000,
@@ -242,6 +252,9 @@ fn an_interval_is_kept() {
     client.clock.now_ms += 20;
     assert!(client.durable.rounds.round(&mut client.clock));
     assert_eq!(syncs(), before + 1);
+    let log = client.durable.store.log_statistics().expect("there is one");
+    assert_eq!(log.syncs, waiting.syncs + 1);
+    assert_eq!(log.written_sequence, log.durable_sequence);
     assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
     disk.lose_power();
     let client = Client::open(&disk, Durability::Interval { ms: 50 });

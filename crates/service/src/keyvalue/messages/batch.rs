@@ -3,7 +3,10 @@
 use store::{Mode, Operation};
 
 use super::operation::decode_operation;
-use super::{Invalid, OperationKind, OperationResult, Rule, decode_fields, encode_operation};
+use super::{
+    Invalid, OperationKind, OperationResult, ResumePoint, Rule, decode_fields, decode_history_id,
+    encode_history_id, encode_operation,
+};
 use crate::protobuf::{Reader, Value, writer};
 
 /// A request of several operations. Its operations are decoded as they are walked.
@@ -136,8 +139,8 @@ pub(crate) fn repeated<'a>(
 pub struct BatchResponse<'a> {
     /// Whether the batch took effect.
     pub applied: bool,
-    /// Of its commit, or of the view it was read from.
-    pub sequence: u64,
+    /// Its commit, or the view it was read from.
+    pub point: ResumePoint,
     /// If not applied: which operation failed first.
     pub failed_operation: u32,
     /// If not applied: how it failed.
@@ -160,14 +163,16 @@ impl<'a> BatchResponse<'a> {
             "results",
             "failed_operation",
             "failed_result",
+            "history_id",
         ];
         decode_fields(message, names, |number, value| {
             match number {
                 1 => response.applied = value.bool()?,
-                2 => response.sequence = value.varint()?,
+                2 => response.point.sequence = value.varint()?,
                 3 => drop(value.bytes()?),
                 4 => response.failed_operation = value.uint32()?,
                 5 => failed = Some(value.bytes()?),
+                6 => response.point.history_id = decode_history_id(value)?,
                 _ => {}
             }
             Ok(())
@@ -188,11 +193,12 @@ impl<'a> BatchResponse<'a> {
     /// Appends the answer to a batch that took effect.
     pub fn encode_applied<'r>(
         out: &mut Vec<u8>,
-        sequence: u64,
+        point: ResumePoint,
         results: impl IntoIterator<Item = OperationResult<'r>>,
     ) {
         writer::bool(out, 1, true);
-        writer::uint64(out, 2, sequence);
+        writer::uint64(out, 2, point.sequence);
+        encode_history_id(out, 6, point.history_id);
         for result in results {
             BatchResponse::encode_result(out, &result);
         }
@@ -207,11 +213,12 @@ impl<'a> BatchResponse<'a> {
     /// Appends the answer to a batch whose operation `index` failed.
     pub fn encode_failed(
         out: &mut Vec<u8>,
-        sequence: u64,
+        point: ResumePoint,
         index: u32,
         result: &OperationResult<'_>,
     ) {
-        writer::uint64(out, 2, sequence);
+        writer::uint64(out, 2, point.sequence);
+        encode_history_id(out, 6, point.history_id);
         writer::uint64(out, 4, u64::from(index));
         writer::message(out, 5, |out| result.encode(out));
     }

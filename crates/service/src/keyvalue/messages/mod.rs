@@ -7,6 +7,7 @@ mod batch;
 mod operation;
 mod pipe;
 mod result;
+mod resume;
 mod scan;
 mod transact;
 
@@ -21,6 +22,8 @@ pub use result::{
     AppendResponse, DeleteResponse, EntryMessage, Failure, GetResponse, IncrementRefusal,
     IncrementResponse, OperationResult, PutResponse,
 };
+pub use resume::ResumePoint;
+pub(crate) use resume::{decode_history_id, encode_history_id};
 pub(crate) use scan::page_field;
 pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
 pub use transact::{TransactRequest, TransactResponse};

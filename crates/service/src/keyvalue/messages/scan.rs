@@ -2,7 +2,9 @@
 
 use store::Direction;
 
-use super::{EntryMessage, Invalid, Rule, decode_fields};
+use super::{
+    EntryMessage, Invalid, ResumePoint, Rule, decode_fields, decode_history_id, encode_history_id,
+};
 use crate::protobuf::{Fault, Reader, Value, writer};
 
 /// Which keys a Scan or Count looks at.
@@ -159,13 +161,14 @@ pub(crate) mod page_field {
     pub(crate) const ENTRIES: u32 = 1;
     pub(crate) const SEQUENCE: u32 = 2;
     pub(crate) const LAST: u32 = 3;
+    pub(crate) const HISTORY_ID: u32 = 4;
 }
 
 /// One page of a scan. Its entries are decoded as they are walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanPage<'a> {
-    /// Of the view it was read from.
-    pub sequence: u64,
+    /// The view it was read from.
+    pub point: ResumePoint,
     /// Whether the scan is complete.
     pub last: bool,
     message: &'a [u8],
@@ -180,18 +183,25 @@ impl<'a> ScanPage<'a> {
         };
         decode_fields(
             message,
-            &["", "entries", "sequence", "last"],
+            &["", "entries", "sequence", "last", "history_id"],
             |number, value| {
                 match number {
                     page_field::ENTRIES => drop(value.bytes()?),
-                    page_field::SEQUENCE => page.sequence = value.varint()?,
+                    page_field::SEQUENCE => page.point.sequence = value.varint()?,
                     page_field::LAST => page.last = value.bool()?,
+                    page_field::HISTORY_ID => page.point.history_id = decode_history_id(value)?,
                     _ => {}
                 }
                 Ok(())
             },
         )?;
         Ok(page)
+    }
+
+    /// Appends which view a page was read from.
+    pub(crate) fn encode_point(out: &mut Vec<u8>, point: ResumePoint) {
+        writer::uint64(out, page_field::SEQUENCE, point.sequence);
+        encode_history_id(out, page_field::HISTORY_ID, point.history_id);
     }
 
     /// The entries, in order.
@@ -210,11 +220,11 @@ impl<'a> ScanPage<'a> {
     /// Appends a page.
     pub fn encode<'e>(
         out: &mut Vec<u8>,
-        sequence: u64,
+        point: ResumePoint,
         last: bool,
         entries: impl IntoIterator<Item = EntryMessage<'e>>,
     ) {
-        writer::uint64(out, page_field::SEQUENCE, sequence);
+        ScanPage::encode_point(out, point);
         for entry in entries {
             writer::message(out, page_field::ENTRIES, |out| entry.encode(out));
         }
@@ -287,7 +297,7 @@ pub struct CountResponse {
     /// From how many views it was counted.
     pub views: u64,
     /// The last of them.
-    pub sequence: u64,
+    pub point: ResumePoint,
 }
 
 impl CountResponse {
@@ -296,7 +306,8 @@ impl CountResponse {
         writer::uint64(out, 1, self.count);
         writer::bool(out, 2, self.exact);
         writer::uint64(out, 3, self.views);
-        writer::uint64(out, 4, self.sequence);
+        writer::uint64(out, 4, self.point.sequence);
+        encode_history_id(out, 5, self.point.history_id);
     }
 
     /// Decodes the message.
@@ -304,13 +315,14 @@ impl CountResponse {
         let mut response = CountResponse::default();
         decode_fields(
             message,
-            &["", "count", "exact", "views", "sequence"],
+            &["", "count", "exact", "views", "sequence", "history_id"],
             |number, value| {
                 match number {
                     1 => response.count = value.varint()?,
                     2 => response.exact = value.bool()?,
                     3 => response.views = value.varint()?,
-                    4 => response.sequence = value.varint()?,
+                    4 => response.point.sequence = value.varint()?,
+                    5 => response.point.history_id = decode_history_id(value)?,
                     _ => {}
                 }
                 Ok(())

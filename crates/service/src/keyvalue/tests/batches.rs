@@ -55,7 +55,11 @@ fn reads_come_from_one_view() {
         );
         let response = BatchResponse::decode(ended.answer()).expect("it is a message");
         assert!(response.applied);
-        assert_eq!(response.sequence, b);
+        let point = ResumePoint {
+            history_id: HISTORY_ID,
+            sequence: b,
+        };
+        assert_eq!(response.point, point);
         let missing = OperationResult::Get(GetResponse::default());
         assert_eq!(
             results(&response),
@@ -83,7 +87,8 @@ fn an_atomic_batch_is_one_commit_and_sees_its_own_writes() {
     ];
     let ended = bench.call(Method::Batch, &request(Mode::Atomic, 0, &operations));
     let response = BatchResponse::decode(ended.answer()).expect("it is a message");
-    let version = response.sequence;
+    assert_eq!(response.point.history_id, HISTORY_ID);
+    let version = response.point.sequence;
     let counted = |value| {
         OperationResult::Increment(IncrementResponse {
             applied: true,

@@ -25,6 +25,9 @@ use crate::waiting::WaitingCalls;
 /// Longest value in the database `small`.
 const SMALL_VALUE_BYTES: usize = 100;
 
+/// Names the history of the bench.
+const HISTORY_ID: u64 = 0xfedc_ba98_7654_3210;
+
 /// Ticks after which a call that has not ended surely never will.
 const TICKS_MAX: usize = 10_000;
 
@@ -99,7 +102,11 @@ impl Ended {
 impl Bench {
     /// A server with the default database, and `small` with small limits.
     fn new() -> Bench {
-        let store = Store::in_memory(StoreConfig::new(7)).expect("the default database is valid");
+        let config = StoreConfig {
+            history_id: HISTORY_ID,
+            ..StoreConfig::new(7)
+        };
+        let store = Store::in_memory(config).expect("the default database is valid");
         let limits = DatabaseLimits {
             commit_operations: 5,
             commit_bytes: 1_000,

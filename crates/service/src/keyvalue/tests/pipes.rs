@@ -154,7 +154,10 @@ fn batches_see_those_before_them_and_are_answered_in_order() {
         assert_eq!(response.failure, None);
         assert!(batch_of(response).applied);
     }
-    let sequences: Vec<_> = responses.iter().map(|one| batch_of(one).sequence).collect();
+    let sequences: Vec<_> = responses
+        .iter()
+        .map(|one| batch_of(one).point.sequence)
+        .collect();
     assert!(sequences.is_sorted_by(|one, other| one < other));
     assert_eq!(
         results(&batch_of(&responses[1])),

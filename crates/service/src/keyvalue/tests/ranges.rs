@@ -27,6 +27,7 @@ impl Bench {
         for (index, message) in ended.messages.iter().enumerate() {
             let page = ScanPage::decode(message).expect("it is a page");
             assert_eq!(page.last, index + 1 == ended.messages.len());
+            assert_eq!(page.point.history_id, HISTORY_ID);
             for entry in page.entries() {
                 let entry = entry.expect("it is an entry");
                 assert!(entry.version > 0);
@@ -284,7 +285,8 @@ fn a_long_count_is_cut_into_slices() {
         (count.count, count.exact, count.views),
         (keys as u64, true, 2)
     );
-    assert!(count.sequence >= keys as u64);
+    assert!(count.point.sequence >= keys as u64);
+    assert_eq!(count.point.history_id, HISTORY_ID);
 }
 
 #[test]

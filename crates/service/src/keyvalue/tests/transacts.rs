@@ -75,7 +75,7 @@ fn comparisons_choose_the_list() {
         );
         let ended = bench.call(Method::Transact, &request);
         let response = decode(&ended);
-        assert!(response.batch.applied && response.batch.sequence > version);
+        assert!(response.batch.applied && response.batch.point.sequence > version);
         assert_eq!(response.met, place == unmet.len());
         let results = results(&response.batch);
         if response.met {
@@ -86,7 +86,7 @@ fn comparisons_choose_the_list() {
             let counted = OperationResult::Increment(IncrementResponse {
                 applied: true,
                 value: place as i64 + 1,
-                version: response.batch.sequence,
+                version: response.batch.point.sequence,
                 refusal: None,
             });
             assert_eq!(
