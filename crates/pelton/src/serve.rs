@@ -17,6 +17,7 @@ use service::{PeerKind, ServerInfo};
 
 use store::durable::{FolderError, OpenError};
 use store::log::{self, LogConfig, LogId, Recovered};
+use store::snapshot::SnapshotReport;
 
 use crate::arguments::ServeArguments;
 use crate::durability::Durability;
@@ -376,6 +377,19 @@ impl server::Log for Log {
 
     fn storage(&self, what: &str) {
         tracing::error!("{what}");
+    }
+
+    fn snapshot(&self, report: &SnapshotReport) {
+        let SnapshotReport {
+            file,
+            sequence,
+            entries,
+            file_bytes,
+            ..
+        } = report;
+        tracing::info!(
+            "made a snapshot of {entries} entries, {file_bytes} bytes, up to sequence {sequence}: {file}"
+        );
     }
 }
 

@@ -47,6 +47,8 @@ impl Log for Keep {
     fn storage(&self, what: &str) {
         self.0.lock().expect("one thread").push(what.into());
     }
+
+    fn snapshot(&self, _: &store::snapshot::SnapshotReport) {}
 }
 
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use service::PeerKind;
+use store::snapshot::SnapshotReport;
 
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {
@@ -15,6 +16,9 @@ pub trait Log: Send + Sync {
 
     /// Something happened to the storage that an operator should look at.
     fn storage(&self, what: &str);
+
+    /// A snapshot was made, as happens now and then.
+    fn snapshot(&self, report: &SnapshotReport);
 }
 
 /// Says nothing.
@@ -24,6 +28,7 @@ impl Log for Silent {
     fn refused_greeting(&self, _what: &'static str, _peer: PeerKind) {}
     fn connection_error(&self, _why: &'static str, _peer: PeerKind) {}
     fn storage(&self, _what: &str) {}
+    fn snapshot(&self, _report: &SnapshotReport) {}
 }
 
 /// What all loops of a server share, and nobody changes.

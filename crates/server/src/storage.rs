@@ -62,6 +62,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         store,
         committer,
         recovered,
+        ..
     } = opened.map_err(StartError::Open)?;
     let clock = Unticked(Arc::clone(&config.time));
     let log = Arc::clone(&config.log);
@@ -95,6 +96,10 @@ fn said(log: &dyn Log, event: Event) {
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
         Event::RoomAgain => log.storage("there is room for the log again"),
+        Event::SnapshotMade(report) => log.snapshot(&report),
+        Event::SnapshotFailed(why) => log.storage(&format!(
+            "a snapshot failed, nothing is lost, and it will be tried again; the log grows until then: {why}"
+        )),
     }
 }
 
@@ -110,4 +115,5 @@ impl store::Clock for Unticked {
 }
 
 /// Time for a thread without ticks.
+#[derive(Clone)]
 pub(crate) struct Unticked(pub Arc<dyn TimeSource>);

@@ -106,6 +106,9 @@ pub struct DatabaseConfig {
 }
 
 impl DatabaseConfig {
+    /// Bytes of an encoded configuration.
+    pub(crate) const ENCODED_BYTES: usize = CONFIG_BYTES;
+
     /// Whether a store, with or without a log, can have such a database.
     pub(crate) fn check(&self, has_log: bool) -> Result<(), CreateError> {
         if self.durability != Durability::Volatile && !has_log {
@@ -244,6 +247,16 @@ impl Catalogue {
             names: HashMap::from([(name, DatabaseId::DEFAULT)]),
             next: 1,
         }
+    }
+
+    /// The number that the next database gets.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    /// Numbers below this one were given out in earlier lives.
+    pub(crate) fn skip_numbers(&mut self, next: u32) {
+        self.next = self.next.max(next);
     }
 
     pub(crate) fn get(&self, id: DatabaseId) -> Option<&Arc<Database>> {

@@ -34,6 +34,7 @@ pub mod disk;
 pub mod durable;
 pub mod limits;
 pub mod log;
+pub mod snapshot;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 

@@ -147,6 +147,16 @@ impl Store {
         self.shared.catalogue.write().insert(id, database);
     }
 
+    /// The number that the next database gets.
+    pub(crate) fn next_database_number(&self) -> u32 {
+        self.shared.catalogue.read().next_number()
+    }
+
+    /// Databases with numbers below this one were made in earlier lives.
+    pub(crate) fn skip_database_numbers(&self, next: u32) {
+        self.shared.catalogue.write().skip_numbers(next);
+    }
+
     /// Drops a database with all it holds. Calls that still name it find it unknown.
     pub(crate) fn remove_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
         let database = self.shared.catalogue.write().remove(id)?;

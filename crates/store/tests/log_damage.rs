@@ -78,6 +78,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
                 last_good: Default::default(),
                 witness: None,
                 lost_sequence: 0,
+                known_sequence: 0,
             })
         }
         Err(error) => panic!("{error}"),

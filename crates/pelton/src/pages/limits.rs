@@ -8,13 +8,14 @@ use std::fs;
 use std::path::Path;
 
 /// The crates from the network inwards, their files, and what they are in a word.
-const MODULES: [(&str, &str, &str); 7] = [
+const MODULES: [(&str, &str, &str); 8] = [
     ("drive", "limits.rs", "Sockets and event loops"),
     ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
     ("server", "limits.rs", "Dispatch, admission and draining"),
     ("service", "limits.rs", "What each call may ask for"),
     ("store", "limits.rs", "Keys, values and commits"),
     ("store", "log/limits.rs", "The log"),
+    ("store", "snapshot/limits.rs", "Snapshots"),
     ("client", "limits.rs", "The client"),
 ];
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::decider::{Answers, Decider};
 use super::pending::Rule;
 use super::publish::Publisher;
+use super::snapshot_plan::SnapshotPlan;
 use super::statistics::LogStatistics;
 use crate::batch::WriteBatch;
 use crate::catalogue::Durability;
@@ -17,6 +18,7 @@ use crate::log::{
     WantedSegment, WriteError,
 };
 use crate::outcome::{Decision, Outcomes, Refusal};
+use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
 
 /// Commits the write batches of loops to databases with a log. A value without thread and clock; its I/O is that of
@@ -46,7 +48,16 @@ pub struct DurableCommitter {
     /// A group found no room.
     stuck: bool,
     events: Vec<Event>,
+    snapshots: SnapshotPlan,
     _lock: FolderLock,
+}
+
+/// What a committer is made of.
+pub(super) struct Parts {
+    pub(super) log: LogWriter,
+    pub(super) stock: SegmentStock,
+    pub(super) lock: FolderLock,
+    pub(super) snapshots: SnapshotPlan,
 }
 
 /// A batch of a loop.
@@ -67,6 +78,10 @@ pub enum Event {
     Full(String),
     /// There is room again.
     RoomAgain,
+    /// There is a new snapshot.
+    SnapshotMade(SnapshotReport),
+    /// A snapshot could not be made: nothing is lost, but the log grows until one can.
+    SnapshotFailed(String),
 }
 
 /// How far the writing of a group has come.
@@ -81,18 +96,13 @@ pub enum Progress {
 }
 
 impl DurableCommitter {
-    pub(super) fn new(
-        store: &Store,
-        log: LogWriter,
-        stock: SegmentStock,
-        lock: FolderLock,
-    ) -> DurableCommitter {
+    pub(super) fn new(store: &Store, parts: Parts) -> DurableCommitter {
         let committer = DurableCommitter {
             store: store.clone(),
             decider: Decider::new(store),
             publisher: Publisher::new(store),
-            log,
-            stock: Some(stock),
+            log: parts.log,
+            stock: Some(parts.stock),
             gathered: VecDeque::new(),
             answers: Vec::new(),
             sync_due_ns: u64::MAX,
@@ -101,7 +111,8 @@ impl DurableCommitter {
             full: false,
             stuck: false,
             events: Vec::new(),
-            _lock: lock,
+            snapshots: parts.snapshots,
+            _lock: parts.lock,
         };
         committer.raise_reserve();
         committer.show_statistics();
@@ -389,6 +400,70 @@ impl DurableCommitter {
     pub(super) fn retire_segments(&mut self, retired: Vec<RetiredSegment>) {
         if let Some(stock) = &mut self.stock {
             let _ = stock.retire(retired);
+        }
+    }
+
+    /// Takes back what makes segments ready, from a thread that has ended.
+    pub(super) fn give_stock(&mut self, stock: SegmentStock) {
+        self.stock = Some(stock);
+    }
+
+    // --- snapshots
+
+    /// What a snapshot is of that begins now: everything up to the last sequence in the log is visible, and the
+    /// catalogue is as that left it. `None`: the log has failed.
+    ///
+    /// Call it between two groups.
+    pub fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
+        assert!(
+            self.decider.group().is_empty(),
+            "a snapshot begins between two groups"
+        );
+        if self.failed {
+            return None;
+        }
+        self.snapshots.begin(self.log.work().bytes);
+        Some(Header {
+            history_id: self.log.history_id(),
+            sequence: self.log.written().sequence,
+            wall_ms: self.store.clock_ms(clock.now_ms()),
+            next_database: self.store.next_database_number(),
+            databases: self.store.databases(),
+        })
+    }
+
+    /// When a snapshot is made, and of which folder.
+    pub(super) fn snapshots(&self) -> &SnapshotPlan {
+        &self.snapshots
+    }
+
+    /// Whether it is time for a snapshot that nobody has asked for.
+    pub fn wants_snapshot(&self, clock: &mut dyn Clock) -> bool {
+        !self.failed && self.snapshots.is_due(self.log.work().bytes, clock)
+    }
+
+    /// Whether a snapshot at a clean stop is worth it.
+    pub(super) fn wants_last_snapshot(&self) -> bool {
+        !self.failed && (self.snapshots).is_cheap(self.log.work().bytes, &self.store)
+    }
+
+    /// A snapshot that began with [`snapshot_base`](DurableCommitter::snapshot_base) has come to this.
+    pub(super) fn snapshot_ended(
+        &mut self,
+        result: Result<SnapshotReport, SnapshotError>,
+        clock: &mut dyn Clock,
+    ) {
+        match result {
+            Ok(report) => {
+                self.snapshots.installed(&report);
+                self.events.push(Event::SnapshotMade(report));
+            }
+            Err(error) => {
+                self.snapshots.failed(clock);
+                if !matches!(error, SnapshotError::Stopping) {
+                    self.events.push(Event::SnapshotFailed(error.to_string()));
+                }
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::snapshot_desk::Desk;
 use crate::batch::WriteBatch;
 use crate::limits;
 use crate::outcome::Outcomes;
@@ -27,6 +28,8 @@ pub(super) struct Hub {
     sync_done: Condvar,
     /// Segments that hold nothing beyond this are not needed any more.
     retire_sequence: AtomicU64,
+    /// Where snapshots are asked for.
+    pub(super) desk: Desk,
 }
 
 /// Syncs that somebody has asked for.
@@ -35,6 +38,8 @@ struct Syncs {
     asked: u64,
     done: u64,
     has_failed: bool,
+    /// The log was durable up to here after the last one.
+    durable_sequence: u64,
     /// Nobody is there any more to do it.
     is_over: bool,
 }
@@ -48,6 +53,7 @@ impl Hub {
             syncs: Mutex::default(),
             sync_done: Condvar::new(),
             retire_sequence: AtomicU64::new(0),
+            desk: Desk::default(),
         })
     }
 
@@ -63,8 +69,8 @@ impl Hub {
         }
     }
 
-    /// Waits for a sync that begins after this call. Answers whether it succeeded.
-    pub(super) fn sync(&self) -> bool {
+    /// Waits for a sync that begins after this call. Answers up to where the log is durable then; `None`: it failed.
+    pub(super) fn sync(&self) -> Option<u64> {
         let mut syncs = self.syncs.lock();
         syncs.asked += 1;
         let number = syncs.asked;
@@ -72,7 +78,8 @@ impl Hub {
         while syncs.done < number && !syncs.is_over {
             self.sync_done.wait(&mut syncs);
         }
-        syncs.done >= number && !syncs.has_failed
+        let is_done = syncs.done >= number && !syncs.has_failed;
+        is_done.then_some(syncs.durable_sequence)
     }
 
     /// The number of the last sync that was asked for and is not done.
@@ -81,18 +88,20 @@ impl Hub {
         (syncs.asked > syncs.done).then_some(syncs.asked)
     }
 
-    /// Syncs up to this one are done.
-    pub(super) fn finish_syncs(&self, number: u64, has_failed: bool) {
+    /// Syncs up to this one are done, and the log is durable up to a sequence; `None`: they failed.
+    pub(super) fn finish_syncs(&self, number: u64, durable_sequence: Option<u64>) {
         let mut syncs = self.syncs.lock();
         syncs.done = number;
-        syncs.has_failed |= has_failed;
+        syncs.has_failed |= durable_sequence.is_none();
+        syncs.durable_sequence = durable_sequence.unwrap_or(syncs.durable_sequence);
         self.sync_done.notify_all();
     }
 
-    /// There will be no more syncs.
-    pub(super) fn end_syncs(&self) {
+    /// There will be no more syncs and snapshots.
+    pub(super) fn end(&self) {
         self.syncs.lock().is_over = true;
         self.sync_done.notify_all();
+        self.desk.end();
     }
 
     /// Asks for segments to be retired.

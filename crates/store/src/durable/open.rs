@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RawRwLock;
-use parking_lot::lock_api::ArcRwLockWriteGuard;
-
-use super::committer::DurableCommitter;
+use super::committer::{DurableCommitter, Parts};
 use super::folder::{FolderError, claim};
-use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, Durability, State};
+use super::replay::{Replay, ReplayError};
+use super::snapshot_plan::SnapshotPlan;
+use crate::catalogue::CreateError;
 use crate::disk::Disk;
-use crate::log::{self, LogConfig, OpenLog, Record, RecordKind, Recovered};
+use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
+use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
 
 /// A durable store that is open.
@@ -22,6 +22,8 @@ pub struct Opened {
     pub committer: DurableCommitter,
     /// What the log held.
     pub recovered: Recovered,
+    /// The snapshot that was loaded before it.
+    pub snapshot: Option<Summary>,
 }
 
 impl Store {
@@ -37,7 +39,11 @@ impl Store {
         let lock = claim(&*disk).map_err(OpenError::Folder)?;
         let store = Store::new(config, true).map_err(OpenError::Config)?;
         let mut replay = Replay::new(&store);
-        let opened = log::open(disk, log_config, &mut |record| replay.apply(record));
+        let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
+        let log_config = with_snapshot(log_config, snapshot.as_ref());
+        let opened = log::open(disk.clone(), &log_config, &mut |record| {
+            replay.apply(record);
+        });
         // A log that cannot be replayed may be damaged: then that is the better message.
         let OpenLog {
             log,
@@ -49,120 +55,73 @@ impl Store {
         if !recovered.created {
             store.raise_views(recovered.next_sequence - 1);
         }
-        store.clock_ms(recovered.wall_ms);
         store.set_history_id(recovered.history_id);
-        let committer = DurableCommitter::new(&store, log, stock, lock);
+        store.clock_ms(recovered.wall_ms.max(wall_ms(snapshot.as_ref())));
+        clear_away(&*disk, snapshot.as_ref());
+        let plan = SnapshotPlan::new(
+            disk,
+            log_config.segment_bytes,
+            recovered.bytes,
+            snapshot.as_ref(),
+        );
+        let parts = Parts {
+            log,
+            stock,
+            lock,
+            snapshots: plan,
+        };
+        let committer = DurableCommitter::new(&store, parts);
         Ok(Opened {
             store,
             committer,
             recovered,
+            snapshot,
         })
     }
 }
 
-/// Applies the records of the log to the indexes. What they take in memory is added up when all are there.
-struct Replay<'a> {
-    store: &'a Store,
-    /// The database of the last record, open for the next one.
-    current: Option<(DatabaseId, ArcRwLockWriteGuard<RawRwLock, State>)>,
-    problem: Option<ReplayError>,
+/// Loads the newest snapshot, if there is one. It alone counts: should it be damaged, nobody knows whether an older one
+/// would do.
+fn load_newest(
+    disk: &dyn Disk,
+    replay: &mut Replay<'_>,
+) -> Result<Option<Summary>, snapshot::ReadError> {
+    let sequences =
+        snapshot::list(disk).map_err(|source| snapshot::ReadError::Folder { source })?;
+    let Some(&newest) = sequences.last() else {
+        return Ok(None);
+    };
+    snapshot::read(disk, newest, replay).map(Some)
 }
 
-impl<'a> Replay<'a> {
-    fn new(store: &'a Store) -> Replay<'a> {
-        Replay {
-            store,
-            current: None,
-            problem: None,
-        }
-    }
-
-    fn apply(&mut self, record: &Record<'_>) {
-        if self.problem.is_none() {
-            self.problem = self.try_apply(record).err();
-        }
-    }
-
-    fn try_apply(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
-        let error = |what| ReplayError {
-            sequence: record.sequence,
-            what,
-        };
-        match record.kind {
-            RecordKind::Mark => Ok(()),
-            RecordKind::DatabaseCreated => {
-                let config = DatabaseConfig::decode(record.value);
-                let config = config.ok_or(error("the configuration of a database"))?;
-                let name = std::str::from_utf8(record.key);
-                let name = name.map_err(|_| error("the name of a database"))?;
-                let least = self.store.check_create(name, &config);
-                if least.map_err(|_| error("a second database of a name"))? > record.database {
-                    return Err(error("a database with the number of another one"));
-                }
-                self.store.insert_database(record.database, name, config);
-                Ok(())
-            }
-            RecordKind::DatabaseDropped => {
-                // Its lock is needed.
-                self.current = None;
-                let dropped = self.store.remove_database(record.database);
-                dropped.map(drop).map_err(|_| error("an unknown database"))
-            }
-            RecordKind::Set | RecordKind::Delete | RecordKind::Expire | RecordKind::Clear => self
-                .change(record)
-                .ok_or(error("a change of an unknown database")),
-        }
-    }
-
-    /// Applies a change of a database; `None`: there is no such database.
-    fn change(&mut self, record: &Record<'_>) -> Option<()> {
-        let state = self.state_of(record.database)?;
-        match record.entry() {
-            Some(entry) => {
-                let hash = state.index.hash(record.key);
-                state.index.put(hash, &entry);
-            }
-            None if record.kind == RecordKind::Clear => drop(state.index.take()),
-            None => {
-                let hash = state.index.hash(record.key);
-                state.index.remove(record.key, hash);
-            }
-        }
-        state.sequence = record.sequence;
-        Some(())
-    }
-
-    fn state_of(&mut self, id: DatabaseId) -> Option<&mut State> {
-        if self.current.as_ref().is_none_or(|(open, _)| *open != id) {
-            self.current = None;
-            let database = self.store.find(id)?;
-            self.current = Some((id, database.state.write_arc()));
-        }
-        self.current.as_mut().map(|(_, state)| &mut **state)
-    }
-
-    fn finish(mut self, default_durability: Durability) -> Result<(), OpenError> {
-        if let Some(problem) = self.problem {
-            return Err(OpenError::Replay(problem));
-        }
-        self.current = None;
-        self.store.count_memory();
-        let database = self.store.find(DatabaseId::DEFAULT);
-        let database = database.expect("the default database always exists");
-        if default_durability == Durability::Volatile && database.state.read().index.len() > 0 {
-            return Err(OpenError::DefaultHasContent);
-        }
-        Ok(())
+/// How the log is opened behind a snapshot.
+fn with_snapshot(log_config: &LogConfig, snapshot: Option<&Summary>) -> LogConfig {
+    let durable_sequence = snapshot.map_or(0, |snapshot| snapshot.totals.last_sequence);
+    LogConfig {
+        known: Some(Known {
+            history_id: snapshot.map(|snapshot| snapshot.header.history_id),
+            base_sequence: base_sequence(snapshot),
+            durable_sequence,
+        }),
+        least_sequence: log_config.least_sequence.max(durable_sequence),
+        // The log's clock does not go back either.
+        now_ms: log_config.now_ms.max(wall_ms(snapshot)),
+        ..*log_config
     }
 }
 
-/// A record that does not fit those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayError {
-    /// Its sequence.
-    pub sequence: u64,
-    /// What does not fit.
-    pub what: &'static str,
+fn base_sequence(snapshot: Option<&Summary>) -> u64 {
+    snapshot.map_or(0, |snapshot| snapshot.header.sequence)
+}
+
+fn wall_ms(snapshot: Option<&Summary>) -> u64 {
+    snapshot.map_or(0, |snapshot| snapshot.header.wall_ms)
+}
+
+/// Removes what an earlier life left. What cannot be removed now is tried again at the next start; it does no harm.
+fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
+    let _ = snapshot::remove_unfinished(disk);
+    let _ = snapshot::remove_older(disk, base_sequence(snapshot));
 }
 
 /// Why a durable store was not opened.
@@ -172,6 +131,8 @@ pub enum OpenError {
     Folder(FolderError),
     /// The configuration cannot be used.
     Config(CreateError),
+    /// The newest snapshot cannot be used.
+    Snapshot(snapshot::ReadError),
     /// The log cannot be used.
     Log(log::OpenError),
     /// The log is whole and makes no sense.
@@ -185,6 +146,7 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Folder(error) => error.fmt(formatter),
             OpenError::Config(error) => write!(formatter, "the default database: {error}"),
+            OpenError::Snapshot(error) => error.fmt(formatter),
             OpenError::Log(error) => error.fmt(formatter),
             OpenError::Replay(ReplayError { sequence, what }) => write!(
                 formatter,
@@ -205,6 +167,7 @@ impl std::error::Error for OpenError {
         match self {
             OpenError::Folder(error) => Some(error),
             OpenError::Config(error) => Some(error),
+            OpenError::Snapshot(error) => Some(error),
             OpenError::Log(error) => Some(error),
             OpenError::Replay(_) | OpenError::DefaultHasContent => None,
         }

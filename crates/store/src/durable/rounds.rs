@@ -9,6 +9,7 @@ use super::pending::Rule;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
 use crate::log::{RetiredSegment, WriteError};
+use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs, and a simulation
 /// without a thread.
@@ -19,6 +20,9 @@ pub struct Rounds {
     slots: Vec<Arc<Slot>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
+    /// Somebody has asked for a snapshot.
+    snapshot_asked: bool,
+    making: Option<Making>,
     _ending: Ending,
 }
 
@@ -37,12 +41,16 @@ impl Rounds {
             }
         };
         committer.store().reserve().on_due(Box::new(ask));
+        // An earlier life may have ended before it came to that.
+        hub.retire_through(committer.snapshots().sequence());
         Rounds {
             committer,
             _ending: Ending(hub.clone()),
             hub,
             slots: Vec::new(),
             answered: Vec::new(),
+            snapshot_asked: false,
+            making: None,
         }
     }
 
@@ -80,7 +88,10 @@ impl Rounds {
         }
         let worked = self.group(clock, bring);
         if let Some(number) = sync_asked {
-            self.hub.finish_syncs(number, self.committer.has_failed());
+            let log = self.committer.log();
+            let durable_sequence = log.durable().sequence;
+            let has_failed = self.committer.has_failed();
+            (self.hub).finish_syncs(number, (!has_failed).then_some(durable_sequence));
         }
         worked
     }
@@ -162,19 +173,113 @@ impl Rounds {
         self.committer.take_garbage()
     }
 
-    /// Ends a clean stop: what is in the mailboxes, a sync, the closing group. No loop may commit any more.
-    pub fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
-        self.close_with(clock, &mut |committer, _| committer.prepare_segment())
+    // --- snapshots
+
+    /// Asks for a snapshot. It is made by [`step_snapshot`](Rounds::step_snapshot), and told of by an [`Event`].
+    pub fn ask_for_snapshot(&mut self) {
+        self.snapshot_asked = true;
     }
 
+    /// Does a little of a snapshot that somebody has asked for, or that is due; answers whether there was anything to
+    /// do. Call it between rounds, in turns with them.
+    pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
+        let Some(mut making) = self.making.take() else {
+            return self.begin_snapshot(clock);
+        };
+        match self.step_making(&mut making, clock) {
+            Ok(None) => self.making = Some(making),
+            Ok(Some(report)) => {
+                let disk = self.committer.snapshots().disk();
+                // What cannot be removed now is removed after the next one, or at the next start.
+                let _ = snapshot::remove_older(&**disk, report.sequence);
+                self.hub.retire_through(report.sequence);
+                self.committer.snapshot_ended(Ok(report), clock);
+            }
+            Err(error) => {
+                making.discard();
+                self.committer.snapshot_ended(Err(error), clock);
+            }
+        }
+        true
+    }
+
+    fn begin_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
+        if !self.committer.wants_snapshot(clock) && !self.snapshot_asked {
+            return false;
+        }
+        self.snapshot_asked = false;
+        let store = self.committer.store().clone();
+        let disk = self.committer.snapshots().disk().clone();
+        let base = self.committer.snapshot_base(clock);
+        let making = base
+            .ok_or(SnapshotError::LogFailed)
+            .and_then(|base| Making::new(&store, base, disk));
+        match making {
+            Ok(making) => self.making = Some(making),
+            Err(error) => self.committer.snapshot_ended(Err(error), clock),
+        }
+        true
+    }
+
+    fn step_making(
+        &mut self,
+        making: &mut Making,
+        clock: &mut dyn Clock,
+    ) -> Result<Option<SnapshotReport>, SnapshotError> {
+        match making.step(clock)? {
+            Step::More => Ok(None),
+            Step::Installed(report) => Ok(Some(report)),
+            Step::SyncLog => {
+                self.committer.sync();
+                if self.committer.has_failed() {
+                    return Err(SnapshotError::LogFailed);
+                }
+                making.log_synced(self.committer.log().durable().sequence);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the committer's thread does for the one that makes snapshots.
+    pub(super) fn serve_snapshots(&mut self, clock: &mut dyn Clock) {
+        self.hub.desk.serve(&mut self.committer, clock);
+    }
+
+    /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.
+    pub(super) fn snapshot_retry_ns(&self) -> u64 {
+        let written_bytes = self.committer.log().work().bytes;
+        self.committer.snapshots().retry_ns(written_bytes)
+    }
+
+    /// Makes a snapshot at a clean stop, if that is cheap, and lets segments go.
+    fn last_snapshot(&mut self, clock: &mut dyn Clock) {
+        if let Some(making) = self.making.take() {
+            making.discard();
+        } else if self.committer.wants_last_snapshot() {
+            self.snapshot_asked = true;
+            while self.step_snapshot(clock) {}
+        }
+        let retired = self.take_retired();
+        self.committer.retire_segments(retired);
+    }
+
+    /// Ends a clean stop: what is in the mailboxes, a snapshot if it is cheap, a sync, the closing group. No loop may
+    /// commit any more.
+    pub fn close(mut self, clock: &mut dyn Clock) -> Result<(), WriteError> {
+        while self.round(clock) {}
+        self.close_with(clock, &mut |_| {})
+    }
+
+    /// The same when nothing is in the mailboxes. `tell` is shown what happens.
     pub(super) fn close_with(
         mut self,
         clock: &mut dyn Clock,
-        bring: BringSegment<'_>,
+        tell: &mut dyn FnMut(Event),
     ) -> Result<(), WriteError> {
-        while self.round_with(clock, bring) {}
+        self.last_snapshot(clock);
+        self.take_events().into_iter().for_each(tell);
         if self.committer.needs_segment_to_close() {
-            bring(&mut self.committer, clock);
+            self.committer.prepare_segment();
         }
         self.committer.close(clock)
     }
@@ -185,7 +290,7 @@ struct Ending(Arc<Hub>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.end_syncs();
+        self.0.end();
     }
 }
 

@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
 use super::rounds::Rounds;
+use super::snapshot_desk::SnapshotThread;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::log::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
 };
+use crate::snapshot::{SnapshotError, SnapshotReport};
 
 /// Told of what happens, on the committer's thread: it should be quick.
 pub type Reporter = Box<dyn FnMut(Event) + Send>;
@@ -34,15 +36,18 @@ impl Durable {
     /// Starts the threads.
     pub fn start(
         mut committer: DurableCommitter,
-        clock: impl Clock + Send + 'static,
+        clock: impl Clock + Clone + Send + 'static,
         reporter: Reporter,
     ) -> io::Result<Durable> {
         let stock = committer.take_stock();
         let stock = stock.expect("nobody has taken it before the committer had a thread");
+        let store = committer.store().clone();
+        let disk = committer.snapshots().disk().clone();
         let rounds = Rounds::new(committer);
         let hub = rounds.hub().clone();
         let stop = Arc::new(Stop::default());
         let runner = Runner {
+            snapshots: SnapshotThread::start(store, disk, hub.clone(), clock.clone())?,
             helper: Helper::start(stock, hub.clone())?,
             rounds,
             clock,
@@ -68,7 +73,12 @@ impl Durable {
     /// Waits until everything that any view has shown is durable, also that of databases whose writes are not synced.
     /// `false`: the log has failed, or the committer has stopped.
     pub fn sync(&self) -> bool {
-        self.hub.sync()
+        self.hub.sync().is_some()
+    }
+
+    /// Makes a snapshot of what is there now, and waits until it is on the device. Meanwhile everything goes on.
+    pub fn snapshot(&self) -> Result<SnapshotReport, SnapshotError> {
+        self.hub.desk.request()
     }
 
     /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has everything on its
@@ -116,6 +126,8 @@ impl fmt::Debug for Durable {
 
 /// What the committer's thread has.
 struct Runner<C> {
+    /// Ends before all the others, since it uses them.
+    snapshots: SnapshotThread,
     rounds: Rounds,
     helper: Helper,
     clock: C,
@@ -133,24 +145,32 @@ impl<C: Clock> Runner<C> {
                 continue;
             }
             // At once: to look out for more for some time gained nothing beside a sync of 0.1 ms, and took a core.
-            let due_ns = self.rounds.due_ns().min(self.helper.retry_ns);
+            let due_ns = (self.rounds.due_ns())
+                .min(self.helper.retry_ns)
+                .min(self.rounds.snapshot_retry_ns());
             let longest = (due_ns != u64::MAX)
                 .then(|| Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())));
             hub.signal.sleep(longest);
         }
-        if self.stop.at_once.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        while self.round() {}
+        let is_clean = !self.stop.at_once.load(Ordering::Acquire);
+        while is_clean && self.round() {}
         let Runner {
-            rounds,
-            mut helper,
+            snapshots,
+            mut rounds,
+            helper,
             mut clock,
+            mut reporter,
             ..
         } = self;
-        rounds.close_with(&mut clock, &mut |committer, clock| {
-            helper.bring(committer, clock)
-        })
+        // One after the other, and before the folder is unlocked.
+        drop(snapshots);
+        let stock = helper.finish(rounds.committer(), &mut clock);
+        if !is_clean {
+            return Ok(());
+        }
+        rounds.committer().give_stock(stock);
+        rounds.serve_snapshots(&mut clock);
+        rounds.close_with(&mut clock, &mut |event| reporter(event))
     }
 
     fn round(&mut self) -> bool {
@@ -160,6 +180,7 @@ impl<C: Clock> Runner<C> {
             .round_with(&mut self.clock, &mut |committer, clock| {
                 helper.bring(committer, clock)
             });
+        self.rounds.serve_snapshots(&mut self.clock);
         for event in self.rounds.take_events() {
             (self.reporter)(event);
         }
@@ -185,6 +206,7 @@ enum Job {
 /// The thread that makes segments ready and frees what was cleared, seen from the committer's.
 struct Helper {
     jobs: Sender<Job>,
+    thread: JoinHandle<SegmentStock>,
     segments: Receiver<Result<ReadySegment, PrepareError>>,
     /// A segment was asked for and has not come.
     is_asked: bool,
@@ -197,7 +219,7 @@ impl Helper {
     fn start(mut stock: SegmentStock, hub: Arc<Hub>) -> io::Result<Helper> {
         let (jobs, jobs_to_do) = channel();
         let (done, segments) = channel();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("pelton-segments".into())
             .spawn(move || {
                 for job in jobs_to_do {
@@ -212,13 +234,27 @@ impl Helper {
                         Job::Free(garbage) => drop(garbage),
                     }
                 }
+                stock
             })?;
         Ok(Helper {
             jobs,
+            thread,
             segments,
             is_asked: false,
             retry_ns: u64::MAX,
         })
+    }
+
+    /// Ends the thread when it has done its jobs, and takes the stock back.
+    fn finish(mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) -> SegmentStock {
+        if self.is_asked {
+            self.bring(committer, clock);
+        }
+        drop(self.jobs);
+        match self.thread.join() {
+            Ok(stock) => stock,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     }
 
     fn send(&self, job: Job) {

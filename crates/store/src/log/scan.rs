@@ -39,6 +39,9 @@ pub struct Damage {
     pub witness: Option<Witness>,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
+    /// A snapshot knows the log to have been durable up to this sequence, which is missing; 0: there is none, or nothing
+    /// of what it knows is missing.
+    pub known_sequence: u64,
 }
 
 /// A group that knows of something durable that is missing.
@@ -67,8 +70,21 @@ impl fmt::Display for Damage {
                 witness.durable_group,
                 last_good.sequence,
             ),
+            None if self.known_sequence > 0 => write!(
+                formatter,
+                "it ends with sequence {}, though the newest snapshot knows everything up to {} to have been durable",
+                last_good.sequence, self.known_sequence
+            ),
             None => write!(formatter, "nothing in it is a group of a log"),
+        }?;
+        if self.witness.is_some() && self.known_sequence > 0 {
+            write!(
+                formatter,
+                "; the newest snapshot has changes up to sequence {} that go with the log's missing part",
+                self.known_sequence
+            )?;
         }
+        Ok(())
     }
 }
 
@@ -85,6 +101,10 @@ pub(super) struct Scan {
     pub(super) first_sequence: u64,
     /// The highest group that another one knows to be durable.
     pub(super) durable_group: u64,
+    /// The first group that counts begins a history: what was before it was given up.
+    pub(super) begins_history: bool,
+    /// The public halves of all ids that the log has had.
+    pub(super) histories: Vec<u64>,
     /// The last group that counts is a closing one.
     pub(super) closed: bool,
     pub(super) groups: u64,
@@ -113,6 +133,8 @@ pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError>
         chain: None,
         first_sequence: 0,
         durable_group: 0,
+        begins_history: false,
+        histories: Vec::new(),
         closed: false,
         groups: 0,
         records: 0,
@@ -211,6 +233,10 @@ impl Scan {
         let header = &group.header;
         if self.chain.is_none() {
             self.first_sequence = header.first_sequence;
+            self.begins_history = header.new_history;
+        }
+        if self.histories.last() != Some(&header.log_id.history) {
+            self.histories.push(header.log_id.history);
         }
         self.chain = Some(Chain::behind(header, group.checksum));
         self.durable_group = self.durable_group.max(header.durable.group);
@@ -231,6 +257,7 @@ impl Scan {
                 .map_or(Position::default(), |chain| chain.position),
             witness: None,
             lost_sequence: 0,
+            known_sequence: 0,
         };
         let behind = |segment: &&FoundSegment| segment.ordinal >= end.segment;
         for segment in self.segments.iter().filter(behind) {
@@ -245,6 +272,29 @@ impl Scan {
         }
         damage.place = self.missing_place(disk, end, damage.witness);
         Ok(Some(damage))
+    }
+
+    /// Notes as damage that the log ends before a sequence that was durable in it.
+    pub(super) fn expect_through(&mut self, sequence: u64) {
+        let last_good = self
+            .chain
+            .map_or(Position::default(), |chain| chain.position);
+        if last_good.sequence >= sequence {
+            return;
+        }
+        let first_segment = Place {
+            segment: 1,
+            offset: 0,
+        };
+        let damage = self.damage.get_or_insert(Damage {
+            place: self.end().unwrap_or(first_segment),
+            last_good,
+            witness: None,
+            lost_sequence: 0,
+            known_sequence: 0,
+        });
+        damage.known_sequence = sequence;
+        damage.lost_sequence = damage.lost_sequence.max(sequence);
     }
 
     /// Behind the last group that counts; `None`: there are no files.

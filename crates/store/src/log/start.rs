@@ -28,6 +28,19 @@ pub struct LogConfig {
     pub least_sequence: u64,
     /// The wall clock, in milliseconds since 1970.
     pub now_ms: u64,
+    /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
+    pub known: Option<Known>,
+}
+
+/// What is known of a log from the snapshot that goes with it, or from there being none: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The public half of the log's id when the snapshot was made; `None`: there is no snapshot.
+    pub history_id: Option<u64>,
+    /// The snapshot has everything up to this sequence, so the log need not.
+    pub base_sequence: u64,
+    /// The log was durable up to this sequence.
+    pub durable_sequence: u64,
 }
 
 impl LogConfig {
@@ -39,6 +52,7 @@ impl LogConfig {
             accept_loss: false,
             least_sequence: 0,
             now_ms,
+            known: None,
         }
     }
 }
@@ -71,6 +85,8 @@ pub struct Recovered {
     pub groups: u64,
     /// How many records were in them.
     pub records: u64,
+    /// Bytes of the groups that reach beyond the [base](Known::base_sequence) of the snapshot.
+    pub bytes: u64,
     /// The latest wall clock in the log, in milliseconds since 1970.
     pub wall_ms: u64,
     /// The last stop was clean.
@@ -94,7 +110,17 @@ pub fn open(
         "a segment is too small for anything"
     );
     let segment_bytes = config.segment_bytes.next_multiple_of(ALIGN_BYTES as u64);
-    let scan = scan(&*disk, &mut |_, group| visit_records(group, visit))?;
+    let base_sequence = config.known.map_or(0, |known| known.base_sequence);
+    let mut bytes = 0;
+    let mut scan = scan(&*disk, &mut |_, group| {
+        if group.header.last_sequence > base_sequence {
+            bytes += group.header.group_bytes().unwrap_or(0);
+        }
+        visit_records(group, visit)
+    })?;
+    if let Some(known) = config.known {
+        fits(&*disk, &mut scan, &known)?;
+    }
     if let Some(damage) = scan.damage
         && !config.accept_loss
     {
@@ -107,12 +133,36 @@ pub fn open(
         disk,
         config,
         scan,
+        bytes,
         stock,
     };
     match start.scan.chain {
         Some(chain) => start.go_on(chain),
         None => start.begin(),
     }
+}
+
+/// Whether the log goes with a snapshot. If its end is missing, this is noted as damage.
+fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError> {
+    // A history that began anew knows nothing of what was before it.
+    if scan.chain.is_some() && !scan.begins_history {
+        if scan.first_sequence > known.base_sequence + 1 {
+            return Err(OpenError::Hole {
+                folder: disk.describe(""),
+                first_sequence: scan.first_sequence,
+                base_sequence: known.base_sequence,
+            });
+        }
+        if let Some(history_id) = known.history_id
+            && !scan.histories.contains(&history_id)
+        {
+            return Err(OpenError::OtherHistory {
+                folder: disk.describe(""),
+            });
+        }
+    }
+    scan.expect_through(known.durable_sequence);
+    Ok(())
 }
 
 fn visit_records(group: &Group<'_>, visit: &mut dyn FnMut(&Record<'_>)) -> Result<(), RecordError> {
@@ -126,6 +176,8 @@ struct Start<'a> {
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
     scan: Scan,
+    /// Bytes of groups that count.
+    bytes: u64,
     stock: SegmentStock,
 }
 
@@ -216,8 +268,9 @@ impl Start<'_> {
         let scan = &self.scan;
         let chain = tail.chain;
         let created = scan.chain.is_none() && scan.damage.is_none();
-        let new_history =
-            (scan.chain.is_some() && scan.damage.is_some()).then_some(self.config.new_log_id);
+        // A log that does not begin with the first sequence says that nothing is missing before it.
+        let begins_late = scan.chain.is_none() && base > 0;
+        let new_history = (scan.damage.is_some() || begins_late).then_some(self.config.new_log_id);
         let mut log = LogWriter::new(self.disk, tail);
         if log.is_short_of(ALIGN_BYTES as u64)
             && let Some(wanted) = log.wanted_segment()
@@ -235,6 +288,7 @@ impl Start<'_> {
             next_sequence: base + 2,
             groups: scan.groups,
             records: scan.records,
+            bytes: self.bytes,
             wall_ms: chain.wall_ms,
             closed: scan.closed,
             loss: scan.damage,
@@ -352,6 +406,20 @@ pub enum OpenError {
         /// What is missing, and where.
         damage: Damage,
     },
+    /// The log begins too late: what it held before is missing. Nothing was changed.
+    Hole {
+        /// The folder.
+        folder: String,
+        /// The first sequence in the log.
+        first_sequence: u64,
+        /// Everything up to this one is in the newest snapshot; 0: there is none.
+        base_sequence: u64,
+    },
+    /// The newest snapshot goes with another log. Nothing was changed.
+    OtherHistory {
+        /// The folder.
+        folder: String,
+    },
     /// What was read could not be made durable again.
     Repair {
         /// The file.
@@ -391,6 +459,29 @@ impl fmt::Display for OpenError {
             }
             OpenError::Read(error) => error.fmt(formatter),
             OpenError::Damaged { folder, damage } => write!(formatter, "{folder}: {damage}"),
+            OpenError::Hole {
+                folder,
+                first_sequence,
+                base_sequence: 0,
+            } => write!(
+                formatter,
+                "{folder}: the log begins with sequence {first_sequence}, and there is no snapshot of what was before \
+                 it: a file is missing; put it back, or restore a backup"
+            ),
+            OpenError::Hole {
+                folder,
+                first_sequence,
+                base_sequence,
+            } => write!(
+                formatter,
+                "{folder}: the log begins with sequence {first_sequence}, and the newest snapshot ends with \
+                 {base_sequence}: a file is missing; put it back, or restore a backup"
+            ),
+            OpenError::OtherHistory { folder } => write!(
+                formatter,
+                "{folder}: the newest snapshot goes with another log: files of several data folders are mixed; put \
+                 the right ones back, or restore a backup"
+            ),
             OpenError::Repair { file, source } => write!(
                 formatter,
                 "{file}: the end of the log cannot be made durable again: {source}"
@@ -406,7 +497,9 @@ impl std::error::Error for OpenError {
         match self {
             OpenError::Folder { source } | OpenError::Repair { source, .. } => Some(source),
             OpenError::Read(error) => Some(error),
-            OpenError::Damaged { .. } => None,
+            OpenError::Damaged { .. } | OpenError::Hole { .. } | OpenError::OtherHistory { .. } => {
+                None
+            }
             OpenError::Prepare(error) => Some(error),
             OpenError::Write(error) => Some(error),
         }

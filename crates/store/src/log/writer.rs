@@ -92,6 +92,8 @@ pub(crate) struct Work {
     pub(crate) groups: u64,
     pub(crate) records: u64,
     pub(crate) syncs: u64,
+    /// Bytes of the groups.
+    pub(crate) bytes: u64,
 }
 
 /// Where writing goes on.
@@ -300,6 +302,7 @@ impl LogWriter {
             return Err(WriteError::Failed { file, source });
         }
         self.used_bytes += bytes.len() as u64;
+        self.work.bytes += bytes.len() as u64;
         self.chain = Chain::behind(&header, checksum);
         self.work.groups += 1;
         self.work.records += u64::from(header.records);

@@ -31,9 +31,9 @@ fn config() -> StoreConfig {
 }
 
 /// All that readers can see: for each database, by its name, its configuration and content as one number.
-type State = BTreeMap<String, u64>;
+pub type State = BTreeMap<String, u64>;
 
-fn state_of(store: &Store) -> State {
+pub fn state_of(store: &Store) -> State {
     let digest = |database: DatabaseInfo| {
         let mut hasher = DefaultHasher::new();
         format!("{:?}", database.config).hash(&mut hasher);

@@ -5,6 +5,7 @@ mod crash;
 mod failures;
 mod folder;
 mod plan;
+mod snapshots;
 mod steady;
 mod suite;
 mod threads;

@@ -1,0 +1,122 @@
+//! When snapshots are made.
+
+use std::sync::Arc;
+
+use crate::catalogue::Durability;
+use crate::committer::Clock;
+use crate::disk::Disk;
+use crate::snapshot::{SnapshotReport, Summary, limits};
+use crate::store::Store;
+
+/// What decides when the next snapshot is made.
+#[derive(Debug)]
+pub(super) struct SnapshotPlan {
+    disk: Arc<dyn Disk>,
+    /// Bytes of log since the newest snapshot from which on another one is due, be that as small as it may.
+    floor_bytes: u64,
+    /// Bytes of log beyond the newest snapshot that were there at the start.
+    replayed_bytes: u64,
+    /// Bytes written to the log at the base of the newest snapshot.
+    base_bytes: u64,
+    /// The same of the one that is made.
+    making_bytes: Option<u64>,
+    /// The base of the newest snapshot; 0: there is none.
+    sequence: u64,
+    /// Bytes of the newest snapshot.
+    file_bytes: u64,
+    /// After a failure: not before this time.
+    retry_ns: u64,
+}
+
+impl SnapshotPlan {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        replayed_bytes: u64,
+        newest: Option<&Summary>,
+    ) -> SnapshotPlan {
+        SnapshotPlan {
+            disk,
+            floor_bytes: limits::FLOOR_SEGMENTS * segment_bytes,
+            replayed_bytes,
+            base_bytes: 0,
+            making_bytes: None,
+            sequence: newest.map_or(0, |newest| newest.header.sequence),
+            file_bytes: newest.map_or(0, |newest| newest.file_bytes),
+            retry_ns: 0,
+        }
+    }
+
+    /// The folder.
+    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// The base of the newest snapshot; 0: there is none.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// When an attempt is due after one that has failed; `u64::MAX`: none is.
+    pub(super) fn retry_ns(&self, written_bytes: u64) -> u64 {
+        if self.retry_ns > 0 && self.making_bytes.is_none() && self.is_wanted(written_bytes) {
+            self.retry_ns
+        } else {
+            u64::MAX
+        }
+    }
+
+    fn log_bytes(&self, written_bytes: u64) -> u64 {
+        self.replayed_bytes + written_bytes - self.base_bytes
+    }
+
+    fn is_wanted(&self, written_bytes: u64) -> bool {
+        self.log_bytes(written_bytes) > self.file_bytes.max(self.floor_bytes)
+    }
+
+    /// Whether one is due.
+    pub(super) fn is_due(&self, written_bytes: u64, clock: &mut dyn Clock) -> bool {
+        self.making_bytes.is_none()
+            && self.is_wanted(written_bytes)
+            && (self.retry_ns == 0 || clock.now_ns() >= self.retry_ns)
+    }
+
+    /// Whether one is worth it at a clean stop: cheap, and cheaper to load than the log is to replay.
+    pub(super) fn is_cheap(&self, written_bytes: u64, store: &Store) -> bool {
+        let log_bytes = self.log_bytes(written_bytes);
+        if log_bytes <= limits::STOP_LOG_BYTES {
+            return false;
+        }
+        let is_logged = |durability| durability != Durability::Volatile;
+        let databases = store.databases().into_iter();
+        let content_bytes = databases
+            .filter(|database| is_logged(database.config.durability))
+            .filter_map(|database| store.view(database.id))
+            .map(|view| view.statistics().content_bytes)
+            .sum::<u64>();
+        content_bytes <= limits::STOP_BYTES.min(log_bytes)
+    }
+
+    /// One is begun, at a moment when so many bytes are written.
+    pub(super) fn begin(&mut self, written_bytes: u64) {
+        debug_assert!(self.making_bytes.is_none(), "one is made at a time");
+        self.making_bytes = Some(written_bytes);
+    }
+
+    /// The one that was made is there.
+    pub(super) fn installed(&mut self, report: &SnapshotReport) {
+        if let Some(base_bytes) = self.making_bytes.take() {
+            self.base_bytes = base_bytes;
+            self.replayed_bytes = 0;
+        }
+        self.sequence = report.sequence;
+        self.file_bytes = report.file_bytes;
+        self.retry_ns = 0;
+    }
+
+    /// It came to nothing.
+    pub(super) fn failed(&mut self, clock: &mut dyn Clock) {
+        self.making_bytes = None;
+        self.retry_ns = clock.now_ns() + limits::RETRY_MS * 1_000_000;
+    }
+}

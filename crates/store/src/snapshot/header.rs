@@ -1,0 +1,128 @@
+//! What stands in a snapshot beside its entries: the first page, the catalogue, the closing page.
+
+use std::collections::BTreeSet;
+
+use super::page::{u32_at, u64_at};
+use crate::catalogue::{DatabaseConfig, DatabaseId};
+use crate::limits;
+use crate::store::DatabaseInfo;
+
+/// What a snapshot is of.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// The public half of the id of the log that goes with it.
+    pub history_id: u64,
+    /// The base: everything up to this sequence is in it.
+    pub sequence: u64,
+    /// The log's clock at that moment, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// The number that the next database gets. Numbers are not used again.
+    pub next_database: u32,
+    /// The databases that there were after the commit of that sequence, volatile ones too, in the order of their numbers.
+    pub databases: Vec<DatabaseInfo>,
+}
+
+/// What the closing page says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries of all databases.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub content_bytes: u64,
+    /// The log was durable up to this sequence, at or past everything that is in the snapshot.
+    pub last_sequence: u64,
+}
+
+const FIRST_BYTES: usize = 32;
+const CLOSING_BYTES: usize = 32;
+
+/// Number, length of the name, configuration.
+const DATABASE_BYTES: usize = 4 + 2;
+
+impl Header {
+    pub(super) fn encode_first(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.history_id.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.wall_ms.to_le_bytes());
+        out.extend_from_slice(&self.next_database.to_le_bytes());
+        let databases =
+            u32::try_from(self.databases.len()).expect("there are few thousands at most");
+        out.extend_from_slice(&databases.to_le_bytes());
+    }
+
+    pub(super) fn encode_catalogue(&self, out: &mut Vec<u8>) {
+        for database in &self.databases {
+            let name_len = u16::try_from(database.name.len()).expect("names are short");
+            out.extend_from_slice(&database.id.0.to_le_bytes());
+            out.extend_from_slice(&name_len.to_le_bytes());
+            out.extend_from_slice(&database.config.encode());
+            out.extend_from_slice(database.name.as_bytes());
+        }
+    }
+
+    /// Reads the first page; answers how many databases the catalogue has, which is still to come.
+    pub(super) fn decode_first(body: &[u8]) -> Option<(Header, usize)> {
+        if body.len() != FIRST_BYTES {
+            return None;
+        }
+        let header = Header {
+            history_id: u64_at(body, 0),
+            sequence: u64_at(body, 8),
+            wall_ms: u64_at(body, 16),
+            next_database: u32_at(body, 24),
+            databases: Vec::new(),
+        };
+        let databases = u32_at(body, 28) as usize;
+        let is_plausible = (1..=limits::DATABASES).contains(&databases);
+        is_plausible.then_some((header, databases))
+    }
+
+    /// Reads the catalogue; `None`: it makes no sense.
+    pub(super) fn decode_catalogue(&mut self, mut body: &[u8], databases: usize) -> Option<()> {
+        for _ in 0..databases {
+            let (head, rest) = body.split_at_checked(DATABASE_BYTES)?;
+            let name_len = usize::from(u16::from_le_bytes([head[4], head[5]]));
+            let (config, rest) = rest.split_at_checked(DatabaseConfig::ENCODED_BYTES)?;
+            let (name, rest) = rest.split_at_checked(name_len)?;
+            body = rest;
+            self.databases.push(DatabaseInfo {
+                id: DatabaseId(u32_at(head, 0)),
+                name: std::str::from_utf8(name).ok()?.to_owned(),
+                config: DatabaseConfig::decode(config)?,
+            });
+        }
+        let ids = self.databases.iter().map(|database| database.id);
+        let names: BTreeSet<&str> = self.databases.iter().map(|one| &*one.name).collect();
+        let is_whole = body.is_empty()
+            && ids.is_sorted_by(|one, next| one < next)
+            && self.databases.first()?.id == DatabaseId::DEFAULT
+            && self.databases.last()?.id.0 < self.next_database
+            && names.len() == databases;
+        is_whole.then_some(())
+    }
+}
+
+impl Totals {
+    pub(super) fn encode(&self, base_sequence: u64, out: &mut Vec<u8>) {
+        for number in [
+            base_sequence,
+            self.entries,
+            self.content_bytes,
+            self.last_sequence,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Reads the closing page; gives the base sequence too.
+    pub(super) fn decode(body: &[u8]) -> Option<(u64, Totals)> {
+        (body.len() == CLOSING_BYTES).then(|| {
+            let totals = Totals {
+                entries: u64_at(body, 8),
+                content_bytes: u64_at(body, 16),
+                last_sequence: u64_at(body, 24),
+            };
+            (u64_at(body, 0), totals)
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! Snapshots of all memory databases that have a log, in one file: a start loads it and replays only what the log holds
+//! beyond it, and what it covers can be removed from the log.
+//!
+//! How it is cut and why stands in ARCHITECTURE.md, section 6. No threads and no clocks: whoever owns the values calls
+//! each step.
+
+pub mod limits;
+
+mod error;
+mod file_writer;
+mod files;
+mod header;
+mod making;
+mod page;
+mod reader;
+
+pub use error::{ReadError, SnapshotError};
+pub use files::{file_name, list, remove_older, remove_unfinished};
+pub use header::{Header, Totals};
+pub use making::{Making, SnapshotReport, Step};
+pub use page::FORMAT_VERSION;
+pub use reader::{Summary, Visitor, read};
