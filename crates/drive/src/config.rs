@@ -5,16 +5,29 @@ use std::sync::Arc;
 use crate::notice::{Notices, Silent};
 use crate::{Address, limits};
 
-/// How event loops listen, run and stop.
+/// How connections get the threads that serve them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// Each thread is a loop over many connections: what arrives together is served together.
+    #[default]
+    EventLoops,
+    /// Each thread serves one connection at a time, one request after the other.
+    Blocking,
+}
+
+/// How a driver listens, runs and stops.
 #[derive(Clone)]
 pub struct LoopConfig {
     /// Where to listen; at least one.
     pub listen: Vec<Address>,
-    /// Event loops, one thread each. Default: the CPUs that this process may use.
+    /// Event loops or one thread per connection.
+    pub driver: Driver,
+    /// Event loops, one thread each; default: the CPUs that this process may use. With [`Driver::Blocking`]: the
+    /// connections served at once ([`limits::BLOCKING_THREADS`] is a good number); others wait.
     pub threads: usize,
-    /// CPUs to pin loops to, in turn: loop 0 to the first. Empty (default): not pinned.
+    /// CPUs to pin threads to, in turn: the first thread to the first. Empty (default): not pinned.
     pub pin: Vec<usize>,
-    /// Open connections of all loops together, above which new ones are refused.
+    /// Open connections of all threads together, waiting ones too, above which new ones are refused.
     pub max_connections: usize,
     /// Socket send buffer of TCP connections in bytes; `None`: the kernel sizes it as it goes.
     pub tcp_send_buffer: Option<usize>,
@@ -37,6 +50,7 @@ impl Default for LoopConfig {
     fn default() -> LoopConfig {
         LoopConfig {
             listen: Vec::new(),
+            driver: Driver::EventLoops,
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             pin: Vec::new(),
             max_connections: limits::MAX_CONNECTIONS,

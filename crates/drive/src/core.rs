@@ -9,8 +9,9 @@ use crate::counters::CounterCells;
 use crate::handler::{Closed, ConnectionId, Handler, Peer};
 use crate::limits::{INPUT_BUFFER_BYTES, TICK_INPUT_BYTES};
 use crate::port::{Interest, Port, Readiness, TransferError};
-use crate::table::{Connection, State, Table};
+use crate::table::{Connection, ReadAhead, State, Table};
 
+mod ahead;
 mod settle;
 mod stop;
 mod timers;
@@ -60,8 +61,13 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// Takes in a new connection. A tick has to follow.
-    pub(crate) fn open(&mut self, socket: P::Socket, peer: &Peer, now_ns: u64) {
+    /// Takes in a new connection, unless it is dead already. A tick has to follow.
+    pub(crate) fn open(
+        &mut self,
+        socket: P::Socket,
+        peer: &Peer,
+        now_ns: u64,
+    ) -> Option<ConnectionId> {
         let connection = Connection::new(socket, peer.outgoing, now_ns);
         let interest = connection.interest;
         let id = self.table.slots.insert(connection);
@@ -73,7 +79,8 @@ impl<P: Port> Core<P> {
             .register(&connection.socket, id, interest)
             .is_err()
         {
-            return self.remove(id);
+            self.remove(id);
+            return None;
         }
         self.call(id, |handler, connection| {
             handler.opened(id, peer, &mut connection.io, now_ns);
@@ -82,6 +89,7 @@ impl<P: Port> Core<P> {
             // A burst of newcomers with nothing to say yet shares one buffer.
             self.table.buffers.settle_output(&mut connection.io);
         }
+        Some(id)
     }
 
     /// The port reports something of a connection; it gets a turn in the next tick.
@@ -187,7 +195,9 @@ impl<P: Port> Core<P> {
             }
             return self.receive_more(id, now_ns);
         }
-        if readable && connection.may_read() {
+        if let Some(read) = connection.read_ahead.take() {
+            self.take_in(id, Some(read), now_ns)
+        } else if readable && connection.may_read() {
             self.read_once(id, now_ns)
         } else {
             0
@@ -195,17 +205,37 @@ impl<P: Port> Core<P> {
     }
 
     fn read_once(&mut self, id: ConnectionId, now_ns: u64) -> usize {
-        let Some(connection) = self.table.slots.get_mut(id) else {
-            return 0;
-        };
+        let read = self.read(id, |port, socket, room| port.receive(socket, room));
+        self.take_in(id, read, now_ns)
+    }
+
+    /// What was read goes to the handler.
+    fn take_in(&mut self, id: ConnectionId, read: Option<ReadAhead>, now_ns: u64) -> usize {
+        match read {
+            None => 0,
+            Some(ReadAhead::Input) => self.receive_more(id, now_ns),
+            Some(ReadAhead::Broken) => {
+                self.close(id, Closed::ByPeer, now_ns);
+                0
+            }
+        }
+    }
+
+    /// Reads once into the connection's input. `None`: nothing came, or there is no room.
+    fn read(
+        &mut self,
+        id: ConnectionId,
+        receive: impl FnOnce(&mut P, &P::Socket, &mut [u8]) -> Result<usize, TransferError>,
+    ) -> Option<ReadAhead> {
+        let connection = self.table.slots.get_mut(id)?;
         let input = &mut connection.io.input;
         if !self.table.buffers.make_room(input, connection.read_size) {
-            return 0;
+            return None;
         }
         let room = input.room();
         let room_bytes = room.len();
         self.counters.reads.add(1);
-        match self.port.receive(&connection.socket, room) {
+        match receive(&mut self.port, &connection.socket, room) {
             Ok(0) => connection.io.set_end_of_input(),
             Ok(count) => {
                 self.counters.bytes_in.add(count as u64);
@@ -214,14 +244,11 @@ impl<P: Port> Core<P> {
             }
             Err(TransferError::NotReady) => {
                 self.table.buffers.settle_input(input);
-                return 0;
+                return None;
             }
-            Err(TransferError::Broken) => {
-                self.close(id, Closed::ByPeer, now_ns);
-                return 0;
-            }
+            Err(TransferError::Broken) => return Some(ReadAhead::Broken),
         }
-        self.receive_more(id, now_ns)
+        Some(ReadAhead::Input)
     }
 
     /// Shows the handler its input, and takes back the buffer that it does not need for the rest.

@@ -2,15 +2,15 @@
 
 use std::io;
 
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::handler::ConnectionId;
 use crate::limits::{EVENTS_PER_TICK, PRECISE_WAIT_NS};
 use crate::port::{Broken, Interest, Port, Readiness, TransferError};
 use crate::slab::NO_GENERATION;
+use crate::socket::{self, timespec};
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,19 +146,15 @@ impl Port for Epoll {
     }
 
     fn receive(&mut self, socket: &OwnedFd, into: &mut [u8]) -> Result<usize, TransferError> {
-        match recv(socket, into, RecvFlags::empty()) {
-            Ok((count, _)) => Ok(count),
-            Err(error) => Err(transfer_error(error)),
-        }
+        socket::receive(socket, into)
     }
 
     fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, TransferError> {
-        send(socket, bytes, SendFlags::NOSIGNAL).map_err(transfer_error)
+        socket::send_some(socket, bytes)
     }
 
     fn end_output(&mut self, socket: &OwnedFd) {
-        // Fails only if the peer is gone already, which the next event tells.
-        let _ = shutdown(socket, Shutdown::Write);
+        socket::end_output(socket);
     }
 
     fn close(&mut self, socket: OwnedFd) {
@@ -175,21 +171,6 @@ fn event_flags(interest: Interest) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);
     flags
-}
-
-/// Would-block and interruption pass; all else is the end of a stream socket.
-fn transfer_error(error: Errno) -> TransferError {
-    match error {
-        Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM => TransferError::NotReady,
-        _ => TransferError::Broken,
-    }
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    }
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use crate::handler::{Handler, Peer};
 use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, MAX_REFUSALS};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
-use crate::spread::{LoopShared, Spread};
+use crate::spread::{LoopShared, Placement};
 
 /// A deadline further away than this is not worth reading the clock again for.
 const FAR_DEADLINE_NS: u64 = 1_000_000_000;
 
 /// The longest wait: older kernels count a wait in milliseconds of 31 bits.
-const MAX_WAIT_NS: u64 = 3_600_000_000_000;
+pub(crate) const MAX_WAIT_NS: u64 = 3_600_000_000_000;
 
 /// Monotonic nanoseconds, the same for all threads.
 pub fn monotonic_ns() -> u64 {
@@ -167,9 +167,8 @@ impl EventLoop {
             let Some((socket, peer)) = acceptor.accept(&self.core.port, now_ns) else {
                 break;
             };
-            match acceptor.spread.assign() {
-                index if index == self.index => self.core.open(socket, &peer, now_ns),
-                index => acceptor.spread.hand_over(index, socket, peer),
+            if let Some((socket, peer)) = acceptor.placement.place(socket, peer, now_ns) {
+                self.core.open(socket, &peer, now_ns);
             }
         }
     }
@@ -178,7 +177,7 @@ impl EventLoop {
 /// The listeners, and where their connections go.
 pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
-    spread: Spread,
+    placement: Box<dyn Placement>,
     max_connections: u64,
     /// Listeners that were reported to have connections waiting.
     ready: Vec<u32>,
@@ -190,10 +189,14 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(listeners: Vec<Listener>, spread: Spread, config: &LoopConfig) -> Acceptor {
+    pub(crate) fn new(
+        listeners: Vec<Listener>,
+        placement: Box<dyn Placement>,
+        config: &LoopConfig,
+    ) -> Acceptor {
         Acceptor {
             listeners,
-            spread,
+            placement,
             max_connections: config.max_connections as u64,
             ready: Vec::new(),
             retry_ns: None,
@@ -270,7 +273,7 @@ impl Acceptor {
     /// Whether one more connection is above the limit; `None`: so far that it is not even refused
     /// politely.
     fn over_limit(&mut self) -> Option<bool> {
-        let open = self.spread.open();
+        let open = self.placement.open();
         let over = open >= self.max_connections;
         if over && !self.at_limit {
             let max_connections = self.max_connections as usize;
@@ -278,7 +281,8 @@ impl Acceptor {
                 .notice(&Notice::ConnectionLimit { max_connections });
         }
         self.at_limit = over;
-        (open < self.max_connections.saturating_add(MAX_REFUSALS as u64)).then_some(over)
+        (open < self.max_connections.saturating_add(MAX_REFUSALS as u64))
+            .then(|| over || self.placement.is_full())
     }
 
     /// Out of descriptors or memory: the listeners would be reported again and again.

@@ -121,6 +121,14 @@ pub trait Handler {
     /// `tick` is called when this time has passed (and, as always, may be called before).
     fn next_deadline_ns(&self) -> Option<u64>;
 
+    /// Whether something runs that another thread may have to say something about, or that goes on without bytes from
+    /// the peer. While it is false, a [`Waker`] is not used in a hurry: a driver of one connection may then wait for
+    /// bytes only, and sees a wake-up some time later
+    /// ([`limits::RECEIVE_WAIT_MS`](crate::limits::RECEIVE_WAIT_MS)).
+    fn awaits_wake(&self) -> bool {
+        true
+    }
+
     /// Begin to drain: tell the peers, take no new work, finish what runs.
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64);
 
@@ -161,6 +169,9 @@ impl<H: Handler + ?Sized> Handler for Rc<RefCell<H>> {
     }
     fn next_deadline_ns(&self) -> Option<u64> {
         self.borrow().next_deadline_ns()
+    }
+    fn awaits_wake(&self) -> bool {
+        self.borrow().awaits_wake()
     }
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.borrow_mut().stop(connections, now_ns);

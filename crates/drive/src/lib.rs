@@ -21,11 +21,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! With [`Driver::Blocking`] each connection has a thread of its own instead, which serves one request after the other.
+//!
 //! Inside, `core` is the turn of a loop, driven by calls and generic over a `Port` that
 //! carries bytes: `epoll` is one, `sim::fabric` the other. `event_loop` waits and accepts, `loops`
-//! starts threads and stops them.
+//! starts threads and stops them; `blocking` is a thread with one connection, `pool` gives it one.
 
 mod address;
+mod blocking;
 mod buffers;
 mod config;
 mod core;
@@ -39,16 +42,18 @@ mod listener;
 mod loops;
 mod notice;
 mod outgoing;
+mod pool;
 mod port;
 pub mod sim;
 mod slab;
+mod socket;
 mod spread;
 mod table;
 mod thread;
 mod wake;
 
 pub use address::{Address, AddressError};
-pub use config::LoopConfig;
+pub use config::{Driver, LoopConfig};
 pub use counters::LoopCounters;
 pub use event_loop::monotonic_ns;
 pub use handler::{Closed, ConnectionId, Connections, Handler, Peer, PeerAddress, Waker};

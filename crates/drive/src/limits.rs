@@ -83,6 +83,21 @@ pub const STOP_FLUSH_MS: u64 = 2_000;
 /// Threads that one server may have: far above any machine, below what a slip of the finger costs.
 pub const MAX_THREADS: usize = 1024;
 
+/// Connections that the blocking driver serves at once, one thread each, unless `LoopConfig::threads` says otherwise:
+/// enough for the clients of one machine, at some 50 KiB of memory for each thread in use.
+pub const BLOCKING_THREADS: usize = 64;
+
+/// Connections that may wait for a thread of the blocking driver. More are refused in their protocol: a client is better
+/// told than left to wait for ever.
+pub const MAX_WAITING_CONNECTIONS: usize = 1024;
+
+/// How long a thread of the blocking driver waits in `recv`, where only its peer can wake it, before it waits where
+/// everybody can. Bounds how late it learns of a stop; a silent connection costs one wake-up more.
+pub const RECEIVE_WAIT_MS: u64 = 100;
+
+/// The least time between two lines in the log about connections that wait for a thread.
+pub const WAITING_NOTICE_MS: u64 = 10_000;
+
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
 /// system call; others to the millisecond.
 pub const PRECISE_WAIT_NS: u64 = 2_000_000;

@@ -11,14 +11,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::Address;
-use crate::config::LoopConfig;
+use crate::blocking::ConnectionThread;
+use crate::config::{Driver, LoopConfig};
 use crate::counters::LoopCounters;
 use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
 use crate::handler::{Handler, Waker};
 use crate::limits::{MAX_REFUSALS, MAX_THREADS};
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
-use crate::spread::{LoopShared, Spread};
+use crate::pool::{Door, Pool};
+use crate::spread::{LoopShared, Placement, Spread};
 use crate::thread::pin_thread;
 use crate::wake::Alarm;
 
@@ -37,8 +39,11 @@ pub struct Loops {
 pub struct LoopStart {
     /// Which loop, from 0.
     pub index: usize,
-    /// How many loops there are.
+    /// How many loops there are. With [`Driver::Blocking`] one more than threads for connections: the first only
+    /// accepts, and refuses.
     pub loops: usize,
+    /// The handler serves one connection at a time, and should take one request at a time: [`Driver::Blocking`].
+    pub one_connection: bool,
     /// Wakes this loop, from any thread.
     pub waker: Arc<dyn Waker>,
     /// The counters of all loops.
@@ -99,7 +104,11 @@ impl Loops {
             return Err(BindError::Threads(config.threads));
         }
         allow_descriptors(&config);
-        let shared = (0..config.threads)
+        let loops = match config.driver {
+            Driver::EventLoops => config.threads,
+            Driver::Blocking => 1 + config.threads,
+        };
+        let shared = (0..loops)
             .map(|_| Alarm::new().map(LoopShared::new).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()
             .map_err(BindError::System)?;
@@ -163,8 +172,15 @@ impl Loops {
             reports,
             ..
         } = self;
-        let spread = Spread::new(shared.clone());
-        let mut acceptor = Some(Acceptor::new(listeners, spread, &config));
+        let pool = match config.driver {
+            Driver::EventLoops => None,
+            Driver::Blocking => Some(Arc::new(Pool::new(shared.clone(), config.notices.clone()))),
+        };
+        let placement: Box<dyn Placement> = match &pool {
+            None => Box::new(Spread::new(shared.clone())),
+            Some(pool) => Box::new(Door::new(pool.clone())),
+        };
+        let mut acceptor = Some(Acceptor::new(listeners, placement, &config));
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..shared.len())
                 .map(|index| {
@@ -172,6 +188,7 @@ impl Loops {
                         start: LoopStart {
                             index,
                             loops: shared.len(),
+                            one_connection: pool.is_some() && index > 0,
                             waker: shared[index].clone(),
                             counters: counters.clone(),
                             now_ns: monotonic_ns(),
@@ -179,6 +196,7 @@ impl Loops {
                         config: &config,
                         shared: shared[index].clone(),
                         acceptor: acceptor.take(),
+                        pool: pool.clone(),
                         end: ReportEnd(&reports),
                     };
                     let thread = std::thread::Builder::new().name(format!("loop-{index}"));
@@ -198,6 +216,8 @@ struct Place<'a> {
     config: &'a LoopConfig,
     shared: Arc<LoopShared>,
     acceptor: Option<Acceptor>,
+    /// From where the thread gets its connections, if it has one at a time.
+    pool: Option<Arc<Pool>>,
     end: ReportEnd<'a>,
 }
 
@@ -208,12 +228,18 @@ impl Place<'_> {
             config,
             shared,
             acceptor,
+            pool,
             end,
         } = self;
         let _end = end; // dropped last, also when the handler panics
         pin(start.index, config);
         let handler = make(&start);
-        EventLoop::new(start.index, config, shared, acceptor, handler)?.run()
+        match pool {
+            Some(pool) if start.one_connection => {
+                ConnectionThread::new(start.index, config, shared, pool, handler).run()
+            }
+            _ => EventLoop::new(start.index, config, shared, acceptor, handler)?.run(),
+        }
     }
 }
 

@@ -28,6 +28,14 @@ pub enum Notice {
         /// The limit.
         max_connections: usize,
     },
+    /// All threads of the blocking driver have a connection, and more connections wait for one. Said at most every
+    /// [`WAITING_NOTICE_MS`](crate::limits::WAITING_NOTICE_MS).
+    WaitingForThread {
+        /// Connections served at once.
+        threads: usize,
+        /// Connections that wait.
+        waiting: usize,
+    },
     /// A loop could not be bound to its CPU; it runs unpinned.
     PinFailed {
         /// The CPU asked for.
@@ -87,6 +95,10 @@ impl fmt::Display for Notice {
                     "{max_connections} connections are open, the most allowed: refusing more"
                 )
             }
+            Notice::WaitingForThread { threads, waiting } => write!(
+                f,
+                "all {threads} threads have a connection: {waiting} more wait until one closes"
+            ),
             Notice::PinFailed { cpu, error } => {
                 write!(f, "cannot pin a loop to CPU {cpu}: {error}")
             }

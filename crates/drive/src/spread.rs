@@ -66,6 +66,18 @@ impl Waker for LoopShared {
     }
 }
 
+/// Where accepted connections go.
+pub(crate) trait Placement: Send {
+    /// Connections that are open, or will be when their thread looks.
+    fn open(&self) -> u64;
+
+    /// Whether one more would have nowhere to go, although there may be more connections in all.
+    fn is_full(&self) -> bool;
+
+    /// Finds the place of one more connection; gives it back if that is the accepting loop.
+    fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)>;
+}
+
 /// Spreads connections over loops: each to the one that has the fewest.
 pub(crate) struct Spread {
     loops: Vec<Arc<LoopShared>>,
@@ -79,24 +91,35 @@ impl Spread {
         Spread { loops, assigned }
     }
 
-    /// Connections that all loops have, or will have when they look.
-    pub(crate) fn open(&self) -> u64 {
-        (0..self.loops.len()).map(|index| self.open_in(index)).sum()
-    }
-
     /// Chooses the loop for one more connection, and counts it.
-    pub(crate) fn assign(&mut self) -> usize {
+    fn assign(&mut self) -> usize {
         let fewest = (0..self.loops.len()).min_by_key(|&index| self.open_in(index));
         let index = fewest.expect("there is at least one loop");
         self.assigned[index] += 1;
         index
     }
 
-    pub(crate) fn hand_over(&self, index: usize, socket: OwnedFd, peer: Peer) {
-        self.loops[index].hand_over(socket, peer);
-    }
-
     fn open_in(&self, index: usize) -> u64 {
         self.assigned[index] - self.loops[index].counters.closed.get()
+    }
+}
+
+impl Placement for Spread {
+    fn open(&self) -> u64 {
+        (0..self.loops.len()).map(|index| self.open_in(index)).sum()
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {
+        match self.assign() {
+            0 => Some((socket, peer)), // the first loop accepts
+            index => {
+                self.loops[index].hand_over(socket, peer);
+                None
+            }
+        }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Connection<S> {
     pub(crate) queued: bool,
     /// Stands in the list of connections to settle when the tick ends.
     pub(crate) touched: bool,
+    /// What was read ahead of the connection's turn.
+    pub(crate) read_ahead: Option<ReadAhead>,
     /// The port reported input.
     pub(crate) readable: bool,
     /// The port reported that both directions are dead.
@@ -38,6 +40,15 @@ pub(crate) struct Connection<S> {
     pub(crate) choked: bool,
     /// While blocked: when the last attempt to write was made, hence when the peer last made room.
     pub(crate) progress_ns: u64,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadAhead {
+    /// More input, or its end.
+    Input,
+    /// The socket is dead.
+    Broken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +73,7 @@ impl<S> Connection<S> {
             read_size: FIRST_READ_SIZE,
             queued: false,
             touched: false,
+            read_ahead: None,
             readable: false,
             hung_up: false,
             blocked: false,

@@ -12,14 +12,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use drive::{
-    Address, Closed, ConnectionId, Connections, CountersReader, Ended, Handler, Io, LoopConfig,
-    LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunError, StopHandle, Waker,
+    Address, Closed, ConnectionId, Connections, CountersReader, Driver, Ended, Handler, Io,
+    LoopConfig, LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunError, StopHandle, Waker,
 };
 
 /// What tests see and steer of all handlers of one server.
 #[derive(Default)]
 pub struct Habits {
-    /// Not drained while set.
+    /// Something runs while set: not drained, and another thread may wake.
     pub busy: AtomicBool,
     /// Bytes taken from the input per turn; 0: all.
     pub turn_bytes: AtomicU64,
@@ -116,6 +116,10 @@ impl Handler for Echo {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
+    }
+
+    fn awaits_wake(&self) -> bool {
+        self.habits.busy.load(Ordering::Relaxed)
     }
 
     fn stop(&mut self, _: &mut dyn Connections, _: u64) {
@@ -233,6 +237,15 @@ pub fn one_loop() -> LoopConfig {
         threads: 1,
         handle_signals: false,
         ..LoopConfig::default()
+    }
+}
+
+/// So many threads of the blocking driver on a free port, deaf to signals.
+pub fn blocking(threads: usize) -> LoopConfig {
+    LoopConfig {
+        driver: Driver::Blocking,
+        threads,
+        ..one_loop()
     }
 }
 

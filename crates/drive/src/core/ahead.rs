@@ -1,0 +1,41 @@
+//! For a driver with one connection per thread: waiting for its bytes before a tick, instead of for word of them.
+
+use super::Core;
+use crate::handler::ConnectionId;
+use crate::port::{Port, TransferError};
+use crate::table::State;
+
+impl<P: Port> Core<P> {
+    /// The connection's socket, while there is one.
+    pub(crate) fn socket(&mut self, id: ConnectionId) -> Option<&P::Socket> {
+        let connection = self.table.slots.get_mut(id)?;
+        Some(&connection.socket)
+    }
+
+    /// Whether only bytes from the connection's peer, or a deadline, can bring work.
+    pub(crate) fn only_waits_for(&mut self, id: ConnectionId) -> bool {
+        if self.is_stopping() || self.handler.awaits_wake() {
+            return false;
+        }
+        let connection = self.table.slots.get_mut(id);
+        connection.is_some_and(|connection| {
+            connection.state == State::Open && !connection.blocked && connection.may_read()
+        })
+    }
+
+    /// Reads by `receive`, which may wait. What comes is taken in with the next tick. Answers whether something came.
+    pub(crate) fn read_ahead(
+        &mut self,
+        id: ConnectionId,
+        receive: impl FnOnce(&P::Socket, &mut [u8]) -> Result<usize, TransferError>,
+    ) -> bool {
+        let read = self.read(id, |_, socket, room| receive(socket, room));
+        if let Some(connection) = self.table.slots.get_mut(id) {
+            connection.read_ahead = read;
+        }
+        if read.is_some() {
+            self.enqueue(id);
+        }
+        read.is_some()
+    }
+}

@@ -1,0 +1,63 @@
+//! Bytes in and out of the kernel's sockets, for every port that has some.
+
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use crate::port::TransferError;
+
+/// Takes what is there.
+pub(crate) fn receive(socket: &OwnedFd, into: &mut [u8]) -> Result<usize, TransferError> {
+    receive_with(socket, into, RecvFlags::DONTWAIT)
+}
+
+/// Waits for bytes as long as [`make_waiting`] allowed.
+pub(crate) fn receive_waiting(socket: &OwnedFd, into: &mut [u8]) -> Result<usize, TransferError> {
+    receive_with(socket, into, RecvFlags::empty())
+}
+
+fn receive_with(
+    socket: &OwnedFd,
+    into: &mut [u8],
+    flags: RecvFlags,
+) -> Result<usize, TransferError> {
+    match recv(socket, into, flags) {
+        Ok((count, _)) => Ok(count),
+        Err(error) => Err(transfer_error(error)),
+    }
+}
+
+/// Gives the kernel what it takes now.
+pub(crate) fn send_some(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, TransferError> {
+    send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map_err(transfer_error)
+}
+
+pub(crate) fn end_output(socket: &OwnedFd) {
+    // Fails only if the peer is gone already, which the next event tells.
+    let _ = shutdown(socket, Shutdown::Write);
+}
+
+/// Lets [`receive_waiting`] wait on an accepted socket, for at most so long.
+pub(crate) fn make_waiting(socket: &OwnedFd, wait_ms: u64) -> Result<(), Errno> {
+    rustix::io::ioctl_fionbio(socket, false)?;
+    set_socket_timeout(socket, Timeout::Recv, Some(Duration::from_millis(wait_ms)))
+}
+
+pub(crate) fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+/// Would-block and interruption pass; all else is the end of a stream socket.
+fn transfer_error(error: Errno) -> TransferError {
+    match error {
+        Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM => TransferError::NotReady,
+        _ => TransferError::Broken,
+    }
+}

@@ -1,0 +1,383 @@
+//! The blocking driver over the kernel's sockets: a thread for each connection, others wait.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use common::{Directory, Habits, Server, blocking, eventually};
+use drive::limits::{MAX_WAITING_CONNECTIONS, OUTPUT_HIGH_WATER_BYTES};
+use drive::{Closed, LoopConfig, RunError};
+
+fn expect_served(stream: &mut TcpStream) {
+    stream.write_all(b"x").expect("open");
+    stream.read_exact(&mut [0]).expect("echo");
+}
+
+/// Waits until the thread of the only connection, the last one, waits in `poll`.
+fn fall_quiet(server: &Server) {
+    let waits = |server: &Server| server.counters.read().last().expect("a thread").waits;
+    let before = waits(server);
+    eventually("the thread waits where it can be woken", || {
+        waits(server) > before
+    });
+}
+
+fn wake_all(server: &Server) {
+    for waker in &*server.habits.wakers.lock().expect("no panic") {
+        waker.wake();
+    }
+}
+
+#[test]
+fn bytes_come_back_over_tcp_and_unix_sockets_and_after_a_half_close() {
+    let directory = Directory::new("blocking-echo");
+    let mut config = blocking(2);
+    config.listen.push(directory.socket());
+    let server = Server::start(config);
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7) as u8).collect();
+    let (tcp, unix) = (server.connect(), server.connect_unix(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&tcp).write_all(&bytes).expect("the server reads");
+            tcp.shutdown(Shutdown::Write).expect("open");
+        });
+        scope.spawn(|| {
+            (&unix).write_all(&bytes).expect("the server reads");
+            unix.shutdown(Shutdown::Write).expect("open");
+        });
+        for mut stream in [&tcp as &dyn ReadShared, &unix].map(|stream| stream.reader()) {
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).expect("the server answers");
+            assert!(back == bytes, "{} bytes came back", back.len());
+        }
+    });
+    assert_eq!(
+        *server.habits.closed.lock().expect("no panic"),
+        [Closed::ByHandler; 2]
+    );
+    assert!(server.stop().expect("runs").drained);
+}
+
+trait ReadShared {
+    fn reader(&self) -> Box<dyn Read + '_>;
+}
+
+impl ReadShared for TcpStream {
+    fn reader(&self) -> Box<dyn Read + '_> {
+        Box::new(self)
+    }
+}
+
+impl ReadShared for std::os::unix::net::UnixStream {
+    fn reader(&self) -> Box<dyn Read + '_> {
+        Box::new(self)
+    }
+}
+
+/// As long as each word comes soon after the answer before. One that the machine holds up for longer costs a wait more.
+#[test]
+fn a_request_costs_one_receive_and_one_send() {
+    let server = Server::start(blocking(1));
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    let counters = || *server.counters.read().last().expect("a thread");
+    let before = counters();
+    (0..1_000).for_each(|_| expect_served(&mut stream));
+    eventually("the last send is counted", || {
+        counters().writes - before.writes == 1_000
+    });
+    let after = counters();
+    let (reads, waits) = (after.reads - before.reads, after.waits - before.waits);
+    // A read counts when it begins to wait.
+    assert!((999..=1_010).contains(&reads), "{reads} reads");
+    assert!(waits <= 10, "{waits} waits");
+}
+
+#[test]
+fn others_wait_in_the_order_of_arrival_and_the_log_says_so() {
+    let server = Server::start(blocking(2));
+    let mut served = [server.connect(), server.connect()];
+    served.iter_mut().for_each(expect_served);
+    let mut waiting: Vec<TcpStream> = (0..3)
+        .map(|number| {
+            let mut stream = server.connect();
+            stream.write_all(&[number]).expect("the kernel takes it");
+            stream // the kernel hands connections over in the order in which they were made
+        })
+        .collect();
+    let said = server.notices.recv().expect("the server lives");
+    assert_eq!(
+        said,
+        "all 2 threads have a connection: 1 more wait until one closes"
+    );
+    for stream in &mut waiting {
+        stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .expect("valid");
+        assert!(stream.read(&mut [0]).is_err(), "nobody serves it yet");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("valid");
+    }
+    let [first, second] = served;
+    drop(first);
+    for number in 0..3 {
+        let mut answer = [9];
+        waiting[0].read_exact(&mut answer).expect("it has a thread");
+        assert_eq!(answer, [number], "who waited longest comes first");
+        waiting.remove(0);
+    }
+    let mut second = second;
+    expect_served(&mut second);
+    assert_eq!(server.notices.try_iter().count(), 0, "said once");
+    assert!(server.stop().expect("runs").drained);
+}
+
+#[test]
+fn who_may_not_wait_is_refused_in_the_protocol() {
+    let server = Server::start(LoopConfig {
+        max_connections: 3,
+        ..blocking(1)
+    });
+    let mut served = server.connect();
+    expect_served(&mut served);
+    let _waiting = [server.connect(), server.connect()];
+    let mut back = String::new();
+    let mut refused = server.connect();
+    refused.read_to_string(&mut back).expect("refused politely");
+    assert_eq!(back, "full");
+    assert_eq!(server.sum(|loop_| loop_.refused), 1);
+    expect_served(&mut served);
+}
+
+#[test]
+fn so_many_may_wait_and_no_more() {
+    let server = Server::start(blocking(1));
+    let mut served = server.connect();
+    expect_served(&mut served);
+    let waiting: Vec<TcpStream> = (0..MAX_WAITING_CONNECTIONS)
+        .map(|_| server.connect())
+        .collect();
+    let mut back = String::new();
+    let mut refused = server.connect();
+    refused.read_to_string(&mut back).expect("refused politely");
+    assert_eq!(back, "full");
+    drop(waiting);
+    drop(served);
+    let mut next = server.connect();
+    expect_served(&mut next);
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_its_own_thread_only() {
+    let server = Server::start(LoopConfig {
+        tcp_send_buffer: Some(64 * 1024),
+        tcp_receive_buffer: Some(64 * 1024),
+        write_stall_ms: 300,
+        ..blocking(2)
+    });
+    let mut deaf = server.connect();
+    deaf.set_write_timeout(Some(Duration::from_millis(100)))
+        .expect("valid");
+    while deaf.write(&[0; 65_536]).is_ok() {}
+    let held = server.sum(|loop_| loop_.bytes_in) - server.sum(|loop_| loop_.bytes_out);
+    let bound = OUTPUT_HIGH_WATER_BYTES + drive::limits::INPUT_MAX_BYTES;
+    assert!(held <= bound as u64, "{held} bytes are held for the peer");
+    let mut other = server.connect();
+    (0..100).for_each(|_| expect_served(&mut other));
+    eventually("the deaf peer is closed", || {
+        server.sum(|loop_| loop_.stalled) == 1
+    });
+    expect_served(&mut other);
+    assert_eq!(
+        *server.habits.closed.lock().expect("no panic"),
+        [Closed::Stalled]
+    );
+}
+
+/// With its input by turns of 100 bytes, each answered before the next.
+#[test]
+fn input_sent_ahead_is_served_by_turns() {
+    let habits = Habits::default();
+    habits.turn_bytes.store(100, Ordering::Relaxed);
+    let server = Server::start_with(blocking(1), habits);
+    let mut stream = server.connect();
+    stream.write_all(&[b'L'; 5_000]).expect("open");
+    stream.read_exact(&mut [0; 5_000]).expect("echo");
+    eventually("every turn had a send of its own", || {
+        server.sum(|loop_| loop_.writes) >= 50
+    });
+}
+
+#[test]
+fn idle_threads_sleep_and_are_woken() {
+    let server = Server::start(blocking(3));
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    let served = || {
+        let counters = server.counters.read();
+        let index = counters.iter().position(|thread| thread.reads > 0);
+        counters[index.expect("one serves")]
+    };
+    let waits = served().waits;
+    eventually("it gave up waiting in recv", || served().waits > waits);
+    let idle = server.sum(|thread| thread.ticks);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(
+        server.sum(|thread| thread.ticks),
+        idle,
+        "an idle thread sleeps"
+    );
+    assert_eq!(served().input_buffers_lent, 0, "and holds no buffer");
+    *server.habits.announcement.lock().expect("no panic") = Some(b"!".to_vec());
+    for _ in 0..3 {
+        wake_all(&server);
+        stream.read_exact(&mut [0]).expect("announced");
+    }
+    *server.habits.announcement.lock().expect("no panic") = None;
+    expect_served(&mut stream);
+}
+
+/// A handler that awaits a wake-up gets it at once, one that does not within the time that `recv` may wait.
+#[test]
+fn a_wake_reaches_a_thread_wherever_it_waits() {
+    let server = Server::start(blocking(1));
+    let mut stream = server.connect();
+    for busy in [true, false] {
+        server.habits.busy.store(busy, Ordering::Relaxed);
+        for _ in 0..5 {
+            expect_served(&mut stream);
+            *server.habits.announcement.lock().expect("no panic") = Some(b"!".to_vec());
+            wake_all(&server);
+            stream.read_exact(&mut [0]).expect("announced");
+            *server.habits.announcement.lock().expect("no panic") = None;
+            stream.set_nonblocking(true).expect("open");
+            while stream.read(&mut [0; 64]).is_ok() {}
+            stream.set_nonblocking(false).expect("open");
+        }
+    }
+}
+
+#[test]
+fn deadlines_are_kept() {
+    let server = Server::start(blocking(1));
+    let mut stream = server.connect();
+    for period_ns in [300_000, 3_000_000, 150_000_000] {
+        server.habits.lateness_ns.lock().expect("no panic").clear();
+        server.habits.period_ns.store(period_ns, Ordering::Relaxed);
+        expect_served(&mut stream);
+        let lateness = || server.habits.lateness_ns.lock().expect("no panic").clone();
+        eventually("deadlines", || lateness().len() >= 6);
+        let mut lateness: Vec<u64> = lateness().into_iter().collect();
+        lateness.sort();
+        assert!(
+            lateness[2] < 5_000_000,
+            "late by {lateness:?} ns at {period_ns}"
+        );
+    }
+}
+
+#[test]
+fn a_stop_waits_for_running_work_and_flushes() {
+    let server = Server::start_with(blocking(3), Habits::default());
+    let mut streams: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(expect_served);
+    let mut waiting = server.connect();
+    let said = server.notices.recv().expect("the server lives");
+    assert!(said.starts_with("all 3 threads"), "{said}");
+    server.habits.busy.store(true, Ordering::Relaxed);
+    server.stop.stop();
+    eventually("all are told", || {
+        server.habits.stops.load(Ordering::Relaxed) == 4
+    });
+    assert_eq!(waiting.read(&mut [0]).expect("a clean end"), 0);
+    for stream in &mut streams {
+        expect_served(stream);
+    }
+    assert!(
+        TcpStream::connect(server.addresses[0].to_string()).is_err(),
+        "nobody new while draining"
+    );
+    *server.habits.announcement.lock().expect("no panic") = Some(b"last".to_vec());
+    server.habits.busy.store(false, Ordering::Relaxed);
+    wake_all(&server);
+    for stream in &mut streams {
+        let mut back = String::new();
+        stream.read_to_string(&mut back).expect("a clean end");
+        assert!(back.starts_with("last"), "{back}");
+    }
+    drop(streams);
+    let habits = server.habits.clone();
+    assert!(server.wait_for_end().expect("runs").drained);
+    assert_eq!(
+        *habits.closed.lock().expect("no panic"),
+        [Closed::Stopped; 3]
+    );
+}
+
+#[test]
+fn a_stop_reaches_threads_that_rest_wait_in_recv_and_wait_in_poll() {
+    let begin = Instant::now();
+    for quiet in [false, true] {
+        let server = Server::start(blocking(4));
+        let mut streams = [server.connect(), server.connect()];
+        streams.iter_mut().for_each(expect_served);
+        if quiet {
+            fall_quiet(&server);
+        }
+        server.stop.stop();
+        for stream in &mut streams {
+            assert_eq!(stream.read(&mut [0]).expect("a clean end"), 0);
+        }
+        drop(streams);
+        assert!(server.wait_for_end().expect("runs").drained);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_stop_ends_at_its_deadline_and_says_so() {
+    let habits = Habits::default();
+    habits.busy.store(true, Ordering::Relaxed);
+    let config = LoopConfig {
+        drain_ms: 100,
+        ..blocking(1)
+    };
+    let server = Server::start_with(config, habits);
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    server.stop.stop();
+    stream.read_to_end(&mut Vec::new()).expect("a clean end");
+    let notices: Vec<String> = server.notices.iter().take(3).collect();
+    assert_eq!(notices[0], "stop asked for: draining");
+    let cut = "loop 1 did not drain in time: cutting 1 connections".to_owned();
+    assert!(notices.contains(&cut), "{notices:?}");
+    assert!(!server.wait_for_end().expect("runs").drained);
+}
+
+#[test]
+fn a_second_stop_does_not_wait() {
+    let habits = Habits::default();
+    habits.busy.store(true, Ordering::Relaxed);
+    let server = Server::start_with(blocking(1), habits);
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    let begin = Instant::now();
+    server.stop.stop();
+    server.stop.stop();
+    assert!(!server.wait_for_end().expect("runs").drained);
+    assert!(begin.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_panic_in_one_thread_stops_all() {
+    let server = Server::start(blocking(2));
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    server.connect().write_all(b"panic").expect("open");
+    let ended = server.wait_for_end();
+    assert!(matches!(ended, Err(RunError::Panicked { .. })), "{ended:?}");
+}
