@@ -19,7 +19,7 @@ use store::durable::{FolderError, OpenError};
 use store::log::{self, LogConfig, LogId, Recovered};
 use store::snapshot::SnapshotReport;
 
-use crate::arguments::ServeArguments;
+use crate::arguments::{Driver, ServeArguments};
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
 use crate::memory;
@@ -48,6 +48,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         start_failure(&error)
     })?;
     announce(&settings, memory_limit_bytes, server.addresses());
+    if settings.driver == Driver::Blocking {
+        tracing::info!(
+            "one thread per connection: {} are served at once (--threads)",
+            settings.threads
+        );
+    }
     if let Some(recovered) = server.recovered() {
         say_recovered(recovered);
     }
@@ -88,6 +94,7 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failur
     Ok(Config {
         loops: LoopConfig {
             listen: settings.listen.clone(),
+            driver: settings.driver.into(),
             threads: settings.threads,
             pin: settings.pin.0.clone(),
             max_connections: settings.max_connections,

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use drive::Address;
 
-use crate::arguments::{CpuList, LogLevel, ServeArguments, UnixMode};
+use crate::arguments::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
 use crate::durability::Durability;
 use crate::size::{MemoryLimit, Size, Span};
 
@@ -47,6 +47,7 @@ pub struct Settings {
     pub durability: Durability,
     pub log_segment: Size,
     pub accept_loss: bool,
+    pub driver: Driver,
     pub threads: usize,
     pub pin: CpuList,
     pub memory_limit: MemoryLimit,
@@ -178,6 +179,7 @@ impl Settings {
             };
         }
         let loops = drive::LoopConfig::default();
+        let driver = pick!(driver).unwrap_or(Driver::EventLoop);
         let default_listen = || {
             vec![Address::Tcp {
                 host: "127.0.0.1".into(),
@@ -190,7 +192,11 @@ impl Settings {
             durability: pick!(durability).unwrap_or(Durability::Synced),
             log_segment: pick!(log_segment).unwrap_or(Size(store::log::limits::SEGMENT_BYTES)),
             accept_loss: strong.accept_loss,
-            threads: pick!(threads).unwrap_or(loops.threads),
+            driver,
+            threads: pick!(threads).unwrap_or(match driver {
+                Driver::EventLoop => loops.threads,
+                Driver::Blocking => drive::limits::BLOCKING_THREADS,
+            }),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
             max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),
@@ -299,6 +305,7 @@ impl Settings {
             ),
             ("durability", text(&self.durability)),
             ("log-segment", text(&self.log_segment)),
+            ("driver", text(&self.driver)),
             ("threads", number(&self.threads)),
             (
                 "pin",

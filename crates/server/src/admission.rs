@@ -97,7 +97,9 @@ pub(crate) fn stopped_in_commit() -> Status {
 
 /// The connection is one too many.
 pub(crate) fn too_many_connections() -> Status {
-    shed("the server has as many connections as it may have (--max-connections)")
+    shed(
+        "the server has as many connections as it may have (--max-connections; --threads with --driver blocking)",
+    )
 }
 
 fn shed(message: &'static str) -> Status {

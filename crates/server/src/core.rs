@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) admission: Admission,
     /// To and from the committer of the databases that last.
     pub(crate) mailbox: Option<Mailbox>,
+    /// It serves one connection at a time, and one request of it after the other.
+    pub(crate) one_connection: bool,
     /// Open connections of this loop.
     pub(crate) connections: usize,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
@@ -54,6 +56,7 @@ impl Core {
         reaper: Reaper,
         admission: Admission,
         mailbox: Option<Mailbox>,
+        one_connection: bool,
     ) -> Core {
         Core {
             batch: TickBatch::new(shared.store.write_batch()),
@@ -69,6 +72,7 @@ impl Core {
             reaper,
             admission,
             mailbox,
+            one_connection,
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
@@ -162,6 +166,10 @@ impl Core {
             turns -= 1;
             if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);
+                break;
+            }
+            if self.one_connection && ends_a_request(event) {
+                io.set_unfinished(consumed < io.input.len() || has_events(channel));
                 break;
             }
         }
@@ -424,6 +432,21 @@ impl Core {
             connection.forget(stream);
         }
     }
+}
+
+/// Whether a caller has said all: what its call does now is done, and answered, before anything else is looked at.
+fn ends_a_request(event: Event) -> bool {
+    match event {
+        Event::Request { end, .. } => end,
+        Event::Message { last, .. } => last,
+        Event::HalfClosed { .. } => true,
+        _ => false,
+    }
+}
+
+fn has_events(channel: &mut Channel) -> bool {
+    let connection = channel.http2();
+    connection.is_some_and(|connection| connection.has_events())
 }
 
 fn route(connection: &mut Connection) -> Option<Method> {

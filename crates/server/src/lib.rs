@@ -169,7 +169,7 @@ impl Server {
         let durable = parts.durable.clone();
         let ended = self.loops.run(move |start| {
             let waker = Arc::clone(&start.waker);
-            Box::new(parts.worker(Box::new(move || waker.wake())))
+            Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
         });
         if let Some(durable) = durable {
             durable.stop().map_err(ServeError::Log)?;
@@ -207,7 +207,7 @@ impl std::error::Error for ServeError {}
 /// If the limits of the default database make no sense together.
 pub fn handler(config: Config) -> Result<impl drive::Handler, StartError> {
     let opening = storage::open(&config)?;
-    Ok(Parts::new(config, Reaper::Inline, opening).worker(Box::new(|| {})))
+    Ok(Parts::new(config, Reaper::Inline, opening).worker(Box::new(|| {}), false))
 }
 
 impl Parts {
@@ -249,8 +249,8 @@ impl Parts {
         }
     }
 
-    /// A loop's part; `waker` asks the loop for a tick, from any thread.
-    fn worker(&self, waker: store::durable::Waker) -> Worker {
+    /// A loop's part; `waker` asks the loop for a tick, from any thread. `one_connection`: it serves one at a time.
+    fn worker(&self, waker: store::durable::Waker, one_connection: bool) -> Worker {
         let admission = Admission::new(Arc::clone(&self.budget), self.settings.http2.max_streams);
         Worker::new(Core::new(
             Arc::clone(&self.settings),
@@ -259,6 +259,7 @@ impl Parts {
             self.reaper.clone(),
             admission,
             self.durable.as_ref().map(|durable| durable.register(waker)),
+            one_connection,
         ))
     }
 }

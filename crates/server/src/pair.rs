@@ -75,6 +75,17 @@ impl Connections for Only<'_> {
 impl Pair {
     /// A connection that has just been accepted.
     pub fn accepted(over_limit: bool) -> Pair {
+        Pair::with_worker(over_limit, false)
+    }
+
+    /// A connection that is ready for calls, with a worker that has no other.
+    pub fn alone() -> Pair {
+        let mut pair = Pair::with_worker(false, true);
+        pair.greet();
+        pair
+    }
+
+    fn with_worker(over_limit: bool, one_connection: bool) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
         let config = Config {
             loops: LoopConfig::default(),
@@ -96,7 +107,7 @@ impl Pair {
         let opening = storage::open(&config).expect("the limits make sense");
         let parts = Parts::new(config, Reaper::Inline, opening);
         let mut pair = Pair {
-            worker: parts.worker(Box::new(|| {})),
+            worker: parts.worker(Box::new(|| {}), one_connection),
             io: Io::new(),
             client: Connection::new(&wire::Config::client(), 0),
             sent: Vec::new(),

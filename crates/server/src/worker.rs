@@ -309,6 +309,10 @@ impl Handler for Worker {
         self.core.next_deadline_ns()
     }
 
+    fn awaits_wake(&self) -> bool {
+        self.core.calls.len() > 0
+    }
+
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.core.clock.set_ns(now_ns);
         self.core.begin_drain(now_ns);
@@ -454,5 +458,36 @@ mod tests {
                 "more pieces than the drain has patience: {turns}"
             );
         }
+    }
+
+    /// What a client sends ahead is looked at when the answer before it is written.
+    #[test]
+    fn a_worker_with_one_connection_takes_one_request_at_a_time() {
+        let mut pair = Pair::alone();
+        let streams = [(); 3].map(|()| pair.call("/pelton.v1.KeyValue/Get", b""));
+        for (answered, stream) in streams.into_iter().enumerate() {
+            assert_eq!(pair.turn().last(), Some(&Event::Finished { stream }));
+            assert!(pair.io.output.is_empty(), "no second answer");
+            assert_eq!(pair.io.is_unfinished(), answered < 2);
+            pair.client.forget(stream);
+        }
+        assert!(!pair.worker.awaits_wake(), "nothing runs");
+    }
+
+    /// A call that is answered later holds up neither what its client sends nor what it asks meanwhile.
+    #[test]
+    fn a_worker_with_one_connection_reads_on_while_a_call_waits() {
+        let mut pair = Pair::alone();
+        // EchoRequest with a delay of 10 ms.
+        let slow = pair.call("/pelton.v1.Echo/Unary", &[0x18, 10]);
+        let quick = pair.call("/pelton.v1.KeyValue/Get", b"");
+        assert_eq!(pair.turn(), []);
+        assert!(pair.worker.awaits_wake());
+        assert!(pair.io.is_unfinished());
+        let is_end = |event: Option<&Event>, of| event == Some(&Event::Finished { stream: of });
+        assert!(is_end(pair.turn().last(), quick));
+        pair.now_ns += 10_000_000;
+        assert!(is_end(pair.turn().last(), slow));
+        assert!(!pair.worker.awaits_wake());
     }
 }

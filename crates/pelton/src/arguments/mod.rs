@@ -13,7 +13,7 @@ pub use database::{
     CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments, KindArgument,
     ListDatabasesArguments,
 };
-pub use serve::{CpuList, LogLevel, ServeArguments, UnixMode};
+pub use serve::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, OutputFormat,

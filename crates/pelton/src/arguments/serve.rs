@@ -63,7 +63,13 @@ pub struct ServeArguments {
     #[serde(skip)]
     pub accept_loss: bool,
 
-    /// Event loops, one thread each [default: the CPUs that this process may use]
+    /// How connections get their threads [default: event-loop]
+    #[arg(long, value_name = "DRIVER", env = "PELTON_DRIVER", value_enum)]
+    pub driver: Option<Driver>,
+
+    /// Event loops, one thread each; with --driver blocking, connections served at once: others wait
+    ///
+    /// [default: the CPUs that this process may use; with --driver blocking 64]
     #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS")]
     pub threads: Option<usize>,
 
@@ -144,6 +150,32 @@ pub struct ServeArguments {
     /// Least level of what is logged, to standard error [default: info]
     #[arg(long, value_name = "LEVEL", env = "PELTON_LOG_LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
+}
+
+/// How connections get their threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// event loops: each thread serves many connections, and what arrives together is served together
+    EventLoop,
+    /// one thread per connection, which serves one request after the other
+    Blocking,
+}
+
+impl From<Driver> for drive::Driver {
+    fn from(driver: Driver) -> drive::Driver {
+        match driver {
+            Driver::EventLoop => drive::Driver::EventLoops,
+            Driver::Blocking => drive::Driver::Blocking,
+        }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no driver is hidden");
+        f.write_str(value.get_name())
+    }
 }
 
 /// How much is logged.

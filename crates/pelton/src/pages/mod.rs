@@ -168,20 +168,28 @@ fn default(argument: &Arg) -> String {
         .map(|value| value.display().to_string())
         .collect();
     let is_switch = !argument.get_action().takes_values();
-    match help(argument).rsplit_once("[default: ") {
-        Some((_, told)) => told.trim_end_matches(']').to_owned(),
+    match told_default(&help(argument)) {
+        Some((_, told, _)) => told.to_owned(),
         None if is_switch || known.is_empty() => String::new(),
         None if known == [""] => "empty".into(),
         None => format!("`{}`", known.join(",")),
     }
 }
 
+/// A help text around its last bracket with a default: before it, the default, behind it.
+fn told_default(help: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = help.rsplit_once("[default: ")?;
+    let (told, behind) = rest.split_once(']')?;
+    Some((before.trim_end(), told, behind))
+}
+
 fn meaning(argument: &Arg) -> String {
     let help = help(argument);
-    let mut text = help
-        .split("[default: ")
-        .next()
-        .unwrap_or_default()
+    let told = told_default(&help);
+    let mut text = told
+        .map_or(help.clone(), |(before, _, behind)| {
+            format!("{before}{behind}")
+        })
         .trim()
         .replace("\n\n", ". ")
         .replace('\n', " ");
