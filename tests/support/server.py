@@ -27,6 +27,12 @@ class Server:
         listens = [word for address in listen for word in ("--listen", address)]
         # Settings of the caller's environment must not leak in.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+        # The same tests for both drivers. With a thread per connection, a number of threads is a number of connections:
+        # what tests say about event loops does not fit.
+        self.driver = os.environ.get("PELTON_TEST_DRIVER", "event-loop")
+        environment["PELTON_DRIVER"] = self.driver
+        if self.driver == "blocking":
+            arguments = without_threads(arguments)
         # What is not about durability must not leave a data folder behind.
         if not {"--data", "--durability"} & set(arguments):
             environment["PELTON_DURABILITY"] = "volatile"
@@ -102,6 +108,14 @@ class Server:
     def __exit__(self, *_):
         self.kill()
         self.process.stdout.close()
+
+
+def without_threads(arguments):
+    arguments = list(arguments)
+    if "--threads" in arguments:
+        at = arguments.index("--threads")
+        del arguments[at : at + 2]
+    return arguments
 
 
 def open_channel(address, *options):
