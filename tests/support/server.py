@@ -17,10 +17,10 @@ STOP_SECONDS = 30
 class Server:
     """Starts a server on a free port of the loopback interface, or where the arguments say.
 
-    Ends it by its process id when the `with` block ends, however that comes about.
+    `prefix` is a command that runs it. Ends it by its process id when the `with` block ends, however that comes about.
     """
 
-    def __init__(self, binary, *arguments, listen=("127.0.0.1:0",)):
+    def __init__(self, binary, *arguments, listen=("127.0.0.1:0",), prefix=()):
         self.lines = []
         self.addresses = []
         self.ready = queue.Queue()
@@ -37,7 +37,7 @@ class Server:
         if not {"--data", "--durability"} & set(arguments):
             environment["PELTON_DURABILITY"] = "volatile"
         self.process = subprocess.Popen(
-            [binary, "serve", *listens, *arguments],
+            [*prefix, binary, "serve", *listens, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
