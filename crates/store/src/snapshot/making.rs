@@ -168,7 +168,11 @@ impl Making {
         };
         let (id, durability) = (database.id, database.config.durability);
         let last = match durability {
-            Durability::Volatile => None,
+            Durability::Volatile => {
+                // Nothing is written for it: not the page before once more either.
+                self.body.clear();
+                None
+            }
             _ => self.read_page(id, behind.as_deref(), clock),
         };
         self.phase = match last {
