@@ -26,7 +26,7 @@ SEED = os.environ.get("PELTON_KILL_SEED", str(random.randrange(1 << 32)))
 CLIENTS = 3
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Small files, so that the log changes from one to the next all the time.
+# Small files, so that the log changes from one to the next, and snapshots are made, all the time.
 SETTINGS = ["--threads", "2", "--log-segment", "256KiB"]
 
 
@@ -178,7 +178,7 @@ def end_round(server, source, folder):
 def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
     print(f"PELTON_KILL_SEED={SEED}")
     source, folder = random.Random(SEED), str(tmp_path / "data")
-    versions, shared, acknowledged, ways = Versions(), SharedCounter(), {}, {}
+    versions, shared, acknowledged, ways, snapshots = Versions(), SharedCounter(), {}, {}, 0
     for number in range(ROUNDS + 1):
         while number and source.random() < 0.15:
             kill_at_start(binary, folder, source)
@@ -195,6 +195,7 @@ def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
             way = end_round(server, source, folder)
             answers = [client.answer() for client in clients]
         ways[way] = ways.get(way, 0) + 1
+        snapshots += server.log().count("made a snapshot")
         versions.of_load(answers)
         shared.of_load(answers)
         for name, count in (pair for answer in answers for pair in answer["acknowledged"].items()):
@@ -202,5 +203,6 @@ def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
         if number % 10 == 0 or way == "stop":
             verify_log(binary, folder, "closed" if way == "stop" else "open")
     verify_log(binary, folder, "closed")
-    print(f"{ROUNDS} rounds, {keys} keys at the end; ended by {ways}; acknowledged {acknowledged}")
+    print(f"{ROUNDS} rounds, {keys} keys at the end; ended by {ways}; {snapshots} snapshots; acknowledged {acknowledged}")
     assert ROUNDS < 10 or all(acknowledged.values()), f"a lane has done nothing: {acknowledged}"
+    assert ROUNDS < 50 or snapshots, "the log was never shortened"

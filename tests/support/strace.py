@@ -6,8 +6,8 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-# With -D the server is the child of whoever starts it, and strace stands aside.
-COMMAND = ["strace", "-D", "-f", "-qq"]
+# With -D the server is the child of whoever starts it, and strace stands aside; with -I2 it can be ended before the server.
+COMMAND = ["strace", "-D", "-I2", "-f", "-qq"]
 
 LINE = re.compile(r"^(\d+)\s+(.*)$")
 CALL = re.compile(r"^(\w+)\((.*)$", re.DOTALL)

@@ -161,7 +161,10 @@ fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
         };
         ordinals.into_iter().map(find).collect()
     };
-    list().map_err(|source| ReadError::Folder { source })
+    list().map_err(|source| ReadError::Folder {
+        folder: disk.describe(""),
+        source,
+    })
 }
 
 fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader> {
@@ -396,6 +399,8 @@ fn number_at(disk: &dyn Disk, place: Place) -> Option<u64> {
 pub enum ReadError {
     /// The folder's files cannot be listed or opened.
     Folder {
+        /// The folder.
+        folder: String,
         /// What the operating system said.
         source: io::Error,
     },
@@ -457,8 +462,11 @@ impl ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Folder { source } => {
-                write!(formatter, "the files of the log cannot be opened: {source}")
+            ReadError::Folder { folder, source } => {
+                write!(
+                    formatter,
+                    "{folder}: the files of the log cannot be opened: {source}"
+                )
             }
             ReadError::Device {
                 file,
@@ -491,7 +499,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ReadError::Folder { source } | ReadError::Device { source, .. } => Some(source),
+            ReadError::Folder { source, .. } | ReadError::Device { source, .. } => Some(source),
             ReadError::Record { reason, .. } => Some(reason),
             ReadError::TooNew { .. } => None,
         }

@@ -128,7 +128,7 @@ pub fn open(
         return Err(OpenError::Damaged { folder, damage });
     }
     let stock = SegmentStock::open(disk.clone(), segment_bytes)
-        .map_err(|source| OpenError::Folder { source })?;
+        .map_err(|source| folder_error(&*disk, source))?;
     let start = Start {
         disk,
         config,
@@ -302,7 +302,7 @@ impl Start<'_> {
 
     fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
         let opened = segment.open(&*self.disk);
-        opened.map_err(|source| OpenError::Folder { source })
+        opened.map_err(|source| folder_error(&*self.disk, source))
     }
 
     /// Writes again, in place, the groups that no later one knows to be durable, and syncs. They may be in the cache of
@@ -394,6 +394,8 @@ fn retired(segment: &FoundSegment) -> RetiredSegment {
 pub enum OpenError {
     /// The folder's files cannot be listed, opened or removed.
     Folder {
+        /// The folder.
+        folder: String,
         /// What the operating system said.
         source: io::Error,
     },
@@ -433,6 +435,11 @@ pub enum OpenError {
     Write(WriteError),
 }
 
+fn folder_error(disk: &dyn Disk, source: io::Error) -> OpenError {
+    let folder = disk.describe("");
+    OpenError::Folder { folder, source }
+}
+
 impl From<ReadError> for OpenError {
     fn from(error: ReadError) -> OpenError {
         OpenError::Read(error)
@@ -454,8 +461,11 @@ impl From<WriteError> for OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Folder { source } => {
-                write!(formatter, "the files of the log cannot be used: {source}")
+            OpenError::Folder { folder, source } => {
+                write!(
+                    formatter,
+                    "{folder}: the files of the log cannot be used: {source}"
+                )
             }
             OpenError::Read(error) => error.fmt(formatter),
             OpenError::Damaged { folder, damage } => write!(formatter, "{folder}: {damage}"),
@@ -495,7 +505,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            OpenError::Folder { source } | OpenError::Repair { source, .. } => Some(source),
+            OpenError::Folder { source, .. } | OpenError::Repair { source, .. } => Some(source),
             OpenError::Read(error) => Some(error),
             OpenError::Damaged { .. } | OpenError::Hole { .. } | OpenError::OtherHistory { .. } => {
                 None
