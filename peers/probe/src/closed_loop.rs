@@ -1,6 +1,6 @@
 //! The run: so many connections, so many calls in flight on each, a new call for each that ends.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hdrhistogram::Histogram;
 use rustix::event::epoll;
@@ -51,6 +51,10 @@ pub struct Outcome {
     pub hits: u64,
     /// How long was measured.
     pub elapsed_ns: u64,
+    /// When the measuring began, in milliseconds since 1970.
+    pub from_wall_ms: u64,
+    /// When it ended.
+    pub to_wall_ms: u64,
     /// From sending a call to its end.
     pub latency_ns: Histogram<u64>,
     /// CPU time meanwhile: of the server, of this process, of the whole machine.
@@ -64,6 +68,7 @@ pub struct Outcome {
 /// CPU times at one moment.
 struct Meter {
     at_ns: u64,
+    wall_ms: u64,
     server_ns: Option<u64>,
     own_ns: u64,
     machine_ns: u64,
@@ -73,11 +78,17 @@ impl Meter {
     fn read(server_pid: Option<u32>, at_ns: u64) -> Result<Meter, Failure> {
         Ok(Meter {
             at_ns,
+            wall_ms: wall_ms(),
             server_ns: server_pid.map(processor::process_ns).transpose()?,
             own_ns: processor::process_ns(std::process::id())?,
             machine_ns: processor::machine_ns()?,
         })
     }
+}
+
+fn wall_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_1970.map_or(0, |elapsed| elapsed.as_millis() as u64)
 }
 
 /// What has been counted so far.
@@ -169,6 +180,8 @@ fn outcome(tally: Tally, begin: &Meter, end: &Meter) -> Outcome {
         failures: tally.failures,
         hits: tally.hits,
         elapsed_ns: end.at_ns - begin.at_ns,
+        from_wall_ms: begin.wall_ms,
+        to_wall_ms: end.wall_ms,
         latency_ns: tally.latency_ns,
         server_ns: end
             .server_ns

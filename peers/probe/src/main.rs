@@ -1,4 +1,4 @@
-//! A small load generator for unary gRPC calls to `pelton.v1.KeyValue`: closed loop, one thread, hardly any work per
+//! A small load generator for unary gRPC calls to `pelton.v1.KeyValue` (and Puts to etcd): closed loop, one thread, hardly any work per
 //! call, so that it is not the bottleneck it looks for. Results are one line of JSON.
 
 mod closed_loop;
@@ -27,6 +27,7 @@ usage: probe COMMAND [OPTION ...] [-- PROGRAM [ARGUMENT ...]]
 Commands
   get      read random keys
   put      write the keys in turn
+  etcd-put the same, to etcd
   batch    write random keys, --records in one call; with --new-keys keys never written before
   echo     send --bytes to a server that sends them back, one message at a time
   idle     memory of the server for each of --connections idle connections
@@ -203,6 +204,7 @@ fn run(options: &Options) -> Result<String, String> {
     match options.command.as_str() {
         "get" => run_calls(options, Operation::Get),
         "put" => run_calls(options, Operation::Put),
+        "etcd-put" => run_calls(options, Operation::EtcdPut),
         "batch" => run_calls(options, batch),
         "echo" => run_echo(options),
         "idle" => {
@@ -301,13 +303,15 @@ fn run_echo(options: &Options) -> Result<String, String> {
 fn describe(outcome: &Outcome, records_per_call: u64) -> String {
     let per_call_us = |ns: u64| ns as f64 / 1e3 / outcome.calls.max(1) as f64;
     let mut line = format!(
-        "{{\"calls\":{},\"failures\":{},\"hits\":{},\"calls_per_s\":{:.0},\"own_us\":{:.4},\"machine_us\":{:.4}",
+        "{{\"calls\":{},\"failures\":{},\"hits\":{},\"calls_per_s\":{:.0},\"own_us\":{:.4},\"machine_us\":{:.4},\"from_wall_ms\":{},\"to_wall_ms\":{}",
         outcome.calls,
         outcome.failures,
         outcome.hits,
         outcome.calls as f64 / (outcome.elapsed_ns as f64 / 1e9),
         per_call_us(outcome.own_ns),
         per_call_us(outcome.machine_ns),
+        outcome.from_wall_ms,
+        outcome.to_wall_ms,
     );
     if let Some(server_ns) = outcome.server_ns {
         let server_us = per_call_us(server_ns);

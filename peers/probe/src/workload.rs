@@ -1,6 +1,7 @@
 //! What is called, with which keys and values, and what the answers must look like.
 //!
-//! Messages are those of `pelton.v1.KeyValue` (`proto/pelton/v1/kv.proto`), written field by field.
+//! Messages are those of `pelton.v1.KeyValue` (`proto/pelton/v1/kv.proto`), written field by field; a Put can also be one
+//! of etcd's (`etcdserverpb.KV`).
 
 use crate::frames::{write_bytes_field, write_varint};
 use crate::head::write_hex;
@@ -32,6 +33,8 @@ pub enum Operation {
     Get,
     /// Writes the keys in turn.
     Put,
+    /// The same, as etcd takes it.
+    EtcdPut,
     /// Writes so many keys taken at random in one Batch.
     BatchOverwrite {
         /// Operations of one call.
@@ -93,6 +96,7 @@ impl Workload {
         match self.operation {
             Operation::Get => "/pelton.v1.KeyValue/Get",
             Operation::Put => "/pelton.v1.KeyValue/Put",
+            Operation::EtcdPut => "/etcdserverpb.KV/Put",
             Operation::BatchOverwrite { .. } | Operation::BatchInsert { .. } => {
                 "/pelton.v1.KeyValue/Batch"
             }
@@ -102,7 +106,7 @@ impl Workload {
     /// Records read or written by one call.
     pub fn records_per_call(&self) -> u64 {
         match self.operation {
-            Operation::Get | Operation::Put => 1,
+            Operation::Get | Operation::Put | Operation::EtcdPut => 1,
             Operation::BatchOverwrite { records } | Operation::BatchInsert { records } => records,
         }
     }
@@ -118,9 +122,13 @@ impl Workload {
                 write_bytes_field(out, 2, &key(number));
             }
             Operation::Put => {
-                let number = self.next_key;
-                self.next_key = (self.next_key + 1) % self.keys;
+                let number = self.next_in_turn();
                 self.write_put(out, number);
+            }
+            Operation::EtcdPut => {
+                let number = self.next_in_turn();
+                write_bytes_field(out, 1, &key(number));
+                write_bytes_field(out, 2, self.value(number));
             }
             Operation::BatchOverwrite { records } => {
                 for _ in 0..records {
@@ -137,10 +145,20 @@ impl Workload {
         }
     }
 
+    fn next_in_turn(&mut self) -> u64 {
+        let number = self.next_key;
+        self.next_key = (self.next_key + 1) % self.keys;
+        number
+    }
+
+    fn value(&self, number: u64) -> &[u8] {
+        &self.filler[..self.values.of(number)]
+    }
+
     /// Key and value of a PutRequest or an Operation.Put, which number them alike.
     fn write_put(&self, out: &mut Vec<u8>, number: u64) {
         write_bytes_field(out, 2, &key(number));
-        write_bytes_field(out, 3, &self.filler[..self.values.of(number)]);
+        write_bytes_field(out, 3, self.value(number));
     }
 
     /// One of BatchRequest.operations.
@@ -160,6 +178,8 @@ impl Workload {
         match self.operation {
             // A hit is `found` (2 bytes), the value with its head (2 bytes or more) and the version; a miss is empty.
             Operation::Get => answer.is_empty() || answer.len() as u64 >= 4 + self.values.min,
+            // Its header comes first.
+            Operation::EtcdPut => answer.starts_with(&[0x0a]),
             // Both begin with `applied: true`.
             _ => answer.starts_with(&[0x08, 0x01]),
         }
