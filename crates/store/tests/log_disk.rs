@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use store::disk::{Disk, Fault, SimulatedDisk};
+use store::log::{self, LogConfig, LogId};
 
 const BLOCK: usize = 512;
 
@@ -115,4 +117,31 @@ fn after_the_power_is_gone_nothing_works() {
     disk.create("other").map(|_| ()).expect_err("no power");
     disk.lose_power();
     disk.list().expect("the power is back");
+}
+
+/// The start of a new log waits for the first file only, which is small; later ones have their full size.
+#[test]
+fn the_first_segment_of_a_log_is_small() {
+    use store::log::limits::{FILL_SYNC_BYTES, FIRST_SEGMENT_BYTES};
+    let id = LogId {
+        history: 1,
+        secret: 2,
+    };
+    let segment_bytes = 2 * FILL_SYNC_BYTES + FIRST_SEGMENT_BYTES;
+    for (segment_bytes, first_bytes) in [
+        (segment_bytes, FIRST_SEGMENT_BYTES),
+        (FIRST_SEGMENT_BYTES / 2, FIRST_SEGMENT_BYTES / 2),
+    ] {
+        let disk = SimulatedDisk::new(1);
+        let config = LogConfig {
+            segment_bytes,
+            ..LogConfig::new(id, 1)
+        };
+        let mut opened =
+            log::open(Arc::new(disk.clone()), &config, &mut |_| {}).expect("it is empty");
+        let wanted = opened.log.wanted_segment().expect("there is no next one");
+        opened.stock.prepare(wanted).expect("there is room");
+        let lengths = [1, 2].map(|ordinal| disk.contents(&log::segment_name(ordinal)).len() as u64);
+        assert_eq!(lengths, [first_bytes, segment_bytes]);
+    }
 }

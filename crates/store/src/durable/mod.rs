@@ -2,6 +2,7 @@
 //!
 //! How it is cut and why stands in ARCHITECTURE.md, section 5.
 
+mod ahead;
 mod committer;
 mod databases;
 mod decider;

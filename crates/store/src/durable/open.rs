@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
 use super::folder::{FolderError, claim};
 use super::replay::{Replay, ReplayError};
@@ -41,9 +42,11 @@ impl Store {
         let mut replay = Replay::new(&store);
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_snapshot(log_config, snapshot.as_ref());
+        let mut ahead = ReadAhead::new(store.hasher().clone());
         let opened = log::open(disk.clone(), &log_config, &mut |record| {
-            replay.apply(record);
+            ahead.add(record, &mut replay);
         });
+        ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
         let OpenLog {
             log,

@@ -30,6 +30,13 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Brings what records with such hashes are going to change into the processor's caches.
+    pub(super) fn warm(&mut self, database: DatabaseId, hashes: impl Iterator<Item = u64>) {
+        if let Some(state) = self.state_of(database) {
+            state.index.warm(hashes);
+        }
+    }
+
     /// Applies a record, unless it came with the snapshot.
     pub(super) fn apply(&mut self, record: &Record<'_>) {
         if record.sequence > self.base_sequence && self.problem.is_none() {

@@ -4,6 +4,14 @@
 /// longer needed frees space soon.
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes of the first segment of a new log, where segments are not smaller anyway: the first start waits until it is full
+/// of zeros, for a few milliseconds, and the next one is made ready while the server answers.
+pub const FIRST_SEGMENT_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of zeros that are written to a new segment before they are synced. The device writes them in a few
+/// milliseconds, which is what a sync of the log has to wait longer; smaller pieces would cost a sync of the file's size each.
+pub const FILL_SYNC_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Bytes of the smallest segment that can be asked for: an opening group and one with a record must fit.
 pub const SEGMENT_BYTES_MIN: u64 = 8 * 1024;
 

@@ -116,19 +116,25 @@ impl SegmentStock {
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
         match self.spares.last().cloned() {
             Some(spare) => {
-                let ready = self.install(&spare, wanted.ordinal)?;
+                let ready = self.install(&spare, wanted.ordinal, self.segment_bytes)?;
                 self.spares.pop();
                 Ok(ready)
             }
-            None => self.prepare_new(wanted.ordinal),
+            None => self.prepare_new(wanted.ordinal, self.segment_bytes),
         }
     }
 
-    /// Makes a segment ready that is full of zeros. The first of a log must be: what stands at its beginning counts.
-    pub(super) fn prepare_new(&mut self, ordinal: u64) -> Result<ReadySegment, PrepareError> {
+    /// Makes the first segment of a log ready. It must be full of zeros, since what stands at its beginning counts; and
+    /// it is small, since the start waits for it.
+    pub(super) fn prepare_first(&mut self, ordinal: u64) -> Result<ReadySegment, PrepareError> {
+        self.prepare_new(ordinal, self.segment_bytes.min(limits::FIRST_SEGMENT_BYTES))
+    }
+
+    /// Makes a segment ready that is full of zeros.
+    fn prepare_new(&mut self, ordinal: u64, bytes: u64) -> Result<ReadySegment, PrepareError> {
         let installed = self
-            .make_new()
-            .and_then(|()| self.install(NEW_NAME, ordinal));
+            .make_new(bytes)
+            .and_then(|()| self.install(NEW_NAME, ordinal, bytes));
         if installed.is_err() {
             // Frees the room. If it fails, a start does it, and until then there is an error at each attempt.
             let _ = self.disk.remove(NEW_NAME);
@@ -136,7 +142,12 @@ impl SegmentStock {
         installed
     }
 
-    fn install(&mut self, source_name: &str, ordinal: u64) -> Result<ReadySegment, PrepareError> {
+    fn install(
+        &mut self,
+        source_name: &str,
+        ordinal: u64,
+        bytes: u64,
+    ) -> Result<ReadySegment, PrepareError> {
         if self.broken {
             return Err(PrepareError::Stopped);
         }
@@ -148,7 +159,7 @@ impl SegmentStock {
             Ok(file) => Ok(ReadySegment(Segment {
                 ordinal,
                 file,
-                bytes: self.segment_bytes,
+                bytes,
             })),
             Err(source) => {
                 self.broken = true;
@@ -157,14 +168,14 @@ impl SegmentStock {
         }
     }
 
-    fn make_new(&self) -> Result<(), PrepareError> {
+    fn make_new(&self, bytes: u64) -> Result<(), PrepareError> {
         if self.broken {
             return Err(PrepareError::Stopped);
         }
-        let made = self.disk.create(NEW_NAME).and_then(|file| {
-            fill_with_zeros(&*file, 0, self.segment_bytes)?;
-            file.sync()
-        });
+        let made = self
+            .disk
+            .create(NEW_NAME)
+            .and_then(|file| fill_and_sync(&*file, bytes));
         made.map_err(|source| self.error(NEW_NAME, source))
     }
 
@@ -209,6 +220,19 @@ impl SegmentStock {
             PrepareError::Device { file, source }
         }
     }
+}
+
+/// Fills a new file with zeros and syncs it, a piece at a time: a sync of the log meanwhile waits for what the device has
+/// taken in before, so that must not be much.
+fn fill_and_sync(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes {
+        let end = bytes.min(filled + limits::FILL_SYNC_BYTES);
+        fill_with_zeros(file, filled, end)?;
+        file.sync()?;
+        filled = end;
+    }
+    Ok(())
 }
 
 /// Writes zeros from one place of a file to another. Real ones: a hole would need room and metadata later.

@@ -194,7 +194,7 @@ impl Start<'_> {
             Some(segment) => self.open_segment(segment)?,
             None => {
                 let last_ordinal = found.last().map_or(0, |last| last.ordinal);
-                self.stock.prepare_new(last_ordinal + 1)?.0
+                self.stock.prepare_first(last_ordinal + 1)?.0
             }
         };
         // Newest first: as long as the oldest is there, what is left is damage too.
