@@ -1,9 +1,10 @@
 //! What a durable Put costs: run with `cargo run --profile quick -p pelton-store --example durable_speed -- FOLDER`.
 //!
 //! One loop keeps a number of Puts in flight, through the committer's thread: it sleeps until answers are there, and
-//! submits as many new Puts together. Beside it the same number of bytes in groups of the same size, written to a bare
-//! file full of zeros, with a sync each. The folder must be on the device that is to be measured; without one it is in
-//! the current directory.
+//! submits as many new Puts together. Beside it the same with the committer on the loop's own thread, which shows what
+//! handing over costs, and as many bytes in groups of the same size, written to a bare file full of zeros, with a sync
+//! each. The three take turns. CPU is that of the process. The folder must be on the device that is to be measured;
+//! without one it is in the current directory.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use store::disk::{Disk, RealDisk};
-use store::durable::{Durable, Mailbox, Opened};
+use store::durable::{Durable, DurableCommitter, Event, Mailbox, Opened, Rounds, Waker};
 use store::log::limits::SEGMENT_BYTES;
 use store::log::{HEADER_BYTES, LogConfig, LogId, RECORD_BYTES};
 use store::{
@@ -24,7 +25,8 @@ const KEYS: u32 = 100_000;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 32;
 const IN_FLIGHT: [usize; 5] = [1, 16, 64, 256, 1024];
-const TIME_PER_ROW: Duration = Duration::from_secs(1);
+const TIME_PER_ROW: Duration = Duration::from_millis(500);
+const ROUNDS: u32 = 3;
 
 #[derive(Clone)]
 struct RealClock(Instant);
@@ -49,44 +51,83 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let mut config = StoreConfig::new(1);
-    config.default_database.durability = Durability::Synced;
-    let log_config = LogConfig::new(
-        LogId {
-            history: 1,
-            secret: 2,
-        },
-        1,
-    );
-    let disk = store::durable::open_folder(&folder.join("data"))?;
-    let Opened {
-        store, committer, ..
-    } = Store::open(config, disk, &log_config)?;
     let clock = RealClock(Instant::now());
-    let durable = Durable::start(committer, clock, Box::new(|event| eprintln!("{event:?}")))?;
-    let mut client = Client::new(&store, &durable);
-    client.fill()?;
-    println!("Puts of {KEY_BYTES} + {VALUE_BYTES} bytes over {KEYS} keys");
+    let (store, committer) = open(&folder.join("thread"))?;
+    let reporter = Box::new(|event| match event {
+        Event::SnapshotMade(_) => {}
+        other => eprintln!("{other:?}"),
+    });
+    let durable = Durable::start(committer, clock.clone(), reporter)?;
+    let mut with_thread = Client::new(&store, |waker| (durable.register(waker), None));
+    let (store, committer) = open(&folder.join("alone"))?;
+    let mut alone = Client::new(&store, |waker| {
+        let rounds = Rounds::new(committer);
+        (rounds.register(waker), Some((rounds, clock)))
+    });
+    with_thread.fill()?;
+    alone.fill()?;
     println!(
-        "{:>9} {:>11} {:>8} {:>8} {:>8} {:>10} {:>12} {:>8}",
-        "in flight", "puts/s", "group", "p50 us", "p99 us", "longest us", "bare p50 us", "ratio"
+        "Puts of {KEY_BYTES} + {VALUE_BYTES} bytes over {KEYS} keys; times in us, from group to group"
+    );
+    println!(
+        "{:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>10} {:>8} {:>8} {:>9} {:>8}",
+        "in flight",
+        "puts/s",
+        "group",
+        "p50",
+        "p99",
+        "longest",
+        "CPU/group",
+        "bare p50",
+        "ratio",
+        "alone p50",
+        "CPU/group"
     );
     for in_flight in IN_FLIGHT {
-        let row = client.run(in_flight)?;
-        let group = row.puts as f64 / row.times_us.len() as f64;
-        let rate = row.puts as f64 / row.elapsed.as_secs_f64();
-        let at = |share: f64| row.times_us[(share * (row.times_us.len() - 1) as f64) as usize];
-        let bare_us = bare_group_us(folder, group)?;
-        println!(
-            "{in_flight:>9} {rate:>11.0} {group:>8.1} {:>8.0} {:>8.0} {:>10.0} {bare_us:>12.0} {:>8.2}",
-            at(0.5),
-            at(0.99),
-            at(1.0),
-            bare_us / at(0.5),
-        );
+        for _ in 0..ROUNDS {
+            let row = with_thread.run(in_flight)?;
+            let other = alone.run(in_flight)?;
+            let group = row.puts as f64 / row.times_us.len() as f64;
+            let bare_us = bare_group_us(folder, group)?;
+            println!(
+                "{in_flight:>9} {:>10.0} {group:>8.1} {:>8.0} {:>8.0} {:>8.0} {:>10.1} {bare_us:>8.0} {:>8.2} {:>9.0} {:>8.1}",
+                row.puts as f64 / row.elapsed.as_secs_f64(),
+                row.at(0.5),
+                row.at(0.99),
+                row.at(1.0),
+                row.cpu_us / row.times_us.len() as f64,
+                bare_us / row.at(0.5),
+                other.at(0.5),
+                other.cpu_us / other.times_us.len() as f64,
+            );
+        }
     }
     durable.stop()?;
     Ok(())
+}
+
+fn open(folder: &Path) -> Result<(Store, DurableCommitter), Box<dyn Error>> {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    let id = LogId {
+        history: 1,
+        secret: 2,
+    };
+    let disk = store::durable::open_folder(folder)?;
+    let Opened {
+        store, committer, ..
+    } = Store::open(config, disk, &LogConfig::new(id, 1))?;
+    Ok((store, committer))
+}
+
+/// CPU time of this process, in microseconds.
+fn cpu_us() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let times = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    times.sum::<u64>() as f64 / 1e3
 }
 
 /// What a number of Puts in flight came to.
@@ -95,6 +136,14 @@ struct Row {
     elapsed: Duration,
     /// From one answer of a group to the next, sorted.
     times_us: Vec<f64>,
+    /// Of the process.
+    cpu_us: f64,
+}
+
+impl Row {
+    fn at(&self, share: f64) -> f64 {
+        self.times_us[(share * (self.times_us.len() - 1) as f64) as usize]
+    }
 }
 
 struct Client {
@@ -103,18 +152,25 @@ struct Client {
     outcomes: Outcomes,
     has_answers: Arc<AtomicBool>,
     next: u32,
+    /// Where there is no thread for it.
+    rounds: Option<(Rounds, RealClock)>,
 }
 
 impl Client {
-    fn new(store: &Store, durable: &Durable) -> Client {
+    fn new(
+        store: &Store,
+        register: impl FnOnce(Waker) -> (Mailbox, Option<(Rounds, RealClock)>),
+    ) -> Client {
         let has_answers = Arc::new(AtomicBool::new(false));
         let (loop_thread, seen) = (std::thread::current(), has_answers.clone());
         let waker = move || {
             seen.store(true, Ordering::Release);
             loop_thread.unpark();
         };
+        let (mailbox, rounds) = register(Box::new(waker));
         Client {
-            mailbox: durable.register(Box::new(waker)),
+            mailbox,
+            rounds,
             batch: store.write_batch(),
             outcomes: Outcomes::new(),
             has_answers,
@@ -139,6 +195,9 @@ impl Client {
             commit.submit();
         }
         self.mailbox.submit(&mut self.batch);
+        if let Some((rounds, clock)) = &mut self.rounds {
+            rounds.round(clock);
+        }
         Ok(())
     }
 
@@ -172,7 +231,9 @@ impl Client {
             puts: 0,
             elapsed: Duration::ZERO,
             times_us: Vec::new(),
+            cpu_us: 0.0,
         };
+        let before_us = cpu_us();
         let start = Instant::now();
         let mut last = start;
         self.submit(in_flight)?;
@@ -189,6 +250,7 @@ impl Client {
         while left > 0 {
             left -= self.wait();
         }
+        row.cpu_us = cpu_us() - before_us;
         row.times_us.sort_by(f64::total_cmp);
         Ok(row)
     }
