@@ -33,6 +33,9 @@ pub struct Loops {
     /// Where signals, stop handles and ending loops report.
     control: UnixStream,
     reports: Arc<UnixStream>,
+    signals: Option<Signals>,
+    /// Asked to stop twice.
+    impatient: Arc<AtomicBool>,
 }
 
 /// What a handler's maker is told about the loop that the handler is for.
@@ -129,7 +132,19 @@ impl Loops {
             shared,
             control,
             reports: Arc::new(reports),
+            signals: None,
+            impatient: Arc::default(),
         })
+    }
+
+    /// From now on the signals stop the loops, if the configuration says so, also before they [run](Loops::run), which
+    /// does it else. Whoever announces that it serves should call this before: else a signal in the instant
+    /// between kills the process.
+    pub fn handle_signals(&mut self) -> io::Result<()> {
+        if self.config.handle_signals && self.signals.is_none() {
+            self.signals = Some(Signals::install(&self.reports, &self.impatient)?);
+        }
+        Ok(())
     }
 
     /// Where the listeners really listen, in the order of the configuration: with the port that
@@ -154,15 +169,11 @@ impl Loops {
     /// first request to stop drains, the second ends at once; a third signal ends the process,
     /// whatever a handler is caught in. After the run the signals are ignored: the process is
     /// about to end by itself.
-    pub fn run<M>(self, make: M) -> Result<Ended, RunError>
+    pub fn run<M>(mut self, make: M) -> Result<Ended, RunError>
     where
         M: Fn(&LoopStart) -> Box<dyn Handler> + Sync,
     {
-        let impatient = Arc::new(AtomicBool::new(false));
-        let _signals = match self.config.handle_signals {
-            true => Some(Signals::install(&self.reports, &impatient).map_err(RunError::Signals)?),
-            false => None,
-        };
+        self.handle_signals().map_err(RunError::Signals)?;
         let counters = self.counters();
         let Loops {
             config,
@@ -170,6 +181,8 @@ impl Loops {
             shared,
             control,
             reports,
+            impatient,
+            signals: _signals,
             ..
         } = self;
         let pool = match config.driver {

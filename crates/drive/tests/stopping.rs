@@ -147,14 +147,13 @@ fn child() {
         };
         setrlimit(Resource::Nofile, few).expect("lower is allowed");
     }
-    let server = Server::start_with(
-        config,
-        if kind == "busy" {
-            busy()
-        } else {
-            Habits::default()
-        },
-    );
+    let habits = match &kind[..] {
+        "busy" => busy(),
+        _ => Habits::default(),
+    };
+    let is_early = kind == "terminated early";
+    habits.terminate_early.store(is_early, Ordering::Relaxed);
+    let server = Server::start_with(config, habits);
     println!("\nlistening on {}", server.addresses[0]);
     for notice in &server.notices {
         println!("\nnotice: {notice}"); // until the loops have ended
@@ -251,6 +250,14 @@ fn each_signal_drains_and_ends_well() {
         drop(stream);
         process.expect_end("true");
     }
+}
+
+/// From the moment on in which somebody may be told that the loops serve.
+#[test]
+fn a_signal_before_the_loops_run_is_not_lost() {
+    let mut process = Process::start("early-signal", "terminated early");
+    assert_eq!(process.line("notice: "), "signal received: draining");
+    process.expect_end("true");
 }
 
 #[test]

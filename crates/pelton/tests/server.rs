@@ -5,7 +5,9 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use support::{PATIENCE, Server, pelton, run};
 
@@ -71,6 +73,55 @@ fn a_port_in_use_is_named_with_the_flag() {
         answer.stderr
     );
     assert_eq!(answer.text(), "", "nothing is announced that is not there");
+}
+
+/// A server that hangs while it announces itself, since nobody reads what it prints, stops well too.
+#[test]
+fn a_signal_while_the_server_is_announced_stops_it_as_later() {
+    /// What a pipe holds unless told otherwise (pipe(7)).
+    const PIPE_BYTES: usize = 65_536;
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe can be had");
+    writer
+        .write_all(&vec![b'-'; PIPE_BYTES])
+        .expect("that is its size");
+    let mut process = pelton()
+        .args(["serve", "--threads", "1", "--durability", "volatile"])
+        .args(["--listen", "127.0.0.1:0"])
+        .stdout(writer)
+        .spawn()
+        .expect("the binary runs");
+    let id = process.id();
+    let begin = Instant::now();
+    while !catches_sigterm(id) {
+        if begin.elapsed() > Duration::from_secs(20) {
+            process.kill().expect("the child is ours");
+            panic!("it announces itself without handling signals");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let killed = Command::new("kill")
+        .args(["-s", "TERM", &id.to_string()])
+        .status();
+    assert!(killed.expect("kill is there").success());
+    let mut printed = Vec::new();
+    reader.read_to_end(&mut printed).expect("it is readable");
+    let printed = String::from_utf8_lossy(&printed[PIPE_BYTES..]).into_owned();
+    let status = process.wait().expect("it ends");
+    assert!(printed.contains("listening on"), "{printed}");
+    assert_eq!(status.code(), Some(0));
+}
+
+/// By the mask of caught signals in proc(5).
+fn catches_sigterm(process_id: u32) -> bool {
+    const SIGTERM: u32 = 15;
+    let status = std::fs::read_to_string(format!("/proc/{process_id}/status"));
+    let status = status.expect("the process is there");
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .expect("the kernel says it");
+    let mask = u64::from_str_radix(mask.trim(), 16).expect("it is a mask");
+    mask & (1 << (SIGTERM - 1)) != 0
 }
 
 #[test]

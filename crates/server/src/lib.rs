@@ -86,6 +86,8 @@ pub enum StartError {
     Open(OpenError),
     /// A thread could not be started.
     Thread(std::io::Error),
+    /// No handlers for the signals could be installed.
+    Signals(std::io::Error),
 }
 
 impl fmt::Display for StartError {
@@ -97,6 +99,7 @@ impl fmt::Display for StartError {
             }
             StartError::Open(error) => error.fmt(formatter),
             StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
+            StartError::Signals(error) => write!(formatter, "signals cannot be handled: {error}"),
         }
     }
 }
@@ -122,16 +125,18 @@ struct Parts {
     durable: Option<Arc<Durable>>,
 }
 
-/// Binds the listeners and opens the store.
+/// Binds the listeners, opens the store, and last takes over the signals: from then on they stop the server as they do
+/// while it runs, so that it can be announced. Before, while a long log is read, they end the process.
 ///
 /// # Errors
 /// If an address cannot be bound, the data folder cannot be used, or the limits make no sense together.
 pub fn start(config: Config) -> Result<Server, StartError> {
-    let loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
+    let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let reaper = Reaper::start().map_err(StartError::Thread)?;
     let mut opening = storage::open(&config)?;
     let recovered = opening.recovered.take();
     let parts = Parts::new(config, reaper, opening);
+    loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         loops,
         parts,

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, getpid, kill_process};
+
 use drive::{
     Address, Closed, ConnectionId, Connections, CountersReader, Driver, Ended, Handler, Io,
     LoopConfig, LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunError, StopHandle, Waker,
@@ -38,6 +40,8 @@ pub struct Habits {
     /// Ask for a tick after so many nanoseconds, again and again.
     pub period_ns: AtomicU64,
     pub stops: AtomicU64,
+    /// Send SIGTERM to this very process before the loops run.
+    pub terminate_early: AtomicBool,
 }
 
 struct Echo {
@@ -158,7 +162,11 @@ impl Server {
         let (sender, notices) = mpsc::channel();
         config.notices = Arc::new(Collect(Mutex::new(sender)));
         let habits = Arc::new(habits);
-        let loops = Loops::bind(config).expect("a free address");
+        let mut loops = Loops::bind(config).expect("a free address");
+        loops.handle_signals().expect("signals can be handled");
+        if habits.terminate_early.load(Ordering::Relaxed) {
+            kill_process(getpid(), Signal::TERM).expect("it is there");
+        }
         let (addresses, counters, stop) = (
             loops.addresses().to_vec(),
             loops.counters(),
