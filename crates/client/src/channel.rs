@@ -37,6 +37,20 @@ pub struct CallOptions<'a> {
     pub deadline: Option<Instant>,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
+    /// Whether the messages of the client are compressed with gzip, which the server has to know. Messages of the server
+    /// may always be.
+    pub compress: bool,
+}
+
+/// What came with the answer of a call, beside its messages and its status.
+#[derive(Clone, Debug, Default)]
+pub struct CallInfo {
+    /// What stood before the messages.
+    pub initial_metadata: Metadata,
+    /// What stood behind them.
+    pub trailing_metadata: Metadata,
+    /// Whether the last message came compressed.
+    pub message_was_compressed: bool,
 }
 
 /// The answer to a plain HTTP request.
@@ -63,6 +77,7 @@ pub struct Channel {
     has_received: bool,
     /// Why the socket can no longer be used.
     broken: Option<String>,
+    info: CallInfo,
 }
 
 impl Channel {
@@ -87,6 +102,7 @@ impl Channel {
             buffer: vec![0; limits::READ_BYTES].into_boxed_slice(),
             has_received: false,
             broken: None,
+            info: CallInfo::default(),
         })
     }
 
@@ -139,7 +155,12 @@ impl Channel {
         options: &CallOptions<'_>,
     ) -> Result<Streaming<'_>, CallError> {
         let call = self.begin(path, options)?;
-        Ok(Streaming::new(self, call))
+        Ok(Streaming::new(self, call, options.deadline))
+    }
+
+    /// What came with the last call, as far as it was looked at.
+    pub fn last_call(&self) -> &CallInfo {
+        &self.info
     }
 
     fn begin(&mut self, path: &str, options: &CallOptions<'_>) -> Result<StreamKey, CallError> {
@@ -147,13 +168,17 @@ impl Channel {
         let timeout = options
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        self.core.open(&Request {
+        self.info = CallInfo::default();
+        let call = self.core.open(&Request {
             path,
             authority: &self.authority,
             timeout_ns: timeout
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
             metadata: options.metadata,
-        })
+            gzip: options.compress,
+        })?;
+        self.core.set_compress(call, options.compress);
+        Ok(call)
     }
 
     /// Sends a plain HTTP GET.
@@ -222,6 +247,7 @@ impl Channel {
         loop {
             while let Some(happening) = self.core.poll(self.now_ns()) {
                 if happening.call == call {
+                    self.note(&happening.what);
                     return Some(happening.what);
                 }
             }
@@ -235,6 +261,19 @@ impl Channel {
             }
             self.exchange(until);
             has_looked = true;
+        }
+    }
+
+    fn note(&mut self, what: &What) {
+        match what {
+            What::Head { .. } => self.info.initial_metadata = self.core.initial_metadata(),
+            What::Message => self.info.message_was_compressed = self.core.message_was_compressed(),
+            What::Ended(status) => {
+                if let Some(metadata) = status.metadata() {
+                    self.info.trailing_metadata = metadata.clone();
+                }
+            }
+            What::Writable | What::NotBegun | What::Lost { .. } | What::BadAnswer { .. } => {}
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Request<'a> {
     pub timeout_ns: Option<u64>,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
+    /// Names gzip, so that [`Core::set_compress`] works. A server that does not know it ends the call.
+    pub gzip: bool,
 }
 
 /// Something happened to a call.
@@ -101,6 +103,7 @@ impl Core {
             user_agent: USER_AGENT,
             timeout_ns: request.timeout_ns,
             metadata: request.metadata,
+            gzip: request.gzip,
             ..RequestHead::call(request.authority, request.path)
         };
         self.open_head(&head)
@@ -167,6 +170,11 @@ impl Core {
         }
     }
 
+    /// Whether the messages from here on are compressed; only in a call whose request names gzip.
+    pub fn set_compress(&mut self, call: StreamKey, compress: bool) {
+        self.connection.set_compress(call, compress);
+    }
+
     /// Ends the client's side without a further message.
     pub fn close_send(&mut self, call: StreamKey) {
         self.connection.close_send(call, &mut self.output);
@@ -220,6 +228,21 @@ impl Core {
     /// The bytes of the last [`What::Message`], until the next `poll`.
     pub fn message(&self) -> &[u8] {
         self.connection.message(&self.input)
+    }
+
+    /// Whether that message came compressed.
+    pub fn message_was_compressed(&self) -> bool {
+        self.connection.message_was_compressed()
+    }
+
+    /// The metadata of the last [`What::Head`], until the next `poll`.
+    pub fn initial_metadata(&self) -> Metadata {
+        let mut metadata = Metadata::new();
+        for (name, value) in self.connection.head().metadata() {
+            // What is no metadata cannot be handed on, and is no reason to lose the answer.
+            let _ = metadata.push_received(name, value);
+        }
+        metadata
     }
 
     /// The HTTP status of the last head, in the same time.

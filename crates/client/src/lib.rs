@@ -22,7 +22,7 @@ mod local;
 mod socket;
 mod streaming;
 
-pub use channel::{CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
+pub use channel::{CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
 pub use core::{Core, Happening, Request, What};
 pub use drive::Address;
 pub use drive::TcpFigures;

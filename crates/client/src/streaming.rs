@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use wire::StreamKey;
 
-use crate::channel::Channel;
+use crate::channel::{CallInfo, Channel};
 use crate::core::What;
 use crate::error::CallError;
 
@@ -26,14 +26,20 @@ pub enum Step {
 pub struct Streaming<'a> {
     channel: &'a mut Channel,
     call: StreamKey,
+    deadline: Option<Instant>,
     is_over: bool,
 }
 
 impl<'a> Streaming<'a> {
-    pub(crate) fn new(channel: &'a mut Channel, call: StreamKey) -> Streaming<'a> {
+    pub(crate) fn new(
+        channel: &'a mut Channel,
+        call: StreamKey,
+        deadline: Option<Instant>,
+    ) -> Streaming<'a> {
         Streaming {
             channel,
             call,
+            deadline,
             is_over: false,
         }
     }
@@ -51,6 +57,16 @@ impl<'a> Streaming<'a> {
         }
     }
 
+    /// Whether the messages from here on are compressed; only in a call that began with `compress`.
+    pub fn set_compress(&mut self, compress: bool) {
+        self.channel.core.set_compress(self.call, compress);
+    }
+
+    /// What has come with the call by now.
+    pub fn info(&self) -> &CallInfo {
+        self.channel.last_call()
+    }
+
     /// Ends the client's side: no message follows.
     pub fn close_send(&mut self) {
         if !self.is_over {
@@ -62,14 +78,20 @@ impl<'a> Streaming<'a> {
     /// Sends what waits, and takes the next message if there is one within `wait`.
     ///
     /// # Errors
-    /// If the call has ended in any other way than with status OK.
+    /// If the call has ended in any other way than with status OK, or its deadline has passed.
     pub fn poll(&mut self, wait: Duration) -> Result<Step, CallError> {
         if self.is_over {
             return Ok(Step::Ended);
         }
         let until = Instant::now() + wait;
+        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
         loop {
             match self.channel.next_until(self.call, Some(until)) {
+                None if self.deadline == Some(until) => {
+                    self.is_over = true;
+                    self.channel.cancel(self.call);
+                    return Err(CallError::DeadlineExceeded);
+                }
                 Some(What::Message) => {
                     let message = self.channel.core.message().to_vec();
                     self.channel.core.release(self.call);

@@ -13,7 +13,7 @@ use common::{by_path, listen, serve};
 fn within(duration: Duration) -> CallOptions<'static> {
     CallOptions {
         deadline: Some(Instant::now() + duration),
-        metadata: None,
+        ..CallOptions::default()
     }
 }
 

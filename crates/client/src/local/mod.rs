@@ -172,6 +172,7 @@ impl Local {
             authority: &self.authority,
             timeout_ns: start.timeout_ns,
             metadata: start.metadata,
+            gzip: false,
         };
         let stream = core.open(&request)?;
         let call = CallKey { channel, stream };
