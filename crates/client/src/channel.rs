@@ -248,6 +248,9 @@ impl Channel {
             while let Some(happening) = self.core.poll(self.now_ns()) {
                 if happening.call == call {
                     self.note(&happening.what);
+                    if self.core.close_reason().is_some() {
+                        self.send(); // the server is to learn why, and nobody may look at this connection again
+                    }
                     return Some(happening.what);
                 }
             }

@@ -1,0 +1,198 @@
+//! A server frame by frame, which does what no honest server does.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use client::{Address, Channel, ChannelOptions};
+use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, PREFACE, flag, kind};
+
+pub use wire::ErrorCode;
+
+/// The settings that these tests send, by their identifiers.
+pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// The windows of HTTP/2 before anything else is said.
+pub const FIRST_WINDOW: usize = 65_535;
+
+/// One frame of the client.
+#[derive(Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    pub fn ends_stream(&self) -> bool {
+        matches!(self.kind, kind::DATA | kind::HEADERS) && self.flags & flag::END_STREAM != 0
+    }
+}
+
+/// One connection, from the server's side.
+pub struct Raw {
+    socket: TcpStream,
+    pub out: Vec<u8>,
+    /// Frames that came while another was waited for.
+    pub seen: Vec<Frame>,
+}
+
+/// Runs `script` for each connection in turn, and `scripts.len()` connections in all.
+pub fn serve_raw(scripts: Vec<fn(&mut Raw)>) -> (Address, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let server = thread::spawn(move || {
+        for script in scripts {
+            let mut raw = Raw::accept(&listener);
+            script(&mut raw);
+            raw.flush();
+            raw.wait_for_end();
+        }
+    });
+    (address.parse().expect("an address"), server)
+}
+
+pub fn connect(address: &Address) -> Channel {
+    Channel::connect(address, &ChannelOptions::default()).expect("the server listens")
+}
+
+impl Raw {
+    fn accept(listener: &TcpListener) -> Raw {
+        let (mut socket, _) = listener.accept().expect("the client connects");
+        socket.set_nodelay(true).expect("connected");
+        let patience = Some(Duration::from_secs(20));
+        socket.set_read_timeout(patience).expect("valid");
+        let mut preface = [0; PREFACE.len()];
+        socket.read_exact(&mut preface).expect("the client greets");
+        assert_eq!(&preface, PREFACE);
+        Raw {
+            socket,
+            out: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
+    pub fn settings(&mut self, entries: &[(u16, u32)]) {
+        frame::write_settings(&mut self.out, entries);
+    }
+
+    /// The head of a good answer.
+    pub fn headers(&mut self, stream: u32) {
+        self.block(stream, &HEAD, false);
+    }
+
+    pub fn trailers(&mut self, stream: u32) {
+        self.block(stream, &[("grpc-status", "0")], true);
+    }
+
+    pub fn block(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
+        let mut payload = Vec::new();
+        for (name, value) in fields {
+            // A literal without indexing and with a new name: RFC 7541 section 6.2.2.
+            payload.extend([0, name.len() as u8]);
+            payload.extend_from_slice(name.as_bytes());
+            payload.push(value.len() as u8);
+            payload.extend_from_slice(value.as_bytes());
+        }
+        let flags = flag::END_HEADERS | if end { flag::END_STREAM } else { 0 };
+        self.frame(kind::HEADERS, flags, stream, &payload);
+    }
+
+    /// One whole message in as few frames as it takes, each with so much padding; none: without the field for it.
+    pub fn message(&mut self, stream: u32, bytes: &[u8], padding: Option<u8>, piece: usize) {
+        for piece in prefixed(bytes).chunks(piece) {
+            match padding {
+                None => self.frame(kind::DATA, 0, stream, piece),
+                Some(padding) => {
+                    let mut payload = vec![padding];
+                    payload.extend_from_slice(piece);
+                    payload.extend(std::iter::repeat_n(0, padding.into()));
+                    self.frame(kind::DATA, flag::PADDED, stream, &payload);
+                }
+            }
+        }
+    }
+
+    pub fn answer(&mut self, stream: u32, bytes: &[u8]) {
+        self.headers(stream);
+        self.message(stream, bytes, None, 16_384);
+        self.trailers(stream);
+    }
+
+    pub fn reset(&mut self, stream: u32, code: ErrorCode) {
+        frame::write_rst_stream(&mut self.out, stream, code);
+    }
+
+    pub fn goaway(&mut self, last_stream: u32, code: ErrorCode) {
+        frame::write_goaway(&mut self.out, last_stream, code, "");
+    }
+
+    pub fn ping(&mut self, opaque: [u8; 8]) {
+        frame::write_ping(&mut self.out, 0, opaque);
+    }
+
+    pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        frame::write_header(&mut self.out, payload.len(), kind, flags, stream);
+        self.out.extend_from_slice(payload);
+    }
+
+    pub fn flush(&mut self) {
+        // A client that has had enough may be gone.
+        let _ = self.socket.write_all(&self.out);
+        self.out.clear();
+    }
+
+    /// The next frame of the client, after what waits was sent; `None`: it has closed. Settings are acknowledged.
+    pub fn next(&mut self) -> Option<Frame> {
+        self.flush();
+        let mut head = [0; HEADER_BYTES];
+        self.socket.read_exact(&mut head).ok()?;
+        let header = FrameHeader::parse(&head);
+        let mut payload = vec![0; header.length as usize];
+        self.socket.read_exact(&mut payload).ok()?;
+        if header.kind == kind::SETTINGS && header.flags & flag::ACK == 0 {
+            frame::write_settings_ack(&mut self.out);
+        }
+        Some(Frame {
+            kind: header.kind,
+            flags: header.flags,
+            stream: header.stream,
+            payload,
+        })
+    }
+
+    /// Reads until a frame is as wanted; those before it are kept in `seen`.
+    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Frame) -> bool) -> Frame {
+        loop {
+            let frame = self.next();
+            let frame = frame.unwrap_or_else(|| panic!("the client closed before {what}"));
+            if is_it(&frame) {
+                return frame;
+            }
+            self.seen.push(frame);
+        }
+    }
+
+    /// The stream of the next request that is complete.
+    pub fn request(&mut self) -> u32 {
+        self.wait_for("a request", Frame::ends_stream).stream
+    }
+
+    fn wait_for_end(&mut self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        while let Some(frame) = self.next() {
+            self.seen.push(frame);
+        }
+    }
+}
+
+const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
+
+/// A gRPC message with its prefix.
+pub fn prefixed(bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).expect("a small message");
+    [&[0], &length.to_be_bytes()[..], bytes].concat()
+}
