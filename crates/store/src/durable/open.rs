@@ -43,17 +43,19 @@ impl Store {
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_snapshot(log_config, snapshot.as_ref());
         let mut ahead = ReadAhead::new(store.hasher().clone());
-        let opened = log::open(disk.clone(), &log_config, &mut |record| {
+        let read = log::read(disk.clone(), &log_config, &mut |record| {
             ahead.add(record, &mut replay);
         });
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
+        let read = read.map_err(OpenError::Log)?;
+        // Before anything is written: a refused start leaves the folder as it was.
+        replay.finish(config.default_database.durability)?;
         let OpenLog {
             log,
             stock,
             recovered,
-        } = opened.map_err(OpenError::Log)?;
-        replay.finish(config.default_database.durability)?;
+        } = read.open().map_err(OpenError::Log)?;
         store.skip_sequences(recovered.next_sequence - 1);
         if !recovered.created {
             store.raise_views(recovered.next_sequence - 1);

@@ -51,6 +51,6 @@ pub use scan::{Damage, Place, ReadError, Witness};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
 };
-pub use start::{Known, LogConfig, OpenError, OpenLog, Recovered, open};
+pub use start::{Known, LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
 pub use verify::{Ending, Report, SegmentReport, verify};
 pub use writer::{LogWriter, SyncError, WriteError};

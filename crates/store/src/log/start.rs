@@ -105,11 +105,20 @@ pub fn open(
     config: &LogConfig,
     visit: &mut dyn FnMut(&Record<'_>),
 ) -> Result<OpenLog, OpenError> {
+    read(disk, config, visit)?.open()
+}
+
+/// The first half of [`open`]: reads the log and changes nothing, so that whoever cannot use what is in it leaves the
+/// folder as it was.
+pub fn read<'a>(
+    disk: Arc<dyn Disk>,
+    config: &'a LogConfig,
+    visit: &mut dyn FnMut(&Record<'_>),
+) -> Result<ReadLog<'a>, OpenError> {
     assert!(
         config.segment_bytes >= limits::SEGMENT_BYTES_MIN,
         "a segment is too small for anything"
     );
-    let segment_bytes = config.segment_bytes.next_multiple_of(ALIGN_BYTES as u64);
     let base_sequence = config.known.map_or(0, |known| known.base_sequence);
     let mut bytes = 0;
     let mut scan = scan(&*disk, &mut |_, group| {
@@ -127,18 +136,45 @@ pub fn open(
         let folder = disk.describe("");
         return Err(OpenError::Damaged { folder, damage });
     }
-    let stock = SegmentStock::open(disk.clone(), segment_bytes)
-        .map_err(|source| folder_error(&*disk, source))?;
-    let start = Start {
+    Ok(ReadLog {
         disk,
         config,
         scan,
         bytes,
-        stock,
-    };
-    match start.scan.chain {
-        Some(chain) => start.go_on(chain),
-        None => start.begin(),
+    })
+}
+
+/// A log that was read, and can be opened for writing.
+pub struct ReadLog<'a> {
+    disk: Arc<dyn Disk>,
+    config: &'a LogConfig,
+    scan: Scan,
+    bytes: u64,
+}
+
+impl ReadLog<'_> {
+    /// Makes durable what was read, and opens the log behind it.
+    pub fn open(self) -> Result<OpenLog, OpenError> {
+        let ReadLog {
+            disk,
+            config,
+            scan,
+            bytes,
+        } = self;
+        let segment_bytes = config.segment_bytes.next_multiple_of(ALIGN_BYTES as u64);
+        let stock = SegmentStock::open(disk.clone(), segment_bytes)
+            .map_err(|source| folder_error(&*disk, source))?;
+        let start = Start {
+            disk,
+            config,
+            scan,
+            bytes,
+            stock,
+        };
+        match start.scan.chain {
+            Some(chain) => start.go_on(chain),
+            None => start.begin(),
+        }
     }
 }
 

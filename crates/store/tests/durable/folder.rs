@@ -148,7 +148,9 @@ fn a_default_database_with_content_cannot_become_volatile() {
     durable.mailbox.submit(&mut batch);
     assert!(durable.rounds.round(&mut StandingClock { now_ms: 1 }));
     drop(durable);
+    let steps = disk.step_count();
     let error = Durable::open(config(Durability::Volatile), &disk).err();
+    assert_eq!(disk.step_count(), steps, "nothing is changed");
     assert!(
         matches!(error, Some(OpenError::DefaultHasContent)),
         "{error:?}"
