@@ -23,6 +23,7 @@ pub struct Rounds {
     /// Somebody has asked for a snapshot.
     snapshot_asked: bool,
     making: Option<Making>,
+    slice_rows: u32,
     _ending: Ending,
 }
 
@@ -51,6 +52,7 @@ impl Rounds {
             answered: Vec::new(),
             snapshot_asked: false,
             making: None,
+            slice_rows: snapshot::limits::SLICE_ROWS,
         }
     }
 
@@ -158,6 +160,11 @@ impl Rounds {
         self.committer.has_failed()
     }
 
+    /// The last sequence in the log.
+    pub fn log_sequence(&self) -> u64 {
+        self.committer.log().written().sequence
+    }
+
     /// When a round is due although nobody asks for one; `u64::MAX`: none is.
     pub fn due_ns(&self) -> u64 {
         self.committer.sync_due_ns()
@@ -178,6 +185,11 @@ impl Rounds {
     /// Asks for a snapshot. It is made by [`step_snapshot`](Rounds::step_snapshot), and told of by an [`Event`].
     pub fn ask_for_snapshot(&mut self) {
         self.snapshot_asked = true;
+    }
+
+    /// Puts fewer entries into a page of the snapshots to come: tests want many pages.
+    pub fn set_slice_rows(&mut self, rows: u32) {
+        self.slice_rows = rows;
     }
 
     /// Does a little of a snapshot that somebody has asked for, or that is due; answers whether there was anything to
@@ -215,7 +227,10 @@ impl Rounds {
             .ok_or(SnapshotError::LogFailed)
             .and_then(|base| Making::new(&store, base, disk));
         match making {
-            Ok(making) => self.making = Some(making),
+            Ok(mut making) => {
+                making.set_slice_rows(self.slice_rows);
+                self.making = Some(making);
+            }
             Err(error) => self.committer.snapshot_ended(Err(error), clock),
         }
         true

@@ -29,6 +29,7 @@ pub struct Making {
     phase: Phase,
     body: Body,
     totals: Totals,
+    slice_rows: u32,
     longest_page_ns: u64,
 }
 
@@ -100,6 +101,7 @@ impl Making {
             },
             body: Body::default(),
             totals: Totals::default(),
+            slice_rows: limits::SLICE_ROWS,
             longest_page_ns: 0,
         };
         match making.write_header() {
@@ -118,6 +120,11 @@ impl Making {
         self.body.clear();
         self.header.encode_catalogue(&mut self.body.bytes);
         self.writer.page(PageKind::Catalogue, &self.body)
+    }
+
+    /// Puts fewer entries than [`limits::SLICE_ROWS`] into a page, at least one: tests want many pages.
+    pub fn set_slice_rows(&mut self, rows: u32) {
+        self.slice_rows = rows.clamp(1, limits::SLICE_ROWS);
     }
 
     /// Its base: everything up to this sequence is in it.
@@ -167,6 +174,7 @@ impl Making {
             return Ok(Step::More);
         };
         let (id, durability) = (database.id, database.config.durability);
+        self.body.clear();
         let last = match durability {
             Durability::Volatile => {
                 // Nothing is written for it: not the page before once more either.
@@ -199,8 +207,12 @@ impl Making {
         behind: Option<&[u8]>,
         clock: &mut dyn Clock,
     ) -> Option<Box<[u8]>> {
-        let Making { body, totals, .. } = self;
-        body.clear();
+        let Making {
+            body,
+            totals,
+            slice_rows,
+            ..
+        } = self;
         body.database = id.0;
         let range = match behind {
             Some(key) => Range::ALL.beyond(key, Direction::Forward),
@@ -222,7 +234,7 @@ impl Making {
                     Value::Shared(bytes) => body.large = Some(Arc::clone(bytes)),
                 }
                 let is_full = body.large.is_some()
-                    || body.entries >= limits::SLICE_ROWS
+                    || body.entries >= *slice_rows
                     || body.bytes.len() >= limits::SLICE_BYTES;
                 if is_full {
                     last = Some(entry.key.into());

@@ -9,7 +9,9 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use store::disk::{Fault, SimulatedDisk, Step};
+use store::disk::{Disk, Fault, SimulatedDisk, Step};
+use store::durable::Event;
+use store::log::segment_name;
 use store::suite::{Random, StandingClock};
 use store::{
     CommitOutcome, DatabaseInfo, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
@@ -23,6 +25,12 @@ use crate::plan::{Planned, Planner, Turn, Words, submit};
 const OPERATIONS: usize = 10_000;
 
 const SEED: u64 = 5;
+
+/// A snapshot is asked for once in so many turns; others are made when they are due.
+const SNAPSHOT_TURNS: usize = 10;
+
+/// Entries of a page, and so of what the walk sees at a time.
+const PAGE_ROWS: u32 = 8;
 
 fn config() -> StoreConfig {
     let mut config = StoreConfig::new(1);
@@ -129,6 +137,7 @@ struct Run {
     synced: usize,
     /// A commit was refused for want of room: what comes after it is not as in the reference.
     diverged: bool,
+    snapshots: usize,
 }
 
 /// Runs a plan until it is over or the log fails; every answer must be that of the reference.
@@ -140,7 +149,11 @@ fn run(reference: &Reference, disk: &SimulatedDisk) -> (Run, Option<Durable>) {
     let words = Words::new();
     let mut batch = durable.store.write_batch();
     let mut outcomes = Outcomes::new();
-    for turn in &reference.turns {
+    durable.rounds.set_slice_rows(PAGE_ROWS);
+    for (number, turn) in reference.turns.iter().enumerate() {
+        if number % SNAPSHOT_TURNS == SNAPSHOT_TURNS / 2 {
+            durable.rounds.ask_for_snapshot();
+        }
         let mut clock = StandingClock {
             now_ms: turn.now_ms,
         };
@@ -157,7 +170,15 @@ fn run(reference: &Reference, disk: &SimulatedDisk) -> (Run, Option<Durable>) {
                     .iter()
                     .for_each(|outcome| run.check(reference, &outcome));
             }
+            durable.rounds.step_snapshot(&mut clock);
         }
+        // Some of its pages see what comes after others.
+        durable.rounds.step_snapshot(&mut clock);
+        durable.rounds.step_snapshot(&mut clock);
+        let events = durable.rounds.take_events().into_iter();
+        run.snapshots += events
+            .filter(|event| matches!(event, Event::SnapshotMade(_)))
+            .count();
         assert_eq!(answers, turn.commits.len(), "each commit is answered once");
         if durable.rounds.has_failed() || run.diverged {
             break;
@@ -236,6 +257,10 @@ fn recover(reference: &Reference, disk: &SimulatedDisk, least: usize, most: usiz
         durable.submit(&mut batch, &mut clock, &mut outcomes);
         while durable.rounds.round(&mut clock) {}
     }
+    if most.is_multiple_of(2) {
+        durable.rounds.ask_for_snapshot();
+        while durable.rounds.step_snapshot(&mut clock) {}
+    }
     let before = state_of(&durable.store);
     let Durable { rounds, .. } = durable;
     rounds
@@ -291,12 +316,16 @@ fn steps_of(reference: &Reference) -> Vec<Step> {
     let disk = SimulatedDisk::new(SEED);
     let (run, _) = run(reference, &disk);
     assert_eq!(run.answered, reference.answers.len());
+    println!("{} snapshots", run.snapshots);
+    assert!(run.snapshots >= 3, "snapshots are made and segments go");
+    let names = disk.list().expect("it can be listed");
+    assert!(!names.contains(&segment_name(1)), "{names:?}");
     disk.steps()
 }
 
 #[test]
 fn an_error_at_every_step_then_a_kill() {
-    let reference = Reference::new(SEED + 1, 2000);
+    let reference = Reference::new(SEED + 1, 5000);
     let steps = steps_of(&reference);
     let mut random = Random::new(SEED);
     for (step, kind) in steps.iter().enumerate() {

@@ -5,6 +5,7 @@ mod crash;
 mod failures;
 mod folder;
 mod plan;
+mod snapshot_damage;
 mod snapshots;
 mod steady;
 mod suite;
