@@ -17,7 +17,7 @@ use service::{PeerKind, ServerInfo};
 
 use store::durable::{FolderError, OpenError};
 use store::log::{self, LogConfig, LogId, Recovered};
-use store::snapshot::SnapshotReport;
+use store::snapshot::{ReadError, SnapshotReport};
 
 use crate::arguments::{Driver, ServeArguments};
 use crate::durability::Durability;
@@ -185,6 +185,9 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Open(OpenError::Log(log::OpenError::Damaged { .. })) => {
             "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
                 .into()
+        }
+        StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
+            "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }
         _ => String::new(),
     };

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use store::disk::{Disk, FolderLock, RealDisk};
-use store::log::{Ending, Group, Place, Record, RecordKind, Report, verify};
+use store::log::{Ending, Group, Known, Place, Record, RecordKind, Report, verify_known};
+use store::snapshot::{self, Summary};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
@@ -38,13 +39,29 @@ pub fn verify_log(arguments: &LogArguments) -> Result<Exit, Failure> {
     end(Output::new(arguments.output), report, &arguments.folder)
 }
 
+/// What is in a data folder.
+struct Contents {
+    /// Oldest first.
+    snapshots: Vec<Summary>,
+    log: Report,
+}
+
+/// Reads all snapshots and the whole log.
 fn read(
     arguments: &LogArguments,
     visit: &mut dyn FnMut(Place, &Group<'_>),
-) -> Result<Report, Failure> {
+) -> Result<Contents, Failure> {
     let folder = arguments.folder.display();
     let (disk, _lock) = open(&arguments.folder)?;
-    verify(&disk, visit).map_err(|error| Failure::Failed(format!("{folder}: {error}")))
+    let snapshots = snapshot::verify(&disk).map_err(|error| {
+        Failure::Failed(format!(
+            "{error}; put a whole copy of the file back, or restore a backup"
+        ))
+    })?;
+    let known = snapshots.last().map_or(Known::default(), Summary::known);
+    let log = verify_known(&disk, &known, visit)
+        .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
+    Ok(Contents { snapshots, log })
 }
 
 /// Opens and locks a data folder: what a server writes meanwhile would look like damage.
@@ -166,56 +183,75 @@ fn kind(kind: RecordKind) -> &'static str {
 
 // --- the whole
 
-/// Prints what the whole log holds and how it ends.
-fn end(mut output: Output, report: Report, folder: &Path) -> Result<Exit, Failure> {
+/// Prints what the snapshots and the whole log hold and how it ends.
+fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Failure> {
+    if output.is_json() {
+        output.object(summary(&contents))?;
+    } else {
+        for snapshot in &contents.snapshots {
+            output.line(&format!(
+                "{}: {} entries of {} databases up to sequence {}, {} bytes, whole",
+                snapshot::file_name(snapshot.header.sequence),
+                snapshot.totals.entries,
+                snapshot.header.databases.len(),
+                snapshot.header.sequence,
+                snapshot.file_bytes
+            ))?;
+        }
+        print_log(&mut output, &contents.log)?;
+    }
+    output.end()?;
+    let folder = folder.display();
+    match (contents.log.ending, contents.log.misfit) {
+        (Ending::Damaged(damage), _) => Err(Failure::Failed(format!(
+            "{folder}: {damage}; `pelton serve --accept-loss` starts with what is whole"
+        ))),
+        (_, Some(misfit)) => Err(Failure::Failed(format!("{folder}: {misfit}"))),
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
+    for segment in &report.segments {
+        let sequences = segment
+            .sequences
+            .map_or("nothing that counts".into(), |(first, last)| {
+                format!("sequences {first} to {last}")
+            });
+        output.line(&format!(
+            "{}: {} of {} bytes used, {} groups, {sequences}",
+            segment.file, segment.used_bytes, segment.bytes, segment.groups
+        ))?;
+    }
+    let words = match &report.ending {
+        Ending::Empty => "there is nothing in it",
+        Ending::Closed => "it ends with a clean stop",
+        Ending::Open => "it ends without a clean stop; all that was durable is there",
+        Ending::Damaged(_) => "it is damaged",
+    };
+    output.line(&format!(
+        "{} groups, {} records, sequences {} to {}: {words}",
+        report.groups, report.records, report.first_sequence, report.last_sequence
+    ))
+}
+
+fn summary(contents: &Contents) -> Map<String, Value> {
+    let report = &contents.log;
     let ending = match &report.ending {
         Ending::Empty => "empty",
         Ending::Closed => "closed",
         Ending::Open => "open",
         Ending::Damaged(_) => "damaged",
     };
-    if output.is_json() {
-        output.object(summary(&report, ending))?;
-    } else {
-        for segment in &report.segments {
-            let sequences = segment
-                .sequences
-                .map_or("nothing that counts".into(), |(first, last)| {
-                    format!("sequences {first} to {last}")
-                });
-            output.line(&format!(
-                "{}: {} of {} bytes used, {} groups, {sequences}",
-                segment.file, segment.used_bytes, segment.bytes, segment.groups
-            ))?;
-        }
-        let words = match &report.ending {
-            Ending::Empty => "there is nothing in it",
-            Ending::Closed => "it ends with a clean stop",
-            Ending::Open => "it ends without a clean stop; all that was durable is there",
-            Ending::Damaged(_) => "it is damaged",
-        };
-        output.line(&format!(
-            "{} groups, {} records, sequences {} to {}: {words}",
-            report.groups, report.records, report.first_sequence, report.last_sequence
-        ))?;
-    }
-    output.end()?;
-    match report.ending {
-        Ending::Damaged(damage) => Err(Failure::Failed(format!(
-            "{}: {damage}; `pelton serve --accept-loss` starts with what is whole",
-            folder.display()
-        ))),
-        _ => Ok(Exit::Done),
-    }
-}
-
-fn summary(report: &Report, ending: &str) -> Map<String, Value> {
     let history_id = report
         .history_id
         .map_or(Value::Null, |id| format!("{id:016x}").into());
+    let newest = contents.snapshots.last();
+    let snapshot = newest.map_or(Value::Null, |newest| newest.header.sequence.into());
     object([
         ("ending", ending.into()),
         ("history_id", history_id),
+        ("snapshot_sequence", snapshot),
         ("segments", report.segments.len().into()),
         ("groups", report.groups.into()),
         ("records", report.records.into()),

@@ -101,14 +101,10 @@ fn load_newest(
 
 /// How the log is opened behind a snapshot.
 fn with_snapshot(log_config: &LogConfig, snapshot: Option<&Summary>) -> LogConfig {
-    let durable_sequence = snapshot.map_or(0, |snapshot| snapshot.totals.last_sequence);
+    let known = snapshot.map_or(Known::default(), Summary::known);
     LogConfig {
-        known: Some(Known {
-            history_id: snapshot.map(|snapshot| snapshot.header.history_id),
-            base_sequence: base_sequence(snapshot),
-            durable_sequence,
-        }),
-        least_sequence: log_config.least_sequence.max(durable_sequence),
+        known: Some(known),
+        least_sequence: log_config.least_sequence.max(known.durable_sequence),
         // The log's clock does not go back either.
         now_ms: log_config.now_ms.max(wall_ms(snapshot)),
         ..*log_config

@@ -35,6 +35,7 @@ pub mod limits;
 
 mod bytes;
 mod group;
+mod known;
 mod reader;
 mod record;
 mod scan;
@@ -46,11 +47,12 @@ mod writer;
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
+pub use known::{Known, Misfit};
 pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
 pub use scan::{Damage, Place, ReadError, Witness};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
 };
-pub use start::{Known, LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
-pub use verify::{Ending, Report, SegmentReport, verify};
+pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
+pub use verify::{Ending, Report, SegmentReport, verify, verify_known};
 pub use writer::{LogWriter, SyncError, WriteError};

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::group::{ALIGN_BYTES, Group, LogId};
+use super::known::{Known, Misfit};
 use super::limits;
 use super::reader::SegmentReader;
 use super::record::{Record, RecordError};
@@ -30,17 +31,6 @@ pub struct LogConfig {
     pub now_ms: u64,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
-}
-
-/// What is known of a log from the snapshot that goes with it, or from there being none: the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// The public half of the log's id when the snapshot was made; `None`: there is no snapshot.
-    pub history_id: Option<u64>,
-    /// The snapshot has everything up to this sequence, so the log need not.
-    pub base_sequence: u64,
-    /// The log was durable up to this sequence.
-    pub durable_sequence: u64,
 }
 
 impl LogConfig {
@@ -178,27 +168,21 @@ impl ReadLog<'_> {
     }
 }
 
-/// Whether the log goes with a snapshot. If its end is missing, this is noted as damage.
+/// Whether the log goes with a snapshot. If its end is missing, this is noted as damage, which may be accepted.
 fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError> {
-    // A history that began anew knows nothing of what was before it.
-    if scan.chain.is_some() && !scan.begins_history {
-        if scan.first_sequence > known.base_sequence + 1 {
-            return Err(OpenError::Hole {
-                folder: disk.describe(""),
-                first_sequence: scan.first_sequence,
-                base_sequence: known.base_sequence,
-            });
+    match known.misfit(scan) {
+        None => Ok(()),
+        Some(Misfit::End {
+            durable_sequence, ..
+        }) => {
+            scan.expect_through(durable_sequence);
+            Ok(())
         }
-        if let Some(history_id) = known.history_id
-            && !scan.histories.contains(&history_id)
-        {
-            return Err(OpenError::OtherHistory {
-                folder: disk.describe(""),
-            });
-        }
+        Some(misfit) => Err(OpenError::Misfit {
+            folder: disk.describe(""),
+            misfit,
+        }),
     }
-    scan.expect_through(known.durable_sequence);
-    Ok(())
 }
 
 fn visit_records(group: &Group<'_>, visit: &mut dyn FnMut(&Record<'_>)) -> Result<(), RecordError> {
@@ -444,19 +428,12 @@ pub enum OpenError {
         /// What is missing, and where.
         damage: Damage,
     },
-    /// The log begins too late: what it held before is missing. Nothing was changed.
-    Hole {
+    /// It does not go with the newest snapshot, or its beginning is missing. Nothing was changed.
+    Misfit {
         /// The folder.
         folder: String,
-        /// The first sequence in the log.
-        first_sequence: u64,
-        /// Everything up to this one is in the newest snapshot; 0: there is none.
-        base_sequence: u64,
-    },
-    /// The newest snapshot goes with another log. Nothing was changed.
-    OtherHistory {
-        /// The folder.
-        folder: String,
+        /// What does not fit.
+        misfit: Misfit,
     },
     /// What was read could not be made durable again.
     Repair {
@@ -505,29 +482,7 @@ impl fmt::Display for OpenError {
             }
             OpenError::Read(error) => error.fmt(formatter),
             OpenError::Damaged { folder, damage } => write!(formatter, "{folder}: {damage}"),
-            OpenError::Hole {
-                folder,
-                first_sequence,
-                base_sequence: 0,
-            } => write!(
-                formatter,
-                "{folder}: the log begins with sequence {first_sequence}, and there is no snapshot of what was before \
-                 it: a file is missing; put it back, or restore a backup"
-            ),
-            OpenError::Hole {
-                folder,
-                first_sequence,
-                base_sequence,
-            } => write!(
-                formatter,
-                "{folder}: the log begins with sequence {first_sequence}, and the newest snapshot ends with \
-                 {base_sequence}: a file is missing; put it back, or restore a backup"
-            ),
-            OpenError::OtherHistory { folder } => write!(
-                formatter,
-                "{folder}: the newest snapshot goes with another log: files of several data folders are mixed; put \
-                 the right ones back, or restore a backup"
-            ),
+            OpenError::Misfit { folder, misfit } => write!(formatter, "{folder}: {misfit}"),
             OpenError::Repair { file, source } => write!(
                 formatter,
                 "{file}: the end of the log cannot be made durable again: {source}"
@@ -543,9 +498,7 @@ impl std::error::Error for OpenError {
         match self {
             OpenError::Folder { source, .. } | OpenError::Repair { source, .. } => Some(source),
             OpenError::Read(error) => Some(error),
-            OpenError::Damaged { .. } | OpenError::Hole { .. } | OpenError::OtherHistory { .. } => {
-                None
-            }
+            OpenError::Damaged { .. } | OpenError::Misfit { .. } => None,
             OpenError::Prepare(error) => Some(error),
             OpenError::Write(error) => Some(error),
         }

@@ -1,6 +1,7 @@
 //! Looking at a log without changing it.
 
 use super::group::Group;
+use super::known::{Known, Misfit};
 use super::scan::{Damage, Place, ReadError, Scan, SegmentEnd, scan};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
@@ -24,6 +25,8 @@ pub struct Report {
     pub wall_ms: u64,
     /// How it ends.
     pub ending: Ending,
+    /// Why it does not go with what is known of it from elsewhere.
+    pub misfit: Option<Misfit>,
 }
 
 /// What a segment holds.
@@ -61,14 +64,31 @@ pub fn verify(
     disk: &dyn Disk,
     visit: &mut dyn FnMut(Place, &Group<'_>),
 ) -> Result<Report, ReadError> {
-    let scan = scan(disk, &mut |place, group| {
+    let scan = read(disk, visit)?;
+    Ok(Report::of(&scan))
+}
+
+/// The same, and checks that the log goes with a snapshot, or that nothing is missing before it if there is none.
+pub fn verify_known(
+    disk: &dyn Disk,
+    known: &Known,
+    visit: &mut dyn FnMut(Place, &Group<'_>),
+) -> Result<Report, ReadError> {
+    let scan = read(disk, visit)?;
+    Ok(Report {
+        misfit: known.misfit(&scan),
+        ..Report::of(&scan)
+    })
+}
+
+fn read(disk: &dyn Disk, visit: &mut dyn FnMut(Place, &Group<'_>)) -> Result<Scan, ReadError> {
+    scan(disk, &mut |place, group| {
         for record in group.records() {
             record?;
         }
         visit(place, group);
         Ok(())
-    })?;
-    Ok(Report::of(&scan))
+    })
 }
 
 impl Report {
@@ -98,6 +118,7 @@ impl Report {
             last_sequence: scan.chain.map_or(0, |chain| chain.position.sequence),
             wall_ms: scan.chain.map_or(0, |chain| chain.wall_ms),
             ending,
+            misfit: None,
         }
     }
 }

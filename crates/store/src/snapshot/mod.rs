@@ -19,4 +19,4 @@ pub use files::{file_name, list, remove_older, remove_unfinished};
 pub use header::{Header, Totals};
 pub use making::{Making, SnapshotReport, Step};
 pub use page::FORMAT_VERSION;
-pub use reader::{Summary, Visitor, read};
+pub use reader::{Summary, Visitor, read, verify};

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::error::ReadError;
-use super::files::file_name;
+use super::files::{file_name, list};
 use super::header::{Header, Totals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
 use crate::catalogue::{DatabaseId, Durability};
 use crate::disk::{Disk, DiskFile};
+use crate::log::Known;
 use crate::value::Entry;
 
 /// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without an error.
@@ -30,6 +31,37 @@ pub struct Summary {
     pub totals: Totals,
     /// Bytes of the file.
     pub file_bytes: u64,
+}
+
+impl Summary {
+    /// What it says of the log that goes with it.
+    pub fn known(&self) -> Known {
+        Known {
+            history_id: Some(self.header.history_id),
+            base_sequence: self.header.sequence,
+            durable_sequence: self.totals.last_sequence,
+        }
+    }
+}
+
+/// Reads all snapshots in a folder wholly, oldest first, and gives what they hold. Changes nothing.
+pub fn verify(disk: &dyn Disk) -> Result<Vec<Summary>, ReadError> {
+    let sequences = list(disk).map_err(|source| ReadError::Folder { source })?;
+    let check = |sequence| read(disk, sequence, &mut Unseen);
+    sequences.into_iter().map(check).collect()
+}
+
+/// Looks at nothing.
+struct Unseen;
+
+impl Visitor for Unseen {
+    fn header(&mut self, _: &Header) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: DatabaseId, _: &Entry<'_>) -> Result<(), &'static str> {
+        Ok(())
+    }
 }
 
 /// Reads the snapshot of a base sequence.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::{Event, OpenError, Opened};
-use store::log::{LogConfig, LogId, segment_name};
+use store::log::{LogConfig, LogId, Misfit, segment_name};
 use store::suite::{StandingClock, append, delete, increment, put};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Mode,
@@ -372,8 +372,7 @@ fn a_missing_snapshot_is_a_hole() {
         let error = refusal(&disk, &log_config());
         let expected = if with_older { older } else { 0 };
         assert!(
-            matches!(error, OpenError::Log(store::log::OpenError::Hole { base_sequence, .. })
-                if base_sequence == expected),
+            matches!(error, OpenError::Log(store::log::OpenError::Misfit { misfit: Misfit::Hole { base_sequence, .. }, .. }) if base_sequence == expected),
             "{error}"
         );
     }
@@ -399,7 +398,10 @@ fn a_snapshot_of_another_log_is_refused() {
     assert!(
         matches!(
             error,
-            OpenError::Log(store::log::OpenError::OtherHistory { .. })
+            OpenError::Log(store::log::OpenError::Misfit {
+                misfit: Misfit::OtherHistory,
+                ..
+            })
         ),
         "{error}"
     );

@@ -95,6 +95,11 @@ fn run_loop(number: u64, store: &Store, durable: &Durable) {
     }
 }
 
+fn visible_sequence(store: &Store) -> u64 {
+    let view = store.view(DatabaseId::DEFAULT).expect("it exists");
+    view.sequence()
+}
+
 fn check_content(store: &Store) {
     let view = store.view(DatabaseId::DEFAULT).expect("it exists");
     let hash = |key: &[u8]| store.hasher().hash(key);
@@ -122,12 +127,22 @@ fn loops_share_the_committer() {
         } = open().expect("it is well");
         let durable = Durable::start(committer, clock(), nothing_but_snapshots());
         let durable = durable.expect("threads can be started");
+        let mut last_base = 0;
         thread::scope(|scope| {
-            for number in 0..LOOPS {
-                let (store, durable) = (&store, &durable);
-                scope.spawn(move || run_loop(number, store, durable));
+            let (store, durable) = (&store, &durable);
+            let loops: Vec<_> = (0..LOOPS)
+                .map(|number| scope.spawn(move || run_loop(number, store, durable)))
+                .collect();
+            // Snapshots one after the other meanwhile. Each has at least what was there before it.
+            while !loops.iter().all(|one| one.is_finished()) {
+                let sequence = visible_sequence(store);
+                let report = durable.snapshot().expect("nothing fails");
+                assert!(report.sequence >= sequence && report.last_sequence >= report.sequence);
+                assert!(report.sequence >= last_base);
+                last_base = report.sequence;
             }
         });
+        assert!(last_base > 0);
         check_content(&store);
         if is_clean {
             durable.stop().expect("nothing fails");
@@ -146,6 +161,8 @@ fn loops_share_the_committer() {
             thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(reopened.recovered.closed, is_clean);
+        let snapshot = reopened.snapshot.expect("one was made at least");
+        assert!(snapshot.header.sequence >= last_base);
         check_content(&reopened.store);
     }
 }

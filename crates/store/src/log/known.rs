@@ -1,0 +1,97 @@
+//! What is known of a log from the snapshot that goes with it.
+
+use std::fmt;
+
+use super::scan::Scan;
+
+/// What is known of a log from the snapshot that goes with it, or from there being none: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The public half of the log's id when the snapshot was made; `None`: there is no snapshot.
+    pub history_id: Option<u64>,
+    /// The snapshot has everything up to this sequence, so the log need not.
+    pub base_sequence: u64,
+    /// The log was durable up to this sequence.
+    pub durable_sequence: u64,
+}
+
+/// Why a log does not go with the newest snapshot, or cannot stand alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// It begins too late.
+    Hole {
+        /// The first sequence in the log.
+        first_sequence: u64,
+        /// Everything up to this one is in the newest snapshot; 0: there is none.
+        base_sequence: u64,
+    },
+    /// The snapshot goes with another log.
+    OtherHistory,
+    /// It ends too early.
+    End {
+        /// The last sequence in the log.
+        last_sequence: u64,
+        /// What the snapshot knows to have been durable in it.
+        durable_sequence: u64,
+    },
+}
+
+impl Known {
+    /// Whether a log goes with this.
+    pub(super) fn misfit(&self, scan: &Scan) -> Option<Misfit> {
+        let last_sequence = scan.chain.map_or(0, |chain| chain.position.sequence);
+        // A history that began anew knows nothing of what was before it.
+        if scan.chain.is_some() && !scan.begins_history {
+            if scan.first_sequence > self.base_sequence + 1 {
+                return Some(Misfit::Hole {
+                    first_sequence: scan.first_sequence,
+                    base_sequence: self.base_sequence,
+                });
+            }
+            let is_of_it = |history_id| scan.histories.contains(&history_id);
+            if !self.history_id.is_none_or(is_of_it) {
+                return Some(Misfit::OtherHistory);
+            }
+        }
+        (last_sequence < self.durable_sequence).then_some(Misfit::End {
+            last_sequence,
+            durable_sequence: self.durable_sequence,
+        })
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::Hole {
+                first_sequence,
+                base_sequence: 0,
+            } => write!(
+                formatter,
+                "the log begins with sequence {first_sequence}, and there is no snapshot of what was before it: a file \
+                 is missing; put it back, or restore a backup"
+            ),
+            Misfit::Hole {
+                first_sequence,
+                base_sequence,
+            } => write!(
+                formatter,
+                "the log begins with sequence {first_sequence}, and the newest snapshot ends with {base_sequence}: a \
+                 file is missing; put it back, or restore a backup"
+            ),
+            Misfit::OtherHistory => write!(
+                formatter,
+                "the newest snapshot goes with another log: files of several data folders are mixed; put the right ones \
+                 back, or restore a backup"
+            ),
+            Misfit::End {
+                last_sequence,
+                durable_sequence,
+            } => write!(
+                formatter,
+                "the log ends with sequence {last_sequence}, though the newest snapshot knows everything up to \
+                 {durable_sequence} to have been durable"
+            ),
+        }
+    }
+}
