@@ -176,11 +176,8 @@ impl Making {
         let (id, durability) = (database.id, database.config.durability);
         self.body.clear();
         let last = match durability {
-            Durability::Volatile => {
-                // Nothing is written for it: not the page before once more either.
-                self.body.clear();
-                None
-            }
+            // Nothing is written for it: not the page before once more either.
+            Durability::Volatile => None,
             _ => self.read_page(id, behind.as_deref(), clock),
         };
         self.phase = match last {
