@@ -112,6 +112,41 @@ fn what_was_exported_is_imported() {
 }
 
 #[test]
+fn of_a_database_that_does_not_exist_there_is_no_export() {
+    let (server, folder) = (Server::start(), Folder::new("unknown"));
+    let file = folder.file("export");
+    for place in ["-", &file] {
+        let export = server.run(["export", place, "--database", "none"]);
+        assert_eq!((export.code, export.text()), (3, ""), "{place}");
+        assert!(export.stderr.contains("NOT_FOUND"), "{}", export.stderr);
+    }
+    assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
+}
+
+#[test]
+fn an_import_that_is_refused_says_how_far_it_came() {
+    let (server, folder) = (Server::start(), Folder::new("refused"));
+    let create = ["database", "create", "small", "--durability", "volatile"];
+    let mut command = server.command(create);
+    assert_eq!(run(command.args(["--quota", "700KB"])).code, 0);
+    let file = folder.file("lines");
+    let mut lines = String::from("{\"format\":\"pelton-export\",\"format_version\":1}\n");
+    for number in 0..10 {
+        let value = "v".repeat(100_000);
+        lines.push_str(&format!("{{\"key\":\"{number}\",\"value\":\"{value}\"}}\n"));
+    }
+    fs::write(&file, lines).expect("it can be written");
+    let import = server.run(["import", &file, "--database", "small"]);
+    assert_eq!(import.code, 3);
+    let (text, count) = (&import.stderr, server.run(["count", "--database", "small"]));
+    let count: u64 = count.text().trim().parse().expect("a number");
+    assert!(count > 0 && count < 10, "{count}");
+    assert!(text.contains("RESOURCE_EXHAUSTED"), "{text}");
+    assert!(text.contains("all up to line"), "{text}");
+    assert!(text.contains("import the file again"), "{text}");
+}
+
+#[test]
 fn into_another_database_of_the_same_server() {
     let server = filled();
     let created = server.run(["database", "create", "copy", "--durability", "volatile"]);
@@ -246,7 +281,7 @@ fn what_the_server_refuses_ends_the_import() {
         import
             .stderr
             .contains("lines 1 to 1 were refused: RESOURCE_EXHAUSTED")
-            && import.stderr.contains("0 entries are written"),
+            && import.stderr.contains("no entry is known to be written"),
         "{}",
         import.stderr
     );

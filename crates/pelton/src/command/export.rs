@@ -82,7 +82,8 @@ fn write_all(
         .map_err(failed)?;
     scan.send(&scan_request(&arguments.database));
     scan.close_send();
-    let mut writer = Writer::begin(arguments.format, out).map_err(written)?;
+    // Begun with the first page: of a database that does not exist not even an empty export is made.
+    let (mut out, mut writer) = (Some(out), None);
     let (mut entries, mut is_complete, mut last_page) = (0, false, Instant::now());
     loop {
         if interrupt.is_set() {
@@ -93,6 +94,10 @@ fn write_all(
         match scan.poll(LOOK).map_err(failed)? {
             Step::Message(page) => {
                 let page = ScanPage::decode(&page).map_err(unreadable)?;
+                if let Some(out) = out.take() {
+                    writer = Some(Writer::begin(arguments.format, out).map_err(written)?);
+                }
+                let writer = writer.as_mut().expect("it was begun with the first page");
                 for entry in page.entries() {
                     let entry = entry.map_err(unreadable)?;
                     writer.entry(&entry).map_err(written)?;
@@ -103,6 +108,7 @@ fn write_all(
                 last_page = Instant::now();
             }
             Step::Ended if is_complete => {
+                let writer = writer.expect("the last page has come, and so the first");
                 let mut out = writer.end().map_err(written)?;
                 out.flush().map_err(written)?;
                 return Ok(entries);

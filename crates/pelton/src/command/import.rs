@@ -39,23 +39,20 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let expired = Arc::new(AtomicU64::new(0));
     let database = arguments.database.clone();
     let groups = pipe::read_ahead(grouped(database, Arc::clone(&expired), reader));
-    let mut entries = 0;
+    let (mut entries, mut last_place) = (0, None);
     let ended = pipe::run(
         &mut caller,
         &groups,
         &interrupt,
         &mut |places: &[u64], outcome| {
             entries += written(places, &outcome, unit)?;
+            last_place = places.last().copied();
             progress.set(entries);
             Ok(())
         },
     );
     drop(progress);
-    ended.map_err(|failure| {
-        failure.with(&format!(
-            "{entries} entries are written, some after them may be; to import again writes all anew"
-        ))
-    })?;
+    ended.map_err(|failure| failure.with(&how_far(entries, last_place, unit)))?;
     say(
         arguments,
         entries,
@@ -170,6 +167,18 @@ fn written(places: &[u64], outcome: &Outcome<'_>, unit: &str) -> Result<u64, Fai
         ))),
         Outcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
     }
+}
+
+/// What a failed import has done, and how to go on.
+fn how_far(entries: u64, last_place: Option<u64>, unit: &str) -> String {
+    let done = match last_place {
+        Some(place) => format!("{entries} entries are written, all up to {unit} {place}"),
+        None => "no entry is known to be written".into(),
+    };
+    format!(
+        "{done}, and some behind may be; when the cause is removed, import the file again: it writes all of them anew, \
+         which does no harm unless they were changed meanwhile"
+    )
 }
 
 fn say(arguments: &ImportArguments, entries: u64, expired: u64, name: &str) -> Result<(), Failure> {
