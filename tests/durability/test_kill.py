@@ -16,7 +16,7 @@ import time
 
 import grpc
 import pytest
-from lanes import INTERVAL, SHARED_KEY, WRITTEN, number_in
+from lanes import INTERVAL, SHARED_KEY, WRITTEN, number_in, put
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import Server, open_channel
@@ -27,7 +27,8 @@ CLIENTS = 3
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Small files, so that the log changes from one to the next, and snapshots are made, all the time.
-SETTINGS = ["--threads", "2", "--log-segment", "256KiB"]
+SETTINGS = ["--log-segment", "256KiB"]
+DRIVERS = [["--driver", "event-loop", "--threads", "2"], ["--driver", "event-loop", "--threads", "1"], ["--driver", "blocking"]]
 
 
 class ClientProcess:
@@ -183,7 +184,7 @@ def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
         while number and source.random() < 0.15:
             kill_at_start(binary, folder, source)
             ways["kill at start"] = ways.get("kill at start", 0) + 1
-        with Server(binary, "--data", folder, *SETTINGS) as server:
+        with Server(binary, "--data", folder, *SETTINGS, *source.choice(DRIVERS)) as server:
             if number == 0:
                 create_databases(server)
             keys = check(server, clients, versions, shared)
@@ -206,3 +207,48 @@ def test_what_was_acknowledged_outlives_a_kill(binary, clients, tmp_path):
     print(f"{ROUNDS} rounds, {keys} keys at the end; ended by {ways}; {snapshots} snapshots; acknowledged {acknowledged}")
     assert ROUNDS < 10 or all(acknowledged.values()), f"a lane has done nothing: {acknowledged}"
     assert ROUNDS < 50 or snapshots, "the log was never shortened"
+
+
+def test_versions_of_volatile_commits_are_not_given_out_again(binary, tmp_path):
+    """A kill takes the commits of a volatile database, of which the log knows nothing; their numbers stay theirs."""
+    highest = 0
+    for _ in range(5):
+        with Server(binary, "--data", str(tmp_path / "data"), *SETTINGS) as server, open_channel(server.address) as channel:
+            kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
+            description = admin_pb2.DatabaseDescription(name="volatile", durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+            admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
+            for database in ("", "volatile", "volatile", "volatile"):
+                version = kv.Put(pb.PutRequest(database=database, key=b"key", value=b"value"), timeout=15).version
+                assert version > highest, "a version was given out twice"
+                highest = version
+            server.kill()
+
+
+def test_the_folder_stays_small_under_overwrites(binary, tmp_path):
+    """The log of what was overwritten goes: the folder is bounded by what is in the database, not by what was written."""
+    folder, written, largest = tmp_path / "data", 0, 0
+    values = [random.Random(number).randbytes(30_000) for number in range(10)]
+    with Server(binary, "--data", str(folder), *SETTINGS) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for number in range(100):
+            operations = [put(b"%d" % key, values[(number + key) % 10]) for key in range(10)]
+            assert kv.Batch(pb.BatchRequest(operations=operations), timeout=30).applied
+            written += 10 * 30_000
+            largest = max(largest, folder_bytes(folder))
+        server.kill()
+    with Server(binary, "--data", str(folder), *SETTINGS) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for key in range(10):
+            assert kv.Get(pb.GetRequest(key=b"%d" % key), timeout=15).value == values[(99 + key) % 10]
+    print(f"{written} bytes written, the folder had {largest} at most")
+    assert written > 5 * largest
+
+
+def folder_bytes(folder):
+    total = 0
+    for file in folder.iterdir():
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total

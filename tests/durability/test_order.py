@@ -164,11 +164,12 @@ def run_clients(address):
     return clients
 
 
-@pytest.mark.parametrize("durability", ["synced", "written"])
-def test_no_answer_comes_before_its_sync(binary, tmp_path, durability):
+@pytest.mark.parametrize("durability, driver", [("synced", "event-loop"), ("written", "event-loop"), ("synced", "blocking")])
+def test_no_answer_comes_before_its_sync(binary, tmp_path, durability, driver):
     record = tmp_path / "strace"
     prefix = strace.recording(record, "pwrite64", "fdatasync", "sendto")
-    arguments = ["--threads", "2", "--log-segment", "64KiB", "--data", str(tmp_path / "data"), "--durability", durability]
+    arguments = ["--driver", driver, "--threads", "2" if driver == "event-loop" else "16", "--log-segment", "64KiB"]
+    arguments += ["--data", str(tmp_path / "data"), "--durability", durability]
     with Server(binary, *arguments, prefix=prefix) as server:
         tracer = strace.tracer_of(server.process.pid)
         clients = run_clients(server.address)
@@ -186,5 +187,5 @@ def test_no_answer_comes_before_its_sync(binary, tmp_path, durability):
             assert ready and ready < sent[answer], f"{token}: written in {write.begin}, durable in {ready}, answered in {sent[answer]}"
             count += 1
     files = {call.file for call in log.writes}
-    print(f"{durability}: {count} answers, {len(log.writes)} groups, {len(log.syncs)} syncs, {len(files)} files of the log")
+    print(f"{durability}, {driver}: {count} answers, {len(log.writes)} groups, {len(log.syncs)} syncs, {len(files)} files of the log")
     assert count > 1_000 and len(files) > 2 and len(log.writes) < count / 2, "too little to prove anything"

@@ -3,6 +3,7 @@
 Each call ends exactly once with a status, and the exit code is 0.
 """
 
+import json
 import os
 import signal
 import socket
@@ -191,16 +192,54 @@ def test_each_call_ends_exactly_once(binary, round_number):
         stop_under_load(server, SIGNALS[round_number % len(SIGNALS)])
 
 
+@pytest.mark.parametrize("durability", ["synced", "interval=1s", "written"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, number, tmp_path):
-    with Server(binary, "--threads", "2", "--interop", "--data", str(tmp_path)) as server:
+def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, number, durability, tmp_path):
+    folder = str(tmp_path / "data")
+    settings = ["--threads", "2", "--interop", "--data", folder, "--durability", durability]
+    with Server(binary, *settings) as server:
         written = stop_under_load(server, number)
-    with Server(binary, "--data", str(tmp_path)) as server, open_channel(server.address) as channel:
-        kv = kv_pb2_grpc.KeyValueStub(channel)
-        for key, value in written.items():
-            found = int(kv.Get(pb.GetRequest(key=key)).value)
-            assert found >= value, f"{key} was answered with {value}, and is {found} after a restart"
-        assert server.stop() == 0
+    assert ending_of_log(binary, folder) == "closed"
+    for _ in range(2):
+        # The second start reads what the first one made of it.
+        with Server(binary, *settings) as server, open_channel(server.address) as channel:
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            for key, value in written.items():
+                found = int(kv.Get(pb.GetRequest(key=key)).value)
+                assert found >= value, f"{key} was answered with {value}, and is {found} after a restart"
+                written[key] = found + 1
+                kv.Put(pb.PutRequest(key=key, value=b"%d" % written[key]))
+            server.signal(number)
+            assert server.wait() == 0, server.log()
+            assert "the last stop was clean" in server.log(), server.log()
+        assert ending_of_log(binary, folder) == "closed"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_stop_that_cuts_calls_closes_the_log_all_the_same(binary, number, tmp_path):
+    """A call that outlasts the drain timeout, and one that a second signal cuts."""
+    folder = str(tmp_path / "data")
+    for seconds, signals in [("1s", 1), ("60s", 2)]:
+        with Server(binary, "--data", folder, "--drain-timeout", seconds) as server, Connection(server.address) as connection:
+            put = pb.PutRequest(key=b"key", value=seconds.encode()).SerializeToString()
+            assert connection.wait(connection.unary("/pelton.v1.KeyValue/Put", put)).grpc_status == 0
+            connection.unary("/pelton.v1.Echo/Unary", echo_pb2.EchoRequest(delay_ms=60_000).SerializeToString())
+            assert connection.wait(connection.unary("/pelton.v1.KeyValue/Get", b"")).grpc_status == 0
+            server.signal(number)
+            if signals == 2:
+                wait_until(lambda: connection.read(0.01) or connection.goaways, message="the first signal does nothing")
+                server.signal(number)
+            assert (server.wait() == 0) == (signals == 1), server.log()
+        assert ending_of_log(binary, folder) == "closed"
+        with Server(binary, "--data", folder) as server, open_channel(server.address) as channel:
+            assert kv_pb2_grpc.KeyValueStub(channel).Get(pb.GetRequest(key=b"key")).value == seconds.encode()
+            assert server.stop() == 0
+
+
+def ending_of_log(binary, folder):
+    verified = subprocess.run([binary, "log", "verify", folder, "--output", "json"], capture_output=True, text=True)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    return json.loads(verified.stdout)["ending"]
 
 
 def stop_under_load(server, number):

@@ -234,3 +234,60 @@ fn damage_is_found_and_accepted_only_when_told() {
     assert_eq!(server.stop("TERM").0, 0);
     assert_eq!(log("verify", &folder.data(), &[]).code, 0);
 }
+
+/// Databases that were created and dropped are there and gone after a kill, with what is in them.
+#[test]
+fn databases_outlive_a_kill() {
+    let folder = Folder::new("databases");
+    let server = Server::durable(&folder.data(), &[]);
+    for (name, durability) in [
+        ("a", "synced"),
+        ("b", "interval=1m"),
+        ("c", "written"),
+        ("d", "volatile"),
+    ] {
+        let created = server.run(["database", "create", name, "--durability", durability]);
+        assert_eq!(created.code, 0, "{created:?}");
+        assert_eq!(server.run(["put", "k", name, "--database", name]).code, 0);
+    }
+    server.kill();
+
+    let server = Server::durable(&folder.data(), &[]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(server.run(["get", "k", "--database", name]).text(), name);
+    }
+    assert_eq!(
+        server.run(["get", "k", "--database", "d"]).code,
+        1,
+        "volatile: there, and empty"
+    );
+    let listed = server.run(["database", "list"]);
+    assert!(
+        listed.text().contains("b\tmemory, interval=1m"),
+        "{listed:?}"
+    );
+    for name in ["a", "d"] {
+        assert_eq!(
+            server
+                .run(["database", "drop", name, "--with-content"])
+                .code,
+            0
+        );
+    }
+    assert_eq!(server.run(["database", "create", "a"]).code, 0);
+    server.kill();
+
+    let server = Server::durable(&folder.data(), &[]);
+    let again = server.run(["get", "k", "--database", "a"]);
+    assert_eq!(
+        again.code, 1,
+        "a new database has nothing of the old one: {again:?}"
+    );
+    assert_eq!(server.run(["get", "k", "--database", "b"]).text(), "b");
+    assert_eq!(
+        server.run(["get", "k", "--database", "d"]).code,
+        3,
+        "it was dropped"
+    );
+    assert_eq!(server.stop("TERM").0, 0);
+}

@@ -1,0 +1,271 @@
+//! Data folders that a server refuses: one line says why, the exit code is not 0, and nothing in them is changed.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Folder, PATIENCE, Server, pelton, run};
+
+/// Whoever has no rights: the user `nobody`, where these tests are run by root.
+const NOBODY: u32 = 65_534;
+
+const FLAGS: [&str; 2] = ["--log-segment", "64KiB"];
+
+/// All files below a folder, with all that is in them.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("it is there") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            files.extend(content(&path));
+        } else {
+            files.insert(path.clone(), fs::read(&path).expect("readable"));
+        }
+    }
+    files
+}
+
+/// A start on a folder is refused with these words, and changes nothing in the folder around it.
+fn refused(folder: &Folder, command: &mut Command, data: &Path, words: &[&str]) {
+    let before = content(&folder.0);
+    let answer = run(command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .args(FLAGS));
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert_eq!(answer.text(), "", "nothing is announced");
+    assert_eq!(
+        answer.stderr.trim_end().lines().count(),
+        1,
+        "{}",
+        answer.stderr
+    );
+    for word in words {
+        assert!(
+            answer.stderr.contains(word),
+            "{word} is missing in {}",
+            answer.stderr
+        );
+    }
+    assert!(
+        content(&folder.0) == before,
+        "something was changed: {}",
+        answer.stderr
+    );
+}
+
+/// A data folder with segments of the log and a snapshot, closed.
+fn filled(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let server = Server::durable(&folder.data(), &FLAGS);
+    let value = vec![b'v'; 30_000];
+    let fill = |count| {
+        for number in 0..count {
+            let key = format!("key{number}");
+            assert_eq!(server.run_with_input(&["put", &key], &value).code, 0);
+        }
+    };
+    fill(10);
+    wait_for(&folder.data(), ".snapshot");
+    fill(5);
+    assert_eq!(server.stop("TERM").0, 0);
+    folder
+}
+
+/// Waits for a file whose name ends like this; the newest by name.
+fn wait_for(folder: &Path, end: &str) -> PathBuf {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if let Some(path) = files(folder, end).pop() {
+            return path;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    panic!("there is no {end} in {}", folder.display());
+}
+
+fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let paths = entries.map(|entry| entry.expect("readable").path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.to_string_lossy().ends_with(end))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn change_byte(path: &Path, offset: usize) {
+    let mut bytes = fs::read(path).expect("readable");
+    bytes[offset] ^= 1;
+    fs::write(path, bytes).expect("writable");
+}
+
+#[test]
+fn what_is_no_folder() {
+    let folder = Folder::new("no-folder");
+    let file = folder.0.join("file");
+    fs::write(&file, "text").expect("writable");
+    refused(
+        &folder,
+        &mut pelton(),
+        &file,
+        &["file: ", "ot a directory", "--data"],
+    );
+    refused(
+        &folder,
+        &mut pelton(),
+        &file.join("below"),
+        &["ot a directory", "--data"],
+    );
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.0.join("a/b"),
+        &["o such file", "--data"],
+    );
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.0,
+        &["this is not a data folder", "file", "--data"],
+    );
+}
+
+#[test]
+fn a_folder_of_a_newer_version() {
+    let folder = filled("newer");
+    let format = folder.data().join("pelton-data");
+    let text = fs::read_to_string(&format).expect("readable");
+    fs::write(&format, text.replace("format 1", "format 2")).expect("writable");
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.data(),
+        &["format 2", "reads format 1 only"],
+    );
+    fs::write(&format, "").expect("writable");
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.data(),
+        &["this is not a data folder"],
+    );
+}
+
+#[test]
+fn a_folder_that_is_in_use() {
+    let folder = filled("in-use");
+    let server = Server::durable(&folder.data(), &FLAGS);
+    // It may still make the next file of the log.
+    let segments = files(&folder.data(), ".log").len();
+    assert!(segments >= 1);
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    settle(&folder.data());
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.data(),
+        &["another server uses this data folder", "--data"],
+    );
+    assert_eq!(server.run(["get", "k"]).text(), "v");
+    assert_eq!(server.stop("TERM").0, 0);
+}
+
+/// Waits until a server has the next file of the log, and nothing half-made.
+fn settle(folder: &Path) {
+    let until = Instant::now() + PATIENCE;
+    while files(folder, ".log").len() < 2 || !files(folder, ".new").is_empty() {
+        assert!(
+            Instant::now() < until,
+            "the next file of the log is not made"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_damaged_log() {
+    let folder = filled("damaged-log");
+    let segments = files(&folder.data(), ".log");
+    change_byte(&segments[0], 700);
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.data(),
+        &["the log is damaged", ".log", "--accept-loss"],
+    );
+    change_byte(&segments[0], 700);
+    let server = Server::durable(&folder.data(), &FLAGS);
+    assert_eq!(server.run(["count"]).text().trim(), "10");
+}
+
+#[test]
+fn a_log_with_a_hole() {
+    let folder = filled("hole");
+    let segments = files(&folder.data(), ".log");
+    assert!(segments.len() > 2, "{segments:?}");
+    fs::remove_file(&segments[0]).expect("it was there");
+    refused(&folder, &mut pelton(), &folder.data(), &[]);
+}
+
+#[test]
+fn a_damaged_snapshot() {
+    let folder = filled("damaged-snapshot");
+    let snapshot = wait_for(&folder.data(), ".snapshot");
+    change_byte(&snapshot, 5_000);
+    refused(
+        &folder,
+        &mut pelton(),
+        &folder.data(),
+        &["the snapshot", ".snapshot is damaged at byte"],
+    );
+    change_byte(&snapshot, 5_000);
+    let server = Server::durable(&folder.data(), &FLAGS);
+    assert_eq!(server.run(["count"]).text().trim(), "10");
+}
+
+#[test]
+fn a_folder_without_rights() {
+    let folder = filled("rights");
+    let is_root = fs::metadata(&folder.0).expect("it is there").uid() == 0;
+    // A copy: nobody need have the rights to reach the binary where it was built.
+    let binary = folder.0.join("pelton");
+    fs::copy(env!("CARGO_BIN_EXE_pelton"), &binary).expect("it is copied");
+    let nobody = || {
+        let mut command = Command::new(&binary);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let mode =
+        |mode| fs::set_permissions(folder.data(), Permissions::from_mode(mode)).expect("ours");
+    // It can be read and not written; it cannot even be read; it cannot be made.
+    mode(0o555);
+    for path in content(&folder.data()).keys() {
+        fs::set_permissions(path, Permissions::from_mode(0o444)).expect("ours");
+    }
+    refused_nobody(&folder, &mut nobody(), &folder.data());
+    if is_root {
+        mode(0o700);
+        refused_nobody(&folder, &mut nobody(), &folder.data());
+        refused_nobody(&folder, &mut nobody(), &folder.0.join("new"));
+    }
+    mode(0o755);
+}
+
+fn refused_nobody(folder: &Folder, command: &mut Command, data: &Path) {
+    refused(
+        folder,
+        command,
+        data,
+        &["Permission denied", &data.display().to_string(), "--data"],
+    );
+}
