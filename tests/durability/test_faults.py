@@ -238,8 +238,18 @@ def test_a_start_on_a_full_disk_is_refused(binary, small_disk):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("call", ["fdatasync:error=EIO", "pwrite64:error=ENOSPC", "fsync:error=EIO", "rename:error=EIO"])
-@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize(
+    "call, is_new",
+    [
+        ("fdatasync:error=EIO", False),
+        ("pwrite64:error=ENOSPC", False),
+        ("fsync:error=EIO", False),
+        ("fdatasync:error=EIO", True),
+        ("pwrite64:error=ENOSPC", True),
+        ("fsync:error=EIO", True),
+        ("rename:error=EIO", True),
+    ],
+)
 def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, call, is_new):
     """The n-th such call of a start fails, for each n: the start is refused with one line or goes on, and what was there
     is there afterwards."""
