@@ -52,24 +52,20 @@ impl Budget {
 /// The bounds on running work of one loop.
 pub(crate) struct Admission {
     pub budget: Arc<Budget>,
-    pub calls_per_connection: usize,
     pub calls_per_loop: usize,
 }
 
 impl Admission {
-    pub fn new(budget: Arc<Budget>, max_streams: u32) -> Admission {
+    pub fn new(budget: Arc<Budget>) -> Admission {
         Admission {
             budget,
-            calls_per_connection: max_streams as usize * limits::RUNNING_CALLS_PER_STREAM,
             calls_per_loop: limits::RUNNING_CALLS_PER_LOOP,
         }
     }
 
-    /// Whether another call may begin, with so many running on its connection and in its loop.
-    pub fn admit(&self, on_connection: usize, in_loop: usize) -> Result<(), Status> {
-        if on_connection >= self.calls_per_connection {
-            return Err(shed("too many calls of this connection are running"));
-        }
+    /// Whether another call may begin, with so many running in its loop. Those of one connection are bounded by the
+    /// protocol, which counts a stream until its call has ended, also if the peer has long reset it.
+    pub fn admit(&self, in_loop: usize) -> Result<(), Status> {
         if in_loop >= self.calls_per_loop {
             return Err(shed("too many calls are running"));
         }
@@ -135,7 +131,6 @@ mod tests {
     fn admission() -> Admission {
         Admission {
             budget: Arc::new(Budget::new(1000)),
-            calls_per_connection: 2,
             calls_per_loop: 3,
         }
     }
@@ -143,13 +138,9 @@ mod tests {
     #[test]
     fn calls_above_each_bound_are_shed() {
         let admission = admission();
-        assert_eq!(admission.admit(1, 2), Ok(()));
+        assert_eq!(admission.admit(2), Ok(()));
         assert_eq!(
-            admission.admit(2, 2).expect_err("per connection").code,
-            Code::Unavailable
-        );
-        assert_eq!(
-            admission.admit(1, 3).expect_err("per loop").code,
+            admission.admit(3).expect_err("per loop").code,
             Code::Unavailable
         );
     }
@@ -160,11 +151,11 @@ mod tests {
         admission.budget.change(0, 600);
         admission.budget.change(0, 600);
         assert_eq!(
-            admission.admit(0, 0).expect_err("over budget").code,
+            admission.admit(0).expect_err("over budget").code,
             Code::Unavailable
         );
         admission.budget.change(600, 400);
-        assert_eq!(admission.admit(0, 0), Ok(()));
+        assert_eq!(admission.admit(0), Ok(()));
     }
 
     /// The code of the call that ended in this turn, and when to try again.

@@ -322,7 +322,11 @@ impl Core {
         if channel.refused {
             return Err(admission::too_many_connections());
         }
-        self.admission.admit(channel.running, self.calls.len())
+        debug_assert!(
+            channel.running < self.settings.http2.max_streams as usize,
+            "the protocol refuses streams beyond its limit, running ones included"
+        );
+        self.admission.admit(self.calls.len())
     }
 
     fn begin(

@@ -256,7 +256,7 @@ impl Parts {
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread. `one_connection`: it serves one at a time.
     fn worker(&self, waker: store::durable::Waker, one_connection: bool) -> Worker {
-        let admission = Admission::new(Arc::clone(&self.budget), self.settings.http2.max_streams);
+        let admission = Admission::new(Arc::clone(&self.budget));
         Worker::new(Core::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),

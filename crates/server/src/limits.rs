@@ -26,10 +26,6 @@ pub fn request_bytes(value_bytes: usize) -> usize {
 /// Stops streams that are opened over many connections and never ended.
 pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
 
-/// Running calls of one connection beyond its open streams: a call whose stream was reset stays counted until it has
-/// ended (rapid reset, CVE-2023-44487), so a peer can have at most this many times its stream limit at work.
-pub const RUNNING_CALLS_PER_STREAM: usize = 2;
-
 /// How long a connection that is over the limit may live to read its refusal, in milliseconds.
 pub const REFUSED_CONNECTION_LIFE_MS: u64 = 1_000;
 
@@ -47,6 +43,11 @@ pub const LAST_CALL_MS: u64 = 250;
 /// What unfinished requests and unsent answers of all connections together may take, as a share of the memory limit,
 /// which bounds the data, and on top of it: above it new calls get UNAVAILABLE. With the default limit of 70 % of what
 /// the process may use, a quarter comes to 87.5 % in all.
+///
+/// Not counted, as they are there with every connection: input that is not consumed, at most
+/// [`drive::limits::INPUT_MAX_BYTES`] (256 KiB) of one connection, and output below
+/// [`drive::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 320 KiB times the connections
+/// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same

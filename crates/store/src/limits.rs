@@ -15,7 +15,8 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 pub const SHARED_VALUE_BYTES: usize = 16 * 1024;
 
 /// Operations in one commit by default. A commit is applied whole under the database's lock:
-/// this many new keys hold it for about ten milliseconds.
+/// this many new keys hold it for about ten milliseconds. It cannot be published in slices: a reader between two of
+/// them would see half a commit. Whoever needs readers never to wait that long makes smaller commits.
 pub const COMMIT_OPERATIONS: usize = 10_000;
 
 /// Bytes of keys and values in one commit by default; one largest key and value always fit

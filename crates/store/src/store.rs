@@ -28,7 +28,9 @@ pub struct StoreConfig {
     /// Names the history of commits in a store without a log, which begins anew with each start. A server draws it at
     /// random. A log has an id of its own.
     pub history_id: u64,
-    /// Bytes of memory that all databases together may take, by estimate.
+    /// Bytes of memory that all databases together may take, by estimate. Loops commit to different databases at the
+    /// same time, and each looks at the sum before it adds to it: so the sum may pass the bound by one commit of each
+    /// loop, at most [`COMMIT_BYTES`](crate::limits::commit_bytes) with what the index needs for its entries.
     pub memory_bytes: u64,
     /// The default database.
     pub default_database: DatabaseConfig,
