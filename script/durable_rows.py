@@ -8,10 +8,8 @@ where they are installed.
 
 import contextlib
 import json
-import pathlib
 import shutil
 import signal
-import statistics
 import subprocess
 import tempfile
 import urllib.request
@@ -19,8 +17,11 @@ import urllib.request
 # Group header and alignment of the log (docs and crates/store/src/log/group.rs).
 HEADER_BYTES, ALIGN_BYTES = 128, 512
 
-# Log to be read again, at least.
-REPLAY_BYTES = 400_000_000
+# Log to be read again, about. Where two segments are full a snapshot is made, which would take its place.
+REPLAY_BYTES, REPLAY_SEGMENT = 400_000_000, "256MiB"
+
+# A record in the log beside its value: with a key of 16 bytes.
+RECORD_BYTES = 48
 
 SHOWN_AS = {"pelton": "pelton", "bare-log": "bare log, the same groups", "redis": "Redis, appendfsync always", "etcd": "etcd"}
 
@@ -169,11 +170,13 @@ def measure_replay(bench, row):
 
 
 def make_log(bench, folder, options, run):
-    """A log of at least REPLAY_BYTES, or of one run where runs are very short; how many bytes it has."""
-    process = bench.start("pelton", "written", folder)
+    """A log of REPLAY_BYTES, or a small one where runs are very short; how many bytes it has."""
+    value_bytes, *options = options
+    process = bench.start("pelton", "written", folder, "--log-segment", REPLAY_SEGMENT)
     try:
-        records = int(REPLAY_BYTES / 80 if not bench.options.quick else 100_000)
-        bench.probe("batch", process, "--records", "100", "--calls", str(records // 100), "--in-flight", "16", "--seed", str(run + 1), *options)
+        records = 100_000 if bench.options.quick else REPLAY_BYTES // (RECORD_BYTES + int(value_bytes))
+        size = ["--records", "100", "--value-bytes", value_bytes, "--calls", str(records // 100)]
+        bench.probe("batch", process, *size, "--in-flight", "16", "--seed", str(run + 1), *options)
     finally:
         process.process.send_signal(signal.SIGKILL)
         process.process.wait()
@@ -258,3 +261,21 @@ def notes(bench, rows, median):
         if not (bench.has(name) if name == "redis" else etcd_is_there()):
             lines.append(f"- {what} not installed: its rows are missing.")
     return lines
+
+
+MODES = ("synced", "interval=100ms", "written", "volatile")
+
+
+def mode_table(bench, median, spread, thousands):
+    """What each durability costs; empty unless all of it was measured."""
+    lines = ["| durability | one Put in flight: p50 µs | server CPU µs | 8 × 128 in flight: Puts/s | server CPU µs | p99 ms |", "|---|---|---|---|---|---|"]
+    for mode in MODES:
+        name = "durable" if mode == "synced" else mode.split("=")[0]
+        one, many = f"{name}-one", f"{name}-8x128"
+        rate = median(bench, many, "pelton", "calls_per_s")
+        if rate is None or median(bench, one, "pelton", "p50_us") is None:
+            return ""
+        p99 = median(bench, many, "pelton", "p99_us") / 1e3
+        cells = [f"`{mode}`", spread(bench, one, "pelton", "p50_us", 0), spread(bench, one, "pelton", "server_us", 0), thousands(rate), spread(bench, many, "pelton", "server_us", 2), f"{p99:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
