@@ -56,30 +56,31 @@ def pelton_run(bench, row, mode, command, options, run):
             figures = bench.timed(command, process, *options, seed=run + 1)
         groups = [] if mode == "volatile" else logged_groups(bench, folder / "data", figures)
     if groups:
-        figures |= group_figures(groups, figures)
+        records_per_call = int(dict(zip(options[::2], options[1::2])).get("--records", 1))
+        figures |= group_figures(groups, records_per_call)
     bench.record(row, "pelton", figures)
-    return [size for _, size in groups]
+    return [size for _, size, _ in groups]
 
 
 def logged_groups(bench, folder, figures):
-    """When and how large: the groups that the log has of the time of measuring."""
+    """The groups that the log has of the time of measuring: when, bytes, records."""
     lines = subprocess.run(bench.command("pelton", "log", "inspect", "--output", "json", str(folder)), stdout=subprocess.PIPE, check=True).stdout
     groups = []
     for line in lines.splitlines():
         group = json.loads(line)
         if "body_bytes" in group and figures["from_wall_ms"] <= group["wall_ms"] <= figures["to_wall_ms"]:
             size = HEADER_BYTES + group["body_bytes"]
-            groups.append((group["wall_ms"], -(-size // ALIGN_BYTES) * ALIGN_BYTES))
+            groups.append((group["wall_ms"], -(-size // ALIGN_BYTES) * ALIGN_BYTES, group["records"]))
     return groups
 
 
-def group_figures(groups, figures):
+def group_figures(groups, records_per_call):
     """Segments that are not needed any more are missing in the log, so rates are those of the groups that are there."""
     elapsed_s = max(groups[-1][0] - groups[0][0], 1) / 1e3
-    groups_per_s = len(groups) / elapsed_s
+    records = sum(records for _, _, records in groups)
     return {
-        "groups_per_s": groups_per_s,
-        "calls_per_group": figures["calls_per_s"] / groups_per_s,
+        "groups_per_s": len(groups) / elapsed_s,
+        "calls_per_group": records / len(groups) / records_per_call,
         "groups_elapsed_s": elapsed_s,
     }
 
@@ -181,7 +182,7 @@ def make_log(bench, folder, options, run):
         process.process.send_signal(signal.SIGKILL)
         process.process.wait()
     everything = {"from_wall_ms": 0, "to_wall_ms": 1 << 63}
-    return sum(size for _, size in logged_groups(bench, folder, everything))
+    return sum(size for _, size, _ in logged_groups(bench, folder, everything))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
