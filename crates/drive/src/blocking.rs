@@ -100,7 +100,7 @@ impl ConnectionThread {
             shared,
             pool,
             current: None,
-            rests: false,
+            rests: true,
             is_quiet: false,
             arrivals: Vec::new(),
             notices: config.notices.clone(),

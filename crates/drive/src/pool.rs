@@ -28,10 +28,15 @@ struct Queues {
 }
 
 impl Pool {
+    /// All threads rest, also those that have yet to start: what they are handed waits in their inboxes.
     pub(crate) fn new(threads: Vec<Arc<LoopShared>>, notices: Arc<dyn Notices>) -> Pool {
+        let queues = Queues {
+            resting: (1..threads.len()).rev().collect(),
+            ..Queues::default()
+        };
         Pool {
             threads,
-            queues: Mutex::default(),
+            queues: Mutex::new(queues),
             notices,
         }
     }
