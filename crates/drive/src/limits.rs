@@ -84,7 +84,7 @@ pub const STOP_FLUSH_MS: u64 = 2_000;
 pub const MAX_THREADS: usize = 1024;
 
 /// Connections that the blocking driver serves at once, one thread each, unless `LoopConfig::threads` says otherwise:
-/// enough for the clients of one machine, at some 50 KiB of memory for each thread in use.
+/// enough for the clients of one machine, at some 40 KiB of memory for each thread in use.
 pub const BLOCKING_THREADS: usize = 64;
 
 /// Connections that may wait for a thread of the blocking driver. More are refused in their protocol: a client is better
