@@ -303,10 +303,11 @@ impl Store {
         }
     }
 
-    /// Adds up what all entries take, after a replay that did not count.
-    pub(crate) fn count_memory(&self) {
+    /// Puts the keys of all databases in order, and adds up what all entries take, after a start that did neither.
+    pub(crate) fn finish_loading(&self) {
         for (_, database) in self.shared.catalogue.read().iter() {
             let mut state = database.state.write();
+            state.index.finish_loading();
             let memory_bytes = state.index.memory_bytes();
             self.change_memory(state.memory_bytes, memory_bytes);
             state.memory_bytes = memory_bytes;

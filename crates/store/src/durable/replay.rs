@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
         match record.entry() {
             Some(entry) => {
                 let hash = state.index.hash(record.key);
-                state.index.put(hash, &entry);
+                state.index.load(hash, &entry);
             }
             None if record.kind == RecordKind::Clear => drop(state.index.take()),
             None => {
@@ -107,7 +107,7 @@ impl<'a> Replay<'a> {
             return Err(OpenError::Replay(problem));
         }
         self.current = None;
-        self.store.count_memory();
+        self.store.finish_loading();
         let database = self.store.find(DatabaseId::DEFAULT);
         let database = database.expect("the default database always exists");
         if default_durability == Durability::Volatile && database.state.read().index.len() > 0 {
@@ -137,7 +137,7 @@ impl Visitor for Replay<'_> {
     fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str> {
         let state = self.state_of(database).ok_or("an unknown database")?;
         let hash = state.index.hash(entry.key);
-        state.index.put(hash, entry);
+        state.index.load(hash, entry);
         Ok(())
     }
 }

@@ -157,6 +157,7 @@ impl SnapshotThread {
             disk,
             hub: hub.clone(),
             clock,
+            work_ns: 0,
         };
         let thread = thread::Builder::new()
             .name("pelton-snapshots".into())
@@ -184,6 +185,8 @@ struct Maker<C> {
     disk: Arc<dyn Disk>,
     hub: Arc<Hub>,
     clock: C,
+    /// Time spent since the last rest.
+    work_ns: u64,
 }
 
 impl<C: Clock> Maker<C> {
@@ -229,11 +232,14 @@ impl<C: Clock> Maker<C> {
         }
     }
 
-    /// Rests in proportion to the time that was spent since `begin_ns`.
+    /// Rests now and then, in proportion to the time that was spent.
     fn rest(&mut self, begin_ns: u64) {
-        let took_ns = self.clock.now_ns().saturating_sub(begin_ns);
-        let rest_ns = (took_ns * limits::REST_SHARE / 100).min(limits::REST_NS_MAX);
-        thread::sleep(Duration::from_nanos(rest_ns));
+        self.work_ns += self.clock.now_ns().saturating_sub(begin_ns);
+        if self.work_ns >= limits::REST_AFTER_NS {
+            let rest_ns = (self.work_ns * limits::REST_SHARE / 100).min(limits::REST_NS_MAX);
+            self.work_ns = 0;
+            thread::sleep(Duration::from_nanos(rest_ns));
+        }
     }
 }
 
