@@ -17,6 +17,7 @@ use crate::keyvalue::KeyValueCall;
 use crate::method::Method;
 use crate::reflection::ReflectionCall;
 use crate::status::Status;
+use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
 /// What a call may ask of the room above. Generic, so that nothing is called through a pointer on the way of a request.
@@ -39,6 +40,10 @@ pub trait Actions {
 
     /// Has a database dropped; [`State::committed`] follows.
     fn drop_database(&mut self, database: DatabaseId);
+
+    /// Has a long task done beside the loops; [`State::task`] follows until it is over. Ended with the call, it leaves
+    /// nothing behind. A call has at most one.
+    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal>;
 
     /// Sends the only message of this call and status OK: the answer of a unary call.
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>));
@@ -181,6 +186,9 @@ pub trait State {
     ) {
     }
 
+    /// News of the task that [`Actions::start_task`] began. Some of the progress may be left out.
+    fn task(&mut self, _news: &TaskNews<'_>, _shared: &Shared, _actions: &mut impl Actions) {}
+
     /// After [`Actions::can_send`] said no: now it says yes.
     fn writable(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
 
@@ -244,7 +252,9 @@ impl Call {
             M::AdminCreateDatabase
             | M::AdminListDatabases
             | M::AdminDropDatabase
-            | M::AdminStatistics => Call::Admin(AdminCall::started(method, head, actions)),
+            | M::AdminStatistics
+            | M::AdminBackup
+            | M::AdminSnapshot => Call::Admin(AdminCall::started(method, head, actions)),
             M::EchoUnary | M::EchoStream => {
                 Call::Echo(EchoCall::started(method, head, shared, actions))
             }
@@ -308,6 +318,10 @@ impl State for Call {
         actions: &mut impl Actions,
     ) {
         step!(self, state => state.committed(outcome, shared, actions));
+    }
+
+    fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.task(news, shared, actions));
     }
 
     fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {

@@ -13,6 +13,7 @@ use crate::health::Registry;
 use crate::method::Method;
 use crate::services;
 use crate::status::Status;
+use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
 /// A server that serves everything.
@@ -72,6 +73,8 @@ pub(crate) struct Recorder {
     pub changes: WriteBatch,
     /// Entries of databases that were dropped.
     pub dropped_entries: usize,
+    pub task: Option<Task>,
+    pub refuse_task: Option<TaskRefusal>,
 }
 
 impl Actions for Recorder {
@@ -93,6 +96,17 @@ impl Actions for Recorder {
 
     fn drop_database(&mut self, database: DatabaseId) {
         self.changes.drop_database(0, database);
+    }
+
+    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
+        match self.refuse_task {
+            Some(refusal) => Err(refusal),
+            None => {
+                assert!(self.task.is_none(), "a call has one task");
+                self.task = Some(task);
+                Ok(())
+            }
+        }
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -228,6 +242,8 @@ impl Fake {
             message_was_compressed: false,
             changes: shared.store.write_batch(),
             dropped_entries: 0,
+            task: None,
+            refuse_task: None,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -267,6 +283,11 @@ impl Fake {
     pub(crate) fn writable(&mut self, shared: &Shared) {
         self.check_alive();
         self.call.writable(shared, &mut self.actions);
+    }
+
+    pub(crate) fn task(&mut self, news: &TaskNews<'_>, shared: &Shared) {
+        self.check_alive();
+        self.call.task(news, shared, &mut self.actions);
     }
 
     pub(crate) fn woken(&mut self, shared: &Shared) {

@@ -21,10 +21,12 @@ pub mod protobuf;
 pub mod reflection;
 pub mod services;
 pub mod status;
+pub mod task;
 pub mod waiting;
 
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
 pub use figures::{Figures, LoopFigures};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};
+pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
 pub use waiting::WaitingCalls;

@@ -92,3 +92,6 @@ pub const PIPE_ACKNOWLEDGE_MS: u64 = 100;
 /// Longest time between two syncs of a database of durability INTERVAL: what a power loss may take should fit in the
 /// memory of the person who chose it.
 pub const DURABILITY_INTERVAL_MS_MAX: u64 = 60_000;
+
+/// Longest name of a backup, in bytes: it is the name of a folder, and people type it.
+pub const BACKUP_NAME_BYTES: usize = 128;

@@ -74,6 +74,7 @@ methods! {
     AdminDropDatabase Unary "pelton.v1.Admin/DropDatabase"
     AdminStatistics Unary "pelton.v1.Admin/Statistics"
     AdminBackup ServerStreaming "pelton.v1.Admin/Backup"
+    AdminSnapshot Unary "pelton.v1.Admin/Snapshot"
 
     EchoUnary Unary "pelton.v1.Echo/Unary"
     EchoStream Bidirectional "pelton.v1.Echo/Stream"

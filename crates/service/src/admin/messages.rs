@@ -1,6 +1,10 @@
 //! The messages of `pelton.v1.Admin`, both ways. `proto/pelton/v1/admin.proto` says what the fields mean; here stand only
 //! their numbers.
 
+mod backup;
+
+pub use backup::{BackupProgress, SnapshotResponse, decode_backup, encode_backup};
+
 use crate::keyvalue::messages::{
     Invalid, decode_fields, decode_history_id, decode_parts, encode_history_id, part, repeated,
 };

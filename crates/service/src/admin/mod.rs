@@ -1,9 +1,13 @@
-//! `pelton.v1.Admin`: databases and statistics, for those who sit at this machine.
+//! `pelton.v1.Admin`: databases, statistics, backups and snapshots, for those who sit at this machine.
 //!
 //! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is served whole in one
-//! step, although a list of many databases may take longer than a step of a request should.
+//! step, although a list of many databases may take longer than a step of a request should. Backups and snapshots are
+//! tasks, which the room above does beside its loops.
 
+mod backup;
 pub mod messages;
+#[cfg(test)]
+mod task_tests;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +23,7 @@ use crate::keyvalue::refusal;
 use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::status::{Code, Status};
+use crate::task::TaskNews;
 use messages::{
     CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DatabaseStatistics,
     DropDatabaseRequest, DurabilityMode, LogMessage, MethodStatistics, StatisticsResponse,
@@ -28,6 +33,8 @@ use messages::{
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
 pub struct AdminCall {
     method: Method,
+    /// The request is there, and what it asks for is under way.
+    is_under_way: bool,
     /// The database that is being made.
     name: Box<str>,
 }
@@ -38,8 +45,11 @@ impl AdminCall {
         if head.peer == PeerKind::Remote {
             actions.finish(from_elsewhere(method));
         }
-        let name = Box::default();
-        AdminCall { method, name }
+        AdminCall {
+            method,
+            is_under_way: false,
+            name: Box::default(),
+        }
     }
 }
 
@@ -58,11 +68,16 @@ fn from_elsewhere(method: Method) -> Status {
 
 impl State for AdminCall {
     fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+        if std::mem::replace(&mut self.is_under_way, true) {
+            return actions.finish(Status::second_request(self.method.path()));
+        }
         let served = match self.method {
             Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
             Method::AdminListDatabases => list_databases(bytes, shared, actions),
             Method::AdminDropDatabase => drop_database(bytes, shared, actions),
             Method::AdminStatistics => statistics(bytes, shared, actions),
+            Method::AdminBackup => backup::begin_backup(bytes, actions),
+            Method::AdminSnapshot => backup::begin_snapshot(bytes, actions),
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -71,7 +86,13 @@ impl State for AdminCall {
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        actions.finish(Status::no_request(self.method.path()));
+        if !self.is_under_way {
+            actions.finish(Status::no_request(self.method.path()));
+        }
+    }
+
+    fn task(&mut self, news: &TaskNews<'_>, _shared: &Shared, actions: &mut impl Actions) {
+        backup::answer(news, actions);
     }
 
     /// The catalogue was changed, or the change was refused.

@@ -236,3 +236,61 @@ fn enums_that_this_version_does_not_know_are_refused() {
         assert_eq!(invalid.field, name);
     }
 }
+
+#[test]
+fn backups_and_snapshots_are_told_of() {
+    for seed in 0..ROUNDS {
+        let mut random = Random::new(seed);
+        let name = ["", "monday", "ä"][random.below(3) as usize];
+        let expected = message("BackupRequest", [("name", text(name))]);
+        let ours = encoded(|out| encode_backup(name, out));
+        assert_same("BackupRequest", &ours, &expected);
+        assert_eq!(decode_backup(&expected.encode_to_vec()), Ok(name));
+
+        let progress = BackupProgress {
+            written_bytes: random.number(),
+            total_bytes: random.number(),
+            sequence: random.number(),
+            complete: random.flag(),
+            databases: random.number(),
+            volatile_databases: random.number(),
+            path: name,
+        };
+        let expected = message(
+            "BackupProgress",
+            [
+                ("written_bytes", number(progress.written_bytes)),
+                ("total_bytes", number(progress.total_bytes)),
+                ("sequence", number(progress.sequence)),
+                ("complete", Some(Value::Bool(progress.complete))),
+                ("databases", number(progress.databases)),
+                ("volatile_databases", number(progress.volatile_databases)),
+                ("path", text(progress.path)),
+            ],
+        );
+        let ours = encoded(|out| progress.encode(out));
+        assert_same("BackupProgress", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(BackupProgress::decode(&theirs), Ok(progress));
+
+        let made = SnapshotResponse {
+            sequence: random.number(),
+            entries: random.number(),
+            bytes: random.number(),
+        };
+        let expected = message(
+            "SnapshotResponse",
+            [
+                ("sequence", number(made.sequence)),
+                ("entries", number(made.entries)),
+                ("bytes", number(made.bytes)),
+            ],
+        );
+        let ours = encoded(|out| made.encode(out));
+        assert_same("SnapshotResponse", &ours, &expected);
+        assert_eq!(
+            SnapshotResponse::decode(&expected.encode_to_vec()),
+            Ok(made)
+        );
+    }
+}

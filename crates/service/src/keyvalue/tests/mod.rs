@@ -20,6 +20,7 @@ use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
 use crate::status::{Code, Status};
+use crate::task::{Task, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
 /// Longest value in the database `small`.
@@ -251,6 +252,10 @@ impl Actions for Room<'_> {
 
     fn drop_database(&mut self, database: DatabaseId) {
         self.batch.drop_database(0, database);
+    }
+
+    fn start_task(&mut self, _task: Task) -> Result<(), TaskRefusal> {
+        unreachable!("nothing here takes long");
     }
 
     fn respond(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {

@@ -1,0 +1,172 @@
+//! Backup and Snapshot, with a room above that is as slow as the test wants.
+
+use super::messages::*;
+use crate::call::{PeerKind, Shared};
+use crate::fake::{Fake, Sent, shared};
+use crate::limits::BACKUP_NAME_BYTES;
+use crate::method::Method;
+use crate::status::{Code, Status};
+use crate::task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+
+fn backup_request(name: &str) -> Vec<u8> {
+    let mut request = Vec::new();
+    encode_backup(name, &mut request);
+    request
+}
+
+fn begun(name: &str, shared: &Shared) -> Fake {
+    let mut fake = Fake::new(Method::AdminBackup, shared);
+    fake.message(&backup_request(name), true, shared);
+    fake
+}
+
+fn progress(sent: &[Sent]) -> Vec<BackupProgress<'_>> {
+    let messages = sent.iter().filter_map(|sent| match sent {
+        Sent::Message(message) => Some(BackupProgress::decode(message).expect("it is one")),
+        _ => None,
+    });
+    messages.collect()
+}
+
+#[test]
+fn a_backup_tells_how_it_goes_and_ends_once() {
+    let shared = shared();
+    let mut fake = begun("monday-1", &shared);
+    let name = "monday-1".into();
+    assert_eq!(fake.actions.task, Some(Task::Backup { name }));
+    assert_eq!(fake.take_sent(), []);
+    let half = BackupProgress {
+        written_bytes: 10,
+        total_bytes: 20,
+        ..BackupProgress::default()
+    };
+    fake.task(&TaskNews::Progress(half), &shared);
+    assert_eq!(progress(&fake.take_sent()), [half]);
+    // A caller who does not read is not buried in progress, and learns the end.
+    fake.actions.can_send = false;
+    fake.task(&TaskNews::Progress(half), &shared);
+    assert_eq!(fake.take_sent(), []);
+    let whole = BackupProgress {
+        written_bytes: 20,
+        sequence: 77,
+        complete: true,
+        databases: 3,
+        volatile_databases: 1,
+        path: "/backups/monday-1",
+        ..half
+    };
+    fake.task(&TaskNews::BackedUp(whole), &shared);
+    let sent = fake.take_sent();
+    assert_eq!(progress(&sent), [whole]);
+    assert_eq!(sent.last(), Some(&Sent::Status(Status::OK)));
+    assert_eq!(sent.len(), 2);
+}
+
+#[test]
+fn a_snapshot_is_answered_when_it_is_made() {
+    let shared = shared();
+    let mut fake = Fake::new(Method::AdminSnapshot, &shared);
+    // Many clients end their side with a frame of its own.
+    fake.message(b"", false, &shared);
+    fake.half_closed(&shared);
+    assert_eq!(fake.actions.task, Some(Task::Snapshot));
+    assert_eq!(fake.take_sent(), []);
+    let made = SnapshotResponse {
+        sequence: 5,
+        entries: 6,
+        bytes: 7,
+    };
+    fake.task(&TaskNews::SnapshotMade(made), &shared);
+    match fake.take_sent().as_slice() {
+        [Sent::Response(answer)] => assert_eq!(SnapshotResponse::decode(answer), Ok(made)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused_before_anything_is_done() {
+    let shared = shared();
+    let long = "x".repeat(BACKUP_NAME_BYTES + 1);
+    let bad = [
+        "", ".", "..", "../x", "a/b", "/a", "a\\b", ".hidden", "a b", "a\0b", "ä", "a\n", &long,
+    ];
+    for name in bad {
+        let mut fake = begun(name, &shared);
+        assert_eq!(fake.actions.task, None, "{name:?}");
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, Code::InvalidArgument, "{name:?}");
+        assert!(status.message.contains("field name"), "{}", status.message);
+        assert!(status.message.len() < 300);
+    }
+    for name in ["a", "a..b", "2026-01-01_00.00", &long[1..]] {
+        assert!(begun(name, &shared).actions.task.is_some(), "{name:?}");
+    }
+}
+
+#[test]
+fn refusals_and_failures_have_their_codes() {
+    let shared = shared();
+    for (refusal, code, words) in [
+        (TaskRefusal::Busy, Code::Unavailable, "another"),
+        (
+            TaskRefusal::NothingKept,
+            Code::FailedPrecondition,
+            "keeps nothing",
+        ),
+        (
+            TaskRefusal::NoBackupRoot,
+            Code::FailedPrecondition,
+            "--backup-root",
+        ),
+        (TaskRefusal::Stopping, Code::Unavailable, "stop"),
+    ] {
+        let mut fake = Fake::new(Method::AdminBackup, &shared);
+        fake.actions.refuse_task = Some(refusal);
+        fake.message(&backup_request("a"), true, &shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, code);
+        assert!(status.message.contains(words), "{}", status.message);
+    }
+    use TaskFailureKind as K;
+    for (kind, code) in [
+        (K::Exists, Code::AlreadyExists),
+        (K::Full, Code::ResourceExhausted),
+        (K::LogFailed, Code::FailedPrecondition),
+        (K::Damaged, Code::DataLoss),
+        (K::Stopping, Code::Unavailable),
+        (K::Device, Code::Internal),
+    ] {
+        let message = "what happened".to_owned();
+        let mut fake = begun("a", &shared);
+        fake.task(&TaskNews::Failed(&TaskFailure { kind, message }), &shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!((status.code, &*status.message), (code, "what happened"));
+    }
+}
+
+#[test]
+fn one_request_from_this_machine_is_what_a_task_takes() {
+    let shared = shared();
+    for method in [Method::AdminBackup, Method::AdminSnapshot] {
+        let mut fake = Fake::from(PeerKind::Remote, method, &shared);
+        let status = fake.take_status().expect("it is refused");
+        assert_eq!(status.code, Code::PermissionDenied);
+
+        let mut fake = Fake::new(method, &shared);
+        fake.half_closed(&shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, Code::Unimplemented);
+
+        let mut fake = Fake::new(method, &shared);
+        fake.message(&backup_request("a"), false, &shared);
+        fake.message(&backup_request("b"), false, &shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, Code::Unimplemented);
+        assert!(status.message.contains("second"), "{}", status.message);
+
+        let mut fake = Fake::new(method, &shared);
+        fake.message(&[0x0a, 0xff], true, &shared);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, Code::InvalidArgument);
+    }
+}

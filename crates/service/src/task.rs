@@ -1,0 +1,111 @@
+//! Work that takes long: a call asks for it ([`Actions::start_task`](crate::Actions::start_task)), the room above does it
+//! beside its loops, one at a time, and tells the call how it goes ([`State::task`](crate::State::task)).
+
+use crate::admin::messages::{BackupProgress, SnapshotResponse};
+use crate::status::{Code, Status};
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A copy of all databases in a new folder of this name, which has been checked.
+    Backup {
+        /// The name of the folder.
+        name: Box<str>,
+    },
+    /// A snapshot in the data folder.
+    Snapshot,
+}
+
+/// What has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskNews<'a> {
+    /// A backup goes on.
+    Progress(BackupProgress<'a>),
+    /// A backup is complete. Nothing follows.
+    BackedUp(BackupProgress<'a>),
+    /// A snapshot is made. Nothing follows.
+    SnapshotMade(SnapshotResponse),
+    /// It failed, and nothing of it is left. Nothing follows.
+    Failed(&'a TaskFailure),
+}
+
+/// Why a task was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskRefusal {
+    /// Another one runs.
+    Busy,
+    /// The server keeps nothing.
+    NothingKept,
+    /// The server was not told where backups go.
+    NoBackupRoot,
+    /// The server is about to stop.
+    Stopping,
+}
+
+/// What kind of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskFailureKind {
+    /// There is a folder of this name.
+    Exists,
+    /// There is no room on a disk.
+    Full,
+    /// The log has failed, so that nothing can be made durable until a restart.
+    LogFailed,
+    /// What is on the device is not what was written.
+    Damaged,
+    /// The server is about to stop.
+    Stopping,
+    /// The operating system refused something.
+    Device,
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFailure {
+    /// For the code of the status.
+    pub kind: TaskFailureKind,
+    /// In words: what happened, to what, and what to do.
+    pub message: String,
+}
+
+impl TaskRefusal {
+    /// The status that ends the call.
+    #[cold]
+    pub fn status(self) -> Status {
+        match self {
+            TaskRefusal::Busy => Status::new(
+                Code::Unavailable,
+                "another backup or snapshot runs on this server; try again when it is done",
+            ),
+            TaskRefusal::NothingKept => Status::new(
+                Code::FailedPrecondition,
+                "this server keeps nothing (--durability volatile without --data): there is nothing to copy; \
+                 `pelton export` writes out what is in a database",
+            ),
+            TaskRefusal::NoBackupRoot => Status::new(
+                Code::FailedPrecondition,
+                "this server was not told where backups go; start it with --backup-root DIR",
+            ),
+            TaskRefusal::Stopping => Status::new(
+                Code::Unavailable,
+                "the server is about to stop; try again on another one, or later",
+            ),
+        }
+    }
+}
+
+impl TaskFailure {
+    /// The status that ends the call.
+    #[cold]
+    pub fn status(&self) -> Status {
+        let code = match self.kind {
+            TaskFailureKind::Exists => Code::AlreadyExists,
+            TaskFailureKind::Full => Code::ResourceExhausted,
+            TaskFailureKind::LogFailed => Code::FailedPrecondition,
+            TaskFailureKind::Damaged => Code::DataLoss,
+            TaskFailureKind::Stopping => Code::Unavailable,
+            TaskFailureKind::Device => Code::Internal,
+        };
+        Status::new(code, self.message.clone())
+    }
+}
