@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drive::ConnectionId;
-use service::{Actions, Code, Status, Topic};
+use service::{Actions, Code, Status, Task, TaskRefusal, Topic};
 use store::{Commit, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, StreamKey};
 
@@ -11,6 +11,7 @@ use crate::admission;
 use crate::batch::TickBatch;
 use crate::calls::CallId;
 use crate::clock::Clock;
+use crate::tasks::{LoopTasks, TaskHandle};
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub(crate) struct Step<'a> {
     pub output: &'a mut Vec<u8>,
     pub batch: &'a mut TickBatch,
     pub clock: &'a Clock,
+    pub tasks: &'a LoopTasks,
+    /// The task of the call.
+    pub task: &'a mut Option<TaskHandle>,
     pub effects: Effects,
 }
 
@@ -63,6 +67,12 @@ impl Actions for Step<'_> {
     fn drop_database(&mut self, database: DatabaseId) {
         self.effects.commits += 1;
         self.batch.writes.drop_database(self.id.tag(), database);
+    }
+
+    fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
+        debug_assert!(self.task.is_none(), "a call has one task");
+        *self.task = Some(self.tasks.start(task, self.id)?);
+        Ok(())
     }
 
     #[inline]

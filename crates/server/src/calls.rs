@@ -4,6 +4,8 @@ use drive::ConnectionId;
 use service::Method;
 use wire::StreamKey;
 
+use crate::tasks::TaskHandle;
+
 /// Names a call of this loop; a late completion for a call that ended is recognised by the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId {
@@ -39,6 +41,8 @@ pub(crate) struct Running {
     pub commits: u32,
     /// Wants to be woken when the topic it subscribed to changes.
     pub subscribed: bool,
+    /// What is done for it beside the loop; ends with it.
+    pub task: Option<TaskHandle>,
 }
 
 struct Slot {

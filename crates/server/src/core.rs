@@ -19,6 +19,7 @@ use crate::limits;
 use crate::plain::Answer;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
+use crate::tasks::LoopTasks;
 use crate::timers::{Alarm, Timers};
 
 /// All of a worker but its connections.
@@ -35,6 +36,7 @@ pub(crate) struct Core {
     pub(crate) admission: Admission,
     /// To and from the committer of the databases that last.
     pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) tasks: LoopTasks,
     /// It serves one connection at a time, and one request of it after the other.
     pub(crate) one_connection: bool,
     /// Open connections of this loop.
@@ -48,16 +50,28 @@ pub(crate) struct Core {
     pub(crate) figures: Arc<LoopFigures>,
 }
 
+/// What works for a loop beside it.
+pub(crate) struct Helpers {
+    pub reaper: Reaper,
+    /// To the committer of the databases that last, if there are any.
+    pub mailbox: Option<Mailbox>,
+    pub tasks: LoopTasks,
+}
+
 impl Core {
     pub fn new(
         settings: Arc<Settings>,
         shared: Arc<Shared>,
         clock: Clock,
-        reaper: Reaper,
         admission: Admission,
-        mailbox: Option<Mailbox>,
+        helpers: Helpers,
         one_connection: bool,
     ) -> Core {
+        let Helpers {
+            reaper,
+            mailbox,
+            tasks,
+        } = helpers;
         Core {
             batch: TickBatch::new(shared.store.write_batch()),
             committer: shared.store.committer(),
@@ -73,6 +87,7 @@ impl Core {
             admission,
             mailbox,
             one_connection,
+            tasks,
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
@@ -351,6 +366,7 @@ impl Core {
             wake_at_ns: u64::MAX,
             commits: 0,
             subscribed: false,
+            task: None,
         });
         connection.set_token(stream, token(id));
         channel.running += 1;

@@ -21,6 +21,7 @@ mod reaper;
 mod settings;
 mod steps;
 mod storage;
+mod tasks;
 mod ticking;
 mod timers;
 mod worker;
@@ -38,12 +39,13 @@ use store::log::{Recovered, WriteError};
 use crate::admission::{Admission, Budget};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
-use crate::core::Core;
+use crate::core::{Core, Helpers};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 pub use crate::settings::{Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
+use crate::tasks::{Inbox, LoopTasks, StorageJobs, Tasks};
 use crate::worker::Worker;
 
 /// How a server is to be.
@@ -123,6 +125,7 @@ struct Parts {
     reaper: Reaper,
     /// Behind the databases that last.
     durable: Option<Arc<Durable>>,
+    tasks: Arc<Tasks>,
 }
 
 /// Binds the listeners, opens the store, and last takes over the signals: from then on they stop the server as they do
@@ -171,11 +174,13 @@ impl Server {
     /// If threads or signal handlers could not be had, or the log could not be closed.
     pub fn run(self) -> Result<Ended, ServeError> {
         let parts = self.parts;
-        let durable = parts.durable.clone();
+        let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
         let ended = self.loops.run(move |start| {
             let waker = Arc::clone(&start.waker);
             Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
         });
+        // The call that asked for it has ended with its loop. It needs the log until then.
+        tasks.stop();
         if let Some(durable) = durable {
             durable.stop().map_err(ServeError::Log)?;
         }
@@ -239,7 +244,11 @@ impl Parts {
             figures,
             interop: config.interop,
         };
+        let jobs = StorageJobs {
+            durable: opening.durable.clone(),
+        };
         Parts {
+            tasks: Tasks::new(Box::new(jobs), Arc::clone(&config.time)),
             settings: Arc::new(Settings {
                 http2,
                 about: about(&config.server),
@@ -255,15 +264,25 @@ impl Parts {
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread. `one_connection`: it serves one at a time.
-    fn worker(&self, waker: store::durable::Waker, one_connection: bool) -> Worker {
+    fn worker(&self, waker: Box<dyn Fn() + Send + Sync>, one_connection: bool) -> Worker {
+        let waker: Arc<dyn Fn() + Send + Sync> = waker.into();
+        let for_mail = Arc::clone(&waker);
+        let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
+        let helpers = Helpers {
+            reaper: self.reaper.clone(),
+            mailbox: self.durable.as_ref().map(register),
+            tasks: LoopTasks {
+                tasks: Arc::clone(&self.tasks),
+                inbox: Inbox::new(Box::new(move || waker())),
+            },
+        };
         let admission = Admission::new(Arc::clone(&self.budget));
         Worker::new(Core::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),
             Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
-            self.reaper.clone(),
             admission,
-            self.durable.as_ref().map(|durable| durable.register(waker)),
+            helpers,
             one_connection,
         ))
     }

@@ -63,6 +63,10 @@ pub const GARBAGE_QUEUE: usize = 64;
 /// Bytes of an unknown path that a status message repeats.
 pub const PATH_IN_MESSAGE_BYTES: usize = 256;
 
+/// How often a long task says at most how far it has come, in milliseconds: what a person sees as moving, and next to
+/// nothing for a loop.
+pub const TASK_PROGRESS_MS: u64 = 100;
+
 /// While the memory for buffers is used up and the windows of all connections are shut: how often each looks whether they
 /// may open again, in milliseconds.
 pub const WINDOWS_SHUT_MS: u64 = 100;

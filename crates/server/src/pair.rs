@@ -9,6 +9,7 @@ use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::reaper::Reaper;
 use crate::settings::Log;
+use crate::tasks::{Jobs, Tasks};
 use crate::worker::Worker;
 use crate::{Config, Parts, Storage, TimeSource, storage};
 
@@ -20,6 +21,7 @@ const ID: ConnectionId = ConnectionId {
 /// Both sides of one connection.
 pub(crate) struct Pair {
     pub worker: Worker,
+    pub tasks: Arc<Tasks>,
     pub io: Io,
     pub client: Connection,
     /// What the client sends next.
@@ -75,17 +77,25 @@ impl Connections for Only<'_> {
 impl Pair {
     /// A connection that has just been accepted.
     pub fn accepted(over_limit: bool) -> Pair {
-        Pair::with_worker(over_limit, false)
+        let mut pair = Pair::with_worker(None, false);
+        pair.accept(over_limit);
+        pair
     }
 
     /// A connection that is ready for calls, with a worker that has no other.
     pub fn alone() -> Pair {
-        let mut pair = Pair::with_worker(false, true);
+        let mut pair = Pair::with_worker(None, true);
+        pair.accept(false);
         pair.greet();
         pair
     }
 
-    fn with_worker(over_limit: bool, one_connection: bool) -> Pair {
+    /// A server whose tasks are these, and no connection yet.
+    pub fn with_jobs(jobs: Box<dyn Jobs>) -> Pair {
+        Pair::with_worker(Some(jobs), false)
+    }
+
+    fn with_worker(jobs: Option<Box<dyn Jobs>>, one_connection: bool) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
         let config = Config {
             loops: LoopConfig::default(),
@@ -105,8 +115,12 @@ impl Pair {
             storage: Storage::Volatile { history_id: 7 },
         };
         let opening = storage::open(&config).expect("the limits make sense");
-        let parts = Parts::new(config, Reaper::Inline, opening);
-        let mut pair = Pair {
+        let mut parts = Parts::new(config, Reaper::Inline, opening);
+        if let Some(jobs) = jobs {
+            parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
+        }
+        Pair {
+            tasks: Arc::clone(&parts.tasks),
             worker: parts.worker(Box::new(|| {}), one_connection),
             io: Io::new(),
             client: Connection::new(&wire::Config::client(), 0),
@@ -114,9 +128,7 @@ impl Pair {
             now_ns: 0,
             said,
             clock,
-        };
-        pair.accept(over_limit);
-        pair
+        }
     }
 
     /// A connection takes the place of the one before.

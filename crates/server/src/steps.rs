@@ -10,6 +10,7 @@ use crate::actions::{Effects, Step};
 use crate::calls::CallId;
 use crate::connection::{Channel, Protocol};
 use crate::core::Core;
+use crate::tasks::News;
 use crate::timers::Alarm;
 
 impl Core {
@@ -56,6 +57,8 @@ impl Core {
             output,
             batch: &mut self.batch,
             clock: &self.clock,
+            tasks: &self.tasks,
+            task: &mut running.task,
             effects: Effects::default(),
         };
         step(&mut running.call, &self.shared, &mut actions);
@@ -130,6 +133,19 @@ impl Core {
         }
         self.step(channel, &mut io.output, id, |call, shared, step| {
             call.committed(outcome, shared, step)
+        });
+    }
+
+    /// Tells a call about its task.
+    pub(crate) fn task_news(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        id: CallId,
+        news: &News,
+    ) {
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            news.with(|news| call.task(news, shared, step))
         });
     }
 

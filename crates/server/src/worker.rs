@@ -39,6 +39,14 @@ impl Worker {
         })
     }
 
+    /// News of tasks whose calls are gone, taken off.
+    #[cfg(test)]
+    pub fn tell_nobody(&mut self) -> usize {
+        let news = self.core.tasks.inbox.take();
+        let is_dead = |(call, _): &&(CallId, _)| self.core.calls.get(*call).is_none();
+        news.iter().filter(is_dead).count()
+    }
+
     #[cfg(test)]
     pub fn budget(&self) -> &crate::admission::Budget {
         &self.core.admission.budget
@@ -229,6 +237,15 @@ impl Worker {
         }
     }
 
+    /// Brings calls the news of their tasks.
+    fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
+        for (call, news) in self.core.tasks.inbox.take() {
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.task_news(channel, io, call, &news)
+            });
+        }
+    }
+
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
         for call in self.core.subscribers_to_wake() {
             self.with_call(connections, call, Core::wake);
@@ -293,6 +310,7 @@ impl Handler for Worker {
         self.serve_reads(connections);
         self.serve_long_reads(connections);
         self.serve_writes(connections);
+        self.tell_of_tasks(connections);
         self.wake_subscribers(connections);
         self.ring(connections, now_ns);
         self.end_the_patient(connections, now_ns);

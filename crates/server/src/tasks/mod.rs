@@ -1,0 +1,276 @@
+//! Tasks: work that calls ask for and that takes too long for a loop. One runs at a time, on a thread of its own.
+//!
+//! The call keeps a [`TaskHandle`]; when that goes, whatever the reason, the task is told to stop and cleans up behind
+//! itself. News go into the [`Inbox`] of the loop that the call lives on.
+
+mod jobs;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use service::admin::messages::{BackupProgress, SnapshotResponse};
+use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+
+use crate::calls::CallId;
+use crate::clock::TimeSource;
+use crate::limits;
+
+pub(crate) use jobs::StorageJobs;
+
+/// What tasks do. An object, so that tests can put others in its place.
+pub(crate) trait Jobs: Send + Sync {
+    /// Why such a task cannot be done here at all.
+    fn refuse(&self, task: &Task) -> Option<TaskRefusal>;
+
+    /// Does it, and nothing is left of it if it fails. Looks at the watch often.
+    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure>;
+}
+
+/// What a task has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A backup, in this folder.
+    Backup {
+        progress: BackupProgress<'static>,
+        path: String,
+    },
+    /// A snapshot.
+    Snapshot(SnapshotResponse),
+}
+
+/// News on their way to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Progress(BackupProgress<'static>),
+    Done(Done),
+    Failed(TaskFailure),
+}
+
+impl News {
+    /// In the words of the service.
+    pub fn with<R>(&self, tell: impl FnOnce(&TaskNews<'_>) -> R) -> R {
+        match self {
+            News::Progress(progress) => tell(&TaskNews::Progress(*progress)),
+            News::Done(Done::Backup { progress, path }) => {
+                tell(&TaskNews::BackedUp(BackupProgress { path, ..*progress }))
+            }
+            News::Done(Done::Snapshot(made)) => tell(&TaskNews::SnapshotMade(*made)),
+            News::Failed(failure) => tell(&TaskNews::Failed(failure)),
+        }
+    }
+}
+
+/// All tasks of a server.
+pub(crate) struct Tasks {
+    jobs: Box<dyn Jobs>,
+    time: Arc<dyn TimeSource>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Running>,
+    is_stopping: bool,
+}
+
+struct Running {
+    thread: JoinHandle<()>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Tasks {
+    pub fn new(jobs: Box<dyn Jobs>, time: Arc<dyn TimeSource>) -> Arc<Tasks> {
+        Arc::new(Tasks {
+            jobs,
+            time,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Begins a task whose news go to `call`.
+    pub fn start(
+        self: &Arc<Tasks>,
+        task: Task,
+        call: CallId,
+        inbox: &Arc<Inbox>,
+    ) -> Result<TaskHandle, TaskRefusal> {
+        if let Some(refusal) = self.jobs.refuse(&task) {
+            return Err(refusal);
+        }
+        let mut state = self.lock();
+        if state.is_stopping {
+            return Err(TaskRefusal::Stopping);
+        }
+        if state.running.is_some() {
+            return Err(TaskRefusal::Busy);
+        }
+        let cancel = Arc::new(AtomicBool::new(false));
+        let work = Work {
+            tasks: Arc::clone(self),
+            task,
+            call,
+            inbox: Arc::clone(inbox),
+            cancel: Arc::clone(&cancel),
+        };
+        let thread = thread::Builder::new()
+            .name("pelton-task".into())
+            .spawn(move || work.run());
+        // Without a thread to spare there is no place for it now, as if another one ran.
+        let thread = thread.map_err(|_| TaskRefusal::Busy)?;
+        let handle = TaskHandle(Arc::clone(&cancel));
+        // The thread waits for the lock before it says that it is done.
+        state.running = Some(Running { thread, cancel });
+        Ok(handle)
+    }
+
+    /// Lets no task begin any more, and waits for the end of the one that runs, which is told to stop.
+    pub fn stop(&self) {
+        let running = {
+            let mut state = self.lock();
+            state.is_stopping = true;
+            state.running.take()
+        };
+        if let Some(running) = running {
+            running.cancel.store(true, Ordering::Relaxed);
+            // A task that panicked has said so on its thread; the server goes on to close its log.
+            let _ = running.thread.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whole values are put in and taken out: sound whoever panicked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task, seen from its call: dropped, the task stops.
+#[derive(Debug)]
+pub(crate) struct TaskHandle(Arc<AtomicBool>);
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A task on its thread.
+struct Work {
+    tasks: Arc<Tasks>,
+    task: Task,
+    call: CallId,
+    inbox: Arc<Inbox>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(self) {
+        let mut watch = Watch {
+            cancel: &self.cancel,
+            inbox: &self.inbox,
+            call: self.call,
+            time: &*self.tasks.time,
+            told_ns: None,
+        };
+        let run = || self.tasks.jobs.run(&self.task, &mut watch);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        let news = match ended {
+            Ok(Ok(done)) => News::Done(done),
+            Ok(Err(failure)) => News::Failed(failure),
+            Err(_) => News::Failed(TaskFailure {
+                kind: TaskFailureKind::Device,
+                message:
+                    "the task ended by a fault of the program; the log of the server may say more"
+                        .into(),
+            }),
+        };
+        // Before the call hears of the end and another one can begin. After a stop there is nothing to take.
+        self.tasks.lock().running = None;
+        self.inbox.put(self.call, news);
+    }
+}
+
+/// Through which a task looks whether it should stop, and tells how far it has come.
+pub(crate) struct Watch<'a> {
+    cancel: &'a AtomicBool,
+    inbox: &'a Inbox,
+    call: CallId,
+    time: &'a dyn TimeSource,
+    told_ns: Option<u64>,
+}
+
+impl Watch<'_> {
+    /// Whether nobody wants the task any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Tells the call, if it has not been told a moment ago.
+    pub fn tell(&mut self, progress: BackupProgress<'static>) {
+        let now_ns = self.time.monotonic_ns();
+        let interval_ns = limits::TASK_PROGRESS_MS * 1_000_000;
+        let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
+        if self.told_ns.is_none_or(is_due) {
+            self.told_ns = Some(now_ns);
+            self.inbox.put(self.call, News::Progress(progress));
+        }
+    }
+}
+
+/// What has come in for the calls of one loop.
+pub(crate) struct Inbox {
+    waker: Box<dyn Fn() + Send + Sync>,
+    has_news: AtomicBool,
+    news: Mutex<Vec<(CallId, News)>>,
+}
+
+impl Inbox {
+    /// `waker` asks the loop for a tick.
+    pub fn new(waker: Box<dyn Fn() + Send + Sync>) -> Arc<Inbox> {
+        Arc::new(Inbox {
+            waker,
+            has_news: AtomicBool::new(false),
+            news: Mutex::default(),
+        })
+    }
+
+    /// Of the progress of a call only the newest is kept, so that there are never many.
+    fn put(&self, call: CallId, news: News) {
+        let mut waiting = self.lock();
+        waiting.retain(|(other, old)| *other != call || !matches!(old, News::Progress(_)));
+        waiting.push((call, news));
+        self.has_news.store(true, Ordering::Release);
+        drop(waiting);
+        (self.waker)();
+    }
+
+    /// Takes what has come. Costs next to nothing while there is nothing.
+    #[inline]
+    pub fn take(&self) -> Vec<(CallId, News)> {
+        if !self.has_news.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut waiting = self.lock();
+        self.has_news.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *waiting)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(CallId, News)>> {
+        // Whole entries are put in and taken out: sound whoever panicked.
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tasks of a server, seen from one of its loops.
+pub(crate) struct LoopTasks {
+    pub tasks: Arc<Tasks>,
+    pub inbox: Arc<Inbox>,
+}
+
+impl LoopTasks {
+    pub fn start(&self, task: Task, call: CallId) -> Result<TaskHandle, TaskRefusal> {
+        self.tasks.start(task, call, &self.inbox)
+    }
+}

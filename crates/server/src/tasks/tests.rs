@@ -1,0 +1,251 @@
+//! Tasks that do what the test says, and the calls that wait for them.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use service::admin::messages::{BackupProgress, SnapshotResponse};
+use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
+use wire::grpc::Code;
+use wire::{Event, StreamKey};
+
+use super::{Done, Jobs, Watch};
+use crate::pair::Pair;
+
+const BACKUP: &str = "/pelton.v1.Admin/Backup";
+const SNAPSHOT: &str = "/pelton.v1.Admin/Snapshot";
+
+/// BackupRequest: name "a".
+const NAMED_A: &[u8] = &[0x0a, 1, b'a'];
+
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a task is told to do next.
+enum Order {
+    Tell(u64),
+    End(Result<Done, TaskFailure>),
+    Panic,
+}
+
+/// Tasks that obey the test, and tell it when they were stopped.
+struct Obeying {
+    orders: Mutex<Receiver<Order>>,
+    stopped: Sender<Task>,
+}
+
+impl Jobs for Obeying {
+    fn refuse(&self, _task: &Task) -> Option<TaskRefusal> {
+        None
+    }
+
+    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
+        let orders = self.orders.lock().expect("one task at a time");
+        loop {
+            if watch.is_cancelled() {
+                self.stopped.send(task.clone()).expect("the test listens");
+                return Err(failure(TaskFailureKind::Stopping));
+            }
+            match orders.recv_timeout(Duration::from_millis(1)) {
+                Ok(Order::Tell(written_bytes)) => watch.tell(BackupProgress {
+                    written_bytes,
+                    ..BackupProgress::default()
+                }),
+                Ok(Order::End(result)) => return result,
+                Ok(Order::Panic) => {
+                    drop(orders);
+                    panic!("as ordered")
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn failure(kind: TaskFailureKind) -> TaskFailure {
+    let message = "no luck".into();
+    TaskFailure { kind, message }
+}
+
+fn snapshot() -> Done {
+    Done::Snapshot(SnapshotResponse {
+        sequence: 9,
+        ..SnapshotResponse::default()
+    })
+}
+
+struct Room {
+    pair: Pair,
+    orders: Sender<Order>,
+    stopped: Receiver<Task>,
+    events: Vec<Event>,
+}
+
+impl Room {
+    fn new() -> Room {
+        let (orders, receiver) = channel();
+        let (sender, stopped) = channel();
+        let jobs = Obeying {
+            orders: Mutex::new(receiver),
+            stopped: sender,
+        };
+        let mut pair = Pair::with_jobs(Box::new(jobs));
+        pair.accept(false);
+        pair.greet();
+        Room {
+            pair,
+            orders,
+            stopped,
+            events: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, path: &str, message: &[u8]) -> StreamKey {
+        let stream = self.pair.call(path, message);
+        self.turn();
+        stream
+    }
+
+    fn turn(&mut self) {
+        let events = self.pair.turn();
+        self.events.extend(events);
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.send(order).expect("the jobs live");
+    }
+
+    /// Turns until something has come for a stream.
+    fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !self.events.iter().any(&wanted) {
+            assert!(Instant::now() < until, "{:?}", self.events);
+            std::thread::yield_now();
+            self.turn();
+        }
+        self.events.retain(|event| !wanted(event));
+    }
+
+    fn wait_for_end(&mut self, stream: StreamKey) -> Code {
+        self.wait_for(|event| *event == Event::Finished { stream });
+        let code = self.pair.client.status().code();
+        self.pair.client.forget(stream);
+        code
+    }
+
+    fn wait_for_stop(&self) -> Task {
+        self.stopped.recv_timeout(PATIENCE).expect("it stops")
+    }
+}
+
+#[test]
+fn a_call_hears_how_its_task_goes_and_how_it_ends() {
+    let mut room = Room::new();
+    let stream = room.call(BACKUP, NAMED_A);
+    room.order(Order::Tell(2));
+    room.wait_for(|event| matches!(event, Event::Message { .. }));
+    // In the same moment: passed over.
+    room.order(Order::Tell(3));
+    let progress = BackupProgress {
+        complete: true,
+        ..BackupProgress::default()
+    };
+    let path = "/a".to_owned();
+    room.order(Order::End(Ok(Done::Backup { progress, path })));
+    room.wait_for(|event| matches!(event, Event::Message { .. }));
+    assert_eq!(room.wait_for_end(stream), Code::Ok);
+    let messages = room.events.iter();
+    assert_eq!(
+        messages
+            .filter(|event| matches!(event, Event::Message { .. }))
+            .count(),
+        0
+    );
+
+    let stream = room.call(SNAPSHOT, b"");
+    room.order(Order::End(Err(failure(TaskFailureKind::Full))));
+    assert_eq!(room.wait_for_end(stream), Code::ResourceExhausted);
+
+    let stream = room.call(SNAPSHOT, b"");
+    room.order(Order::End(Ok(snapshot())));
+    assert_eq!(room.wait_for_end(stream), Code::Ok);
+}
+
+#[test]
+fn one_task_runs_at_a_time_and_the_next_when_it_has_ended() {
+    let mut room = Room::new();
+    let first = room.call(BACKUP, NAMED_A);
+    for path in [BACKUP, SNAPSHOT] {
+        let second = room.call(path, if path == BACKUP { NAMED_A } else { b"" });
+        assert_eq!(room.wait_for_end(second), Code::Unavailable);
+    }
+    room.order(Order::Panic);
+    assert_eq!(room.wait_for_end(first), Code::Internal);
+    // The very next call finds the place free.
+    for _ in 0..50 {
+        let next = room.call(SNAPSHOT, b"");
+        room.order(Order::End(Ok(snapshot())));
+        assert_eq!(room.wait_for_end(next), Code::Ok);
+    }
+}
+
+#[test]
+fn a_task_stops_when_its_caller_goes_away() {
+    let mut room = Room::new();
+    let stream = room.call(BACKUP, NAMED_A);
+    let Room { pair, .. } = &mut room;
+    pair.client
+        .reset(stream, &mut pair.sent, wire::ErrorCode::Cancel);
+    room.turn();
+    assert!(matches!(room.wait_for_stop(), Task::Backup { .. }));
+
+    // Its connection is lost. What it still says reaches nobody.
+    let until = Instant::now() + PATIENCE;
+    while room.pair.tasks.lock().running.is_some() {
+        assert!(Instant::now() < until, "the place becomes free");
+        std::thread::yield_now();
+    }
+    room.call(SNAPSHOT, b"");
+    room.pair.close();
+    assert_eq!(room.wait_for_stop(), Task::Snapshot);
+    room.pair.tasks.stop();
+    assert_eq!(room.pair.worker.tell_nobody(), 1);
+}
+
+#[test]
+fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
+    let mut room = Room::new();
+    let stream = room.call(BACKUP, NAMED_A);
+    room.pair.stop();
+    // A call that the server has still to answer goes on for a while...
+    room.pair.now_ns += 1_000_000_000;
+    room.turn();
+    assert!(!room.events.contains(&Event::Finished { stream }));
+    assert!(!drive::Handler::is_drained(&room.pair.worker));
+    // ... but not for ever.
+    room.pair.now_ns += 20_000_000_000;
+    assert_eq!(room.wait_for_end(stream), Code::Unavailable);
+    let tasks = Arc::clone(&room.pair.tasks);
+    tasks.stop();
+    assert!(matches!(room.stopped.try_recv(), Ok(Task::Backup { .. })));
+    room.turn();
+    assert_eq!(
+        tasks
+            .start(
+                Task::Snapshot,
+                crate::calls::CallId::from_tag(0),
+                &super::Inbox::new(Box::new(|| {}))
+            )
+            .err(),
+        Some(TaskRefusal::Stopping)
+    );
+}
+
+#[test]
+fn a_task_that_is_quick_is_answered_while_the_server_stops() {
+    let mut room = Room::new();
+    let stream = room.call(SNAPSHOT, b"");
+    room.pair.stop();
+    room.order(Order::End(Ok(snapshot())));
+    assert_eq!(room.wait_for_end(stream), Code::Ok);
+}
