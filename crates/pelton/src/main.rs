@@ -61,6 +61,9 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         }
         Command::Database(DatabaseCommand::List(arguments)) => command::list_databases(arguments),
         Command::Database(DatabaseCommand::Drop(arguments)) => command::drop_database(arguments),
+        Command::Backup(arguments) => command::backup(arguments),
+        Command::Restore(arguments) => command::restore(arguments),
+        Command::Snapshot(arguments) => command::snapshot(arguments),
         Command::Scan(arguments) => command::scan(arguments),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),

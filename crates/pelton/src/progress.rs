@@ -27,6 +27,28 @@ impl Progress {
         Progress(bar)
     }
 
+    /// Counts bytes, up to what [`set_of`](Progress::set_of) says.
+    pub fn bytes(what: &'static str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let template = "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes}, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_message(what);
+        Progress(bar)
+    }
+
+    /// Shows only that something goes on.
+    pub fn waiting(what: &'static str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg} {spinner} {elapsed}");
+        bar.set_style(style.expect("the template is valid"));
+        bar.set_message(what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(SPINNER_INTERVAL);
+        }
+        Progress(bar)
+    }
+
     /// Whether anybody sees it.
     pub fn is_wanted() -> bool {
         !ProgressDrawTarget::stderr().is_hidden()
@@ -35,6 +57,16 @@ impl Progress {
     /// So many entries are done.
     pub fn set(&self, entries: u64) {
         self.0.set_position(entries);
+    }
+}
+
+impl Progress {
+    /// So many of so many are done; 0: it is not known how many there are.
+    pub fn set_of(&self, done: u64, total: u64) {
+        if total > 0 {
+            self.0.set_length(total);
+        }
+        self.0.set_position(done);
     }
 }
 

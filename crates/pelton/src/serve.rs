@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use server::{Config, StartError, Storage, TimeSource};
 use service::{PeerKind, ServerInfo};
 
+use store::backup::BackupRoot;
 use store::durable::{FolderError, OpenError};
 use store::log::{self, LogConfig, LogId, Recovered};
 use store::snapshot::{ReadError, SnapshotReport};
@@ -117,11 +118,12 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failur
         time: Arc::new(SystemTimeSource),
         log: Arc::new(Log::default()),
         storage: storage(settings)?,
+        backup_root: backup_root(settings)?,
     })
 }
 
 /// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
-fn random() -> u64 {
+pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -150,6 +152,19 @@ fn storage(settings: &Settings) -> Result<Storage, Failure> {
             Durability::Volatile => store::Durability::Volatile,
         },
     })
+}
+
+fn backup_root(settings: &Settings) -> Result<Option<BackupRoot>, Failure> {
+    let Some(path) = &settings.backup_root else {
+        return Ok(None);
+    };
+    let root = BackupRoot::open(path).map_err(|error| {
+        Failure::Failed(format!(
+            "the folder for backups {} cannot be used: {error}; --backup-root says which folder",
+            path.display()
+        ))
+    });
+    root.map(Some)
 }
 
 /// The folder is made before it is known whether the server can start. Removes it if it is empty.
@@ -323,7 +338,7 @@ impl fmt::Display for Reach {
 }
 
 /// The clocks of this machine. The drivers read the same monotonic clock.
-struct SystemTimeSource;
+pub struct SystemTimeSource;
 
 impl TimeSource for SystemTimeSource {
     fn monotonic_ns(&self) -> u64 {

@@ -46,6 +46,8 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     pub durability: Durability,
     pub log_segment: Size,
+    /// `None`: backups are refused.
+    pub backup_root: Option<PathBuf>,
     pub accept_loss: bool,
     pub driver: Driver,
     pub threads: usize,
@@ -191,6 +193,7 @@ impl Settings {
             data: pick!(data),
             durability: pick!(durability).unwrap_or(Durability::Synced),
             log_segment: pick!(log_segment).unwrap_or(Size(store::log::limits::SEGMENT_BYTES)),
+            backup_root: pick!(backup_root),
             accept_loss: strong.accept_loss,
             driver,
             threads: pick!(threads).unwrap_or(match driver {
@@ -305,6 +308,12 @@ impl Settings {
             ),
             ("durability", text(&self.durability)),
             ("log-segment", text(&self.log_segment)),
+            (
+                "backup-root",
+                self.backup_root
+                    .as_ref()
+                    .and_then(|folder| text(&folder.display())),
+            ),
             ("driver", text(&self.driver)),
             ("threads", number(&self.threads)),
             (

@@ -33,6 +33,7 @@ use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
 use store::CreateError;
+use store::backup::BackupRoot;
 use store::durable::{Durable, OpenError};
 use store::log::{Recovered, WriteError};
 
@@ -74,6 +75,8 @@ pub struct Config {
     pub log: Arc<dyn Log>,
     /// Where data are kept.
     pub storage: Storage,
+    /// Where backups are made; `None`: nowhere, they are refused.
+    pub backup_root: Option<BackupRoot>,
 }
 
 /// Why a server could not start.
@@ -246,6 +249,9 @@ impl Parts {
         };
         let jobs = StorageJobs {
             durable: opening.durable.clone(),
+            root: config.backup_root,
+            time: Arc::clone(&config.time),
+            server: format!("{} {}", config.server.name, config.server.version),
         };
         Parts {
             tasks: Tasks::new(Box::new(jobs), Arc::clone(&config.time)),

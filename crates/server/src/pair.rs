@@ -113,6 +113,7 @@ impl Pair {
             time: Arc::clone(&clock) as Arc<dyn TimeSource>,
             log: Arc::new(Keep(Arc::clone(&said))),
             storage: Storage::Volatile { history_id: 7 },
+            backup_root: None,
         };
         let opening = storage::open(&config).expect("the limits make sense");
         let mut parts = Parts::new(config, Reaper::Inline, opening);

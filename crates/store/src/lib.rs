@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod backup;
 pub mod disk;
 pub mod durable;
 pub mod limits;

@@ -96,3 +96,10 @@ pub const SPARE_BATCHES: usize = 4;
 /// How long to wait before the next piece of the log is tried again after a failure, in milliseconds: often enough that
 /// writing soon goes on when room was made, rare enough to cost nothing.
 pub const SEGMENT_RETRY_MS: u64 = 1_000;
+
+/// Backups that may keep the log from being shortened at a time. Each costs the log that is written while it is made.
+pub const LOG_HOLDS: usize = 4;
+
+/// Bytes of log up to which a backup keeps it from being shortened; beyond it the backup is given up. More is written
+/// during the backup of the largest memory only by a server that does nothing else.
+pub const HELD_LOG_BYTES: u64 = 64 << 30;

@@ -1,10 +1,12 @@
 //! The command line as a table. Help, the checks of every flag, and docs/cli.md come from it.
 
+mod backup;
 mod bulk;
 mod database;
 mod serve;
 mod store;
 
+pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
 pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
     TransactArguments,
@@ -116,6 +118,23 @@ pub enum Command {
     /// Create, list and remove databases; only on the machine of the server
     #[command(subcommand)]
     Database(DatabaseCommand),
+
+    /// Copy all databases of a running server into a folder; only on the machine of the server
+    ///
+    /// The copy shows everything as it was at one commit, while writes go on. It appears under --backup-root of the
+    /// server. Of volatile databases only the description is in it. Ctrl-C gives it up and leaves nothing behind.
+    Backup(BackupArguments),
+
+    /// Make a data folder of a backup; needs no server
+    ///
+    /// Every checksum is checked, and the result is opened once as a server would. It begins a new history: places in
+    /// the history of the old server mean nothing in it. If anything is wrong, nothing is left behind.
+    Restore(RestoreArguments),
+
+    /// Have a running server write a snapshot now, so that it needs less of its log; only on the machine of the server
+    ///
+    /// The server does so by itself as the log grows.
+    Snapshot(SnapshotArguments),
 
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),

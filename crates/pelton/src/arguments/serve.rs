@@ -56,6 +56,10 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub log_segment: Option<Size>,
 
+    /// Folder in which `pelton backup` makes its copies; made if there is none [default: none, backups are refused]
+    #[arg(long, value_name = "DIR", env = "PELTON_BACKUP_ROOT")]
+    pub backup_root: Option<PathBuf>,
+
     /// Start with a damaged log: give up what comes after the damage
     ///
     /// The message of the start that was refused says what is lost. Not needed after a crash or a power loss.

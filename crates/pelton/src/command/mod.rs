@@ -1,6 +1,7 @@
 //! The commands that speak to a server.
 
 mod append;
+mod backup;
 mod batch;
 mod database;
 mod delete;
@@ -14,12 +15,14 @@ mod pipe;
 mod proto;
 mod put;
 mod range;
+mod restore;
 mod results;
 mod status;
 mod transact;
 mod value;
 
 pub use append::append;
+pub use backup::{backup, snapshot};
 pub use batch::batch;
 pub use database::{create_database, drop_database, list_databases};
 pub use delete::delete;
@@ -32,6 +35,7 @@ pub use log::{inspect_log, verify_log};
 pub use proto::write_proto_files;
 pub use put::put;
 pub use range::{count, scan};
+pub use restore::restore;
 pub use status::status;
 pub use transact::transact;
 

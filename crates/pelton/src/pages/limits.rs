@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates from the network inwards, their files, and what they are in a word.
-const MODULES: [(&str, &str, &str); 8] = [
+const MODULES: [(&str, &str, &str); 9] = [
     ("drive", "limits.rs", "Sockets and event loops"),
     ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
     ("server", "limits.rs", "Dispatch, admission and draining"),
@@ -16,6 +16,7 @@ const MODULES: [(&str, &str, &str); 8] = [
     ("store", "limits.rs", "Keys, values and commits"),
     ("store", "log/limits.rs", "The log"),
     ("store", "snapshot/limits.rs", "Snapshots"),
+    ("store", "backup/limits.rs", "Backups"),
     ("client", "limits.rs", "The client"),
 ];
 

@@ -1,23 +1,141 @@
 //! Backups and snapshots of the store of this server.
 
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use service::{Task, TaskFailure, TaskRefusal};
+use service::admin::messages::{BackupProgress, SnapshotResponse};
+use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
+use store::backup::{BackupError, BackupRoot};
+use store::disk::Disk;
 use store::durable::Durable;
+use store::snapshot::SnapshotError;
 
 use super::{Done, Jobs, Watch};
+use crate::clock::TimeSource;
+use crate::storage::Unticked;
 
 /// The tasks of a server that keeps its data, or of one that does not.
 pub(crate) struct StorageJobs {
+    /// `None`: nothing lasts.
     pub durable: Option<Arc<Durable>>,
+    /// Where backups go.
+    pub root: Option<BackupRoot>,
+    pub time: Arc<dyn TimeSource>,
+    /// Name and version, for the manifest of a backup.
+    pub server: String,
 }
 
 impl Jobs for StorageJobs {
-    fn refuse(&self, _task: &Task) -> Option<TaskRefusal> {
-        Some(TaskRefusal::NothingKept)
+    fn refuse(&self, task: &Task) -> Option<TaskRefusal> {
+        match task {
+            _ if self.durable.is_none() => Some(TaskRefusal::NothingKept),
+            Task::Backup { .. } if self.root.is_none() => Some(TaskRefusal::NoBackupRoot),
+            _ => None,
+        }
     }
 
-    fn run(&self, _task: &Task, _watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
-        unreachable!("refused")
+    fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
+        let durable = self.durable.as_ref().expect("refused without");
+        match task {
+            Task::Snapshot => snapshot(durable),
+            Task::Backup { name } => {
+                let root = self.root.as_ref().expect("refused without");
+                self.backup(durable, root, name, watch)
+            }
+        }
+    }
+}
+
+impl StorageJobs {
+    fn backup(
+        &self,
+        durable: &Durable,
+        root: &BackupRoot,
+        name: &str,
+        watch: &mut Watch<'_>,
+    ) -> Result<Done, TaskFailure> {
+        let path = root.path_of(name).display().to_string();
+        let disk: Arc<dyn Disk> = match root.create(name) {
+            Ok(disk) => Arc::new(disk),
+            Err(error) => return Err(not_created(&path, &error)),
+        };
+        let mut clock = Unticked(Arc::clone(&self.time));
+        let report = durable.backup(disk, &self.server, &mut clock, &mut |progress| {
+            watch.tell(BackupProgress {
+                written_bytes: progress.written_bytes,
+                total_bytes: progress.total_bytes,
+                sequence: progress.sequence,
+                ..BackupProgress::default()
+            });
+            match watch.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        let report = report.map_err(|error| {
+            // Its files are removed. If that failed, the folder stays, and is known not to be complete.
+            let _ = root.remove(name);
+            not_made(&path, &error)
+        })?;
+        let progress = BackupProgress {
+            written_bytes: report.bytes,
+            total_bytes: report.bytes,
+            sequence: report.sequence,
+            complete: true,
+            databases: report.databases,
+            volatile_databases: report.volatile_databases,
+            path: "",
+        };
+        Ok(Done::Backup { progress, path })
+    }
+}
+
+fn snapshot(durable: &Durable) -> Result<Done, TaskFailure> {
+    let report = durable.snapshot().map_err(|error| TaskFailure {
+        kind: match error {
+            SnapshotError::Full { .. } => TaskFailureKind::Full,
+            SnapshotError::LogFailed => TaskFailureKind::LogFailed,
+            SnapshotError::Stopping => TaskFailureKind::Stopping,
+            _ => TaskFailureKind::Device,
+        },
+        message: error.to_string(),
+    })?;
+    Ok(Done::Snapshot(SnapshotResponse {
+        sequence: report.sequence,
+        entries: report.entries,
+        bytes: report.file_bytes,
+    }))
+}
+
+#[cold]
+fn not_created(path: &str, error: &io::Error) -> TaskFailure {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => TaskFailure {
+            kind: TaskFailureKind::Exists,
+            message: format!("{path} exists; choose another name, or remove it first"),
+        },
+        kind => TaskFailure {
+            kind: match kind {
+                io::ErrorKind::StorageFull => TaskFailureKind::Full,
+                _ => TaskFailureKind::Device,
+            },
+            message: format!("the folder {path} cannot be made: {error}"),
+        },
+    }
+}
+
+#[cold]
+fn not_made(path: &str, error: &BackupError) -> TaskFailure {
+    let kind = match error {
+        error if error.is_full() => TaskFailureKind::Full,
+        BackupError::LogFailed => TaskFailureKind::LogFailed,
+        BackupError::Stopping | BackupError::Cancelled => TaskFailureKind::Stopping,
+        BackupError::Log(_) => TaskFailureKind::Damaged,
+        _ => TaskFailureKind::Device,
+    };
+    TaskFailure {
+        kind,
+        message: format!("the backup {path} was not made, and nothing of it is left: {error}"),
     }
 }

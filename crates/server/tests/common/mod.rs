@@ -81,6 +81,7 @@ impl Host {
             time: time.clone(),
             log: Arc::new(Silent),
             storage: Storage::Volatile { history_id: 7 },
+            backup_root: None,
         };
         let handler = Box::new(server::handler(config).expect("the limits fit together"));
         Host {

@@ -124,6 +124,7 @@ fn new_server(seed: u64) -> Box<dyn Handler> {
         time: time.clone(),
         log: Arc::new(Silent),
         storage: Storage::Volatile { history_id: seed },
+        backup_root: None,
     };
     let handler = server::handler(config).expect("the limits fit together");
     Box::new(Timed { handler, time })

@@ -371,6 +371,11 @@ impl DurableCommitter {
         self.show_statistics();
     }
 
+    /// Whether there is no room for more log.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Gives away what makes segments ready, to another thread.
     pub fn take_stock(&mut self) -> Option<SegmentStock> {
         self.stock.take()
@@ -415,15 +420,18 @@ impl DurableCommitter {
     ///
     /// Call it between two groups.
     pub fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
+        let header = self.base_header(clock)?;
+        self.snapshots.begin(self.log.work().bytes);
+        Some(header)
+    }
+
+    /// The same for a copy that goes elsewhere: those in the data folder take no notice of it.
+    pub(super) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
         assert!(
             self.decider.group().is_empty(),
             "a snapshot begins between two groups"
         );
-        if self.failed {
-            return None;
-        }
-        self.snapshots.begin(self.log.work().bytes);
-        Some(Header {
+        (!self.failed).then(|| Header {
             history_id: self.log.history_id(),
             sequence: self.log.written().sequence,
             wall_ms: self.store.clock_ms(clock.now_ms()),

@@ -51,13 +51,22 @@ pub(super) fn claim(disk: &dyn Disk) -> Result<FolderLock, FolderError> {
     };
     // Before the lock, which makes a file: what is not ours is left as it is.
     let is_ours = check(disk)?;
-    let lock = disk.lock().map_err(failed)?;
-    let lock = lock.ok_or_else(|| FolderError::Locked { folder: folder() })?;
+    let lock = lock(disk)?;
     // Another server may have made it ours since.
     if !is_ours && !check(disk)? {
         mark(disk).map_err(failed)?;
     }
     Ok(lock)
+}
+
+/// Locks a folder that becomes a data folder when it is [marked](mark).
+pub(super) fn lock(disk: &dyn Disk) -> Result<FolderLock, FolderError> {
+    let folder = || disk.describe("");
+    let lock = disk.lock().map_err(|source| FolderError::Io {
+        folder: folder(),
+        source,
+    })?;
+    lock.ok_or_else(|| FolderError::Locked { folder: folder() })
 }
 
 /// Whether the folder is ours. If not, it is empty, or this is an error.
@@ -102,8 +111,8 @@ fn version_in(bytes: &[u8]) -> Option<u32> {
     lines.next()?.strip_prefix("format ")?.parse().ok()
 }
 
-/// Makes an empty folder ours, whole or not at all.
-fn mark(disk: &dyn Disk) -> io::Result<()> {
+/// Makes a folder ours, whole or not at all.
+pub(crate) fn mark(disk: &dyn Disk) -> io::Result<()> {
     if disk.list()?.iter().any(|name| name == NEW_NAME) {
         disk.remove(NEW_NAME)?;
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::errand::Errands;
+use super::hold::Holds;
 use super::snapshot_desk::Desk;
 use crate::batch::WriteBatch;
 use crate::limits;
@@ -28,8 +30,12 @@ pub(super) struct Hub {
     sync_done: Condvar,
     /// Segments that hold nothing beyond this are not needed any more.
     retire_sequence: AtomicU64,
+    /// What keeps segments from being retired.
+    pub(super) holds: Holds,
     /// Where snapshots are asked for.
     pub(super) desk: Desk,
+    /// What the committer's thread does for others.
+    pub(super) errands: Errands,
 }
 
 /// Syncs that somebody has asked for.
@@ -53,7 +59,9 @@ impl Hub {
             syncs: Mutex::default(),
             sync_done: Condvar::new(),
             retire_sequence: AtomicU64::new(0),
+            holds: Holds::default(),
             desk: Desk::default(),
+            errands: Errands::default(),
         })
     }
 
@@ -97,11 +105,16 @@ impl Hub {
         self.sync_done.notify_all();
     }
 
-    /// There will be no more syncs and snapshots.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// There will be no more syncs, snapshots and errands.
     pub(super) fn end(&self) {
         self.syncs.lock().is_over = true;
         self.sync_done.notify_all();
         self.desk.end();
+        self.errands.end();
     }
 
     /// Asks for segments to be retired.
@@ -110,9 +123,21 @@ impl Hub {
         self.signal.wake();
     }
 
-    /// Up to which sequence segments should be retired; 0: nobody has asked since this was asked last.
-    pub(super) fn take_retire_sequence(&self) -> u64 {
-        self.retire_sequence.swap(0, Ordering::Relaxed)
+    /// Up to which sequence segments should be retired of a log of so many bytes; 0: nobody has asked since this was asked
+    /// last, or somebody holds them.
+    pub(super) fn take_retire_sequence(&self, log_bytes: u64) -> u64 {
+        match self.retire_sequence.swap(0, Ordering::Relaxed) {
+            0 => 0,
+            asked => self.holds.bound(asked, log_bytes),
+        }
+    }
+
+    /// There is no room for more log: nothing of it is held any more.
+    pub(super) fn break_holds(&self) {
+        match self.holds.break_all() {
+            0 => {}
+            waiting => self.retire_through(waiting),
+        }
     }
 
     /// Fills up a list of the mailboxes, which never become fewer.

@@ -3,10 +3,13 @@
 //! How it is cut and why stands in ARCHITECTURE.md, section 5.
 
 mod ahead;
+mod backup;
 mod committer;
 mod databases;
 mod decider;
+mod errand;
 mod folder;
+mod hold;
 mod mailbox;
 mod open;
 mod pending;
@@ -19,8 +22,11 @@ mod snapshot_plan;
 mod statistics;
 mod thread;
 
+pub use backup::BackupWatch;
 pub use committer::{DurableCommitter, Event, Progress};
+pub(crate) use folder::mark as mark_folder;
 pub use folder::{FOLDER_VERSION, FolderError, open_folder};
+pub use hold::LogHold;
 pub use mailbox::{Mailbox, Waker};
 pub use open::{OpenError, Opened};
 pub use pending::Rule;

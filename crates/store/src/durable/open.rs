@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
-use super::folder::{FolderError, claim};
+use super::folder::{self, FolderError, claim};
 use super::replay::{Replay, ReplayError};
 use super::snapshot_plan::SnapshotPlan;
 use crate::catalogue::CreateError;
-use crate::disk::Disk;
+use crate::disk::{Disk, FolderLock};
 use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
@@ -38,6 +38,25 @@ impl Store {
         log_config: &LogConfig,
     ) -> Result<Opened, OpenError> {
         let lock = claim(&*disk).map_err(OpenError::Folder)?;
+        Store::open_locked(config, disk, log_config, lock)
+    }
+
+    /// Opens the store in a folder that was filled from a backup, and is not marked as a data folder yet.
+    pub(crate) fn open_restored(
+        config: StoreConfig,
+        disk: Arc<dyn Disk>,
+        log_config: &LogConfig,
+    ) -> Result<Opened, OpenError> {
+        let lock = folder::lock(&*disk).map_err(OpenError::Folder)?;
+        Store::open_locked(config, disk, log_config, lock)
+    }
+
+    fn open_locked(
+        config: StoreConfig,
+        disk: Arc<dyn Disk>,
+        log_config: &LogConfig,
+        lock: FolderLock,
+    ) -> Result<Opened, OpenError> {
         let store = Store::new(config, true).map_err(OpenError::Config)?;
         let mut replay = Replay::new(&store);
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;

@@ -144,7 +144,11 @@ impl Rounds {
 
     /// Segments that somebody has declared unnecessary.
     pub(super) fn take_retired(&mut self) -> Vec<RetiredSegment> {
-        match self.hub.take_retire_sequence() {
+        if self.committer.is_full() {
+            self.hub.break_holds();
+        }
+        let log_bytes = self.committer.log().segment_bytes();
+        match self.hub.take_retire_sequence(log_bytes) {
             0 => Vec::new(),
             sequence => self.committer.retire_through(sequence),
         }
@@ -258,6 +262,12 @@ impl Rounds {
     /// What the committer's thread does for the one that makes snapshots.
     pub(super) fn serve_snapshots(&mut self, clock: &mut dyn Clock) {
         self.hub.desk.serve(&mut self.committer, clock);
+    }
+
+    /// What the committer's thread does for other threads that wait for it.
+    pub(super) fn run_errands(&mut self, clock: &mut dyn Clock) {
+        let hub = self.hub.clone();
+        hub.errands.run(&mut self.committer, clock);
     }
 
     /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.

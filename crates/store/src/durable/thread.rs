@@ -64,6 +64,10 @@ impl Durable {
         })
     }
 
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
     /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in it: once for each
     /// group, or twice if some of them waited for the sync and some did not.
     pub fn register(&self, waker: Waker) -> Mailbox {
@@ -181,6 +185,7 @@ impl<C: Clock> Runner<C> {
                 helper.bring(committer, clock)
             });
         self.rounds.serve_snapshots(&mut self.clock);
+        self.rounds.run_errands(&mut self.clock);
         for event in self.rounds.take_events() {
             (self.reporter)(event);
         }

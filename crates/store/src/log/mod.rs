@@ -34,6 +34,7 @@
 pub mod limits;
 
 mod bytes;
+mod copy;
 mod group;
 mod known;
 mod reader;
@@ -44,6 +45,7 @@ mod start;
 mod verify;
 mod writer;
 
+pub use copy::{GroupError, GroupReader, LogEnd, RawGroup};
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };

@@ -29,6 +29,8 @@ pub struct LogConfig {
     pub least_sequence: u64,
     /// The wall clock, in milliseconds since 1970.
     pub now_ms: u64,
+    /// Begin a new history although nothing is lost: the log is a copy of another one, which goes on by itself.
+    pub begin_history: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
 }
@@ -42,6 +44,7 @@ impl LogConfig {
             accept_loss: false,
             least_sequence: 0,
             now_ms,
+            begin_history: false,
             known: None,
         }
     }
@@ -290,7 +293,8 @@ impl Start<'_> {
         let created = scan.chain.is_none() && scan.damage.is_none();
         // A log that does not begin with the first sequence says that nothing is missing before it.
         let begins_late = scan.chain.is_none() && base > 0;
-        let new_history = (scan.damage.is_some() || begins_late).then_some(self.config.new_log_id);
+        let is_new = scan.damage.is_some() || begins_late || self.config.begin_history;
+        let new_history = is_new.then_some(self.config.new_log_id);
         let mut log = LogWriter::new(self.disk, tail);
         if log.is_short_of(ALIGN_BYTES as u64)
             && let Some(wanted) = log.wanted_segment()

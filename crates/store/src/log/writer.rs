@@ -5,8 +5,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::copy::LogEnd;
 use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
+use super::scan::Place;
 use super::segment::{
     ReadySegment, RetiredSegment, Segment, WantedSegment, fill_with_zeros, segment_name,
 };
@@ -167,6 +169,18 @@ impl LogWriter {
     /// Where the log is behind the last group known durable.
     pub fn durable(&self) -> Position {
         self.durable
+    }
+
+    /// Where the log ends, if all of it is durable: right after a [`sync`](LogWriter::sync).
+    pub fn synced_end(&self) -> Option<LogEnd> {
+        let is_durable = self.durable == self.written() && !self.poisoned;
+        is_durable.then_some(LogEnd {
+            position: self.durable,
+            place: Place {
+                segment: self.current.ordinal,
+                offset: self.used_bytes,
+            },
+        })
     }
 
     /// The highest sequence that may be given out now. Before a higher one is, something must become durable: a

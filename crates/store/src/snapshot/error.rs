@@ -41,6 +41,13 @@ impl SnapshotError {
     }
 }
 
+impl SnapshotError {
+    /// Whether the reason is that the disk has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, SnapshotError::Full { .. })
+    }
+}
+
 impl fmt::Display for SnapshotError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

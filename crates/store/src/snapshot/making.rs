@@ -127,6 +127,11 @@ impl Making {
         self.slice_rows = rows.clamp(1, limits::SLICE_ROWS);
     }
 
+    /// Bytes of its file so far.
+    pub fn file_bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
     /// Its base: everything up to this sequence is in it.
     pub fn sequence(&self) -> u64 {
         self.header.sequence

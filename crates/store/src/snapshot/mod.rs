@@ -18,5 +18,6 @@ pub use error::{ReadError, SnapshotError};
 pub use files::{file_name, list, remove_older, remove_unfinished};
 pub use header::{Header, Totals};
 pub use making::{Making, SnapshotReport, Step};
+pub(crate) use page::ENTRY_BYTES;
 pub use page::FORMAT_VERSION;
 pub use reader::{Summary, Visitor, read, verify};

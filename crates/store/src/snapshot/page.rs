@@ -24,7 +24,7 @@ pub const FORMAT_VERSION: u16 = 1;
 
 pub(super) const PRELUDE_BYTES: usize = 16;
 pub(super) const HEAD_BYTES: usize = 40;
-pub(super) const ENTRY_BYTES: usize = 22;
+pub(crate) const ENTRY_BYTES: usize = 22;
 
 const MAGIC: [u8; 8] = *b"PeltnSnp";
 

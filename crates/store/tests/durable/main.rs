@@ -1,5 +1,7 @@
 //! The durable store over the simulated disk: what every engine must do, and what a crash must leave.
 
+mod backup_faults;
+mod backups;
 mod bench;
 mod crash;
 mod failures;

@@ -1,0 +1,153 @@
+//! `pelton backup` and `pelton snapshot`: tasks of the server that are waited for.
+
+use std::time::{Duration, Instant};
+
+use client::{CallOptions, Step};
+use service::Method;
+use service::admin::messages::{BackupProgress, SnapshotResponse, encode_backup};
+
+use super::{Caller, call_failure, path, unreadable};
+use crate::arguments::{BackupArguments, SnapshotArguments};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, object};
+use crate::progress::Progress;
+
+/// How long to wait for a message before the user is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a server that makes a backup may say nothing. It tells several times a second how far it has come, but a
+/// device may take long for a sync.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Has the server copy everything into a new folder.
+pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let mut request = Vec::new();
+    encode_backup(&arguments.name, &mut request);
+    let progress = Progress::bytes("copying");
+    let mut output = Output::new(arguments.connection.output).optional();
+    let mut is_complete = false;
+    let longest = Some(SILENCE);
+    wait(
+        &mut caller,
+        Method::AdminBackup,
+        &request,
+        longest,
+        &interrupt,
+        &mut |answer| {
+            let told = BackupProgress::decode(answer).map_err(unreadable)?;
+            progress.set_of(told.written_bytes, told.total_bytes);
+            if told.complete {
+                is_complete = true;
+                say_complete(&mut output, &told)?;
+            }
+            Ok(())
+        },
+    )?;
+    if !is_complete {
+        return Err(unreadable("the end of the backup is missing"));
+    }
+    drop(progress);
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+fn say_complete(output: &mut Output, told: &BackupProgress<'_>) -> Result<(), Failure> {
+    let volatile = match told.volatile_databases {
+        0 => String::new(),
+        1 => "; of 1 volatile database only the description is in it".into(),
+        many => format!("; of {many} volatile databases only the descriptions are in it"),
+    };
+    let text = format!(
+        "backup complete in {}: sequence {}, {} bytes, {} databases{volatile}",
+        told.path, told.sequence, told.written_bytes, told.databases
+    );
+    output.either(&text, || {
+        object([
+            ("path", told.path.into()),
+            ("sequence", told.sequence.into()),
+            ("bytes", told.written_bytes.into()),
+            ("databases", told.databases.into()),
+            ("volatile_databases", told.volatile_databases.into()),
+        ])
+    })
+}
+
+/// Has the server write a snapshot.
+pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let progress = Progress::waiting("writing a snapshot");
+    let mut made = None;
+    wait(
+        &mut caller,
+        Method::AdminSnapshot,
+        b"",
+        None,
+        &interrupt,
+        &mut |answer| {
+            made = Some(SnapshotResponse::decode(answer).map_err(unreadable)?);
+            Ok(())
+        },
+    )?;
+    drop(progress);
+    let made = made.ok_or_else(|| unreadable("there is no answer in it"))?;
+    let mut output = Output::new(arguments.connection.output);
+    let text = format!(
+        "snapshot written: sequence {}, {} entries, {} bytes",
+        made.sequence, made.entries, made.bytes
+    );
+    output.either(&text, || {
+        object([
+            ("sequence", made.sequence.into()),
+            ("entries", made.entries.into()),
+            ("bytes", made.bytes.into()),
+        ])
+    })?;
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// Calls a method and shows its answers to `visit` until it ends, or the user has enough of it.
+fn wait(
+    caller: &mut Caller,
+    method: Method,
+    request: &[u8],
+    longest: Option<Duration>,
+    interrupt: &Interrupt,
+    visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let address = caller.address.clone();
+    let failed = |error| call_failure(&address, method.path(), &error);
+    let mut call = caller
+        .channel
+        .streaming(&path(method), &CallOptions::default())
+        .map_err(failed)?;
+    call.send(request);
+    call.close_send();
+    let mut last = Instant::now();
+    loop {
+        if interrupt.is_set() {
+            // The call is given up, which the server notices.
+            return Err(Failure::Failed(
+                "interrupted; the server gives it up".into(),
+            ));
+        }
+        match call.poll(LOOK).map_err(failed)? {
+            Step::Message(answer) => {
+                last = Instant::now();
+                visit(&answer)?;
+            }
+            Step::Ended => return Ok(()),
+            Step::Nothing if longest.is_some_and(|longest| last.elapsed() >= longest) => {
+                return Err(Failure::Failed(format!(
+                    "{} on {address}: the server has said nothing for {SILENCE:.0?}",
+                    method.path()
+                )));
+            }
+            Step::Nothing => {}
+        }
+    }
+}

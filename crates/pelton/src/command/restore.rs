@@ -1,0 +1,153 @@
+//! `pelton restore`
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use server::TimeSource;
+use store::StoreConfig;
+use store::backup::{self, Manifest, RestoreConfig, RestoreError};
+use store::disk::{Disk, RealDisk};
+use store::log::{LogConfig, LogId};
+
+use crate::arguments::RestoreArguments;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, object};
+use crate::progress::Progress;
+use crate::serve::{SystemTimeSource, random};
+
+/// Makes a data folder of a backup, or checks one.
+pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
+    let name = arguments.backup.display();
+    let source = RealDisk::open(&arguments.backup)
+        .map_err(|error| Failure::Failed(format!("cannot read the backup {name}: {error}")))?;
+    match &arguments.data {
+        Some(data) => restore_into(arguments, &source, data)?,
+        None => verify(arguments, &source)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn verify(arguments: &RestoreArguments, source: &RealDisk) -> Result<(), Failure> {
+    let verified = with_progress("checking", |watch| backup::verify(source, watch));
+    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
+    let manifest = &verified.manifest;
+    let mut output = Output::new(arguments.output);
+    let text = format!(
+        "{} is whole: sequence {}, {} bytes, {} databases",
+        arguments.backup.display(),
+        manifest.cut.sequence,
+        manifest.bytes(),
+        manifest.databases
+    );
+    output.either(&text, || {
+        let mut fields = of_manifest(manifest);
+        fields.extend(object([
+            ("snapshot_entries", verified.snapshot_entries.into()),
+            ("log_records", verified.log_records.into()),
+        ]));
+        fields
+    })?;
+    output.end()
+}
+
+fn of_manifest(manifest: &Manifest) -> serde_json::Map<String, serde_json::Value> {
+    object([
+        ("server", manifest.server.clone().into()),
+        ("history_id", format!("{:016x}", manifest.history_id).into()),
+        ("sequence", manifest.cut.sequence.into()),
+        ("wall_ms", manifest.wall_ms.into()),
+        ("bytes", manifest.bytes().into()),
+        ("databases", manifest.databases.into()),
+        ("volatile_databases", manifest.volatile_databases.into()),
+    ])
+}
+
+fn restore_into(
+    arguments: &RestoreArguments,
+    source: &RealDisk,
+    data: &Path,
+) -> Result<(), Failure> {
+    let failed = |error: RestoreError| Failure::Failed(error.to_string());
+    let (target, is_made) = backup::new_folder(data).map_err(failed)?;
+    let target: Arc<dyn Disk> = Arc::new(target);
+    let config = config();
+    let restored = with_progress("restoring", |watch| {
+        backup::restore(source, &target, &config, &mut Clock, watch)
+    });
+    let restored = restored.map_err(|error| {
+        if is_made {
+            // What was in it is removed.
+            let _ = fs::remove_dir(data);
+        }
+        failed(error)
+    })?;
+    let sequence = restored.manifest.cut.sequence;
+    let mut output = Output::new(arguments.output).optional();
+    let text = format!(
+        "restored into {}: sequence {sequence}, {} entries, {} databases, new history {:016x}",
+        data.display(),
+        restored.entries,
+        restored.databases,
+        restored.history_id
+    );
+    output.either(&text, || {
+        object([
+            ("data", data.display().to_string().into()),
+            ("sequence", sequence.into()),
+            ("entries", restored.entries.into()),
+            ("databases", restored.databases.into()),
+            ("bytes", restored.manifest.bytes().into()),
+            ("history_id", format!("{:016x}", restored.history_id).into()),
+            (
+                "backup_history_id",
+                format!("{:016x}", restored.manifest.history_id).into(),
+            ),
+        ])
+    })?;
+    output.end()
+}
+
+/// All that was in the server is to be in the folder, whatever this process may use of memory.
+fn config() -> RestoreConfig {
+    let log_id = LogId {
+        history: random(),
+        secret: random(),
+    };
+    let mut store = StoreConfig::new(random());
+    store.default_database.durability = store::Durability::Synced;
+    RestoreConfig {
+        store,
+        log: LogConfig::new(log_id, SystemTimeSource.wall_ms()),
+    }
+}
+
+/// Shows how far something has come, and ends it when the user wants to.
+fn with_progress<R>(
+    what: &'static str,
+    run: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> R,
+) -> R {
+    let interrupt = Interrupt::listen();
+    let progress = Progress::bytes(what);
+    run(&mut |done_bytes, total_bytes| {
+        progress.set_of(done_bytes, total_bytes);
+        match interrupt.is_set() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })
+}
+
+struct Clock;
+
+impl store::Clock for Clock {
+    fn now_ns(&mut self) -> u64 {
+        SystemTimeSource.monotonic_ns()
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        SystemTimeSource.wall_ms()
+    }
+}

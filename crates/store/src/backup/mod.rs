@@ -1,0 +1,22 @@
+//! Backups: a copy of all databases as they were at one commit, made while commits go on, and a new data folder made of
+//! such a copy.
+//!
+//! How it is cut and why stands in ARCHITECTURE.md, section 8. No threads and no clocks: whoever owns the values calls
+//! each step.
+
+pub mod limits;
+
+mod check;
+mod copy;
+mod error;
+mod making;
+mod manifest;
+mod restore;
+mod root;
+
+pub use check::{Verified, verify};
+pub use error::{BackupError, RestoreError};
+pub use making::{BackupReport, Base, Making, Progress, Step};
+pub use manifest::{FileEntry, MANIFEST_NAME, Manifest, ManifestError};
+pub use restore::{RestoreConfig, Restored, new_folder, restore};
+pub use root::BackupRoot;

@@ -1,0 +1,188 @@
+//! A new data folder from a backup.
+
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::check::{self, Watch};
+use super::copy::GrowingFile;
+use super::error::RestoreError;
+use super::manifest::{FileEntry, Manifest};
+use crate::catalogue::Durability;
+use crate::committer::Clock;
+use crate::disk::{Disk, RealDisk};
+use crate::durable::{Opened, Rounds, mark_folder};
+use crate::log::LogConfig;
+use crate::store::{Store, StoreConfig};
+
+/// How a backup is restored.
+#[derive(Clone, Copy, Debug)]
+pub struct RestoreConfig {
+    /// For the store that checks what was restored. Its default database must have a log.
+    pub store: StoreConfig,
+    /// For the log of the new folder, with the id of its new history.
+    pub log: LogConfig,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// What the backup consisted of.
+    pub manifest: Manifest,
+    /// The history that begins with it: places in another one mean nothing in it.
+    pub history_id: u64,
+    /// Entries in all databases.
+    pub entries: u64,
+    /// Databases, with those that are empty since they are volatile.
+    pub databases: u64,
+}
+
+/// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history. `target` is empty, and
+/// the caller's; when this fails it is empty again, as far as that can be done, and no server takes it.
+///
+/// Everything is read and checked as it is copied, and then opened as a server would open it.
+pub fn restore(
+    source: &dyn Disk,
+    target: &Arc<dyn Disk>,
+    config: &RestoreConfig,
+    clock: &mut dyn Clock,
+    watch: Watch<'_>,
+) -> Result<Restored, RestoreError> {
+    let manifest = check::read_manifest(source)?;
+    let names = target
+        .list()
+        .map_err(|error| device(&**target, "", error))?;
+    if !names.is_empty() {
+        let folder = target.describe("");
+        return Err(RestoreError::NotEmpty { folder });
+    }
+    let restoring = Restoring {
+        source,
+        target,
+        config,
+    };
+    let restored = restoring.run(manifest, clock, watch);
+    if restored.is_err() {
+        empty(&**target);
+    }
+    restored
+}
+
+/// Removes everything. What makes it a data folder goes first.
+fn empty(disk: &dyn Disk) {
+    let mut names = disk.list().unwrap_or_default();
+    names.sort_by_key(|name| name.ends_with(".log") || name.ends_with(".snapshot"));
+    for name in names {
+        let _ = disk.remove(&name);
+    }
+    let _ = disk.sync_folder();
+}
+
+struct Restoring<'a> {
+    source: &'a dyn Disk,
+    target: &'a Arc<dyn Disk>,
+    config: &'a RestoreConfig,
+}
+
+impl Restoring<'_> {
+    fn run(
+        &self,
+        manifest: Manifest,
+        clock: &mut dyn Clock,
+        watch: Watch<'_>,
+    ) -> Result<Restored, RestoreError> {
+        let total_bytes = manifest.bytes();
+        let mut done_bytes = 0;
+        for file in &manifest.files {
+            done_bytes +=
+                self.copy(file, &mut |bytes, _| watch(done_bytes + bytes, total_bytes))?;
+        }
+        let synced = self.target.sync_folder();
+        synced.map_err(|error| device(&**self.target, "", error))?;
+        let restored = self.open(manifest, clock)?;
+        // Last of all: without it no server takes the folder.
+        mark_folder(&**self.target).map_err(|error| device(&**self.target, "", error))?;
+        Ok(restored)
+    }
+
+    fn copy(&self, file: &FileEntry, watch: Watch<'_>) -> Result<u64, RestoreError> {
+        let failed = |error| device(&**self.target, &file.name, error);
+        let mut copy = GrowingFile::create(&**self.target, &file.name).map_err(failed)?;
+        let mut problem = None;
+        let read = check::read_file(self.source, file, &mut |end, piece| {
+            if let Err(error) = copy.add(piece) {
+                problem = Some(failed(error));
+                return ControlFlow::Break(());
+            }
+            watch(end, file.bytes)
+        });
+        match problem {
+            Some(problem) => return Err(problem),
+            None => read?,
+        };
+        let copied = copy.finish().map_err(failed)?;
+        debug_assert_eq!(copied, *file, "what was read is what was written");
+        Ok(file.bytes)
+    }
+
+    /// Opens what was copied as a server does, with a new history, and closes it.
+    fn open(&self, manifest: Manifest, clock: &mut dyn Clock) -> Result<Restored, RestoreError> {
+        let mut config = self.config.store;
+        if config.default_database.durability == Durability::Volatile {
+            config.default_database.durability = Durability::Synced;
+        }
+        let log_config = LogConfig {
+            begin_history: true,
+            accept_loss: false,
+            ..self.config.log
+        };
+        let opened = Store::open_restored(config, self.target.clone(), &log_config);
+        let Opened {
+            store,
+            committer,
+            recovered,
+            ..
+        } = opened.map_err(RestoreError::Open)?;
+        if recovered.last_sequence != manifest.cut.sequence {
+            let folder = self.source.describe("");
+            let what = "the log does not end where the backup was cut";
+            return Err(RestoreError::NotOne { folder, what });
+        }
+        let databases = store.databases();
+        let views = databases.iter().filter_map(|info| store.view(info.id));
+        let restored = Restored {
+            history_id: recovered.history_id,
+            entries: views.map(|view| view.statistics().entries).sum(),
+            databases: databases.len() as u64,
+            manifest,
+        };
+        let closed = Rounds::new(committer).close(clock);
+        closed.map_err(RestoreError::Close)?;
+        Ok(restored)
+    }
+}
+
+fn device(disk: &dyn Disk, name: &str, source: io::Error) -> RestoreError {
+    RestoreError::Device {
+        file: disk.describe(name),
+        source,
+    }
+}
+
+/// Opens an empty folder for what is to be restored, and makes it where there is none. Answers too whether it was made.
+pub fn new_folder(path: &Path) -> Result<(RealDisk, bool), RestoreError> {
+    let failed = |source| RestoreError::Device {
+        file: path.display().to_string(),
+        source,
+    };
+    let is_made = !path.exists();
+    let disk = RealDisk::open_or_create(path).map_err(failed)?;
+    // Folders count too, which the file layer does not see.
+    if fs::read_dir(path).map_err(failed)?.next().is_some() {
+        let folder = path.display().to_string();
+        return Err(RestoreError::NotEmpty { folder });
+    }
+    Ok((disk, is_made))
+}

@@ -1,0 +1,114 @@
+//! Backups of a store that is in use.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::committer::DurableCommitter;
+use super::hold::LogHold;
+use super::mailbox::Hub;
+use super::rounds::Rounds;
+use super::thread::Durable;
+use crate::backup::{BackupError, BackupReport, Base, Making, Progress, Step};
+use crate::committer::Clock;
+use crate::disk::Disk;
+use crate::log::LogEnd;
+use crate::snapshot::limits;
+
+/// Whoever wants a backup: told how far it has come after each step, and may give it up.
+pub type BackupWatch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// From what a backup begins that begins now, between two groups.
+fn base(
+    hub: &Arc<Hub>,
+    committer: &DurableCommitter,
+    clock: &mut dyn Clock,
+) -> Result<Base, BackupError> {
+    let header = committer.base_header(clock).ok_or(BackupError::LogFailed)?;
+    let hold = LogHold::new(hub, header.sequence).ok_or(BackupError::TooMany)?;
+    Ok(Base {
+        header,
+        hold,
+        source: committer.snapshots().disk().clone(),
+    })
+}
+
+/// Syncs the log and says where it ends, between two groups.
+fn sync(committer: &mut DurableCommitter) -> Result<LogEnd, BackupError> {
+    committer.sync();
+    committer.log().synced_end().ok_or(BackupError::LogFailed)
+}
+
+impl Rounds {
+    /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two rounds.
+    pub fn backup_base(&mut self, clock: &mut dyn Clock) -> Result<Base, BackupError> {
+        let hub = self.hub().clone();
+        base(&hub, self.committer(), clock)
+    }
+
+    /// Syncs the log and says where it ends, for a backup that asks for it. Call it between two rounds.
+    pub fn backup_sync(&mut self) -> Result<LogEnd, BackupError> {
+        sync(self.committer())
+    }
+}
+
+impl Durable {
+    /// Copies everything into an empty folder, as it is at one commit, while everything goes on. `server` is the name and
+    /// version that stand in the copy. Takes as long as it takes, on the thread that calls; if it fails, what it made is
+    /// removed.
+    pub fn backup(
+        &self,
+        target: Arc<dyn Disk>,
+        server: &str,
+        clock: &mut dyn Clock,
+        watch: BackupWatch<'_>,
+    ) -> Result<BackupReport, BackupError> {
+        let hub = self.hub().clone();
+        let for_base = hub.clone();
+        let base = hub
+            .errands
+            .send(&hub.signal, move |committer, clock| {
+                base(&for_base, committer, clock)
+            })
+            .ok_or(BackupError::Stopping)??;
+        let mut making = Making::new(hub.store(), base, target, server)?;
+        let made = make(&mut making, &hub, clock, watch);
+        if made.is_err() {
+            making.discard();
+        }
+        made
+    }
+}
+
+fn make(
+    making: &mut Making,
+    hub: &Hub,
+    clock: &mut dyn Clock,
+    watch: BackupWatch<'_>,
+) -> Result<BackupReport, BackupError> {
+    loop {
+        let begin_ns = clock.now_ns();
+        match making.step(clock)? {
+            Step::More => {}
+            Step::SyncLog => {
+                let end = hub
+                    .errands
+                    .send(&hub.signal, |committer, _| sync(committer));
+                making.log_synced(end.ok_or(BackupError::Stopping)??);
+            }
+            Step::Complete(report) => return Ok(report),
+        }
+        if watch(making.progress()).is_break() {
+            return Err(BackupError::Cancelled);
+        }
+        rest(begin_ns, clock);
+    }
+}
+
+/// Rests in proportion to the time that was spent since `begin_ns`, as a snapshot does.
+fn rest(begin_ns: u64, clock: &mut dyn Clock) {
+    let took_ns = clock.now_ns().saturating_sub(begin_ns);
+    let rest_ns = (took_ns * limits::REST_SHARE / 100).min(limits::REST_NS_MAX);
+    thread::sleep(Duration::from_nanos(rest_ns));
+}

@@ -1,0 +1,70 @@
+//! Small things that the committer's thread does for others between two groups.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use parking_lot::Mutex;
+
+use super::committer::DurableCommitter;
+use super::mailbox::Signal;
+use crate::committer::Clock;
+
+type Errand = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
+
+/// What waits to be done. As many as there are threads that wait for it.
+#[derive(Default)]
+pub(super) struct Errands {
+    /// `None`: nobody does anything any more.
+    list: Mutex<List>,
+    has_any: AtomicBool,
+}
+
+#[derive(Default)]
+struct List {
+    waiting: Vec<Errand>,
+    is_over: bool,
+}
+
+impl Errands {
+    /// Has something done on the committer's thread, and waits for it. `None`: the committer has stopped.
+    pub(super) fn send<R: Send + 'static>(
+        &self,
+        signal: &Signal,
+        work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = sync_channel(1);
+        let errand: Errand = Box::new(move |committer, clock| {
+            // Whoever asked waits for it, or is gone.
+            let _ = answer.send(work(committer, clock));
+        });
+        {
+            let mut list = self.list.lock();
+            if list.is_over {
+                return None;
+            }
+            list.waiting.push(errand);
+            self.has_any.store(true, Ordering::Release);
+        }
+        signal.wake();
+        // Errands that are thrown away answer by their end.
+        answered.recv().ok()
+    }
+
+    /// Does what waits. Call it between two groups.
+    pub(super) fn run(&self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
+        if !self.has_any.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.list.lock().waiting);
+        for errand in waiting {
+            errand(committer, clock);
+        }
+    }
+
+    /// Nobody does anything any more.
+    pub(super) fn end(&self) {
+        let mut list = self.list.lock();
+        list.is_over = true;
+        list.waiting.clear();
+    }
+}

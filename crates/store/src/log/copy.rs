@@ -1,0 +1,242 @@
+//! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of it is durable.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::group::{Group, Header, Position};
+use super::reader::SegmentReader;
+use super::scan::Place;
+use super::segment::segment_name;
+use super::writer::Chain;
+use crate::disk::Disk;
+
+/// Where a log ends at a moment at which all of it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last group, and the last sequence that it covers.
+    pub position: Position,
+    /// The first byte behind it.
+    pub place: Place,
+}
+
+/// Reads groups one after the other, and checks each as a start would. The segments that hold them must not be retired
+/// meanwhile.
+#[derive(Debug)]
+pub struct GroupReader {
+    disk: Arc<dyn Disk>,
+    reader: SegmentReader,
+    place: Place,
+    end: LogEnd,
+    chain: Option<Chain>,
+}
+
+/// A group as it is on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct RawGroup<'a> {
+    /// What is in it.
+    pub group: Group<'a>,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+impl GroupReader {
+    /// Reads from the group on that covers what comes after `sequence`, or from the last one if there is nothing after
+    /// it.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        sequence: u64,
+        end: LogEnd,
+    ) -> Result<GroupReader, GroupError> {
+        let mut segment = end.place.segment;
+        loop {
+            let place = Place { segment, offset: 0 };
+            let failed = |source| GroupError::device(&*disk, place, source);
+            let name = segment_name(segment);
+            let file = disk.open(&name).map_err(failed)?;
+            let mut reader = SegmentReader::new(file).map_err(failed)?;
+            let first = reader.header(0).map_err(failed)?;
+            let first = first.map_err(|_| GroupError::damaged(&*disk, place))?;
+            if first.first_sequence <= sequence + 1 || first.number == 1 {
+                let mut groups = GroupReader {
+                    disk,
+                    reader,
+                    place,
+                    end,
+                    chain: None,
+                };
+                groups.skip_through(sequence)?;
+                return Ok(groups);
+            }
+            segment = segment
+                .checked_sub(1)
+                .ok_or(GroupError::TooShort { sequence })?;
+        }
+    }
+
+    /// Passes over the groups that end at or before a sequence, but for the last one of all.
+    fn skip_through(&mut self, sequence: u64) -> Result<(), GroupError> {
+        loop {
+            let (header, _) = self.peek()?;
+            if header.last_sequence > sequence || header.number == self.end.position.group {
+                return Ok(());
+            }
+            self.next()?;
+        }
+    }
+
+    /// Bytes that are still to come, at most: the ends of segments may be empty.
+    pub fn rest_bytes(&self) -> u64 {
+        let between = self.place.segment + 1..self.end.place.segment;
+        let bytes_of = |segment| self.disk.open(&segment_name(segment))?.len();
+        let between: u64 = between
+            .map(|segment| bytes_of(segment).unwrap_or_default())
+            .sum();
+        if self.place.segment == self.end.place.segment {
+            return self.end.place.offset.saturating_sub(self.place.offset);
+        }
+        let here = self.reader.file_bytes().saturating_sub(self.place.offset);
+        here + between + self.end.place.offset
+    }
+
+    /// Where the log ends.
+    pub fn end(&self) -> LogEnd {
+        self.end
+    }
+
+    /// The next group; `None` behind the last one.
+    #[allow(clippy::should_implement_trait, reason = "what it gives is lent")]
+    pub fn next(&mut self) -> Result<Option<RawGroup<'_>>, GroupError> {
+        if let Some(chain) = &self.chain
+            && chain.position.group == self.end.position.group
+        {
+            let is_there = chain.position == self.end.position && self.place == self.end.place;
+            return match is_there {
+                true => Ok(None),
+                false => Err(GroupError::damaged(&*self.disk, self.place)),
+            };
+        }
+        let (header, group_bytes) = self.peek()?;
+        let place = self.place;
+        let failed = |source| GroupError::device(&*self.disk, place, source);
+        let bytes = self.reader.bytes(place.offset, group_bytes as usize);
+        let bytes = bytes.map_err(failed)?;
+        let group = Some(bytes).filter(|bytes| bytes.len() as u64 == group_bytes);
+        let group = group.and_then(|bytes| Group::check(header, bytes));
+        let group = group.ok_or_else(|| GroupError::damaged(&*self.disk, place))?;
+        self.chain = Some(Chain::behind(&header, group.checksum));
+        self.place.offset += group_bytes;
+        Ok(Some(RawGroup { group, bytes }))
+    }
+
+    /// The header of the next group, and the bytes of all of it; goes on to the next segment for it.
+    fn peek(&mut self) -> Result<(Header, u64), GroupError> {
+        if let Some(found) = self.header_here()? {
+            return Ok(found);
+        }
+        let next = Place {
+            segment: self.place.segment + 1,
+            offset: 0,
+        };
+        if next.segment > self.end.place.segment {
+            return Err(GroupError::damaged(&*self.disk, self.place));
+        }
+        let failed = |source| GroupError::device(&*self.disk, next, source);
+        let file = self.disk.open(&segment_name(next.segment));
+        self.reader = file.and_then(SegmentReader::new).map_err(failed)?;
+        self.place = next;
+        let found = self.header_here()?;
+        found.ok_or_else(|| GroupError::damaged(&*self.disk, next))
+    }
+
+    fn header_here(&mut self) -> Result<Option<(Header, u64)>, GroupError> {
+        self.reader.shrink();
+        let header = self.reader.header(self.place.offset);
+        let header =
+            header.map_err(|source| GroupError::device(&*self.disk, self.place, source))?;
+        let follows = |header: &Header| {
+            let chain = self.chain.as_ref();
+            chain.is_none_or(|chain| chain.is_followed_by(header))
+        };
+        let found = header.ok().filter(follows);
+        Ok(found.map(|header| {
+            let bytes = header.group_bytes().expect("the reader has found room");
+            (header, bytes)
+        }))
+    }
+}
+
+/// Why the groups of a log could not be read.
+#[derive(Debug)]
+pub enum GroupError {
+    /// A file cannot be read.
+    Device {
+        /// The file.
+        file: String,
+        /// The place of the group.
+        offset: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Something that was durable is missing, or has changed.
+    Damaged {
+        /// The file.
+        file: String,
+        /// The place of the group.
+        offset: u64,
+    },
+    /// The log does not reach back so far.
+    TooShort {
+        /// What comes after it is wanted.
+        sequence: u64,
+    },
+}
+
+impl GroupError {
+    fn device(disk: &dyn Disk, place: Place, source: io::Error) -> GroupError {
+        GroupError::Device {
+            file: disk.describe(&segment_name(place.segment)),
+            offset: place.offset,
+            source,
+        }
+    }
+
+    fn damaged(disk: &dyn Disk, place: Place) -> GroupError {
+        GroupError::Damaged {
+            file: disk.describe(&segment_name(place.segment)),
+            offset: place.offset,
+        }
+    }
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupError::Device {
+                file,
+                offset,
+                source,
+            } => write!(
+                formatter,
+                "{file} cannot be read from byte {offset} on: {source}"
+            ),
+            GroupError::Damaged { file, offset } => write!(
+                formatter,
+                "{file} is damaged: the group at byte {offset} is missing or has changed"
+            ),
+            GroupError::TooShort { sequence } => write!(
+                formatter,
+                "the log does not reach back to sequence {sequence}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            GroupError::Device { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

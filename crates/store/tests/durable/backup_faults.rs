@@ -1,0 +1,361 @@
+//! Backups and restores on disks that fail, and backups that are not what they were.
+
+use store::backup::{BackupError, MANIFEST_NAME};
+use store::disk::{Disk, Fault, SimulatedDisk};
+use store::suite::Random;
+
+use crate::backups::{Client, Model, check, config, restore, verified};
+use crate::bench::{Durable, SEGMENT_BYTES, verify};
+use crate::crash::state_of;
+
+/// Steps of the backup after each turn.
+const STEPS: usize = 3;
+
+/// How far a run with a backup in its midst came.
+struct Run {
+    /// The cut, if the backup said that it is complete.
+    complete: Option<u64>,
+    /// All of it was carried out.
+    is_over: bool,
+}
+
+/// Runs a plan and makes a backup in its midst, a step after each turn. What fails is discarded if `discard`.
+fn run(model: &Model, disk: &SimulatedDisk, target: &SimulatedDisk, discard: bool) -> Run {
+    let mut client = Client::open(disk);
+    let (mut making, mut complete, mut failed) = (None, None, false);
+    for (number, turn) in model.turns.iter().enumerate() {
+        client.sweep(turn.now_ms);
+        if number == 3 {
+            making = client.begin(target).ok();
+            failed |= making.is_none();
+        }
+        client.commit(turn, 0..turn.commits.len());
+        for _ in 0..STEPS {
+            let Some(mut one) = making.take() else {
+                break;
+            };
+            match client.step(&mut one) {
+                Ok(None) => making = Some(one),
+                Ok(cut) => complete = cut,
+                Err(_) => {
+                    failed = true;
+                    if discard {
+                        one.discard();
+                    }
+                }
+            }
+        }
+        if failed && !discard {
+            return Run {
+                complete,
+                is_over: false,
+            };
+        }
+    }
+    let store = &client.durable.store;
+    verify(store);
+    assert_eq!(
+        state_of(store),
+        *model.at(u64::MAX),
+        "the server is unharmed"
+    );
+    Run {
+        complete,
+        is_over: true,
+    }
+}
+
+/// A plan that is long enough for the backup in its midst.
+fn model() -> Model {
+    Model::new(11, 700)
+}
+
+fn steps(model: &Model) -> usize {
+    let target = SimulatedDisk::new(1);
+    let run = run(model, &SimulatedDisk::new(2), &target, true);
+    check(
+        model,
+        &target,
+        run.complete.expect("it has the time"),
+        "without faults",
+    );
+    target.step_count()
+}
+
+#[test]
+fn power_loss_at_every_step_of_a_backup() {
+    let model = model();
+    let steps = steps(&model);
+    let (mut whole, mut refused) = (0, 0);
+    for step in 0..steps {
+        for seed in 0..16 {
+            let what = format!("power loss at step {step} of {steps}, seed {seed}");
+            let (disk, target) = (SimulatedDisk::new(seed), SimulatedDisk::new(seed));
+            target.plan(step, Fault::PowerLoss);
+            let run = run(&model, &disk, &target, false);
+            disk.lose_power();
+            target.lose_power();
+            let restored = SimulatedDisk::new(seed);
+            match verified(&target) {
+                Ok(verified) => {
+                    check(&model, &target, verified.manifest.cut.sequence, &what);
+                    whole += 1;
+                }
+                Err(error) => {
+                    assert_eq!(run.complete, None, "{what}: {error}");
+                    assert!(restore(&target, &restored).is_err(), "{what}");
+                    assert_eq!(restored.list().expect("it lists"), [""; 0], "{what}");
+                    refused += 1;
+                }
+            }
+            let durable = Durable::open(config(), &disk);
+            let durable = durable.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(model.is_state(&state_of(&durable.store)), "{what}");
+        }
+    }
+    println!("{steps} steps, {whole} whole, {refused} refused");
+    assert!(whole > 0 && refused > 12 * steps);
+}
+
+#[test]
+fn after_an_error_at_any_step_of_a_backup_nothing_of_it_is_left_and_the_server_goes_on() {
+    let model = model();
+    let steps = steps(&model);
+    for fault in [Fault::Error, Fault::Full, Fault::Short] {
+        for step in 0..steps {
+            let what = format!("{fault:?} at step {step} of {steps}");
+            let (disk, target) = (SimulatedDisk::new(1), SimulatedDisk::new(1));
+            target.plan(step, fault);
+            let run = run(&model, &disk, &target, true);
+            assert!(run.is_over, "{what}");
+            match run.complete {
+                Some(cut) => check(&model, &target, cut, &what),
+                None => assert_eq!(target.list().expect("it lists"), [""; 0], "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_backup_and_is_told() {
+    let model = model();
+    let mut fitted = 0;
+    for capacity in (0..60).map(|kib| kib * 1024) {
+        let disk = SimulatedDisk::new(1);
+        let mut client = Client::open(&disk);
+        for turn in &model.turns[..10] {
+            client.sweep(turn.now_ms);
+            client.commit(turn, 0..turn.commits.len());
+        }
+        let target = SimulatedDisk::new(1);
+        target.set_capacity_bytes(capacity);
+        match client.backup(&target) {
+            Ok(cut) => {
+                fitted += 1;
+                check(&model, &target, cut, "it fits");
+            }
+            Err(error) => {
+                assert!(error.is_full(), "{error}");
+                assert_eq!(target.list().expect("it lists"), [""; 0]);
+            }
+        }
+    }
+    assert!((1..59).contains(&fitted), "{fitted}");
+}
+
+/// The server comes before its backup: no room for its log, and what the backup holds is given up.
+#[test]
+fn a_server_without_room_takes_back_what_a_backup_holds() {
+    let model = Model::new(5, 6_000);
+    let disk = SimulatedDisk::new(1);
+    let mut client = Client::open(&disk);
+    let mut turns = model.turns.iter();
+    for turn in turns.by_ref().take(20) {
+        client.sweep(turn.now_ms);
+        client.commit(turn, 0..turn.commits.len());
+    }
+    let target = SimulatedDisk::new(2);
+    let mut making = client.begin(&target).expect("nothing fails");
+    let used_bytes = u64::MAX - disk.free_bytes().expect("it is known");
+    disk.set_capacity_bytes(used_bytes + SEGMENT_BYTES / 2);
+    for turn in turns {
+        client.sweep(turn.now_ms);
+        client.commit(turn, 0..turn.commits.len());
+        client.durable.rounds.ask_for_snapshot();
+        while client.durable.rounds.step_snapshot(&mut client.clock) {}
+        while client.durable.rounds.round(&mut client.clock) {}
+    }
+    let error = loop {
+        match client.step(&mut making) {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("the log it needs is gone"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, BackupError::LogGone), "{error}");
+    assert!(error.is_full());
+    making.discard();
+    assert_eq!(target.list().expect("it lists"), [""; 0]);
+}
+
+/// A backup to damage.
+fn whole(model: &Model) -> (SimulatedDisk, u64) {
+    let target = SimulatedDisk::new(7);
+    let run = run(model, &SimulatedDisk::new(7), &target, true);
+    (target, run.complete.expect("it has the time"))
+}
+
+/// Copies all files of a disk.
+fn copy(disk: &SimulatedDisk) -> SimulatedDisk {
+    let other = SimulatedDisk::new(1);
+    for name in disk.list().expect("it lists") {
+        let file = other.create(&name).expect("it is new");
+        let content = disk.contents(&name);
+        file.write_all_at(&content, 0).expect("there is room");
+    }
+    other
+}
+
+fn must_be_refused(damaged: &SimulatedDisk, what: &str) {
+    let error = verified(damaged).err();
+    assert!(error.is_some(), "{what}: verify takes it");
+    let target = SimulatedDisk::new(1);
+    assert!(
+        restore(damaged, &target).is_err(),
+        "{what}: restore takes it"
+    );
+    let left = target.list().expect("it lists");
+    assert_eq!(left, [""; 0], "{what}");
+}
+
+#[test]
+fn backups_that_are_not_what_they_were_are_refused() {
+    let model = model();
+    let (backup, cut) = whole(&model);
+    check(&model, &copy(&backup), cut, "the copy");
+    let names = backup.list().expect("it lists");
+    let mut random = Random::new(3);
+    let mut tried = 0;
+    for name in &names {
+        let bytes = backup.contents(name).len();
+        // Every byte of the manifest, and some of the others.
+        let places: Vec<usize> = match name == MANIFEST_NAME {
+            true => (0..bytes).collect(),
+            false => (0..40).map(|_| random.below(bytes)).collect(),
+        };
+        for at in places {
+            let damaged = copy(&backup);
+            damaged.flip(name, at, 1 << random.below(8));
+            must_be_refused(&damaged, &format!("a bit of {name} at {at}"));
+            tried += 1;
+        }
+        for bytes in [0, 1, bytes / 2, bytes - 1, bytes + 1, bytes + 512] {
+            let damaged = copy(&backup);
+            let file = damaged.open(name).expect("it is there");
+            file.set_len(bytes as u64).expect("it can be cut");
+            must_be_refused(&damaged, &format!("{name} with {bytes} bytes"));
+            tried += 1;
+        }
+        let damaged = copy(&backup);
+        damaged.remove(name).expect("it is there");
+        must_be_refused(&damaged, &format!("without {name}"));
+    }
+    for extra in [
+        "notes.txt",
+        "00000000000000000099.log",
+        "00000000000000000001.snapshot",
+    ] {
+        let damaged = copy(&backup);
+        damaged.create(extra).expect("it is new");
+        must_be_refused(&damaged, &format!("with {extra}"));
+    }
+    // Files of another backup of the same server.
+    let other = SimulatedDisk::new(8);
+    let mut client = Client::open(&SimulatedDisk::new(8));
+    client.backup(&other).expect("nothing fails");
+    for name in names
+        .iter()
+        .filter(|name| other.list().expect("it lists").contains(name))
+    {
+        let damaged = copy(&backup);
+        damaged.remove(name).expect("it is there");
+        let file = damaged.create(name).expect("it is gone");
+        file.write_all_at(&other.contents(name), 0)
+            .expect("there is room");
+        must_be_refused(&damaged, &format!("with {name} of another one"));
+        tried += 1;
+    }
+    println!("{tried} damaged backups");
+}
+
+#[test]
+fn what_is_not_empty_is_left_alone() {
+    let (backup, _) = whole(&model());
+    let target = SimulatedDisk::new(1);
+    target.create("something").expect("it is new");
+    assert!(restore(&backup, &target).is_err());
+    assert_eq!(target.list().expect("it lists"), ["something"]);
+}
+
+#[test]
+fn power_loss_at_every_step_of_a_restore() {
+    let model = model();
+    let (backup, cut) = whole(&model);
+    let target = SimulatedDisk::new(1);
+    restore(&backup, &target).expect("it is whole");
+    let steps = target.step_count();
+    let (mut taken, mut refused, mut empty) = (0, 0, 0);
+    for step in 0..steps {
+        for seed in 0..16 {
+            let what = format!("power loss at step {step} of {steps}, seed {seed}");
+            let target = SimulatedDisk::new(seed);
+            target.plan(step, Fault::PowerLoss);
+            assert!(restore(&backup, &target).is_err(), "{what}");
+            target.lose_power();
+            let names = target.list().expect("it lists");
+            match Durable::open(config(), &target) {
+                Ok(durable) if names.iter().all(|name| name == "lock") => {
+                    empty += 1;
+                    drop(durable);
+                }
+                Ok(durable) => {
+                    assert_eq!(
+                        state_of(&durable.store),
+                        *model.at(cut),
+                        "{what}: {names:?}"
+                    );
+                    taken += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    println!("{steps} steps: {refused} refused, {empty} empty, {taken} whole");
+    assert!(refused > 8 * steps && taken > 0);
+}
+
+#[test]
+fn after_an_error_at_any_step_of_a_restore_nothing_is_left() {
+    let model = model();
+    let (backup, cut) = whole(&model);
+    let target = SimulatedDisk::new(1);
+    restore(&backup, &target).expect("it is whole");
+    let steps = target.step_count();
+    for fault in [Fault::Error, Fault::Full, Fault::Short] {
+        for step in 0..steps {
+            let what = format!("{fault:?} at step {step} of {steps}");
+            let target = SimulatedDisk::new(1);
+            target.plan(step, fault);
+            match restore(&backup, &target) {
+                Ok(_) => {
+                    let durable = Durable::open(config(), &target).expect("it is whole");
+                    assert_eq!(state_of(&durable.store), *model.at(cut), "{what}");
+                }
+                Err(_) => {
+                    let left = target.list().expect("it lists");
+                    assert_eq!(left, [""; 0], "{what}");
+                }
+            }
+        }
+    }
+}
