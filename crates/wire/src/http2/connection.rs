@@ -11,6 +11,7 @@ use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{self, FrameHeader, HEADER_BYTES, PREFACE};
 use super::guard::Guard;
 use super::headers::{Head, HeadInfo};
+use super::late_streams::LateStreams;
 use super::memo::Memo;
 use super::pool::Pool;
 use super::receive_headers::PendingBlock;
@@ -96,14 +97,6 @@ impl TakenMessage {
     }
 }
 
-/// A stream that we ended before the peer did: what it sent meanwhile is still to come.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LateStream {
-    pub(super) id: u32,
-    /// The peer's END_STREAM has come.
-    pub(super) has_ended: bool,
-}
-
 /// One HTTP/2 connection, in either role.
 ///
 /// Bytes and the time go in, [`Event`]s and bytes come out. See ARCHITECTURE.md section 2.1 for the order of calls.
@@ -153,8 +146,8 @@ pub struct Connection {
     pub(super) next_id: u32,
     /// Client: the last stream that the peer's GOAWAY lets live.
     pub(super) peer_goaway: Option<u32>,
-    /// Streams that we ended before the peer did.
-    pub(super) resets: VecDeque<LateStream>,
+    /// Server: streams that we ended before the peer did.
+    pub(super) late: LateStreams,
 
     // Sending.
     pub(super) peer: PeerSettings,
@@ -210,7 +203,7 @@ impl Connection {
             highest_peer_id: 0,
             next_id: 1,
             peer_goaway: None,
-            resets: VecDeque::new(),
+            late: LateStreams::default(),
             peer: PeerSettings::default(),
             encoder: Encoder::new(),
             request_memo: RequestMemo::default(),
@@ -475,7 +468,7 @@ impl Connection {
             + self.unpacked.capacity()
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
                 * size_of::<Event>()
-            + self.resets.capacity() * size_of::<LateStream>()
+            + self.late.memory_bytes()
     }
 }
 

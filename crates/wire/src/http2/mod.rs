@@ -18,6 +18,7 @@ pub mod frame;
 mod guard;
 mod headers;
 mod inbound;
+mod late_streams;
 mod memo;
 mod outbound;
 mod pool;

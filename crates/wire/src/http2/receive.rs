@@ -1,7 +1,7 @@
 //! All frames but DATA and header blocks. RFC 9113 section 6.
 
 use super::config::Role;
-use super::connection::{Connection, Draining, LateStream, Phase};
+use super::connection::{Connection, Draining, Phase};
 use super::error::{Cause, ConnectionError, ErrorCode};
 use super::event::Event;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
@@ -115,16 +115,14 @@ impl Connection {
             .filter(|&slot| !self.streams[slot].is_dead());
         let Some(slot) = found else {
             // It crossed ours: the usual end of a call that we finished early. Nothing follows it, so that it is free once.
-            let crossing = self.resets.iter().position(|late| late.id == header.stream);
-            return match crossing {
-                Some(at) => {
-                    self.resets.remove(at);
-                    Ok(())
-                }
-                // A server that answers before the request has ended resets the stream (RFC 9113 section 8.1).
-                None if self.is_client() => Ok(()),
-                None => self.charge(Charge::Glitch),
-            };
+            if self.late.remove(header.stream) {
+                return Ok(());
+            }
+            // A server that answers before the request has ended resets the stream (RFC 9113 section 8.1).
+            if self.is_client() {
+                return Ok(());
+            }
+            return self.charge(Charge::Glitch);
         };
         let cause = match code {
             ErrorCode::RefusedStream if self.is_client() => Cause::Refused,
@@ -400,21 +398,14 @@ impl Connection {
         }
         let is_beyond_goaway =
             matches!(self.draining, Draining::Final(last) if id > last && !self.is_client());
-        self.resets.iter().any(|late| late.id == id) || (is_beyond_goaway && !self.is_idle(id))
+        self.late.contains(id) || (is_beyond_goaway && !self.is_idle(id))
     }
 
     /// See [`Connection::was_reset`].
     pub(super) fn remember_reset(&mut self, id: u32) {
-        if self.is_client() {
-            return;
+        if !self.is_client() {
+            self.late.insert(id);
         }
-        if self.resets.len() == limits::MAX_REMEMBERED_RESETS {
-            self.resets.pop_front();
-        }
-        self.resets.push_back(LateStream {
-            id,
-            has_ended: false,
-        });
     }
 }
 

@@ -133,14 +133,10 @@ impl Connection {
             // Who gives up many calls gets as many late answers. It chose its server, and could not know.
             return Ok(());
         }
-        let late = self.resets.iter_mut().find(|late| late.id == header.stream);
-        match late {
-            Some(late) if header.has(flag::END_STREAM) && !late.has_ended => {
-                late.has_ended = true;
-                Ok(())
-            }
-            _ => self.charge(Charge::Fragment(header.length)),
+        if header.has(flag::END_STREAM) && self.late.end(header.stream) {
+            return Ok(());
         }
+        self.charge(Charge::Fragment(header.length))
     }
 
     /// Goes on with the DATA frame that lies in the input at `consumed`.

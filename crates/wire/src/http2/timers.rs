@@ -257,7 +257,6 @@ impl Connection {
         self.events.shrink_to_fit();
         self.ready.shrink_to_fit();
         self.resumed.shrink_to_fit();
-        // Not forgotten: a stream may have been reset a moment ago, and its frames are still to come.
-        self.resets.shrink_to_fit();
+        // Not `late`: a stream may have been reset a moment ago, and its frames are still to come.
     }
 }
