@@ -67,6 +67,7 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Scan(arguments) => command::scan(arguments),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),
+        Command::Load(arguments) => command::load(arguments),
         Command::Status(arguments) => command::status(arguments),
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),

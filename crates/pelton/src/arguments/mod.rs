@@ -3,6 +3,7 @@
 mod backup;
 mod bulk;
 mod database;
+mod load;
 mod serve;
 mod store;
 
@@ -15,6 +16,7 @@ pub use database::{
     CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments, KindArgument,
     ListDatabasesArguments,
 };
+pub use load::{LoadArguments, LoadArrivals, LoadFormat, LoadMode};
 pub use serve::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
@@ -30,7 +32,8 @@ use clap::{Args, Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a miss: the key is not there, or the condition was not met; the server is not ready (status)
+  1  a miss: the key is not there, or the condition was not met; the server is not ready (status);
+     calls failed or the result is void (load)
   2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
   3  it could not be done: the server was not reached, it refused, or a file could not be read or written
 
@@ -141,6 +144,13 @@ pub enum Command {
 
     /// Ask a server whether it is ready, what it is, how far away, and (on its own machine) what it holds
     Status(StatusArguments),
+
+    /// Load a running gRPC server, and measure it
+    ///
+    /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers come (closed loop) or
+    /// at a --rate (open loop). If the generator was the limit and not the server, the first line of the result says
+    /// VOID. docs/load.md says what each figure means. Exit code 1: the result is void, or calls failed.
+    Load(Box<LoadArguments>),
 
     /// Look at the log in a data folder that no server uses
     #[command(subcommand)]

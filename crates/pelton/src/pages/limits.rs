@@ -18,6 +18,7 @@ const MODULES: [(&str, &str, &str); 9] = [
     ("store", "snapshot/limits.rs", "Snapshots"),
     ("store", "backup/limits.rs", "Backups"),
     ("client", "limits.rs", "The client"),
+    ("lab", "limits.rs", "The load generator"),
 ];
 
 const HEAD: &str = "\

@@ -49,7 +49,7 @@ which: `text` or `base64`.
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | a miss: the key is not there, or the condition was not met; with `status`: the server is not ready |
+| 1 | a miss: the key is not there, or the condition was not met; with `status`: the server is not ready; with `load`: calls failed, or the result is void |
 | 2 | wrong usage: a flag, a variable or the configuration file |
 | 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written |
 

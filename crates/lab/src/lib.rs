@@ -1,0 +1,34 @@
+//! Load on a gRPC service, and what it measures.
+//!
+//! A [`Plan`] says how calls are sent, a [`Workload`] says which; [`run`] carries it out and answers with an
+//! [`Outcome`], which a [`Report`] puts into words, lines or JSON. What decides and counts is a value without socket,
+//! thread and clock ([`Worker`]), so that tests can put it before a server that stalls for an exactly known time.
+
+mod keys;
+pub mod limits;
+mod measure;
+mod method;
+mod pacing;
+mod process;
+mod random;
+mod report;
+mod run;
+mod transport;
+mod values;
+mod worker;
+mod workload;
+mod zipf;
+
+pub use keys::Distribution;
+pub use measure::{FailureKind, Tally, Window};
+pub use method::{MethodError, MethodName, descriptors_of};
+pub use pacing::{Arrivals, Pace};
+pub use process::process_cpu_ns;
+pub use report::Report;
+pub use run::{Length, Outcome, Plan, Progress, run};
+pub use transport::Transport;
+pub use values::ValueSizes;
+pub use worker::{MetadataField, MetadataValue, Mode, RunError, Worker, WorkerPlan};
+pub use workload::{
+    Mix, MixError, PeltonLoad, PeltonShape, PeltonWorkload, SameRequest, Verdict, Workload,
+};

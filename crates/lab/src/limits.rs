@@ -1,0 +1,72 @@
+//! Every bound of this crate: its name, its default, and what it stops.
+
+use std::time::Duration;
+
+/// Threads of one run: far above any machine, below what a slip of the finger costs.
+pub const MAX_THREADS: usize = 1_024;
+
+/// Connections of one run: what a process may open, with room for the rest.
+pub const MAX_CONNECTIONS: usize = 60_000;
+
+/// Calls in flight on one connection.
+pub const MAX_IN_FLIGHT: usize = 65_536;
+
+/// Calls a second that an open loop may be asked for. More than any machine has ever done; keeps the schedule's numbers
+/// exact.
+pub const MAX_RATE: u64 = 100_000_000;
+
+/// Operations of one Batch: what the API takes in one atomic step.
+pub const MAX_BATCH: usize = 10_000;
+
+/// Keys of a workload. Numbers of keys need no table, so only the server's memory bounds them in earnest.
+pub const MAX_KEYS: u64 = 1 << 40;
+
+/// How many means the largest of exponentially distributed sizes has: one in 22 000 is cut.
+pub const EXPONENTIAL_MAX_MEANS: usize = 10;
+
+/// Random bytes of which values are pieces, beside the largest value.
+pub const VALUE_POOL_BYTES: usize = 64 << 10;
+
+/// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes the result void: stops a
+/// server that does not keep up from filling the generator's memory.
+pub const MAX_BACKLOG: usize = 4 << 20;
+
+/// Calls of the schedule that are taken up in one turn. What is due beyond it waits for the next turn, so that answers are
+/// read in between however far behind the generator is.
+pub const DUE_PER_TURN: usize = 10_000;
+
+/// Pause before a connection that was lost is made again: a server that is gone must not be hammered.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long calls that were begun in time may take to end after the last one has begun. What is still open then counts
+/// as unfinished.
+pub const DRAIN: Duration = Duration::from_secs(5);
+
+/// The longest latency that is told from longer ones.
+pub const LATENCY_MAX: Duration = Duration::from_secs(3_600);
+
+/// The longest turn without a look at the clock of the run and at the wish to stop.
+pub const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Share of its CPU time, in percent, above which a thread of the generator never waited for the server: the generator is
+/// the limit, and the result void.
+pub const BUSY_PERCENT: u64 = 95;
+
+/// Schedule lag (99th percentile) below which the generator is on time. Above, the lag must also be more than
+/// [`LAG_SHARE_PERCENT`] of the latency to make the result void.
+pub const LAG_ALLOWED: Duration = Duration::from_micros(200);
+
+/// See [`LAG_ALLOWED`].
+pub const LAG_SHARE_PERCENT: u64 = 10;
+
+/// Share of the rate asked for, in percent, below which an open loop has not sent what it was to send.
+pub const RATE_SHARE_PERCENT: u64 = 99;
+
+/// Files of descriptors that a server's reflection may bring.
+pub const MAX_DESCRIPTOR_FILES: usize = 2_000;
+
+/// Bytes of descriptors, from a server or a file.
+pub const MAX_DESCRIPTOR_BYTES: usize = 64 << 20;
+
+/// A request's bytes, from the command line or a file: what servers take at most by default is far below.
+pub const MAX_REQUEST_BYTES: usize = 64 << 20;

@@ -1,0 +1,220 @@
+//! What is measured while a run goes on, by one thread.
+
+use std::fmt;
+
+use client::{Code, Ending};
+use hdrhistogram::Histogram;
+
+use crate::limits;
+use crate::workload::Verdict;
+
+/// Digits of a latency that are kept.
+const DIGITS: u8 = 3;
+
+/// Latencies in nanoseconds.
+pub fn histogram() -> Histogram<u64> {
+    let most = limits::LATENCY_MAX.as_nanos() as u64;
+    Histogram::new_with_bounds(1, most, DIGITS).expect("the bounds are in order")
+}
+
+/// Why a call counts as failed, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// The server ended it with this status.
+    Status(u8),
+    /// The time given to it has passed, and the server had not answered.
+    DeadlineExceeded,
+    /// The server did not begin with it.
+    NotBegun,
+    /// The connection ended before.
+    ConnectionLost,
+    /// No connection could be made for it.
+    NotConnected,
+    /// What came back is no answer to it.
+    BadAnswer,
+    /// It took no effect: a condition or a number stood in its way.
+    NoEffect,
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailureKind::Status(number) => Code::from_u8(*number).name(),
+            FailureKind::DeadlineExceeded => "deadline passed here",
+            FailureKind::NotBegun => "refused by the server",
+            FailureKind::ConnectionLost => "connection lost",
+            FailureKind::NotConnected => "no connection",
+            FailureKind::BadAnswer => "no answer to the request",
+            FailureKind::NoEffect => "without effect",
+        })
+    }
+}
+
+/// The window in which calls are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// From when on.
+    pub from_ns: u64,
+    /// Until when.
+    pub until_ns: u64,
+}
+
+impl Window {
+    /// Whether a moment lies in it.
+    #[inline]
+    pub fn contains(&self, at_ns: u64) -> bool {
+        (self.from_ns..self.until_ns).contains(&at_ns)
+    }
+}
+
+/// What one thread has counted.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// From the moment at which a call was to begin until its end: calls that succeeded.
+    pub latency_ns: Histogram<u64>,
+    /// From the moment at which it really began: what a generator sees that forgets the waiting before.
+    pub uncorrected_ns: Histogram<u64>,
+    /// Open loop: how late the generator took up what was due.
+    pub lag_ns: Histogram<u64>,
+    /// Calls that were to begin in the window, and succeeded.
+    pub succeeded: u64,
+    /// Of them, those that found no such key.
+    pub misses: u64,
+    /// Calls that were to begin in the window, and failed: how many of each kind.
+    pub failed: Vec<(FailureKind, u64)>,
+    /// What the first failure said.
+    pub first_failure: Option<String>,
+    /// Calls that ended within the window, whenever they began.
+    pub ended_in_window: u64,
+    /// Open loop: calls that were due in the window.
+    pub due: u64,
+    /// Open loop: calls that had to wait for a free place.
+    pub waited: u64,
+    /// Open loop: calls that were never sent because too many waited already.
+    pub never_sent: u64,
+    /// Calls that had not ended when the run was given up.
+    pub unfinished: u64,
+    /// How long the oldest of them had waited.
+    pub oldest_unfinished_ns: u64,
+    /// Calls on a connection at which the server let no more begin; `u64::MAX`: that did not happen.
+    pub server_allows: u64,
+    /// Connections lost and made again.
+    pub reconnects: u64,
+    /// Calls that ended at any time, warm-up included.
+    pub ended: u64,
+    /// When the last call ended.
+    pub last_end_ns: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            latency_ns: histogram(),
+            uncorrected_ns: histogram(),
+            lag_ns: histogram(),
+            succeeded: 0,
+            misses: 0,
+            failed: Vec::new(),
+            first_failure: None,
+            ended_in_window: 0,
+            due: 0,
+            waited: 0,
+            never_sent: 0,
+            unfinished: 0,
+            oldest_unfinished_ns: 0,
+            server_allows: u64::MAX,
+            reconnects: 0,
+            ended: 0,
+            last_end_ns: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// A call that was to begin in the window has succeeded.
+    #[inline]
+    pub fn succeed(&mut self, intended_ns: u64, sent_ns: u64, now_ns: u64, is_miss: bool) {
+        self.succeeded += 1;
+        self.misses += u64::from(is_miss);
+        self.latency_ns.saturating_record(now_ns - intended_ns);
+        self.uncorrected_ns.saturating_record(now_ns - sent_ns);
+    }
+
+    /// A call that was to begin in the window has failed.
+    pub fn fail(&mut self, kind: FailureKind, count: u64, text: impl FnOnce() -> String) {
+        match self.failed.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, times)) => *times += count,
+            None => self.failed.push((kind, count)),
+        }
+        self.first_failure.get_or_insert_with(text);
+    }
+
+    /// A call that was to begin in the window has not ended when the run is given up.
+    pub fn leave_unfinished(&mut self, intended_ns: u64, now_ns: u64) {
+        self.unfinished += 1;
+        let waited_ns = now_ns.saturating_sub(intended_ns);
+        self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(waited_ns);
+    }
+
+    /// All that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.iter().map(|(_, times)| times).sum()
+    }
+
+    /// Adds what another thread has counted.
+    pub fn add(&mut self, other: &Tally) {
+        let same = "all histograms have the same bounds";
+        self.latency_ns.add(&other.latency_ns).expect(same);
+        self.uncorrected_ns.add(&other.uncorrected_ns).expect(same);
+        self.lag_ns.add(&other.lag_ns).expect(same);
+        for (kind, times) in &other.failed {
+            let text = other.first_failure.clone();
+            self.fail(*kind, *times, || text.unwrap_or_default());
+        }
+        self.failed.sort_unstable();
+        self.succeeded += other.succeeded;
+        self.misses += other.misses;
+        self.ended_in_window += other.ended_in_window;
+        self.due += other.due;
+        self.waited += other.waited;
+        self.never_sent += other.never_sent;
+        self.unfinished += other.unfinished;
+        self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(other.oldest_unfinished_ns);
+        self.server_allows = self.server_allows.min(other.server_allows);
+        self.reconnects += other.reconnects;
+        self.ended += other.ended;
+        self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
+    }
+}
+
+/// How an end counts: a success (a miss or not), or a kind of failure.
+pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, FailureKind> {
+    match ending {
+        Ending::Status { status, messages } if status.is_ok() => match verdict {
+            _ if *messages != 1 => Err(FailureKind::BadAnswer),
+            Some(Verdict::Good) => Ok(false),
+            Some(Verdict::Miss) => Ok(true),
+            Some(Verdict::NoEffect) => Err(FailureKind::NoEffect),
+            Some(Verdict::Unreadable) | None => Err(FailureKind::BadAnswer),
+        },
+        Ending::Status { status, .. } => Err(FailureKind::Status(status.code() as u8)),
+        Ending::DeadlineExceeded => Err(FailureKind::DeadlineExceeded),
+        Ending::NotBegun => Err(FailureKind::NotBegun),
+        Ending::ConnectionLost { .. } => Err(FailureKind::ConnectionLost),
+        Ending::BadAnswer { .. } => Err(FailureKind::BadAnswer),
+    }
+}
+
+/// What an end says, for the user.
+pub fn describe(ending: &Ending<'_>) -> String {
+    match ending {
+        Ending::Status { status, messages } if status.is_ok() => {
+            format!("the answer has {messages} messages, or one that cannot be understood")
+        }
+        Ending::Status { status, .. } => status.to_string(),
+        Ending::DeadlineExceeded => "no answer before the deadline".into(),
+        Ending::NotBegun => "the server did not begin with it".into(),
+        Ending::ConnectionLost { reason } => (*reason).into(),
+        Ending::BadAnswer { reason } => format!("the answer makes no sense: {reason}"),
+    }
+}

@@ -1,0 +1,228 @@
+//! A unary method of any service: what a JSON request is in bytes, by the service's own descriptors.
+
+mod reflection;
+
+use std::fmt;
+
+use prost_reflect::prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use serde_json::de::Deserializer;
+
+pub use reflection::descriptors_of;
+
+use crate::limits;
+
+/// A method as written on a command line: `package.Service/Method`, with or without a slash in front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodName {
+    service: String,
+    method: String,
+}
+
+/// Why there is no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MethodError {
+    /// The name has another form.
+    BadName(String),
+    /// The descriptors cannot be read.
+    BadDescriptors(String),
+    /// The service is not among the descriptors.
+    NoService(String),
+    /// The service has no such method; these it has.
+    NoMethod {
+        /// What was asked for.
+        name: String,
+        /// The methods that there are.
+        known: String,
+    },
+    /// The method is not unary.
+    Streaming(String),
+    /// The request is no JSON of the method's request message.
+    BadRequest {
+        /// The message that it should be.
+        message: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server does not hand out its descriptors.
+    NoReflection(String),
+}
+
+impl fmt::Display for MethodError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MethodError::BadName(name) => {
+                write!(f, "`{name}` is no method; write package.Service/Method")
+            }
+            MethodError::BadDescriptors(reason) => {
+                write!(f, "the descriptors cannot be read: {reason}")
+            }
+            MethodError::NoService(name) => write!(f, "there is no service `{name}`"),
+            MethodError::NoMethod { name, known } => {
+                write!(f, "there is no method `{name}`; the service has {known}")
+            }
+            MethodError::Streaming(name) => {
+                write!(
+                    f,
+                    "`{name}` is a streaming method; only unary ones can be called"
+                )
+            }
+            MethodError::BadRequest { message, reason } => {
+                write!(f, "the request is no {message}: {reason}")
+            }
+            MethodError::NoReflection(reason) => {
+                write!(
+                    f,
+                    "the server does not say what its methods are ({reason}); give --descriptor-set FILE, or the request's \
+                     bytes with --data-file"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MethodError {}
+
+impl std::str::FromStr for MethodName {
+    type Err = MethodError;
+
+    fn from_str(text: &str) -> Result<MethodName, MethodError> {
+        let name = text.strip_prefix('/').unwrap_or(text);
+        let bad = || MethodError::BadName(text.into());
+        let (service, method) = name.split_once('/').ok_or_else(bad)?;
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+        };
+        if !is_name(service) || !is_name(method) {
+            return Err(bad());
+        }
+        Ok(MethodName {
+            service: service.into(),
+            method: method.into(),
+        })
+    }
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.method)
+    }
+}
+
+impl MethodName {
+    /// The service, for reflection.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The path of a call, with its leading slash.
+    pub fn path(&self) -> String {
+        format!("/{self}")
+    }
+
+    /// The bytes of a request in JSON (the JSON mapping of Protocol Buffers), by a `FileDescriptorSet`.
+    ///
+    /// # Errors
+    /// If there is no such unary method, or the JSON is no request of it.
+    pub fn encode(&self, descriptor_set: &[u8], json: &str) -> Result<Vec<u8>, MethodError> {
+        let pool = DescriptorPool::decode(descriptor_set)
+            .map_err(|error| MethodError::BadDescriptors(error.to_string()))?;
+        let method = self.find(&pool)?;
+        let message = method.input();
+        let bad = |reason: String| MethodError::BadRequest {
+            message: message.full_name().into(),
+            reason,
+        };
+        let mut deserializer = Deserializer::from_str(json);
+        let request = DynamicMessage::deserialize(message.clone(), &mut deserializer)
+            .map_err(|error| bad(error.to_string()))?;
+        deserializer.end().map_err(|error| bad(error.to_string()))?;
+        let bytes = request.encode_to_vec();
+        if bytes.len() > limits::MAX_REQUEST_BYTES {
+            return Err(bad(format!("it has {} bytes, too many", bytes.len())));
+        }
+        Ok(bytes)
+    }
+
+    fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, MethodError> {
+        let service = pool
+            .get_service_by_name(&self.service)
+            .ok_or_else(|| MethodError::NoService(self.service.clone()))?;
+        let Some(method) = service
+            .methods()
+            .find(|method| method.name() == self.method)
+        else {
+            let names: Vec<String> = service.methods().map(|it| it.name().to_owned()).collect();
+            return Err(MethodError::NoMethod {
+                name: self.method.clone(),
+                known: names.join(", "),
+            });
+        };
+        if method.is_client_streaming() || method.is_server_streaming() {
+            return Err(MethodError::Streaming(self.to_string()));
+        }
+        Ok(method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service in a file that needs another one, compiled here.
+    fn descriptor_set() -> Vec<u8> {
+        let folder = std::env::temp_dir().join(format!("pelton-method-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the folder is ours");
+        let other = "syntax = \"proto3\"; package t; message Inner { bytes raw = 1; }";
+        let main = "syntax = \"proto3\"; package t; import \"other.proto\";
+            message Question { string text = 1; repeated int32 numbers = 2; Inner inner = 3; }
+            service T { rpc Ask(Question) returns (Inner); rpc Watch(Question) returns (stream Inner); }";
+        std::fs::write(folder.join("other.proto"), other).expect("it is written");
+        std::fs::write(folder.join("main.proto"), main).expect("it is written");
+        let set = protox::compile(["main.proto"], [&folder]).expect("it is well formed");
+        std::fs::remove_dir_all(&folder).expect("it was there");
+        set.encode_to_vec()
+    }
+
+    fn name(text: &str) -> MethodName {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn json_becomes_bytes() {
+        let set = descriptor_set();
+        let json = r#"{"text": "hi", "numbers": [1, 300], "inner": {"raw": "AAE="}}"#;
+        let bytes = name("/t.T/Ask")
+            .encode(&set, json)
+            .expect("it is well formed");
+        let expected = b"\x0a\x02hi\x12\x03\x01\xac\x02\x1a\x04\x0a\x02\x00\x01";
+        assert_eq!(bytes, expected);
+        assert_eq!(name("t.T/Ask").encode(&set, "{}"), Ok(vec![]));
+        assert_eq!(name("t.T/Ask").path(), "/t.T/Ask");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let set = descriptor_set();
+        for (method, json, part) in [
+            ("t.X/Ask", "{}", "no service `t.X`"),
+            ("t.T/Answer", "{}", "the service has Ask, Watch"),
+            ("t.T/Watch", "{}", "streaming"),
+            ("t.T/Ask", "{\"texts\": 1}", "no t.Question"),
+            ("t.T/Ask", "{\"text\": 1}", "no t.Question"),
+            ("t.T/Ask", "{} {}", "no t.Question"),
+            ("t.T/Ask", "hello", "no t.Question"),
+        ] {
+            let error = name(method).encode(&set, json).expect_err(part).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        for bad in ["", "a", "a/", "/b", "a/b/c", "a b/c"] {
+            assert!(bad.parse::<MethodName>().is_err(), "{bad:?}");
+        }
+        let broken = name("t.T/Ask").encode(&[0xff, 0xff], "{}");
+        assert!(matches!(broken, Err(MethodError::BadDescriptors(_))));
+    }
+}

@@ -1,0 +1,197 @@
+//! Asks a server for its descriptors: `grpc.reflection.v1.ServerReflection`, or `v1alpha` of older servers
+//! (<https://github.com/grpc/grpc/blob/master/doc/server-reflection.md>).
+
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use client::{CallError, CallOptions, Channel, Code, Step, Streaming};
+use prost_reflect::prost::Message as _;
+use prost_reflect::prost_types::FileDescriptorProto;
+use service::protobuf::{Reader, writer};
+
+use super::MethodError;
+use crate::limits;
+
+const PATHS: [&str; 2] = [
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// Fields of `ServerReflectionRequest`.
+const FILE_BY_FILENAME: u32 = 3;
+const FILE_CONTAINING_SYMBOL: u32 = 4;
+
+/// Fields of `ServerReflectionResponse`.
+const FILE_DESCRIPTOR_RESPONSE: u32 = 4;
+const ERROR_RESPONSE: u32 = 7;
+
+/// The `FileDescriptorSet` of a symbol: its file, and all that it needs.
+///
+/// # Errors
+/// If the server does not say.
+pub fn descriptors_of(
+    channel: &mut Channel,
+    symbol: &str,
+    timeout: Duration,
+) -> Result<Vec<u8>, MethodError> {
+    let until = Instant::now() + timeout;
+    let mut last = None;
+    for path in PATHS {
+        match ask_all(channel, path, symbol, until) {
+            Err(Refusal::Unimplemented) => last = Some("it has no reflection".to_owned()),
+            Err(Refusal::Said(reason)) => return Err(MethodError::NoReflection(reason)),
+            Ok(set) => return Ok(set),
+        }
+    }
+    Err(MethodError::NoReflection(last.unwrap_or_default()))
+}
+
+enum Refusal {
+    /// The server does not know this version of the service.
+    Unimplemented,
+    Said(String),
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Refusal {
+        match error {
+            CallError::Status(status) if status.code() == Code::Unimplemented => {
+                Refusal::Unimplemented
+            }
+            other => Refusal::Said(other.to_string()),
+        }
+    }
+}
+
+/// Asks for a file after the other, until nothing is missing.
+fn ask_all(
+    channel: &mut Channel,
+    path: &str,
+    symbol: &str,
+    until: Instant,
+) -> Result<Vec<u8>, Refusal> {
+    let options = CallOptions {
+        deadline: Some(until),
+        ..CallOptions::default()
+    };
+    let mut call = channel.streaming(path, &options)?;
+    let mut files = Files::default();
+    let mut question = (FILE_CONTAINING_SYMBOL, symbol.to_owned());
+    loop {
+        let answer = ask(&mut call, question.0, &question.1, until)?;
+        files.take(&answer)?;
+        match files.missing() {
+            Some(name) => question = (FILE_BY_FILENAME, name),
+            None => return Ok(files.set),
+        }
+    }
+}
+
+fn ask(
+    call: &mut Streaming<'_>,
+    field: u32,
+    value: &str,
+    until: Instant,
+) -> Result<Vec<u8>, Refusal> {
+    let mut request = Vec::new();
+    writer::bytes(&mut request, field, value.as_bytes());
+    call.send(&request);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match call.poll(left)? {
+            Step::Message(answer) => return Ok(answer),
+            Step::Ended => return Err(Refusal::Said("it ended the call early".into())),
+            Step::Nothing if Instant::now() >= until => {
+                return Err(Refusal::Said("no answer in time".into()));
+            }
+            Step::Nothing => {}
+        }
+    }
+}
+
+/// The files that have come.
+#[derive(Default)]
+struct Files {
+    names: HashSet<String>,
+    wanted: VecDeque<String>,
+    /// They as a `FileDescriptorSet`.
+    set: Vec<u8>,
+}
+
+impl Files {
+    /// Takes the files of an answer.
+    fn take(&mut self, answer: &[u8]) -> Result<(), Refusal> {
+        let unreadable = |_| Refusal::Said("its answer cannot be read".into());
+        let (mut files, mut error) = (None, None);
+        Reader::new(answer)
+            .for_each(|field, value| {
+                match field {
+                    FILE_DESCRIPTOR_RESPONSE => files = Some(value.bytes()?),
+                    ERROR_RESPONSE => error = Some(value.bytes()?),
+                    _ => {}
+                }
+                Ok(())
+            })
+            .map_err(unreadable)?;
+        if let Some(error) = error {
+            return Err(Refusal::Said(error_text(error)));
+        }
+        let files = files.ok_or_else(|| Refusal::Said("its answer has no files".into()))?;
+        let mut all = Vec::new();
+        Reader::new(files)
+            .for_each(|field, value| {
+                if field == 1 {
+                    all.push(value.bytes()?);
+                }
+                Ok(())
+            })
+            .map_err(unreadable)?;
+        let before = self.names.len();
+        all.into_iter().try_for_each(|file| self.take_file(file))?;
+        if self.names.len() == before {
+            return Err(Refusal::Said(
+                "it sends the same files again and again".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn take_file(&mut self, file: &[u8]) -> Result<(), Refusal> {
+        let descriptor = FileDescriptorProto::decode(file)
+            .map_err(|error| Refusal::Said(format!("a descriptor cannot be read: {error}")))?;
+        if !self.names.insert(descriptor.name().to_owned()) {
+            return Ok(());
+        }
+        if self.names.len() > limits::MAX_DESCRIPTOR_FILES
+            || self.set.len() + file.len() > limits::MAX_DESCRIPTOR_BYTES
+        {
+            return Err(Refusal::Said("its descriptors are too many".into()));
+        }
+        self.wanted.extend(descriptor.dependency);
+        writer::bytes_always(&mut self.set, 1, file);
+        Ok(())
+    }
+
+    /// A file that is needed and has not come.
+    fn missing(&mut self) -> Option<String> {
+        while let Some(name) = self.wanted.pop_front() {
+            if !self.names.contains(&name) {
+                return Some(name);
+            }
+        }
+        None
+    }
+}
+
+/// The text of an `ErrorResponse`.
+fn error_text(error: &[u8]) -> String {
+    let mut text = "it gives no reason".to_owned();
+    // What cannot be read has no text.
+    let _ = Reader::new(error).for_each(|field, value| {
+        if field == 2 {
+            value.string()?.clone_into(&mut text);
+        }
+        Ok(())
+    });
+    text
+}

@@ -1,0 +1,156 @@
+//! When calls are to begin.
+
+use crate::random::Random;
+
+/// How an open loop's calls follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At equal distances.
+    Fixed,
+    /// As from many callers who know nothing of each other: exponentially distributed distances.
+    Poisson,
+}
+
+/// What makes calls begin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// The end of the last one: each place sends its next call when its last one was answered.
+    Closed,
+    /// The clock: so many calls a second, whether the server keeps up or not.
+    Open {
+        /// Calls a second of all threads together.
+        rate: f64,
+        /// How they follow each other.
+        arrivals: Arrivals,
+    },
+}
+
+/// The moments at which one thread's calls are to begin.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    origin_ns: u64,
+    interval_ns: f64,
+    arrivals: Arrivals,
+    /// The next moment, as nanoseconds after the origin. What rounding takes from one moment the next one has back.
+    next_ns: f64,
+    /// How many moments have passed: fixed moments are multiples, so that no error adds up.
+    passed: u64,
+    random: Random,
+}
+
+impl Schedule {
+    /// `rate` is in calls a second. The first of `threads` threads begins at the origin, the others follow evenly.
+    pub fn new(
+        rate: f64,
+        arrivals: Arrivals,
+        origin_ns: u64,
+        (thread, threads): (usize, usize),
+        mut random: Random,
+    ) -> Schedule {
+        let interval_ns = 1e9 * threads as f64 / rate;
+        let next_ns = match arrivals {
+            Arrivals::Fixed => interval_ns * thread as f64 / threads as f64,
+            Arrivals::Poisson => random.exponential(interval_ns),
+        };
+        let origin_ns = origin_ns
+            + if arrivals == Arrivals::Fixed {
+                next_ns as u64
+            } else {
+                0
+            };
+        Schedule {
+            origin_ns,
+            interval_ns,
+            arrivals,
+            next_ns: if arrivals == Arrivals::Fixed {
+                0.0
+            } else {
+                next_ns
+            },
+            passed: 0,
+            random,
+        }
+    }
+
+    /// When the next call is to begin.
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.origin_ns + self.next_ns as u64
+    }
+
+    /// Goes on to the one after it.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.passed += 1;
+        self.next_ns = match self.arrivals {
+            Arrivals::Fixed => self.passed as f64 * self.interval_ns,
+            Arrivals::Poisson => self.next_ns + self.random.exponential(self.interval_ns),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(schedule: &mut Schedule, count: usize) -> Vec<u64> {
+        (0..count)
+            .map(|_| {
+                let at_ns = schedule.next_ns();
+                schedule.advance();
+                at_ns
+            })
+            .collect()
+    }
+
+    #[test]
+    fn fixed_moments_are_exact_for_ever() {
+        let mut schedule = Schedule::new(3e6, Arrivals::Fixed, 1_000, (0, 1), Random::new(1));
+        let all = moments(&mut schedule, 3_000_001);
+        assert_eq!(all[0], 1_000);
+        assert_eq!(all[3], 2_000);
+        assert_eq!(all[3_000_000], 1_000_001_000);
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        let of = |thread| {
+            let random = Random::new(1);
+            let mut schedule = Schedule::new(1e6, Arrivals::Fixed, 0, (thread, 4), random);
+            moments(&mut schedule, 3)
+        };
+        assert_eq!(of(0), [0, 4_000, 8_000]);
+        assert_eq!(of(1), [1_000, 5_000, 9_000]);
+        assert_eq!(of(3), [3_000, 7_000, 11_000]);
+    }
+
+    /// Distances of a Poisson process: their mean and their spread are the same, they do not depend on each other, and a
+    /// share of 1/e is longer than the mean.
+    #[test]
+    fn poisson_distances_are_exponential() {
+        let random = Random::new(9);
+        let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, 0, (0, 1), random);
+        let all = moments(&mut schedule, 200_001);
+        let gaps: Vec<f64> = all
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64)
+            .collect();
+        let count = gaps.len() as f64;
+        let mean = gaps.iter().sum::<f64>() / count;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
+        let longer = gaps.iter().filter(|&&gap| gap > mean).count() as f64 / count;
+        let together: f64 = gaps
+            .windows(2)
+            .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+            .sum::<f64>()
+            / count
+            / variance;
+        assert!((mean / 100_000.0 - 1.0).abs() < 0.02, "mean {mean}");
+        assert!(
+            (variance.sqrt() / mean - 1.0).abs() < 0.03,
+            "variance {variance}"
+        );
+        assert!((longer - (-1_f64).exp()).abs() < 0.01, "{longer} longer");
+        assert!(together.abs() < 0.02, "correlation {together}");
+    }
+}

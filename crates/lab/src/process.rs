@@ -1,0 +1,82 @@
+//! CPU time, as the kernel counts it.
+
+use std::fs;
+use std::io;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time of the calling thread, user and system, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    read_clock(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of this process.
+pub fn own_cpu_ns() -> u64 {
+    read_clock(ClockId::ProcessCPUTime)
+}
+
+fn read_clock(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// CPU time of all threads of another process on this machine.
+///
+/// `/proc/PID/task/*/schedstat` counts nanoseconds; where the kernel has none, `/proc/PID/stat` counts ticks, usually of a
+/// hundredth of a second. Threads that have ended are missing from the former, which servers that keep their threads do
+/// not notice.
+///
+/// # Errors
+/// If there is no such process, or nothing can be read of it.
+pub fn process_cpu_ns(process_id: u32) -> io::Result<u64> {
+    let mut total_ns = 0;
+    for entry in fs::read_dir(format!("/proc/{process_id}/task"))? {
+        let Ok(text) = fs::read_to_string(entry?.path().join("schedstat")) else {
+            return process_ticks_ns(process_id);
+        };
+        let first = text.split_whitespace().next();
+        let on_cpu_ns: Option<u64> = first.and_then(|word| word.parse().ok());
+        total_ns += on_cpu_ns.ok_or_else(|| io::Error::other("schedstat cannot be understood"))?;
+    }
+    Ok(total_ns)
+}
+
+fn process_ticks_ns(process_id: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{process_id}/stat"))?;
+    // The second field is the program's name in brackets and may hold blanks; utime and stime are fields 14 and 15.
+    let after_name = text.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = after_name
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum();
+    Ok(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted() {
+        let before = (thread_cpu_ns(), own_cpu_ns());
+        let other = process_cpu_ns(std::process::id()).expect("we are there");
+        let ticks = process_ticks_ns(std::process::id()).expect("we are there");
+        let mut sum = 0_u64;
+        while thread_cpu_ns() - before.0 < 30_000_000 {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+        }
+        assert!(own_cpu_ns() - before.1 >= 30_000_000, "{sum}");
+        let after = process_cpu_ns(std::process::id()).expect("we are there");
+        // The kernel brings this up to date at each tick of its clock.
+        assert!(after - other >= 15_000_000, "{other} {after}");
+        let ticked = process_ticks_ns(std::process::id()).expect("we are there") - ticks;
+        assert!(ticked >= 10_000_000, "{ticked}");
+    }
+
+    #[test]
+    fn processes_that_are_not_there_are_told() {
+        assert!(process_cpu_ns(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! What a run has shown: as text for people, as CSV and JSON for programs.
+
+mod text;
+mod void;
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::pacing::Pace;
+use crate::run::{Outcome, Plan};
+
+/// The quantiles that are shown: their names and values.
+const QUANTILES: [(&str, f64); 5] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+];
+
+/// A run and what it means.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was called, in words.
+    what: String,
+    plan: Plan,
+    outcome: Outcome,
+    records_per_call: u64,
+    void: Vec<String>,
+}
+
+impl Report {
+    /// `what`: what was called, in words.
+    pub fn new(what: String, plan: &Plan, outcome: Outcome, records_per_call: u64) -> Report {
+        Report {
+            void: void::reasons(plan, &outcome),
+            what,
+            plan: plan.clone(),
+            outcome,
+            records_per_call,
+        }
+    }
+
+    /// Why the result must not be believed; empty: it may.
+    pub fn void_reasons(&self) -> &[String] {
+        &self.void
+    }
+
+    /// Whether every call succeeded.
+    pub fn has_failures(&self) -> bool {
+        let tally = &self.outcome.tally;
+        tally.failures() + tally.unfinished + tally.never_sent > 0
+    }
+
+    /// What was counted.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// The text for people. If the result is void, its first line says so.
+    pub fn text(&self) -> String {
+        text::text(self)
+    }
+
+    /// All figures under their names. Times are in microseconds. What was not measured is null.
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        self.add_load(&mut fields);
+        self.add_calls(&mut fields);
+        add_latencies(&mut fields, "", &self.outcome.tally.latency_ns);
+        if self.is_open_loop() {
+            add_latencies(
+                &mut fields,
+                "uncorrected_",
+                &self.outcome.tally.uncorrected_ns,
+            );
+            add_latencies(&mut fields, "lag_", &self.outcome.tally.lag_ns);
+        }
+        self.add_costs(&mut fields);
+        fields
+    }
+
+    /// A line of names and a line of figures (RFC 4180), each with its line end.
+    pub fn csv(&self) -> String {
+        let fields = self.fields();
+        let names: Vec<String> = fields.keys().map(|name| csv_cell(name)).collect();
+        let values: Vec<String> = fields
+            .values()
+            .map(|value| match value {
+                Value::Null => String::new(),
+                Value::String(text) => csv_cell(text),
+                other => csv_cell(&other.to_string()),
+            })
+            .collect();
+        format!("{}\n{}\n", names.join(","), values.join(","))
+    }
+
+    fn is_open_loop(&self) -> bool {
+        self.plan.worker.pace != Pace::Closed
+    }
+
+    /// Calls that succeeded, each second of the measured time.
+    fn calls_per_s(&self) -> f64 {
+        per(
+            self.outcome.tally.ended_in_window as f64 * 1e9,
+            self.outcome.elapsed_ns,
+        )
+        .unwrap_or(0.0)
+    }
+
+    fn own_us(&self) -> Option<f64> {
+        per(
+            self.outcome.own_cpu_ns as f64 / 1e3,
+            self.outcome.tally.ended_in_window,
+        )
+    }
+
+    fn server_us(&self) -> Option<f64> {
+        let server_ns = self.outcome.server_cpu_ns?;
+        per(server_ns as f64 / 1e3, self.outcome.tally.ended_in_window)
+    }
+
+    fn calls_per_system_call(&self) -> Option<f64> {
+        let counters = &self.outcome.counters;
+        let system_calls = counters.reads + counters.writes + counters.waits;
+        per(
+            counters.ended.max(self.outcome.tally.succeeded) as f64,
+            system_calls,
+        )
+    }
+
+    fn add_load(&self, fields: &mut Map<String, Value>) {
+        let worker = &self.plan.worker;
+        let (rate, arrivals) = match worker.pace {
+            Pace::Closed => (Value::Null, Value::Null),
+            Pace::Open { rate, arrivals } => {
+                (rate.into(), format!("{arrivals:?}").to_lowercase().into())
+            }
+        };
+        let open = if self.is_open_loop() {
+            "open"
+        } else {
+            "closed"
+        };
+        fields.extend(object([
+            ("void", (!self.void.is_empty()).into()),
+            ("void_reasons", self.void.join("; ").into()),
+            ("address", self.plan.address.to_string().into()),
+            ("what", self.what.as_str().into()),
+            ("mode", format!("{:?}", worker.mode).to_lowercase().into()),
+            ("loop", open.into()),
+            ("rate", rate),
+            ("arrivals", arrivals),
+            ("threads", self.plan.threads.into()),
+            ("connections", self.plan.connections.into()),
+            ("in_flight", worker.in_flight.into()),
+            ("seed", worker.seed.into()),
+            ("elapsed_s", seconds(self.outcome.elapsed_ns).into()),
+            ("stopped_early", self.outcome.was_stopped.into()),
+        ]));
+    }
+
+    fn add_calls(&self, fields: &mut Map<String, Value>) {
+        let tally = &self.outcome.tally;
+        let failed: Vec<String> = tally
+            .failed
+            .iter()
+            .map(|(kind, times)| format!("{kind}: {times}"))
+            .collect();
+        let records_per_s = self.calls_per_s() * self.records_per_call as f64;
+        fields.extend(object([
+            ("calls", (tally.succeeded + tally.failures()).into()),
+            ("calls_per_s", rounded(self.calls_per_s())),
+            ("records_per_s", rounded(records_per_s)),
+            ("succeeded", tally.succeeded.into()),
+            ("misses", tally.misses.into()),
+            ("failures", tally.failures().into()),
+            ("failures_by_kind", failed.join("; ").into()),
+            ("first_failure", json!(tally.first_failure)),
+            ("unfinished", tally.unfinished.into()),
+            (
+                "oldest_unfinished_us",
+                (tally.oldest_unfinished_ns / 1_000).into(),
+            ),
+            ("due", tally.due.into()),
+            ("waited_for_a_place", tally.waited.into()),
+            ("never_sent", tally.never_sent.into()),
+            ("reconnects", tally.reconnects.into()),
+        ]));
+    }
+
+    fn add_costs(&self, fields: &mut Map<String, Value>) {
+        let counters = &self.outcome.counters;
+        let tcp = self.outcome.tcp;
+        let per_call = |count: Option<u64>| {
+            let each = count.and_then(|count| per(count as f64, self.outcome.tally.ended));
+            each.map_or(Value::Null, rounded)
+        };
+        let optional = |value: Option<f64>| value.map_or(Value::Null, rounded);
+        fields.extend(object([
+            ("own_us", optional(self.own_us())),
+            ("server_us", optional(self.server_us())),
+            (
+                "busiest_thread_percent",
+                rounded(self.outcome.busiest_percent),
+            ),
+            (
+                "calls_per_system_call",
+                optional(self.calls_per_system_call()),
+            ),
+            ("bytes_out_per_call", per_call(Some(counters.bytes_out))),
+            ("bytes_in_per_call", per_call(Some(counters.bytes_in))),
+            (
+                "segments_out_per_call",
+                per_call(tcp.map(|tcp| tcp.segments_out)),
+            ),
+            (
+                "segments_in_per_call",
+                per_call(tcp.map(|tcp| tcp.segments_in)),
+            ),
+            (
+                "retransmits",
+                tcp.map_or(Value::Null, |tcp| tcp.retransmits.into()),
+            ),
+        ]));
+    }
+}
+
+/// Rows of a latency: its quantiles, its mean and its maximum.
+fn add_latencies(fields: &mut Map<String, Value>, prefix: &str, histogram: &Histogram<u64>) {
+    for (name, quantile) in QUANTILES {
+        let value = quantile_us(histogram, quantile);
+        fields.insert(
+            format!("{prefix}{name}_us"),
+            value.map_or(Value::Null, rounded),
+        );
+    }
+    let has_any = !histogram.is_empty();
+    let mean = has_any.then(|| histogram.mean() / 1e3);
+    let max = has_any.then(|| histogram.max() as f64 / 1e3);
+    fields.insert(
+        format!("{prefix}mean_us"),
+        mean.map_or(Value::Null, rounded),
+    );
+    fields.insert(format!("{prefix}max_us"), max.map_or(Value::Null, rounded));
+}
+
+/// `None` if nothing was recorded.
+fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
+}
+
+/// A share, `None` if there is nothing to share it among.
+fn per(amount: f64, count: u64) -> Option<f64> {
+    (count > 0).then(|| amount / count as f64)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// To a thousandth: more digits would be noise.
+fn rounded(value: f64) -> Value {
+    ((value * 1e3).round() / 1e3).into()
+}
+
+fn object<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn csv_cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The text for people.
+
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
+
+use super::{QUANTILES, Report, quantile_us, seconds};
+use crate::pacing::{Arrivals, Pace};
+use crate::worker::Mode;
+
+/// Width of a column of figures.
+const WIDTH: usize = 10;
+
+pub(super) fn text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    for reason in &report.void {
+        lines.push(format!("VOID: {reason}"));
+    }
+    lines.push(load(report));
+    lines.extend(calls(report));
+    lines.extend(latencies(report));
+    lines.extend(costs(report));
+    lines.join("\n")
+}
+
+fn load(report: &Report) -> String {
+    let worker = &report.plan.worker;
+    let (connections, in_flight) = (report.plan.connections, worker.in_flight);
+    let shape = match worker.mode {
+        Mode::Multiplexed => format!("{connections} connections × {in_flight} in flight"),
+        Mode::Exclusive => format!("{connections} connections, one call at a time on each"),
+        Mode::Short => format!("{connections} at a time, each on a new connection"),
+    };
+    let pace = match worker.pace {
+        Pace::Closed => "closed loop".into(),
+        Pace::Open { rate, arrivals } => {
+            let arrivals = match arrivals {
+                Arrivals::Fixed => "at equal distances",
+                Arrivals::Poisson => "as a Poisson process",
+            };
+            format!("open loop, {rate} calls/s {arrivals}")
+        }
+    };
+    let threads = report.plan.threads;
+    let plural = if threads == 1 { "" } else { "s" };
+    let early = if report.outcome.was_stopped {
+        ", stopped early"
+    } else {
+        ""
+    };
+    format!(
+        "{} on {}: {shape}, {pace}, {threads} thread{plural}, {:.3} s{early}",
+        report.what,
+        report.plan.address,
+        seconds(report.outcome.elapsed_ns)
+    )
+}
+
+fn calls(report: &Report) -> Vec<String> {
+    let tally = &report.outcome.tally;
+    let mut line = format!(
+        "calls: {} succeeded, {} failed, {:.0}/s",
+        tally.succeeded,
+        tally.failures(),
+        report.calls_per_s()
+    );
+    if report.records_per_call > 1 {
+        let records = report.calls_per_s() * report.records_per_call as f64;
+        write!(line, ", {records:.0} records/s").expect("a String takes what is written");
+    }
+    if tally.misses > 0 {
+        write!(line, ", {} misses", tally.misses).expect("a String takes what is written");
+    }
+    let mut lines = vec![line];
+    for (kind, times) in &tally.failed {
+        lines.push(format!("  failed: {times} × {kind}"));
+    }
+    if let Some(text) = &tally.first_failure {
+        lines.push(format!("  the first said: {text}"));
+    }
+    if tally.unfinished > 0 {
+        lines.push(format!(
+            "  unfinished: {}, the oldest for {:.3} s; they are not among the latencies",
+            tally.unfinished,
+            seconds(tally.oldest_unfinished_ns)
+        ));
+    }
+    lines.extend(notes(report));
+    lines
+}
+
+/// What to know when reading the rest.
+fn notes(report: &Report) -> Vec<String> {
+    let tally = &report.outcome.tally;
+    let mut notes = Vec::new();
+    if tally.waited > 0 {
+        notes.push(format!(
+            "  {} calls waited for a free place, which is part of their latency: more --connections or --in-flight give \
+             more places",
+            tally.waited
+        ));
+    }
+    if tally.server_allows != u64::MAX {
+        notes.push(format!(
+            "  the server allows {} calls at once on a connection, fewer than --in-flight",
+            tally.server_allows
+        ));
+    }
+    if tally.reconnects > 0 {
+        notes.push(format!("  connections made again: {}", tally.reconnects));
+    }
+    notes
+}
+
+fn latencies(report: &Report) -> Vec<String> {
+    let tally = &report.outcome.tally;
+    let mut head = format!("{:<13}", "latency (µs)");
+    for name in ["p50", "p90", "p99", "p99.9", "p99.99", "max"] {
+        write!(head, "{name:>WIDTH$}").expect("a String takes what is written");
+    }
+    let mut lines = vec![head];
+    if report.is_open_loop() {
+        lines.push(row("corrected", &tally.latency_ns));
+        lines.push(row("uncorrected", &tally.uncorrected_ns));
+        lines.push(row("own lag", &tally.lag_ns));
+    } else {
+        lines.push(row("", &tally.latency_ns));
+    }
+    lines
+}
+
+fn row(name: &str, histogram: &Histogram<u64>) -> String {
+    let mut line = format!("{name:<13}");
+    let quantiles = QUANTILES.map(|(_, quantile)| quantile_us(histogram, quantile));
+    for value in quantiles.into_iter().chain([quantile_us(histogram, 1.0)]) {
+        let cell = value.map_or_else(|| "–".into(), |value| format!("{value:.1}"));
+        write!(line, "{cell:>WIDTH$}").expect("a String takes what is written");
+    }
+    line
+}
+
+fn costs(report: &Report) -> Vec<String> {
+    let outcome = &report.outcome;
+    let cell = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.3}"));
+    let mut lines = vec![format!(
+        "CPU per call: server {} µs, generator {} µs (its busiest thread was busy for {:.0} % of the time)",
+        cell(report.server_us()),
+        cell(report.own_us()),
+        outcome.busiest_percent
+    )];
+    let mut line = format!(
+        "calls per system call: {}",
+        cell(report.calls_per_system_call())
+    );
+    if let Some(tcp) = outcome.tcp {
+        let each = |count: u64| cell(super::per(count as f64, outcome.tally.ended));
+        write!(
+            line,
+            "; TCP segments per call: {} out, {} in; retransmits: {}",
+            each(tcp.segments_out),
+            each(tcp.segments_in),
+            tcp.retransmits
+        )
+        .expect("a String takes what is written");
+    }
+    lines.push(line);
+    lines
+}

@@ -1,0 +1,65 @@
+//! When a result says more about the generator than about the server.
+
+use crate::limits;
+use crate::pacing::Pace;
+use crate::run::{Length, Outcome, Plan};
+
+/// Why a result must not be believed; empty: it may.
+pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if outcome.busiest_percent > limits::BUSY_PERCENT as f64 {
+        reasons.push(format!(
+            "the generator is the limit: a thread of it was on its CPU for {:.0} % of the time; use more --threads, on \
+             CPUs that the server does not use (--pin)",
+            outcome.busiest_percent
+        ));
+    }
+    if let Pace::Open { rate, .. } = plan.worker.pace {
+        reasons.extend(lag(outcome));
+        reasons.extend(behind(plan, rate, outcome));
+    }
+    reasons
+}
+
+/// The generator took up what was due so late that its own lag is a part of the latencies that it shows.
+fn lag(outcome: &Outcome) -> Option<String> {
+    let tally = &outcome.tally;
+    let lag_ns = tally.lag_ns.value_at_quantile(0.99);
+    let latency_ns = tally.latency_ns.value_at_quantile(0.99);
+    let is_late = lag_ns > limits::LAG_ALLOWED.as_nanos() as u64
+        && lag_ns * 100 > latency_ns * limits::LAG_SHARE_PERCENT;
+    is_late.then(|| {
+        format!(
+            "the generator is the limit: it was late by {} µs (p99) where the latency is {} µs (p99); lower --rate, or use \
+             more --threads, on CPUs that nobody else uses (--pin)",
+            lag_ns / 1_000,
+            latency_ns / 1_000
+        )
+    })
+}
+
+/// Fewer calls came due than the rate says, or some were never sent.
+fn behind(plan: &Plan, rate: f64, outcome: &Outcome) -> Option<String> {
+    let tally = &outcome.tally;
+    if tally.never_sent > 0 {
+        return Some(format!(
+            "{} calls were never sent, because {} waited already: the server does not keep up with --rate",
+            tally.never_sent,
+            limits::MAX_BACKLOG
+        ));
+    }
+    let wanted = rate * outcome.elapsed_ns as f64 / 1e9;
+    let allowed = wanted * limits::RATE_SHARE_PERCENT as f64 / 100.0;
+    // The spread of a Poisson process, and the rounding of a short run.
+    let spread = 4.0 * wanted.sqrt() + 2.0;
+    let is_behind = matches!(plan.length, Length::Duration(_))
+        && !outcome.was_stopped
+        && (tally.due as f64) < allowed - spread;
+    is_behind.then(|| {
+        format!(
+            "the generator is the limit: it took up {} of the {wanted:.0} calls that --rate asks for; lower it, or use \
+             more --threads",
+            tally.due
+        )
+    })
+}

@@ -1,0 +1,499 @@
+//! A run: threads that each turn a worker, and one that keeps the time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use client::{Address, Local, LocalCounters, LocalOptions, TcpFigures};
+use drive::{make_waits_precise, monotonic_ns, pin_thread};
+
+use crate::limits;
+use crate::measure::{Tally, Window};
+use crate::process;
+use crate::worker::{RunError, Worker, WorkerPlan};
+use crate::workload::Workload;
+
+/// How long a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// So long.
+    Duration(Duration),
+    /// Until so many calls have been made.
+    Calls(u64),
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The server.
+    pub address: Address,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// For whom the server is to answer; `None`: the address.
+    pub authority: Option<String>,
+    /// Threads, at least one and no more than there are connections.
+    pub threads: usize,
+    /// CPUs for the threads, in turn. Empty: not pinned.
+    pub pin: Vec<usize>,
+    /// Connections of all threads together.
+    pub connections: usize,
+    /// What each worker does; `thread`, `connections` and `calls` are filled in.
+    pub worker: WorkerPlan,
+    /// Load before measuring.
+    pub warm_up: Duration,
+    /// Then measure.
+    pub length: Length,
+    /// Whose CPU time to count, if the server runs on this machine.
+    pub server_process: Option<u32>,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the load began, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Whether it is measured.
+    pub is_measuring: bool,
+    /// Measured calls so far.
+    pub ended: u64,
+    /// Measured calls that failed so far.
+    pub failed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was counted, by all threads together.
+    pub tally: Tally,
+    /// How long was measured.
+    pub elapsed_ns: u64,
+    /// CPU time of this process while it measured.
+    pub own_cpu_ns: u64,
+    /// CPU time of the server meanwhile.
+    pub server_cpu_ns: Option<u64>,
+    /// The share of the time that the busiest thread was on a CPU, in percent.
+    pub busiest_percent: f64,
+    /// What all connections did, warm-up included.
+    pub counters: LocalCounters,
+    /// What the kernel counted meanwhile; `None` where it does not say, and where connections came and went.
+    pub tcp: Option<TcpFigures>,
+    /// The user ended it early.
+    pub was_stopped: bool,
+}
+
+/// What threads share.
+struct Shared {
+    stop: AtomicBool,
+    ended: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// When the load begins, and what is measured of it.
+#[derive(Clone, Copy)]
+struct Timeline {
+    begin_ns: u64,
+    window: Window,
+}
+
+/// What one thread brings home.
+struct Part {
+    tally: Tally,
+    counters: LocalCounters,
+    tcp: Option<TcpFigures>,
+    busy_percent: f64,
+}
+
+/// Runs a plan to its end. `make` makes the workload of a thread; `show` is called several times a second, and ends the
+/// run early with `false`.
+///
+/// # Errors
+/// If there is no connection, or no call can be made at all.
+pub fn run<W: Workload>(
+    plan: &Plan,
+    make: impl Fn(usize) -> W + Sync,
+    show: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Outcome, RunError> {
+    let shared = Shared {
+        stop: AtomicBool::new(false),
+        ended: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+    };
+    thread::scope(|scope| {
+        let (ready, readies) = channel();
+        let mut threads = Vec::new();
+        let mut starts = Vec::new();
+        for index in 0..plan.threads {
+            let (start, started) = channel();
+            starts.push(start);
+            let (ready, shared, make) = (ready.clone(), &shared, &make);
+            threads.push(scope.spawn(move || {
+                let outcome = run_thread(plan, index, make, &ready, &started, shared);
+                if outcome.is_err() {
+                    shared.stop.store(true, Relaxed);
+                }
+                outcome
+            }));
+        }
+        drop(ready);
+        // Fewer words than threads: one has failed, and says why when it is joined.
+        let all_ready = readies.iter().take(plan.threads).count() == plan.threads;
+        if !all_ready {
+            drop(starts);
+            let outcomes: Result<Vec<Part>, RunError> = threads.into_iter().map(join).collect();
+            let error = outcomes.err();
+            return Err(error.unwrap_or_else(|| RunError::System("a thread ended early".into())));
+        }
+        let timeline = timeline(plan);
+        for start in &starts {
+            // A thread that has gone says why when it is joined.
+            let _ = start.send(timeline);
+        }
+        conduct(plan, timeline, threads, &shared, show)
+    })
+}
+
+fn join(thread: ScopedJoinHandle<'_, Result<Part, RunError>>) -> Result<Part, RunError> {
+    let joined = thread.join();
+    joined.unwrap_or_else(|_| {
+        Err(RunError::System(
+            "a thread of the generator has panicked".into(),
+        ))
+    })
+}
+
+fn timeline(plan: &Plan) -> Timeline {
+    /// Time for the threads to hear of it.
+    const HEAD_START_NS: u64 = 5_000_000;
+    let begin_ns = monotonic_ns() + HEAD_START_NS;
+    let from_ns = begin_ns + plan.warm_up.as_nanos() as u64;
+    let until_ns = match plan.length {
+        Length::Duration(duration) => from_ns.saturating_add(duration.as_nanos() as u64),
+        Length::Calls(_) => u64::MAX,
+    };
+    Timeline {
+        begin_ns,
+        window: Window { from_ns, until_ns },
+    }
+}
+
+/// CPU times at one moment.
+#[derive(Clone, Copy)]
+struct Meter {
+    own_ns: u64,
+    server_ns: Option<u64>,
+}
+
+impl Meter {
+    fn read(server: Option<u32>) -> Meter {
+        Meter {
+            own_ns: process::own_cpu_ns(),
+            // A server that ends in the midst leaves no count, but the rest is worth showing.
+            server_ns: server.and_then(|process| process::process_cpu_ns(process).ok()),
+        }
+    }
+}
+
+/// Keeps the time while the threads work, reads the meters at both ends, and adds up.
+fn conduct(
+    plan: &Plan,
+    timeline: Timeline,
+    threads: Vec<ScopedJoinHandle<'_, Result<Part, RunError>>>,
+    shared: &Shared,
+    show: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Outcome, RunError> {
+    let Window { from_ns, until_ns } = timeline.window;
+    let mut was_stopped = false;
+    let mut wait_until = |until_ns: u64, is_measuring: bool| {
+        while monotonic_ns() < until_ns && !threads.iter().all(ScopedJoinHandle::is_finished) {
+            let left_ns = until_ns.saturating_sub(monotonic_ns());
+            thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
+            let progress = Progress {
+                elapsed_ns: monotonic_ns().saturating_sub(timeline.begin_ns),
+                is_measuring,
+                ended: shared.ended.load(Relaxed),
+                failed: shared.failed.load(Relaxed),
+            };
+            if !show(&progress) && !was_stopped {
+                was_stopped = true;
+                shared.stop.store(true, Relaxed);
+            }
+            if shared.stop.load(Relaxed) {
+                return;
+            }
+        }
+    };
+    wait_until(from_ns, false);
+    let before = Meter::read(plan.server_process);
+    wait_until(until_ns, true);
+    let after = Meter::read(plan.server_process);
+    let after_ns = monotonic_ns();
+    let mut whole = Part {
+        tally: Tally::default(),
+        counters: LocalCounters::default(),
+        tcp: Some(TcpFigures::default()),
+        busy_percent: 0.0,
+    };
+    for thread in threads {
+        whole.add(&join(thread)?);
+    }
+    let end_ns = match plan.length {
+        Length::Calls(_) => whole.tally.last_end_ns.max(from_ns),
+        Length::Duration(_) => until_ns.min(after_ns),
+    };
+    Ok(Outcome {
+        elapsed_ns: end_ns.saturating_sub(from_ns),
+        own_cpu_ns: after.own_ns - before.own_ns,
+        server_cpu_ns: after
+            .server_ns
+            .zip(before.server_ns)
+            .map(|(after_ns, before_ns)| after_ns.saturating_sub(before_ns)),
+        busiest_percent: whole.busy_percent,
+        counters: whole.counters,
+        tcp: whole.tcp.filter(|_| whole.tally.reconnects == 0),
+        tally: whole.tally,
+        was_stopped,
+    })
+}
+
+/// How often progress is shown, and the wish to stop looked at.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+
+impl Part {
+    fn add(&mut self, other: &Part) {
+        self.tally.add(&other.tally);
+        self.busy_percent = self.busy_percent.max(other.busy_percent);
+        self.tcp = self.tcp.zip(other.tcp).map(|(one, two)| TcpFigures {
+            segments_out: one.segments_out + two.segments_out,
+            segments_in: one.segments_in + two.segments_in,
+            retransmits: one.retransmits + two.retransmits,
+        });
+        let (sum, counters) = (&mut self.counters, &other.counters);
+        sum.begun += counters.begun;
+        sum.ended += counters.ended;
+        sum.reads += counters.reads;
+        sum.writes += counters.writes;
+        sum.waits += counters.waits;
+        sum.bytes_in += counters.bytes_in;
+        sum.bytes_out += counters.bytes_out;
+        sum.dials += counters.dials;
+    }
+}
+
+/// One thread's share of something that is divided as evenly as it can be.
+fn share(total: u64, index: usize, count: usize) -> u64 {
+    let (index, count) = (index as u64, count as u64);
+    total / count + u64::from(index < total % count)
+}
+
+/// What one thread turns.
+struct Turning<W: Workload> {
+    worker: Worker<W, Local>,
+    local: Local,
+}
+
+fn run_thread<W: Workload>(
+    plan: &Plan,
+    index: usize,
+    make: &(impl Fn(usize) -> W + Sync),
+    ready: &Sender<()>,
+    started: &Receiver<Timeline>,
+    shared: &Shared,
+) -> Result<Part, RunError> {
+    if !plan.pin.is_empty() {
+        let cpu = plan.pin[index % plan.pin.len()];
+        let refused =
+            |error| RunError::System(format!("cannot pin a thread to CPU {cpu}: {error}"));
+        pin_thread(cpu).map_err(refused)?;
+    }
+    make_waits_precise();
+    let mut turning = Turning::new(plan, index, make)?;
+    while !turning.worker.is_connected()? {
+        if shared.stop.load(Relaxed) {
+            return Err(RunError::System("another thread has failed".into()));
+        }
+        turning.turn(Some(limits::LONGEST_WAIT.as_nanos() as u64))?;
+    }
+    let _ = ready.send(());
+    let timeline = turning.await_start(started)?;
+    turning.load(timeline, shared)
+}
+
+impl<W: Workload> Turning<W> {
+    fn new(
+        plan: &Plan,
+        index: usize,
+        make: &(impl Fn(usize) -> W + Sync),
+    ) -> Result<Turning<W>, RunError> {
+        let worker_plan = WorkerPlan {
+            thread: (index, plan.threads),
+            connections: share(plan.connections as u64, index, plan.threads) as usize,
+            calls: match plan.length {
+                Length::Calls(calls) => Some(share(calls, index, plan.threads)),
+                Length::Duration(_) => None,
+            },
+            ..plan.worker.clone()
+        };
+        let options = LocalOptions {
+            connect_timeout_ns: plan.connect_timeout.as_nanos() as u64,
+            authority: plan.authority.clone(),
+            ..LocalOptions::default()
+        };
+        let connect = |error: client::ConnectError| RunError::Connect(error.to_string());
+        let mut local = Local::new(&plan.address, options).map_err(connect)?;
+        let mut worker = Worker::new(worker_plan, make(index));
+        worker.connect(&mut local, monotonic_ns());
+        Ok(Turning { worker, local })
+    }
+
+    /// Keeps the connections alive until the run begins.
+    fn await_start(&mut self, started: &Receiver<Timeline>) -> Result<Timeline, RunError> {
+        loop {
+            match started.recv_timeout(Duration::from_millis(1)) {
+                Ok(timeline) => return Ok(timeline),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(RunError::System("another thread has failed".into()));
+                }
+                Err(RecvTimeoutError::Timeout) => self.turn(Some(0))?,
+            }
+        }
+    }
+
+    /// One turn; waits at most `most_ns`.
+    fn turn(&mut self, most_ns: Option<u64>) -> Result<(), RunError> {
+        let now_ns = monotonic_ns();
+        self.worker.turn(&mut self.local, now_ns)?;
+        self.local.flush(now_ns);
+        let due_ns = self.worker.next_due_ns();
+        let left_ns = due_ns.map(|due_ns| due_ns.saturating_sub(monotonic_ns()));
+        let wait_ns = [left_ns, most_ns].into_iter().flatten().min();
+        let waited = self.local.wait(wait_ns, now_ns);
+        waited.map_err(|error| RunError::System(format!("cannot wait for sockets: {error}")))?;
+        // One reading of the clock for all that came together: it is the moment at which we could have looked.
+        let now_ns = monotonic_ns();
+        let worker = &mut self.worker;
+        self.local
+            .receive(now_ns, &mut |happened| worker.happened(&happened, now_ns));
+        Ok(())
+    }
+
+    /// From the beginning of the load to the end of its last call.
+    fn load(mut self, timeline: Timeline, shared: &Shared) -> Result<Part, RunError> {
+        let window = timeline.window;
+        let counted_before = self.local.counters();
+        let tcp_before = self.tcp();
+        // Until then nothing is due.
+        while monotonic_ns() < timeline.begin_ns {
+            thread::sleep(Duration::from_nanos(timeline.begin_ns - monotonic_ns()));
+        }
+        self.worker.begin(timeline.begin_ns, window);
+        let mut shown = (0, 0);
+        let mut busy = Busy::default();
+        let most_ns = Some(limits::LONGEST_WAIT.as_nanos() as u64);
+        loop {
+            self.turn(most_ns)?;
+            let now_ns = monotonic_ns();
+            busy.look(window, now_ns);
+            let progress = self.worker.progress();
+            shared.ended.fetch_add(progress.0 - shown.0, Relaxed);
+            shared.failed.fetch_add(progress.1 - shown.1, Relaxed);
+            shown = progress;
+            if shared.stop.load(Relaxed) {
+                self.worker.stop(now_ns);
+            }
+            if self.worker.is_finished(now_ns) {
+                busy.end(now_ns);
+                break;
+            }
+        }
+        let counters = difference(&self.local.counters(), &counted_before);
+        let tcp = self.tcp().zip(tcp_before);
+        Ok(Part {
+            counters,
+            tcp: tcp.map(|(after, before)| TcpFigures {
+                segments_out: after.segments_out.saturating_sub(before.segments_out),
+                segments_in: after.segments_in.saturating_sub(before.segments_in),
+                retransmits: after.retransmits.saturating_sub(before.retransmits),
+            }),
+            busy_percent: busy.percent(),
+            tally: self.worker.finish(monotonic_ns()),
+        })
+    }
+
+    /// What the kernel has counted for all connections together.
+    fn tcp(&mut self) -> Option<TcpFigures> {
+        let mut sum = TcpFigures::default();
+        let channels: Vec<_> = self.worker.channels().collect();
+        if channels.is_empty() {
+            return None;
+        }
+        for channel in channels {
+            let figures = self.local.tcp_figures(channel)?;
+            sum.segments_out += figures.segments_out;
+            sum.segments_in += figures.segments_in;
+            sum.retransmits += figures.retransmits;
+        }
+        Some(sum)
+    }
+}
+
+fn difference(after: &LocalCounters, before: &LocalCounters) -> LocalCounters {
+    LocalCounters {
+        begun: after.begun - before.begun,
+        ended: after.ended - before.ended,
+        reads: after.reads - before.reads,
+        writes: after.writes - before.writes,
+        waits: after.waits - before.waits,
+        bytes_in: after.bytes_in - before.bytes_in,
+        bytes_out: after.bytes_out - before.bytes_out,
+        dials: after.dials - before.dials,
+    }
+}
+
+/// The share of the measured time that this thread was on a CPU.
+#[derive(Default)]
+struct Busy {
+    first: Option<(u64, u64)>,
+    last: Option<(u64, u64)>,
+}
+
+impl Busy {
+    #[inline]
+    fn look(&mut self, window: Window, now_ns: u64) {
+        if self.first.is_none() && now_ns >= window.from_ns {
+            self.first = Some((now_ns, process::thread_cpu_ns()));
+        }
+        if self.last.is_none() && now_ns >= window.until_ns {
+            self.end(now_ns);
+        }
+    }
+
+    fn end(&mut self, now_ns: u64) {
+        self.last
+            .get_or_insert_with(|| (now_ns, process::thread_cpu_ns()));
+    }
+
+    fn percent(&self) -> f64 {
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                (last.1 - first.1) as f64 * 100.0 / (last.0 - first.0) as f64
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (total, count) in [(10, 3), (3, 3), (1, 1), (7, 2)] {
+            let shares: Vec<u64> = (0..count).map(|index| share(total, index, count)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), total);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            assert!(most.unwrap_or(&0) - least.unwrap_or(&0) <= 1, "{shares:?}");
+        }
+    }
+}

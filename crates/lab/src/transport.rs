@@ -1,0 +1,92 @@
+//! What carries calls: connections of a client in earnest, a fake in tests.
+
+use client::{CallError, CallKey, CallStart, ChannelKey, ConnectError, Local};
+
+/// Connections to one server.
+pub trait Transport {
+    /// A call to which more messages go.
+    type Stream: Copy;
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// If there can be no further connection.
+    fn open_channel(&mut self, now_ns: u64) -> Result<ChannelKey, ConnectError>;
+
+    /// Closes a connection: its calls end without a word.
+    fn close_channel(&mut self, channel: ChannelKey);
+
+    /// How many calls may begin on a connection now.
+    fn room(&self, channel: ChannelKey) -> usize;
+
+    /// Begins a unary call.
+    ///
+    /// # Errors
+    /// If it cannot begin now.
+    fn begin(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CallError>;
+
+    /// Begins a call of many messages.
+    ///
+    /// # Errors
+    /// If it cannot begin now.
+    fn begin_stream(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+    ) -> Result<Self::Stream, CallError>;
+
+    /// Sends a message of such a call.
+    fn send(&mut self, stream: Self::Stream, encode: impl FnOnce(&mut Vec<u8>));
+}
+
+impl Transport for Local {
+    type Stream = CallKey;
+
+    fn open_channel(&mut self, now_ns: u64) -> Result<ChannelKey, ConnectError> {
+        Local::open_channel(self, now_ns)
+    }
+
+    fn close_channel(&mut self, channel: ChannelKey) {
+        Local::close_channel(self, channel);
+    }
+
+    #[inline]
+    fn room(&self, channel: ChannelKey) -> usize {
+        Local::room(self, channel)
+    }
+
+    #[inline]
+    fn begin(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        Local::begin(self, channel, tag, start, now_ns, encode).map(drop)
+    }
+
+    fn begin_stream(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+    ) -> Result<CallKey, CallError> {
+        self.begin_streaming(channel, tag, start, now_ns)
+    }
+
+    fn send(&mut self, stream: CallKey, encode: impl FnOnce(&mut Vec<u8>)) {
+        Local::send(self, stream, false, encode);
+    }
+}

@@ -1,0 +1,272 @@
+//! The connections of a worker, made again when they are lost.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use client::{ChannelKey, ConnectError};
+
+use super::calls::Call;
+use super::{Mode, RunError, Worker};
+use crate::limits;
+use crate::measure::FailureKind;
+use crate::transport::Transport;
+use crate::workload::Workload;
+
+/// Marks the tag of a Pipe; the rest is its line.
+pub(super) const PIPE_TAG: u64 = 1 << 63;
+
+/// A place for a connection, and what runs on it.
+#[derive(Debug)]
+pub(super) struct Line<S> {
+    pub(super) channel: Option<ChannelKey>,
+    pub(super) is_open: bool,
+    pub(super) in_flight: usize,
+    /// No call begins on it any more; it is closed, and made again, when the last one has ended.
+    pub(super) is_retiring: bool,
+    /// When it is to be made again.
+    pub(super) redial_ns: Option<u64>,
+    /// Short: the call that waits for the connection.
+    pub(super) waiting_call: Option<Call>,
+    pub(super) pipe: Option<S>,
+    /// Batches in the Pipe, in their order.
+    pub(super) in_pipe: VecDeque<u64>,
+    is_offered: bool,
+    is_to_mend: bool,
+}
+
+impl<S> Line<S> {
+    fn new() -> Line<S> {
+        Line {
+            channel: None,
+            is_open: false,
+            in_flight: 0,
+            is_retiring: false,
+            redial_ns: None,
+            waiting_call: None,
+            pipe: None,
+            in_pipe: VecDeque::new(),
+            is_offered: false,
+            is_to_mend: false,
+        }
+    }
+}
+
+/// All lines.
+#[derive(Debug)]
+pub(super) struct Lines<S> {
+    all: Vec<Line<S>>,
+    /// Those on which calls may perhaps begin, each once.
+    offered: VecDeque<usize>,
+    /// Those whose connection is to be looked after, each once.
+    to_mend: Vec<usize>,
+    /// Which line has the connection in this slot.
+    by_slot: Vec<usize>,
+    /// Up to when waiting calls have been counted.
+    pub(super) waiting_counted_ns: u64,
+}
+
+impl<S> Index<usize> for Lines<S> {
+    type Output = Line<S>;
+
+    fn index(&self, line: usize) -> &Line<S> {
+        &self.all[line]
+    }
+}
+
+impl<S> IndexMut<usize> for Lines<S> {
+    fn index_mut(&mut self, line: usize) -> &mut Line<S> {
+        &mut self.all[line]
+    }
+}
+
+impl<S> Lines<S> {
+    pub(super) fn new(count: usize) -> Lines<S> {
+        Lines {
+            all: (0..count).map(|_| Line::new()).collect(),
+            offered: VecDeque::new(),
+            to_mend: Vec::new(),
+            by_slot: Vec::new(),
+            waiting_counted_ns: 0,
+        }
+    }
+
+    pub(super) fn all_open(&self) -> bool {
+        self.all.iter().all(|line| line.is_open)
+    }
+
+    pub(super) fn channels(&self) -> impl Iterator<Item = ChannelKey> + '_ {
+        self.all.iter().filter_map(|line| line.channel)
+    }
+
+    pub(super) fn waiting_calls(&self) -> impl Iterator<Item = &Call> {
+        self.all
+            .iter()
+            .filter_map(|line| line.waiting_call.as_ref())
+    }
+
+    pub(super) fn has_waiting_call(&self) -> bool {
+        self.waiting_calls().next().is_some()
+    }
+
+    pub(super) fn offer_all(&mut self) {
+        (0..self.all.len()).for_each(|line| self.offer(line));
+    }
+
+    /// A line may have room for a call.
+    #[inline]
+    pub(super) fn offer(&mut self, line: usize) {
+        if !std::mem::replace(&mut self.all[line].is_offered, true) {
+            self.offered.push_back(line);
+        }
+    }
+
+    /// The same, before all others.
+    pub(super) fn offer_first(&mut self, line: usize) {
+        if !std::mem::replace(&mut self.all[line].is_offered, true) {
+            self.offered.push_front(line);
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_offered(&mut self) -> Option<usize> {
+        let line = self.offered.pop_front()?;
+        self.all[line].is_offered = false;
+        Some(line)
+    }
+
+    /// No further call on this connection.
+    pub(super) fn retire(&mut self, line: usize) {
+        self.all[line].is_retiring = true;
+        self.mend(line);
+    }
+
+    fn mend(&mut self, line: usize) {
+        if !std::mem::replace(&mut self.all[line].is_to_mend, true) {
+            self.to_mend.push(line);
+        }
+    }
+
+    fn bind(&mut self, line: usize, channel: ChannelKey) {
+        let slot = channel.slot as usize;
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, usize::MAX);
+        }
+        self.by_slot[slot] = line;
+        self.all[line].channel = Some(channel);
+    }
+
+    fn of(&self, channel: ChannelKey) -> Option<usize> {
+        let line = *self.by_slot.get(channel.slot as usize)?;
+        (self.all.get(line)?.channel == Some(channel)).then_some(line)
+    }
+
+    pub(super) fn connected(&mut self, channel: ChannelKey) {
+        if let Some(line) = self.of(channel) {
+            self.all[line].is_open = true;
+            self.offer(line);
+            if self.all[line].waiting_call.is_some() {
+                self.mend(line);
+            }
+        }
+    }
+
+    pub(super) fn next_redial_ns(&self) -> Option<u64> {
+        // Lines that wait stand in the list of those to mend, which is empty nearly always.
+        let waiting = self.to_mend.iter();
+        waiting.filter_map(|&line| self.all[line].redial_ns).min()
+    }
+}
+
+impl<W: Workload, T: Transport> Worker<W, T> {
+    /// Begins to connect a line.
+    pub(super) fn dial(&mut self, line: usize, transport: &mut T, now_ns: u64) {
+        let found = &mut self.lines[line];
+        found.redial_ns = None;
+        found.is_open = false;
+        found.is_retiring = false;
+        match transport.open_channel(now_ns) {
+            Ok(channel) => self.lines.bind(line, channel),
+            Err(error) => self.not_connected(line, &error, now_ns),
+        }
+    }
+
+    /// Looks after connections: closes those that have had their calls, makes lost ones again, sends what waited for one.
+    pub(super) fn mend_lines(&mut self, transport: &mut T, now_ns: u64) {
+        if self.lines.to_mend.is_empty() {
+            return;
+        }
+        for line in std::mem::take(&mut self.lines.to_mend) {
+            self.lines[line].is_to_mend = false;
+            self.mend_line(line, transport, now_ns);
+        }
+    }
+
+    fn mend_line(&mut self, line: usize, transport: &mut T, now_ns: u64) {
+        let found = &mut self.lines[line];
+        if let Some(redial_ns) = found.redial_ns {
+            if redial_ns > now_ns {
+                self.lines.mend(line);
+            } else if self.plan.mode == Mode::Short {
+                found.redial_ns = None;
+                self.lines.offer(line);
+            } else if self.is_running {
+                self.tally.reconnects += 1;
+                self.dial(line, transport, now_ns);
+            }
+            return;
+        }
+        if found.is_open
+            && let Some(call) = found.waiting_call.take()
+        {
+            self.send_call(call, transport, now_ns);
+            return;
+        }
+        if found.is_retiring && found.in_flight == 0 {
+            found.is_retiring = false;
+            found.is_open = false;
+            if let Some(channel) = found.channel.take() {
+                transport.close_channel(channel);
+            }
+            if self.plan.mode == Mode::Short {
+                self.lines.offer(line);
+            } else {
+                self.tally.reconnects += 1;
+                self.dial(line, transport, now_ns);
+            }
+        }
+    }
+
+    /// A connection has ended, or could not be made. Its calls have ended before.
+    pub(super) fn disconnected(&mut self, channel: ChannelKey, error: &ConnectError, now_ns: u64) {
+        if let Some(line) = self.lines.of(channel) {
+            self.not_connected(line, error, now_ns);
+        }
+    }
+
+    fn not_connected(&mut self, line: usize, error: &ConnectError, now_ns: u64) {
+        let found = &mut self.lines[line];
+        debug_assert_eq!(found.in_flight, 0, "calls end before their connection");
+        found.channel = None;
+        found.is_open = false;
+        found.is_retiring = false;
+        found.pipe = None;
+        if !self.has_begun {
+            self.fatal
+                .get_or_insert(RunError::Connect(error.to_string()));
+            return;
+        }
+        found.redial_ns = Some(now_ns + limits::RECONNECT_PAUSE.as_nanos() as u64);
+        let waiting = found.waiting_call.take();
+        self.lines.mend(line);
+        match waiting {
+            Some(call) => self.end_call(&call, Err(FailureKind::NotConnected), now_ns, || {
+                error.to_string()
+            }),
+            None => {
+                self.tally
+                    .first_failure
+                    .get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+}

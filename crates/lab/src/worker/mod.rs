@@ -1,0 +1,562 @@
+//! One thread's calls: which begin when, on which connection, and how they are counted.
+//!
+//! A worker is a value without socket, thread and clock. It is told the time and what happened; it begins calls on a
+//! [`Transport`]. So a test can put it before a server that stalls for an exactly known time.
+
+mod calls;
+mod heads;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use client::{CallError, CallStart, Ending, Happened, NotBegun};
+
+use crate::limits;
+use crate::measure::{self, FailureKind, Tally, Window};
+use crate::pacing::{Pace, Schedule};
+use crate::random::Random;
+use crate::transport::Transport;
+use crate::workload::{Verdict, Workload};
+use calls::{Call, Calls};
+use heads::Heads;
+pub use heads::{MetadataField, MetadataValue};
+use lines::{Lines, PIPE_TAG};
+
+/// How connections are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Several calls at a time on each.
+    Multiplexed,
+    /// One call at a time on each.
+    Exclusive,
+    /// A new one for each call.
+    Short,
+}
+
+/// What one worker does.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// Its number, and how many there are.
+    pub thread: (usize, usize),
+    /// Its connections, at least one.
+    pub connections: usize,
+    /// Calls at a time on each.
+    pub in_flight: usize,
+    /// How they are used.
+    pub mode: Mode,
+    /// What makes calls begin.
+    pub pace: Pace,
+    /// How long each call may take.
+    pub deadline_ns: Option<u64>,
+    /// What goes with each call.
+    pub metadata: Vec<MetadataField>,
+    /// So many measured calls and no more; `None`: as many as fit into the window.
+    pub calls: Option<u64>,
+    /// Begins the random numbers.
+    pub seed: u64,
+}
+
+/// Why a run cannot go on.
+#[derive(Debug)]
+pub enum RunError {
+    /// There is no connection.
+    Connect(String),
+    /// The request cannot be sent at all.
+    BadRequest(String),
+    /// The system refuses something.
+    System(String),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::Connect(text) | RunError::System(text) => f.write_str(text),
+            RunError::BadRequest(text) => write!(f, "the call cannot be made: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// One thread's calls.
+pub struct Worker<W, T: Transport> {
+    plan: WorkerPlan,
+    workload: W,
+    paths: Vec<String>,
+    is_pipe: bool,
+    heads: Heads,
+    lines: Lines<T::Stream>,
+    calls: Calls,
+    schedule: Option<Schedule>,
+    /// Moments that have come and whose calls wait for a free place.
+    backlog: VecDeque<u64>,
+    window: Window,
+    has_begun: bool,
+    /// Whether the window has passed.
+    is_past_end: bool,
+    /// Whether calls begin.
+    is_running: bool,
+    /// Measured calls begun.
+    measured: u64,
+    tally: Tally,
+    fatal: Option<RunError>,
+}
+
+impl<W: Workload, T: Transport> Worker<W, T> {
+    /// A worker that has not begun.
+    pub fn new(plan: WorkerPlan, workload: W) -> Worker<W, T> {
+        let never = Window {
+            from_ns: u64::MAX,
+            until_ns: u64::MAX,
+        };
+        let mut random = Random::of_thread(!plan.seed, plan.thread.0);
+        Worker {
+            paths: workload.paths(),
+            is_pipe: workload.is_pipe(),
+            heads: Heads::new(&plan.metadata, Random::new(random.next())),
+            lines: Lines::new(plan.connections),
+            calls: Calls::default(),
+            schedule: None,
+            backlog: VecDeque::new(),
+            window: never,
+            has_begun: false,
+            is_past_end: false,
+            is_running: false,
+            measured: 0,
+            tally: Tally::default(),
+            fatal: None,
+            plan,
+            workload,
+        }
+    }
+
+    /// Opens the connections; nothing in [`Mode::Short`], where calls do.
+    pub fn connect(&mut self, transport: &mut T, now_ns: u64) {
+        if self.plan.mode != Mode::Short {
+            for line in 0..self.plan.connections {
+                self.dial(line, transport, now_ns);
+            }
+        }
+    }
+
+    /// Whether all connections stand.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    pub fn is_connected(&mut self) -> Result<bool, RunError> {
+        match self.fatal.take() {
+            Some(error) => Err(error),
+            None => Ok(self.plan.mode == Mode::Short || self.lines.all_open()),
+        }
+    }
+
+    /// From `begin_ns` on calls begin; those in the window are measured.
+    pub fn begin(&mut self, begin_ns: u64, window: Window) {
+        self.window = window;
+        self.has_begun = true;
+        self.is_running = true;
+        if let Pace::Open { rate, arrivals } = self.plan.pace {
+            let random = Random::of_thread(self.plan.seed, self.plan.thread.0);
+            let thread = self.plan.thread;
+            self.schedule = Some(Schedule::new(rate, arrivals, begin_ns, thread, random));
+        }
+        self.lines.offer_all();
+    }
+
+    /// Begins what is due. To be called before each wait.
+    ///
+    /// # Errors
+    /// If no call can be made at all.
+    pub fn turn(&mut self, transport: &mut T, now_ns: u64) -> Result<(), RunError> {
+        self.mend_lines(transport, now_ns);
+        self.is_past_end = now_ns >= self.window.until_ns;
+        if self.is_running && self.is_over(now_ns) {
+            self.give_up_backlog(now_ns);
+        }
+        if self.is_running {
+            self.take_up_due(now_ns);
+            self.begin_calls(transport, now_ns);
+        }
+        self.fatal.take().map_or(Ok(()), Err)
+    }
+
+    /// No further call begins, whatever is still due.
+    pub fn stop(&mut self, now_ns: u64) {
+        self.window.until_ns = self.window.until_ns.min(now_ns);
+        self.give_up_backlog(now_ns);
+    }
+
+    /// The end of sending. What was due and found no place counts as unfinished, unless enough has been sent.
+    fn give_up_backlog(&mut self, now_ns: u64) {
+        self.is_running = false;
+        let has_all = self.has_all();
+        for due_ns in self.backlog.drain(..) {
+            if !has_all && self.window.contains(due_ns) {
+                self.tally.leave_unfinished(due_ns, now_ns);
+            }
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.plan.calls.is_some_and(|calls| self.measured >= calls)
+    }
+
+    /// Whether no further call begins.
+    fn is_over(&self, now_ns: u64) -> bool {
+        self.has_all()
+            || (now_ns >= self.window.until_ns && self.backlog.is_empty())
+            || now_ns
+                >= self
+                    .window
+                    .until_ns
+                    .saturating_add(limits::DRAIN.as_nanos() as u64)
+    }
+
+    /// Whether nothing more is to be waited for.
+    pub fn is_finished(&self, now_ns: u64) -> bool {
+        let drain_ns = limits::DRAIN.as_nanos() as u64;
+        let last_ns = match self.plan.calls {
+            Some(_) => self.calls.last_sent_ns(),
+            None => self.window.until_ns,
+        };
+        let is_empty = self.calls.is_empty() && !self.lines.has_waiting_call();
+        !self.is_running && (is_empty || now_ns >= last_ns.saturating_add(drain_ns))
+    }
+
+    /// When [`Worker::turn`] has something to do by time alone.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        let until_ns = self.window.until_ns;
+        let scheduled_ns = self.schedule.as_ref().map(Schedule::next_ns);
+        let scheduled_ns = scheduled_ns.filter(|&at_ns| self.is_running && at_ns < until_ns);
+        // Behind its end a run goes on only for what is due and found no place yet.
+        let drain_ns = if self.is_past_end {
+            limits::DRAIN.as_nanos() as u64
+        } else {
+            0
+        };
+        let end_ns = until_ns.saturating_add(drain_ns);
+        let end_ns = (self.is_running && until_ns != u64::MAX).then_some(end_ns);
+        [scheduled_ns, self.lines.next_redial_ns(), end_ns]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Calls that have ended, for a line that shows progress: succeeded and failed.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.tally.ended_in_window, self.tally.failures())
+    }
+
+    /// The connections that stand.
+    pub fn channels(&self) -> impl Iterator<Item = client::ChannelKey> + '_ {
+        self.lines.channels()
+    }
+
+    /// The end: what was counted.
+    pub fn finish(mut self, now_ns: u64) -> Tally {
+        for call in self.calls.iter().chain(self.lines.waiting_calls()) {
+            if self.window.contains(call.intended_ns) {
+                self.tally.leave_unfinished(call.intended_ns, now_ns);
+            }
+        }
+        self.tally
+    }
+
+    /// Open loop: what has come due goes into the backlog.
+    fn take_up_due(&mut self, now_ns: u64) {
+        let Some(schedule) = &mut self.schedule else {
+            return;
+        };
+        for _ in 0..limits::DUE_PER_TURN {
+            let due_ns = schedule.next_ns();
+            if due_ns > now_ns || due_ns >= self.window.until_ns {
+                break;
+            }
+            schedule.advance();
+            let is_measured = self.window.contains(due_ns);
+            if is_measured {
+                self.tally.due += 1;
+                self.tally.lag_ns.saturating_record(now_ns - due_ns);
+            }
+            if self.backlog.len() < limits::MAX_BACKLOG {
+                self.backlog.push_back(due_ns);
+            } else if is_measured {
+                self.tally.never_sent += 1;
+            }
+        }
+    }
+
+    /// Begins calls on the lines that have room.
+    fn begin_calls(&mut self, transport: &mut T, now_ns: u64) {
+        let is_open_loop = self.schedule.is_some();
+        while let Some(line) = self.lines.next_offered() {
+            if is_open_loop && self.backlog.is_empty() {
+                self.lines.offer_first(line);
+                break;
+            }
+            // A closed loop fills a connection in one go; an open one goes round.
+            let mut began = true;
+            while began && self.may_begin(line, transport) {
+                let intended_ns = if is_open_loop {
+                    self.backlog.pop_front()
+                } else {
+                    Some(now_ns)
+                };
+                let Some(intended_ns) = intended_ns else {
+                    break;
+                };
+                began = self.begin_call(line, intended_ns, transport, now_ns);
+                if is_open_loop {
+                    break;
+                }
+            }
+            if is_open_loop && began && self.may_begin(line, transport) {
+                self.lines.offer(line);
+            }
+        }
+        // What found no place although it was taken up in this turn has to wait.
+        if is_open_loop && !self.backlog.is_empty() {
+            self.count_waiting(now_ns);
+        }
+    }
+
+    /// Counts each call once that waits for a place: those that came due since the last turn.
+    fn count_waiting(&mut self, now_ns: u64) {
+        let before_ns = self.lines.waiting_counted_ns;
+        self.tally.waited += self
+            .backlog
+            .iter()
+            .rev()
+            .take_while(|&&due_ns| due_ns > before_ns)
+            .filter(|&&due_ns| self.window.contains(due_ns))
+            .count() as u64;
+        self.lines.waiting_counted_ns = now_ns;
+    }
+
+    /// Whether a call may begin on a line now.
+    fn may_begin(&mut self, line: usize, transport: &T) -> bool {
+        if self.has_all() {
+            return false;
+        }
+        let found = &self.lines[line];
+        if self.plan.mode == Mode::Short {
+            return found.channel.is_none() && found.redial_ns.is_none();
+        }
+        if !found.is_open || found.is_retiring || found.in_flight >= self.plan.in_flight {
+            return false;
+        }
+        let Some(channel) = found.channel else {
+            return false;
+        };
+        if self.is_pipe && found.pipe.is_some() {
+            return true;
+        }
+        let has_room = transport.room(channel) > 0;
+        if !has_room {
+            let allowed = found.in_flight as u64;
+            self.tally.server_allows = self.tally.server_allows.min(allowed);
+        }
+        has_room
+    }
+
+    /// Begins one call. False: this line takes none for now.
+    fn begin_call(
+        &mut self,
+        line: usize,
+        intended_ns: u64,
+        transport: &mut T,
+        now_ns: u64,
+    ) -> bool {
+        let kind = self.workload.choose();
+        let call = Call {
+            intended_ns,
+            sent_ns: now_ns,
+            kind,
+            line,
+            verdict: None,
+        };
+        self.measured += u64::from(self.window.contains(intended_ns));
+        if self.plan.mode == Mode::Short {
+            self.lines[line].waiting_call = Some(call);
+            self.dial(line, transport, now_ns);
+            return true;
+        }
+        if self.is_pipe {
+            return self.send_into_pipe(call, transport, now_ns);
+        }
+        self.send_call(call, transport, now_ns)
+    }
+
+    /// Sends a call on its line's connection.
+    fn send_call(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+        let line = call.line;
+        let Some(channel) = self.lines[line].channel else {
+            self.end_call(&call, Err(FailureKind::ConnectionLost), now_ns, String::new);
+            return false;
+        };
+        let start = CallStart {
+            path: &self.paths[call.kind],
+            timeout_ns: self.plan.deadline_ns,
+            metadata: self.heads.next(),
+        };
+        let tag = self.calls.insert(call);
+        let workload = &mut self.workload;
+        let began = transport.begin(channel, tag, &start, now_ns, |out| workload.encode(out));
+        match began {
+            Ok(()) => {
+                self.lines[line].in_flight += 1;
+                true
+            }
+            Err(error) => {
+                self.calls.remove(tag);
+                self.refuse(&call, error, now_ns);
+                false
+            }
+        }
+    }
+
+    /// A call did not begin.
+    fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
+        match error {
+            CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
+            CallError::NotBegun(why) if self.plan.mode != Mode::Short => {
+                // Not the call's fault: a connection that closes, or has had all the calls it can name. It is made anew,
+                // and the call is taken up again.
+                if matches!(why, NotBegun::Closing { .. }) {
+                    self.lines.retire(call.line);
+                }
+                self.measured -= u64::from(self.window.contains(call.intended_ns));
+                if self.schedule.is_some() {
+                    self.backlog.push_front(call.intended_ns);
+                }
+            }
+            other => {
+                self.lines.retire(call.line);
+                self.end_call(call, Err(FailureKind::NotBegun), now_ns, || {
+                    other.to_string()
+                });
+            }
+        }
+    }
+
+    /// Sends a batch into the Pipe of its line, which is opened if there is none.
+    fn send_into_pipe(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+        let line = call.line;
+        if self.lines[line].pipe.is_none() {
+            let Some(channel) = self.lines[line].channel else {
+                return false;
+            };
+            let start = CallStart {
+                path: &self.paths[0],
+                timeout_ns: None,
+                metadata: self.heads.next(),
+            };
+            let tag = PIPE_TAG | line as u64;
+            match transport.begin_stream(channel, tag, &start, now_ns) {
+                Ok(stream) => self.lines[line].pipe = Some(stream),
+                Err(error) => {
+                    self.refuse(&call, error, now_ns);
+                    return false;
+                }
+            }
+        }
+        let found = &mut self.lines[line];
+        if let Some(stream) = found.pipe {
+            let tag = self.calls.insert(call);
+            found.in_pipe.push_back(tag);
+            found.in_flight += 1;
+            let workload = &mut self.workload;
+            transport.send(stream, |out| workload.encode(out));
+        }
+        true
+    }
+
+    /// Takes in what happened.
+    pub fn happened(&mut self, happened: &Happened<'_>, now_ns: u64) {
+        match happened {
+            Happened::Connected { channel } => self.lines.connected(*channel),
+            Happened::Disconnected { channel, error } => self.disconnected(*channel, error, now_ns),
+            Happened::Message { tag, bytes } if tag & PIPE_TAG != 0 => {
+                self.pipe_answered((tag & !PIPE_TAG) as usize, bytes, now_ns);
+            }
+            Happened::Message { tag, bytes } => {
+                if let Some(call) = self.calls.get_mut(*tag) {
+                    call.verdict = Some(self.workload.judge(call.kind, bytes));
+                }
+            }
+            Happened::Writable { .. } => {}
+            Happened::Ended { tag, ending, .. } if tag & PIPE_TAG != 0 => {
+                self.pipe_ended((tag & !PIPE_TAG) as usize, ending, now_ns);
+            }
+            Happened::Ended { tag, ending, .. } => {
+                if let Some(call) = self.calls.remove(*tag) {
+                    let outcome = measure::count_as(ending, call.verdict);
+                    self.leave_line(call.line);
+                    self.end_call(&call, outcome, now_ns, || measure::describe(ending));
+                }
+            }
+        }
+    }
+
+    fn leave_line(&mut self, line: usize) {
+        self.lines[line].in_flight -= 1;
+        if self.plan.mode == Mode::Short || self.lines[line].is_retiring {
+            self.lines.retire(line);
+        } else {
+            self.lines.offer(line);
+        }
+    }
+
+    fn end_call(
+        &mut self,
+        call: &Call,
+        outcome: Result<bool, FailureKind>,
+        now_ns: u64,
+        text: impl FnOnce() -> String,
+    ) {
+        self.tally.ended_in_window += u64::from(self.window.contains(now_ns));
+        self.tally.ended += 1;
+        self.tally.last_end_ns = now_ns;
+        if self.window.contains(call.intended_ns) {
+            match outcome {
+                Ok(is_miss) => self
+                    .tally
+                    .succeed(call.intended_ns, call.sent_ns, now_ns, is_miss),
+                Err(kind) => self.tally.fail(kind, 1, text),
+            }
+        }
+    }
+
+    /// A Pipe answers its batches in the order sent.
+    fn pipe_answered(&mut self, line: usize, bytes: &[u8], now_ns: u64) {
+        let Some(tag) = self.lines[line].in_pipe.pop_front() else {
+            return;
+        };
+        if let Some(call) = self.calls.remove(tag) {
+            let outcome = match self.workload.judge(call.kind, bytes) {
+                Verdict::Good => Ok(false),
+                Verdict::Miss => Ok(true),
+                Verdict::NoEffect => Err(FailureKind::NoEffect),
+                Verdict::Unreadable => Err(FailureKind::BadAnswer),
+            };
+            self.leave_line(line);
+            self.end_call(&call, outcome, now_ns, || "a batch had no effect".into());
+        }
+    }
+
+    fn pipe_ended(&mut self, line: usize, ending: &Ending<'_>, now_ns: u64) {
+        let kind = match measure::count_as(ending, None) {
+            Err(kind) => kind,
+            Ok(_) => FailureKind::BadAnswer,
+        };
+        self.lines[line].pipe = None;
+        while let Some(tag) = self.lines[line].in_pipe.pop_front() {
+            if let Some(call) = self.calls.remove(tag) {
+                self.leave_line(line);
+                self.end_call(&call, Err(kind), now_ns, || measure::describe(ending));
+            }
+        }
+    }
+}

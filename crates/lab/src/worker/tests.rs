@@ -1,0 +1,466 @@
+//! Workers before a server of which everything is known, with a simulated clock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use client::{
+    Address, CallError, CallStart, ChannelKey, ConnectError, Ending, Happened, NotBegun, Status,
+};
+use hdrhistogram::Histogram;
+
+use super::*;
+use crate::pacing::Arrivals;
+use crate::workload::SameRequest;
+
+const MS: u64 = 1_000_000;
+
+/// What happens next on a fake server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    Connected(ChannelKey),
+    Answer(u64, ChannelKey),
+    Lost(u64, ChannelKey),
+    Gone(ChannelKey),
+}
+
+/// A server that answers each call after the same time, except that during a stall nothing comes back.
+struct Fake {
+    service_ns: u64,
+    stall: Range<u64>,
+    /// Calls at once on a connection.
+    allowed: usize,
+    /// After so many calls a connection takes no more.
+    calls_per_channel: u64,
+    events: BTreeMap<(u64, u64), Next>,
+    numbered: u64,
+    begun: HashMap<ChannelKey, (usize, u64)>,
+    opened: u32,
+    closed: u32,
+    begun_in_all: u64,
+}
+
+impl Fake {
+    fn new(service_ns: u64, stall: Range<u64>) -> Fake {
+        Fake {
+            service_ns,
+            stall,
+            allowed: usize::MAX,
+            calls_per_channel: u64::MAX,
+            events: BTreeMap::new(),
+            numbered: 0,
+            begun: HashMap::new(),
+            opened: 0,
+            closed: 0,
+            begun_in_all: 0,
+        }
+    }
+
+    fn at(&mut self, at_ns: u64, next: Next) {
+        self.numbered += 1;
+        self.events.insert((at_ns, self.numbered), next);
+    }
+
+    fn answered_ns(&self, sent_ns: u64) -> u64 {
+        let end_ns = sent_ns + self.service_ns;
+        if self.stall.contains(&end_ns) {
+            self.stall.end
+        } else {
+            end_ns
+        }
+    }
+}
+
+impl Transport for Fake {
+    type Stream = u64;
+
+    fn open_channel(&mut self, now_ns: u64) -> Result<ChannelKey, ConnectError> {
+        let channel = ChannelKey {
+            slot: self.opened % 16,
+            generation: self.opened,
+        };
+        self.opened += 1;
+        self.begun.insert(channel, (0, 0));
+        self.at(now_ns + 1_000, Next::Connected(channel));
+        Ok(channel)
+    }
+
+    fn close_channel(&mut self, channel: ChannelKey) {
+        self.closed += 1;
+        self.begun.remove(&channel);
+    }
+
+    fn room(&self, channel: ChannelKey) -> usize {
+        self.allowed - self.begun[&channel].0
+    }
+
+    fn begin(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        _start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        let calls = self.begun.get_mut(&channel).expect("it is open");
+        if calls.1 >= self.calls_per_channel {
+            let reason = "no more".into();
+            return Err(CallError::NotBegun(NotBegun::Closing { reason }));
+        }
+        *calls = (calls.0 + 1, calls.1 + 1);
+        self.begun_in_all += 1;
+        encode(&mut Vec::new());
+        let answered_ns = self.answered_ns(now_ns);
+        self.at(answered_ns, Next::Answer(tag, channel));
+        Ok(())
+    }
+
+    fn begin_stream(
+        &mut self,
+        _channel: ChannelKey,
+        tag: u64,
+        _start: &CallStart<'_>,
+        _now_ns: u64,
+    ) -> Result<u64, CallError> {
+        Ok(tag)
+    }
+
+    fn send(&mut self, _stream: u64, _encode: impl FnOnce(&mut Vec<u8>)) {}
+}
+
+fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
+    WorkerPlan {
+        thread: (0, 1),
+        connections,
+        in_flight,
+        mode: Mode::Multiplexed,
+        pace,
+        deadline_ns: None,
+        metadata: Vec::new(),
+        calls: None,
+        seed: 1,
+    }
+}
+
+fn open_loop(rate: f64) -> Pace {
+    Pace::Open {
+        rate,
+        arrivals: Arrivals::Fixed,
+    }
+}
+
+/// Runs a worker against a fake, to its end. While `asleep` the generator does not run.
+fn simulate(plan: WorkerPlan, fake: &mut Fake, window: Window, asleep: Range<u64>) -> Tally {
+    let mut worker = Worker::new(plan, SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]));
+    let mut now_ns = 0;
+    worker.connect(fake, now_ns);
+    let mut begun = false;
+    for _ in 0..50_000_000_u64 {
+        if !begun && worker.is_connected().expect("it connects") {
+            begun = true;
+            now_ns = window.from_ns;
+            worker.begin(now_ns, window);
+        }
+        worker.turn(fake, now_ns).expect("calls can be made");
+        if begun && worker.is_finished(now_ns) {
+            return worker.finish(now_ns);
+        }
+        let event_ns = fake.events.keys().next().map(|(at_ns, _)| *at_ns);
+        let next_ns = [event_ns, worker.next_due_ns()].into_iter().flatten().min();
+        let drained_ns = window
+            .until_ns
+            .saturating_add(limits::DRAIN.as_nanos() as u64);
+        let next_ns = next_ns.unwrap_or(drained_ns).min(drained_ns);
+        now_ns = now_ns.max(next_ns);
+        if asleep.contains(&now_ns) {
+            now_ns = asleep.end;
+        }
+        deliver(&mut worker, fake, now_ns);
+    }
+    panic!("the run does not end");
+}
+
+fn deliver(worker: &mut Worker<SameRequest, Fake>, fake: &mut Fake, now_ns: u64) {
+    while let Some(entry) = fake.events.first_entry()
+        && entry.key().0 <= now_ns
+    {
+        match entry.remove() {
+            Next::Connected(channel) => worker.happened(&Happened::Connected { channel }, now_ns),
+            Next::Answer(tag, channel) => {
+                let Some(calls) = fake.begun.get_mut(&channel) else {
+                    continue;
+                };
+                calls.0 -= 1;
+                let bytes = b"";
+                worker.happened(&Happened::Message { tag, bytes }, now_ns);
+                let (status, messages) = (&Status::OK, 1);
+                let ending = Ending::Status { status, messages };
+                let ended = Happened::Ended {
+                    tag,
+                    channel,
+                    ending,
+                };
+                worker.happened(&ended, now_ns);
+            }
+            Next::Lost(tag, channel) => {
+                let ending = Ending::ConnectionLost { reason: "cut" };
+                let ended = Happened::Ended {
+                    tag,
+                    channel,
+                    ending,
+                };
+                worker.happened(&ended, now_ns);
+            }
+            Next::Gone(channel) => {
+                let address: Address = "127.0.0.1:1".parse().expect("an address");
+                let error = &ConnectError::TimedOut { address };
+                worker.happened(&Happened::Disconnected { channel, error }, now_ns);
+            }
+        }
+    }
+}
+
+/// What the two histograms must be, from the rules alone: call k is due at k intervals, begins when it is due and one
+/// of the places is free, in order, and ends as the server says.
+fn expected(
+    interval_ns: u64,
+    places: usize,
+    fake: &Fake,
+    window: Window,
+) -> (Histogram<u64>, Histogram<u64>) {
+    let (mut latency, mut uncorrected) = (measure::histogram(), measure::histogram());
+    let mut free_ns = vec![0_u64; places];
+    let mut due_ns = window.from_ns;
+    while due_ns < window.until_ns {
+        free_ns.sort_unstable();
+        let sent_ns = due_ns.max(free_ns[0]);
+        let end_ns = fake.answered_ns(sent_ns);
+        free_ns[0] = end_ns;
+        latency.record(end_ns - due_ns).expect("in range");
+        uncorrected.record(end_ns - sent_ns).expect("in range");
+        due_ns += interval_ns;
+    }
+    (latency, uncorrected)
+}
+
+#[test]
+fn latency_under_a_stall_is_exact() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 2_010 * MS,
+    };
+    // Places that are too few during the stall, of one connection and of several; and so many that nobody waits.
+    for (connections, in_flight) in [(1, 1), (1, 4), (3, 1), (2, 1_000)] {
+        let mut fake = Fake::new(300_000, 500 * MS..900 * MS);
+        let (latency, uncorrected) = expected(MS, connections * in_flight, &fake, window);
+        let plan = plan(open_loop(1_000.0), connections, in_flight);
+        let tally = simulate(plan, &mut fake, window, 0..0);
+        let shape = format!("{connections} × {in_flight}");
+        assert_eq!(tally.due, 2_000, "{shape}");
+        assert_eq!(tally.succeeded, 2_000, "{shape}");
+        assert!(tally.latency_ns == latency, "{shape}: latency");
+        assert!(tally.uncorrected_ns == uncorrected, "{shape}: uncorrected");
+        assert_eq!(tally.lag_ns.max(), 0, "the generator was on time");
+        // A call that was due when the stall began has waited through all of it.
+        let longest_ns = tally.latency_ns.max();
+        assert!(longest_ns > 395 * MS, "{shape}: {longest_ns}");
+        let median_ns = tally.latency_ns.value_at_quantile(0.5);
+        assert!(median_ns < MS, "{shape}: {median_ns}");
+        if connections * in_flight == 1 {
+            // Whoever forgets the waiting sees a single slow call of 2000.
+            let slow = tally.uncorrected_ns.count_between(MS, u64::MAX);
+            assert_eq!(slow, 1);
+            assert!(tally.latency_ns.value_at_quantile(0.9) > 100 * MS);
+            assert!(tally.waited > 300, "{}", tally.waited);
+        }
+        if in_flight == 1_000 {
+            assert_eq!(tally.waited, 0, "nobody waits for a place");
+            assert!(tally.latency_ns == tally.uncorrected_ns);
+        }
+    }
+}
+
+/// A closed loop sends nothing during a stall: as many slow calls as there are places. That is its nature, and why the
+/// open loop is there.
+#[test]
+fn a_closed_loop_sees_one_slow_call_for_each_place() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 1_010 * MS,
+    };
+    let mut fake = Fake::new(MS, 500 * MS..900 * MS);
+    let tally = simulate(plan(Pace::Closed, 2, 3), &mut fake, window, 0..0);
+    let slow = tally.latency_ns.count_between(2 * MS, u64::MAX);
+    assert_eq!(slow, 6);
+    // Each place: 490 calls of 1 ms, the slow one, and 110 to come.
+    assert_eq!(tally.succeeded, 6 * (490 + 110));
+    assert_eq!(
+        tally.ended_in_window,
+        6 * (490 + 109),
+        "the last end at the window's end"
+    );
+    assert!(tally.latency_ns == tally.uncorrected_ns);
+}
+
+/// The time in which the generator itself slept is its own lag, and part of the latency.
+#[test]
+fn lag_of_the_generator_is_told() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 1_010 * MS,
+    };
+    let mut fake = Fake::new(100_000, 0..0);
+    let asleep = 300 * MS + 1..350 * MS;
+    let tally = simulate(
+        plan(open_loop(1_000.0), 1, 1_000),
+        &mut fake,
+        window,
+        asleep,
+    );
+    let late = tally.lag_ns.count_between(1, u64::MAX);
+    assert_eq!(late, 49, "due at 301 to 349 ms");
+    let longest_ns = tally.lag_ns.max();
+    assert!(
+        longest_ns.abs_diff(49 * MS) < 49 * MS / 1_000,
+        "{longest_ns}"
+    );
+    // Beside them the answer that came while it slept: of all the slow ones the only one that had been sent.
+    assert_eq!(tally.latency_ns.count_between(MS, u64::MAX), 50);
+    assert_eq!(tally.uncorrected_ns.count_between(MS, u64::MAX), 1);
+}
+
+#[test]
+fn no_more_calls_at_once_than_the_server_allows() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    fake.allowed = 3;
+    let tally = simulate(plan(Pace::Closed, 2, 8), &mut fake, window, 0..0);
+    assert_eq!(tally.server_allows, 3);
+    assert_eq!(tally.succeeded, 2 * 3 * 100);
+}
+
+/// A connection that has had its calls is made anew, and no call is lost by it.
+#[test]
+fn worn_out_connections_are_replaced() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    for pace in [Pace::Closed, open_loop(3_000.0)] {
+        let mut fake = Fake::new(MS, 0..0);
+        fake.calls_per_channel = 50;
+        let tally = simulate(plan(pace, 2, 4), &mut fake, window, 0..0);
+        assert_eq!(tally.failures(), 0, "{:?}", tally.first_failure);
+        assert_eq!(tally.succeeded, fake.begun_in_all);
+        assert!(tally.reconnects >= 4, "{}", tally.reconnects);
+        assert_eq!(u64::from(fake.closed), tally.reconnects);
+        if pace != Pace::Closed {
+            assert_eq!(tally.succeeded, 300);
+        }
+    }
+}
+
+#[test]
+fn short_connections_serve_one_call_each() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    for pace in [Pace::Closed, open_loop(500.0)] {
+        let mut fake = Fake::new(99_000, 0..0);
+        let short = WorkerPlan {
+            mode: Mode::Short,
+            ..plan(pace, 3, 1)
+        };
+        let tally = simulate(short, &mut fake, window, 0..0);
+        assert_eq!(u64::from(fake.opened), tally.succeeded);
+        assert_eq!(fake.opened, fake.closed);
+        assert_eq!(tally.reconnects, 0);
+        // Connecting is part of the call.
+        assert!(
+            tally.latency_ns.min() >= 99_900,
+            "{}",
+            tally.latency_ns.min()
+        );
+        let expected = if pace == Pace::Closed { 3_000 } else { 50 };
+        assert_eq!(tally.succeeded, expected);
+    }
+}
+
+#[test]
+fn so_many_calls_and_no_more() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    for pace in [Pace::Closed, open_loop(1_000.0)] {
+        let mut fake = Fake::new(MS, 0..0);
+        let some = WorkerPlan {
+            calls: Some(77),
+            ..plan(pace, 2, 5)
+        };
+        let tally = simulate(some, &mut fake, window, 0..0);
+        assert_eq!((tally.succeeded, fake.begun_in_all), (77, 77));
+    }
+}
+
+/// What was due and never got a place, and what never got an answer, is not forgotten.
+#[test]
+fn what_does_not_end_is_counted() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    let never = 90 * MS..u64::MAX;
+    let mut fake = Fake::new(MS, never);
+    let tally = simulate(plan(open_loop(1_000.0), 1, 10), &mut fake, window, 0..0);
+    assert_eq!(tally.due, 100);
+    assert_eq!(tally.succeeded + tally.unfinished, 100);
+    assert_eq!(tally.succeeded, 88, "due at 1 to 88 ms");
+    let oldest_ns = limits::DRAIN.as_nanos() as u64 + 12 * MS;
+    assert_eq!(tally.oldest_unfinished_ns, oldest_ns);
+}
+
+/// A connection is cut with calls on it: they fail, others go on, and it is made again after a pause.
+#[test]
+fn lost_connections_are_made_again() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 1_001 * MS,
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    let mut worker = Worker::new(
+        plan(Pace::Closed, 2, 1),
+        SameRequest::new("/t.T/Echo".into(), Vec::new()),
+    );
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    assert!(worker.is_connected().expect("no failure"));
+    worker.begin(MS, window);
+    worker.turn(&mut fake, MS).expect("calls can be made");
+    assert_eq!(fake.begun_in_all, 2);
+    let victim = fake
+        .events
+        .iter()
+        .find_map(|(key, next)| match next {
+            Next::Answer(tag, channel) => Some((*key, *tag, *channel)),
+            _ => None,
+        })
+        .expect("a call is under way");
+    fake.events.remove(&victim.0);
+    fake.at(MS + 1, Next::Lost(victim.1, victim.2));
+    fake.at(MS + 1, Next::Gone(victim.2));
+    deliver(&mut worker, &mut fake, MS + 1);
+    worker.turn(&mut fake, MS + 1).expect("the run goes on");
+    assert_eq!(fake.opened, 2, "not at once");
+    let again_ns = worker.next_due_ns().expect("it waits to connect");
+    assert_eq!(again_ns, MS + 1 + limits::RECONNECT_PAUSE.as_nanos() as u64);
+    worker.turn(&mut fake, again_ns).expect("the run goes on");
+    assert_eq!(fake.opened, 3);
+    let tally = worker.finish(again_ns);
+    assert_eq!(tally.failed, [(FailureKind::ConnectionLost, 1)]);
+    assert_eq!(tally.first_failure.as_deref(), Some("cut"));
+    assert_eq!(tally.reconnects, 1);
+}

@@ -1,0 +1,526 @@
+//! Calls of `pelton.v1.KeyValue`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use service::Method;
+use service::keyvalue::messages::{
+    AppendResponse, BatchRequest, BatchResponse, DeleteResponse, GetResponse, IncrementResponse,
+    OperationKind, PipeAnswers, PipeRequest, PipeResponse, PutResponse, Request, encode_operation,
+};
+use service::protobuf::writer;
+use store::{Condition, Expiry, Mode, Operation};
+
+use super::{Verdict, Workload};
+use crate::keys::{Distribution, KeyChooser, KeyFormat};
+use crate::limits;
+use crate::random::Random;
+use crate::values::{ValueSizes, Values};
+
+/// Which operations in which proportion: `get=90,put=10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Operations with their shares in percent, which add up to 100.
+    shares: Vec<(OperationKind, u64)>,
+}
+
+/// Why a text is no mix. Each says what the right form is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MixError {
+    /// A part is not `operation=percent`.
+    BadPart(String),
+    /// There is no such operation.
+    UnknownOperation(String),
+    /// An operation stands there twice.
+    Twice(String),
+    /// The shares do not add up to 100.
+    BadSum(u64),
+}
+
+impl fmt::Display for MixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MixError::BadPart(part) => {
+                write!(f, "`{part}` is no part of a mix; write get=90,put=10")
+            }
+            MixError::UnknownOperation(name) => {
+                write!(
+                    f,
+                    "there is no operation `{name}`; write get, put, delete, append or incr"
+                )
+            }
+            MixError::Twice(name) => write!(f, "`{name}` stands there twice"),
+            MixError::BadSum(sum) => {
+                write!(f, "the shares are percent and add up to {sum}, not to 100")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MixError {}
+
+const NAMES: [(&str, OperationKind); 5] = [
+    ("get", OperationKind::Get),
+    ("put", OperationKind::Put),
+    ("delete", OperationKind::Delete),
+    ("append", OperationKind::Append),
+    ("incr", OperationKind::Increment),
+];
+
+impl FromStr for Mix {
+    type Err = MixError;
+
+    fn from_str(text: &str) -> Result<Mix, MixError> {
+        let mut shares: Vec<(OperationKind, u64)> = Vec::new();
+        for part in text.split(',') {
+            let bad = || MixError::BadPart(part.trim().into());
+            let (name, percent) = part.split_once('=').ok_or_else(bad)?;
+            let percent: u64 = percent.trim().parse().map_err(|_| bad())?;
+            let name = name.trim();
+            let known = NAMES.iter().find(|(known, _)| *known == name);
+            let (_, kind) = known.ok_or_else(|| MixError::UnknownOperation(name.into()))?;
+            if shares.iter().any(|(other, _)| other == kind) {
+                return Err(MixError::Twice(name.into()));
+            }
+            shares.push((*kind, percent));
+        }
+        let sum = shares
+            .iter()
+            .fold(0_u64, |sum, (_, percent)| sum.saturating_add(*percent));
+        if sum != 100 {
+            return Err(MixError::BadSum(sum));
+        }
+        Ok(Mix { shares })
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (kind, percent)) in self.shares.iter().enumerate() {
+            let name = NAMES.iter().find(|(_, other)| other == kind);
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}={percent}", name.map_or("", |(name, _)| name))?;
+        }
+        Ok(())
+    }
+}
+
+/// How operations are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Each in a call of its own.
+    Single,
+    /// So many in one Batch, each with its own outcome.
+    Batch(usize),
+    /// So many in one message of a Pipe.
+    Pipe(usize),
+}
+
+/// What to do to a Pelton server.
+#[derive(Clone, Debug)]
+pub struct PeltonLoad {
+    /// Which operations.
+    pub mix: Mix,
+    /// How they are sent.
+    pub shape: Shape,
+    /// In which database; empty: the default one.
+    pub database: String,
+    /// How many keys. Counters (`incr`) have as many of their own.
+    pub keys: u64,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// How keys are chosen.
+    pub distribution: Distribution,
+    /// How large values are.
+    pub values: ValueSizes,
+}
+
+impl PeltonLoad {
+    /// What is wrong with these numbers, in words for a user.
+    pub fn problem(&self) -> Option<String> {
+        if self.keys == 0 || self.keys > limits::MAX_KEYS {
+            return Some(format!("there can be 1 to {} keys", limits::MAX_KEYS));
+        }
+        let format = KeyFormat::new(self.key_bytes);
+        if u128::from(self.keys) * 2 > format.distinct() {
+            return Some(format!(
+                "{} keys and as many counters do not fit into keys of {} bytes; take larger keys",
+                self.keys, self.key_bytes
+            ));
+        }
+        match self.shape {
+            Shape::Batch(0) | Shape::Pipe(0) => Some("a batch has at least one operation".into()),
+            Shape::Batch(count) | Shape::Pipe(count) if count > limits::MAX_BATCH => {
+                let most = limits::MAX_BATCH;
+                Some(format!(
+                    "a batch has at most {most} operations, not {count}"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// The load that stores every key once, in Batches.
+    pub fn fill(&self, records_per_call: usize) -> PeltonLoad {
+        PeltonLoad {
+            mix: Mix {
+                shares: vec![(OperationKind::Put, 100)],
+            },
+            shape: Shape::Batch(records_per_call),
+            distribution: Distribution::Sequential,
+            ..self.clone()
+        }
+    }
+}
+
+/// One thread's part of a [`PeltonLoad`].
+#[derive(Debug)]
+pub struct PeltonWorkload {
+    load: PeltonLoad,
+    format: KeyFormat,
+    keys: KeyChooser,
+    values: Values,
+    random: Random,
+    chosen: OperationKind,
+    key: Vec<u8>,
+}
+
+impl PeltonWorkload {
+    /// The part of one of `threads` threads.
+    pub fn new(load: &PeltonLoad, seed: u64, thread: usize, threads: usize) -> PeltonWorkload {
+        let mut random = Random::of_thread(seed, thread);
+        PeltonWorkload {
+            load: load.clone(),
+            format: KeyFormat::new(load.key_bytes),
+            keys: KeyChooser::new(load.distribution, load.keys, thread, threads),
+            values: Values::new(load.values, &mut random),
+            random,
+            chosen: OperationKind::Get,
+            key: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn choose_operation(&mut self) -> OperationKind {
+        if let [(only, _)] = self.load.mix.shares[..] {
+            return only;
+        }
+        let mut point = self.random.below(100);
+        for &(kind, percent) in &self.load.mix.shares {
+            if point < percent {
+                return kind;
+            }
+            point -= percent;
+        }
+        unreachable!("the shares add up to 100")
+    }
+
+    /// Makes the operation of a kind and hands it on.
+    #[inline]
+    fn operation(&mut self, kind: OperationKind, take: impl FnOnce(&Operation<'_>, &str)) {
+        let number = self.keys.next(&mut self.random);
+        // Counters stand beside the other keys: a value that is no number cannot be added to.
+        let number = number
+            + if kind == OperationKind::Increment {
+                self.load.keys
+            } else {
+                0
+            };
+        self.format.write(number, &mut self.key);
+        let key = &self.key[..];
+        let condition = Condition::None;
+        let operation = match kind {
+            OperationKind::Get => Operation::Get { key },
+            OperationKind::Put => Operation::Put {
+                key,
+                value: self.values.next(&mut self.random),
+                condition,
+                expiry: Expiry::None,
+                want_previous: false,
+            },
+            OperationKind::Delete => Operation::Delete {
+                key,
+                condition,
+                want_previous: false,
+            },
+            OperationKind::Append => Operation::Append {
+                key,
+                value: self.values.next(&mut self.random),
+                condition,
+            },
+            OperationKind::Increment => Operation::Increment {
+                key,
+                delta: 1,
+                initial: 0,
+                condition,
+            },
+        };
+        take(&operation, &self.load.database);
+    }
+
+    fn append_operations(&mut self, count: usize, out: &mut Vec<u8>) {
+        for _ in 0..count {
+            let kind = self.choose_operation();
+            self.operation(kind, |operation, _| {
+                writer::message(out, 3, |out| encode_operation(operation, out));
+            });
+        }
+    }
+}
+
+/// The kind of a call is the place of its method here.
+const METHODS: [Method; 6] = [
+    Method::Get,
+    Method::Put,
+    Method::Delete,
+    Method::Append,
+    Method::Increment,
+    Method::Batch,
+];
+
+fn place(kind: OperationKind) -> usize {
+    match kind {
+        OperationKind::Get => 0,
+        OperationKind::Put => 1,
+        OperationKind::Delete => 2,
+        OperationKind::Append => 3,
+        OperationKind::Increment => 4,
+    }
+}
+
+const BATCH: usize = 5;
+
+impl Workload for PeltonWorkload {
+    fn paths(&self) -> Vec<String> {
+        let path = |method: &Method| format!("/{}", method.path());
+        if self.is_pipe() {
+            return vec![path(&Method::Pipe)];
+        }
+        METHODS.iter().map(path).collect()
+    }
+
+    fn is_pipe(&self) -> bool {
+        matches!(self.load.shape, Shape::Pipe(_))
+    }
+
+    #[inline]
+    fn choose(&mut self) -> usize {
+        match self.load.shape {
+            Shape::Single => {
+                self.chosen = self.choose_operation();
+                place(self.chosen)
+            }
+            Shape::Batch(_) => BATCH,
+            Shape::Pipe(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn encode(&mut self, out: &mut Vec<u8>) {
+        match self.load.shape {
+            Shape::Single => self.operation(self.chosen, |operation, database| {
+                let operation = *operation;
+                Request {
+                    database,
+                    operation,
+                }
+                .encode(out);
+            }),
+            Shape::Batch(count) => {
+                BatchRequest::encode(out, &self.load.database, Mode::Independent, 0, []);
+                self.append_operations(count, out);
+            }
+            Shape::Pipe(count) => {
+                let answers = PipeAnswers::All;
+                PipeRequest::encode(out, &self.load.database, answers, Mode::Independent, 0, []);
+                self.append_operations(count, out);
+            }
+        }
+    }
+
+    #[inline]
+    fn judge(&self, kind: usize, answer: &[u8]) -> Verdict {
+        if self.is_pipe() {
+            return judge_pipe(answer);
+        }
+        let no_effect = |applied| {
+            if applied {
+                Verdict::Good
+            } else {
+                Verdict::NoEffect
+            }
+        };
+        let miss = |found| if found { Verdict::Good } else { Verdict::Miss };
+        let verdict = match kind {
+            0 => GetResponse::decode(answer).map(|answer| miss(answer.found)),
+            1 => PutResponse::decode(answer).map(|answer| no_effect(answer.applied)),
+            2 => DeleteResponse::decode(answer).map(|answer| miss(answer.deleted)),
+            3 => AppendResponse::decode(answer).map(|answer| no_effect(answer.applied)),
+            4 => IncrementResponse::decode(answer).map(|answer| no_effect(answer.applied)),
+            _ => BatchResponse::decode(answer).map(|answer| no_effect(answer.applied)),
+        };
+        verdict.unwrap_or(Verdict::Unreadable)
+    }
+
+    fn records_per_call(&self) -> u64 {
+        match self.load.shape {
+            Shape::Single => 1,
+            Shape::Batch(count) | Shape::Pipe(count) => count as u64,
+        }
+    }
+}
+
+fn judge_pipe(answer: &[u8]) -> Verdict {
+    match PipeResponse::decode(answer) {
+        Ok(PipeResponse {
+            batch: Some(batch), ..
+        }) if batch.applied => Verdict::Good,
+        Ok(_) => Verdict::NoEffect,
+        Err(_) => Verdict::Unreadable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use service::keyvalue::messages::decode_operation;
+
+    fn load(mix: &str, shape: Shape) -> PeltonLoad {
+        PeltonLoad {
+            mix: mix.parse().expect(mix),
+            shape,
+            database: "db".into(),
+            keys: 1_000,
+            key_bytes: 16,
+            distribution: Distribution::Uniform,
+            values: ValueSizes::Fixed(20),
+        }
+    }
+
+    #[test]
+    fn mixes_are_read_and_written_back() {
+        for text in [
+            "get=100",
+            "get=90,put=10",
+            "get=0,put=50,delete=20,append=20,incr=10",
+        ] {
+            assert_eq!(text.parse::<Mix>().expect(text).to_string(), text);
+        }
+        for (text, part) in [
+            ("get", "write get=90"),
+            ("get=x", "write get=90"),
+            ("scan=100", "no operation `scan`"),
+            ("get=50,get=50", "twice"),
+            ("get=90,put=11", "101"),
+        ] {
+            let error = text.parse::<Mix>().expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    /// Shares come out as asked for, and every request can be read by the server's own decoder.
+    #[test]
+    fn operations_come_in_their_proportion() {
+        let load = load("get=50,put=20,delete=10,append=15,incr=5", Shape::Single);
+        let mut workload = PeltonWorkload::new(&load, 1, 0, 1);
+        let mut times = [0_u64; 5];
+        let mut out = Vec::new();
+        for _ in 0..100_000 {
+            let kind = workload.choose();
+            times[kind] += 1;
+            out.clear();
+            workload.encode(&mut out);
+            let (_, operation) = NAMES[kind];
+            let request = Request::decode(operation, &out).expect("it is well formed");
+            assert_eq!(request.database, "db");
+        }
+        for (times, percent) in times.iter().zip([50, 20, 10, 15, 5]) {
+            assert!(times.abs_diff(percent * 1_000) < 800, "{times:?}");
+        }
+    }
+
+    #[test]
+    fn batches_have_their_operations() {
+        let load = load("put=100", Shape::Batch(7));
+        let mut workload = PeltonWorkload::new(&load, 1, 0, 1);
+        assert_eq!((workload.choose(), workload.records_per_call()), (BATCH, 7));
+        let mut out = Vec::new();
+        workload.encode(&mut out);
+        let request = BatchRequest::decode(&out).expect("it is well formed");
+        assert_eq!(request.operations().count(), 7);
+        for operation in request.operations() {
+            let (kind, _) = operation.expect("it is well formed");
+            assert_eq!(kind, OperationKind::Put);
+        }
+        // Single operations have the same form inside.
+        let mut single = Vec::new();
+        encode_operation(&Operation::Get { key: b"k" }, &mut single);
+        assert!(decode_operation(&single).is_ok());
+    }
+
+    #[test]
+    fn fills_come_by_every_key_once() {
+        let load = PeltonLoad {
+            keys: 30,
+            ..load("get=100", Shape::Single)
+        };
+        let mut keys = std::collections::BTreeSet::new();
+        for thread in 0..3 {
+            let mut workload = PeltonWorkload::new(&load.fill(5), 1, thread, 3);
+            for _ in 0..2 {
+                let mut out = Vec::new();
+                workload.encode(&mut out);
+                let request = BatchRequest::decode(&out).expect("it is well formed");
+                for operation in request.operations() {
+                    let (_, Operation::Put { key, .. }) = operation.expect("well formed") else {
+                        panic!("only puts");
+                    };
+                    keys.insert(key.to_vec());
+                }
+            }
+        }
+        assert_eq!(keys.len(), 30);
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        let workload = PeltonWorkload::new(&load("get=100", Shape::Single), 1, 0, 1);
+        let mut found = Vec::new();
+        GetResponse {
+            found: true,
+            ..GetResponse::default()
+        }
+        .encode(&mut found);
+        assert_eq!(workload.judge(0, &found), Verdict::Good);
+        assert_eq!(workload.judge(0, b""), Verdict::Miss);
+        assert_eq!(workload.judge(1, b""), Verdict::NoEffect);
+        assert_eq!(workload.judge(0, b"\xff\xff"), Verdict::Unreadable);
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let good = load("get=100", Shape::Single);
+        assert_eq!(good.problem(), None);
+        for (bad, part) in [
+            (
+                PeltonLoad {
+                    keys: 0,
+                    ..good.clone()
+                },
+                "1 to",
+            ),
+            (
+                PeltonLoad {
+                    key_bytes: 2,
+                    ..good.clone()
+                },
+                "larger keys",
+            ),
+            (load("get=100", Shape::Batch(0)), "at least one"),
+            (load("get=100", Shape::Pipe(10_001)), "at most 10000"),
+        ] {
+            let problem = bad.problem().expect(part);
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+}

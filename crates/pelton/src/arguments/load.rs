@@ -1,0 +1,271 @@
+//! `pelton load`
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args, ValueEnum, value_parser};
+use drive::Address;
+use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
+
+use super::CpuList;
+use crate::size::{Size, Span};
+
+/// `pelton load`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("request").args(["data", "data_file"]))]
+pub struct LoadArguments {
+    /// The server: host:port, [ipv6]:port or unix:/path
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PELTON_ADDRESS",
+        default_value = "127.0.0.1:1978"
+    )]
+    pub address: Address,
+
+    /// How long to wait for connections
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "PELTON_TIMEOUT",
+        default_value = "10s"
+    )]
+    pub timeout: Span,
+
+    /// How to print the result
+    #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]
+    pub format: LoadFormat,
+
+    /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
+    #[arg(
+        long,
+        value_name = "MIX",
+        default_value = "get=100",
+        conflicts_with = "method"
+    )]
+    pub mix: Mix,
+
+    /// So many operations in one Batch, each with its own outcome
+    #[arg(long, value_name = "NUMBER", conflicts_with = "method")]
+    pub batch: Option<usize>,
+
+    /// Send over a Pipe on each connection; with --batch so many operations in one message
+    #[arg(long, conflicts_with = "method")]
+    pub pipe: bool,
+
+    /// The database; empty: the default database
+    #[arg(long, value_name = "NAME", env = "PELTON_DATABASE", default_value = "")]
+    pub database: String,
+
+    /// How many keys; `incr` has as many counters of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    pub keys: u64,
+
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = value_parser!(u16).range(1..))]
+    pub key_size: u16,
+
+    /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT (0.99 if not given)
+    #[arg(long, value_name = "WAY", default_value = "uniform", value_parser = parse_distribution)]
+    pub distribution: Distribution,
+
+    /// Bytes of a value: a size, or exp:MEAN for exponentially distributed ones
+    #[arg(long, value_name = "SIZE", default_value = "32", value_parser = parse_value_sizes)]
+    pub value_size: ValueSizes,
+
+    /// Before the load, store every key once
+    #[arg(long, conflicts_with = "method")]
+    pub fill: bool,
+
+    /// Call this unary method instead: package.Service/Method
+    #[arg(long, value_name = "METHOD", requires = "request")]
+    pub method: Option<MethodName>,
+
+    /// Its request as JSON; what the method takes is asked from the server by reflection
+    #[arg(long, value_name = "JSON", requires = "method")]
+    pub data: Option<String>,
+
+    /// Its request as the bytes of this file
+    #[arg(long, value_name = "FILE", requires = "method")]
+    pub data_file: Option<PathBuf>,
+
+    /// What the method takes, for servers without reflection: a FileDescriptorSet (protoc --include_imports -o FILE)
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub descriptor_set: Option<PathBuf>,
+
+    /// Connections
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = parse_connections)]
+    pub connections: usize,
+
+    /// Calls at a time on each connection; only with --mode multiplexed [default: 16, with --rate 1000]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
+    pub in_flight: Option<usize>,
+
+    /// How connections are used
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = LoadMode::Multiplexed)]
+    pub mode: LoadMode,
+
+    /// Open loop: so many calls a second, whether the server keeps up or not; without it each place sends its next call
+    /// when its last one was answered
+    #[arg(long, value_name = "NUMBER", value_parser = parse_rate)]
+    pub rate: Option<f64>,
+
+    /// How the calls of an open loop follow each other
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = LoadArrivals::Poisson, requires = "rate")]
+    pub arrivals: LoadArrivals,
+
+    /// Load before measuring
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub warm_up: Span,
+
+    /// Measure so long
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub duration: Span,
+
+    /// Measure so many calls, however long it takes
+    #[arg(long, value_name = "NUMBER", conflicts_with = "duration", value_parser = value_parser!(u64).range(1..))]
+    pub calls: Option<u64>,
+
+    /// How long each call may take; the server is told
+    #[arg(long, value_name = "TIME", conflicts_with = "pipe")]
+    pub deadline: Option<Span>,
+
+    /// What goes with each call: name=value, or name=random for 32 other digits each time; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_metadata)]
+    pub metadata: Vec<MetadataField>,
+
+    /// For whom the server is to answer (:authority) [default: the address]
+    #[arg(long, value_name = "HOST")]
+    pub authority: Option<String>,
+
+    /// Threads that send
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = parse_threads)]
+    pub threads: usize,
+
+    /// CPUs for these threads, such as 1 or 2-3
+    #[arg(long, value_name = "CPUS")]
+    pub pin: Option<CpuList>,
+
+    /// The server's process on this machine: its CPU time is measured too
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+
+    /// Begins the random numbers: the same seed chooses the same keys and values
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadFormat {
+    /// for people
+    Text,
+    /// a line of names and a line of figures
+    Csv,
+    /// one JSON object
+    Json,
+}
+
+/// How connections are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadMode {
+    /// several calls at a time on each
+    Multiplexed,
+    /// one call at a time on each
+    Exclusive,
+    /// a new connection for each call
+    Short,
+}
+
+/// How the calls of an open loop follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadArrivals {
+    /// at equal distances
+    Fixed,
+    /// as from many callers who know nothing of each other
+    Poisson,
+}
+
+fn parse_distribution(text: &str) -> Result<Distribution, String> {
+    /// The exponent of YCSB, which most others have taken over.
+    const USUAL_EXPONENT: f64 = 0.99;
+    match text.split_once(':') {
+        None if text == "uniform" => Ok(Distribution::Uniform),
+        None if text == "sequential" => Ok(Distribution::Sequential),
+        None if text == "zipf" => Ok(Distribution::Zipf(USUAL_EXPONENT)),
+        Some(("zipf", exponent)) => match exponent.parse::<f64>() {
+            Ok(exponent) if exponent > 0.0 && exponent <= 10.0 => Ok(Distribution::Zipf(exponent)),
+            _ => Err(format!(
+                "`{exponent}` is no exponent; write a number above 0, at most 10"
+            )),
+        },
+        _ => Err(format!(
+            "`{text}` is no way to choose keys; write uniform, zipf, zipf:1.2 or sequential"
+        )),
+    }
+}
+
+fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {
+    /// What a server can be set to store at most.
+    const MAX_BYTES: u64 = 1 << 30;
+    let (make, size): (fn(usize) -> ValueSizes, &str) = match text.strip_prefix("exp:") {
+        Some(mean) => (ValueSizes::Exponential, mean),
+        None => (ValueSizes::Fixed, text),
+    };
+    let size: Size = size.parse().map_err(|error| format!("{error}"))?;
+    let sizes = usize::try_from(size.0).map(make);
+    match sizes {
+        Ok(sizes) if sizes.max_bytes() as u64 <= MAX_BYTES => Ok(sizes),
+        _ => Err(
+            "values have at most 1GiB, exponentially distributed ones up to ten times their mean"
+                .into(),
+        ),
+    }
+}
+
+fn parse_metadata(text: &str) -> Result<MetadataField, String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` is no metadata; write name=value or name=random"))?;
+    let field = MetadataField {
+        name: name.into(),
+        value: match value {
+            "random" => MetadataValue::Random,
+            value => MetadataValue::Same(value.into()),
+        },
+    };
+    field.check().map_err(|_| {
+        format!("`{text}` cannot be sent: names are lower-case letters, digits, `-`, `_` and `.` and do not end with -bin; values are printable ASCII")
+    })?;
+    Ok(field)
+}
+
+/// A number from 1 to `most`.
+fn count(text: &str, most: usize) -> Result<usize, String> {
+    match usize::from_str(text) {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("write a number from 1 to {most}")),
+    }
+}
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    count(text, limits::MAX_CONNECTIONS)
+}
+
+fn parse_in_flight(text: &str) -> Result<usize, String> {
+    count(text, limits::MAX_IN_FLIGHT)
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    count(text, limits::MAX_THREADS)
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let most = limits::MAX_RATE as f64;
+    match text.replace('_', "").parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= most => Ok(rate),
+        _ => Err(format!(
+            "write calls per second, above 0 and at most {most}"
+        )),
+    }
+}

@@ -1,0 +1,333 @@
+//! `pelton load`
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use client::{Channel, ChannelOptions};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::{
+    Arrivals, Length, MethodError, MethodName, Mode, Outcome, Pace, PeltonLoad, PeltonShape,
+    PeltonWorkload, Plan, Progress, Report, RunError, SameRequest, WorkerPlan, limits,
+};
+
+use super::CONNECT_HINT;
+use crate::arguments::{LoadArguments, LoadArrivals, LoadFormat, LoadMode, OutputFormat};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+
+/// Records of one Batch while every key is stored once: few enough that a batch of usual values stays far below what a
+/// server takes.
+const FILL_RECORDS: usize = 100;
+
+/// Bytes of values that such a batch has at most.
+const FILL_BYTES: usize = 1 << 20;
+
+/// Places for calls on a connection, without and with --rate.
+const CLOSED_IN_FLIGHT: usize = 16;
+const OPEN_IN_FLIGHT: usize = 1_000;
+
+/// Loads a server and prints what was measured.
+pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
+    let plan = plan(arguments)?;
+    if let Some(process) = arguments.server_pid {
+        lab::process_cpu_ns(process).map_err(|error| {
+            Failure::Failed(format!(
+                "cannot read the CPU time of process {process}: {error}; --server-pid is the process of a server on this \
+                 machine"
+            ))
+        })?;
+    }
+    let interrupt = Interrupt::listen();
+    let report = match &arguments.method {
+        Some(method) => load_method(arguments, method, &plan, &interrupt)?,
+        None => load_pelton(arguments, &plan, &interrupt)?,
+    };
+    print(&report, arguments.format)?;
+    if report.outcome().tally.succeeded == 0 {
+        return Err(Failure::Failed(format!(
+            "no call to {} succeeded; the result says why",
+            arguments.address
+        )));
+    }
+    let is_good = report.void_reasons().is_empty() && !report.has_failures();
+    Ok(if is_good { Exit::Done } else { Exit::Miss })
+}
+
+fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
+    let mode = match arguments.mode {
+        LoadMode::Multiplexed => Mode::Multiplexed,
+        LoadMode::Exclusive => Mode::Exclusive,
+        LoadMode::Short => Mode::Short,
+    };
+    check(arguments, mode)?;
+    let pace = match arguments.rate {
+        None => Pace::Closed,
+        Some(rate) => Pace::Open {
+            rate,
+            arrivals: match arguments.arrivals {
+                LoadArrivals::Fixed => Arrivals::Fixed,
+                LoadArrivals::Poisson => Arrivals::Poisson,
+            },
+        },
+    };
+    let usual = if pace == Pace::Closed {
+        CLOSED_IN_FLIGHT
+    } else {
+        OPEN_IN_FLIGHT
+    };
+    let in_flight = match mode {
+        Mode::Multiplexed => arguments.in_flight.unwrap_or(usual),
+        Mode::Exclusive | Mode::Short => 1,
+    };
+    Ok(Plan {
+        address: arguments.address.clone(),
+        connect_timeout: Duration::from_millis(arguments.timeout.ms),
+        authority: arguments.authority.clone(),
+        threads: arguments.threads,
+        pin: arguments
+            .pin
+            .as_ref()
+            .map_or_else(Vec::new, |cpus| cpus.0.clone()),
+        connections: arguments.connections,
+        worker: WorkerPlan {
+            thread: (0, 1),
+            connections: 0,
+            in_flight,
+            mode,
+            pace,
+            deadline_ns: arguments
+                .deadline
+                .map(|span| span.ms.saturating_mul(1_000_000)),
+            metadata: arguments.metadata.clone(),
+            calls: None,
+            seed: arguments.seed,
+        },
+        warm_up: Duration::from_millis(arguments.warm_up.ms),
+        length: match arguments.calls {
+            Some(calls) => Length::Calls(calls),
+            None => Length::Duration(Duration::from_millis(arguments.duration.ms)),
+        },
+        server_process: arguments.server_pid,
+    })
+}
+
+/// What clap cannot see: flags that contradict each other by their values.
+fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
+    let usage = |text: String| Err(Failure::Usage(text));
+    if arguments.threads > arguments.connections {
+        return usage(format!(
+            "--threads {} is more than --connections {}: each thread needs a connection of its own",
+            arguments.threads, arguments.connections
+        ));
+    }
+    if mode != Mode::Multiplexed && arguments.in_flight.is_some_and(|in_flight| in_flight > 1) {
+        return usage(
+            "--in-flight above 1 goes only with --mode multiplexed; take more --connections".into(),
+        );
+    }
+    if mode == Mode::Short && arguments.pipe {
+        return usage(
+            "--pipe needs connections that last; take --mode multiplexed or exclusive".into(),
+        );
+    }
+    if arguments.calls.is_none() && arguments.duration.ms == 0 {
+        return usage("--duration 0 measures nothing; write 10s or so".into());
+    }
+    Ok(())
+}
+
+fn load_pelton(
+    arguments: &LoadArguments,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Report, Failure> {
+    let operations = arguments.batch.unwrap_or(1);
+    let shape = match (arguments.pipe, arguments.batch) {
+        (true, _) => PeltonShape::Pipe(operations),
+        (false, Some(_)) => PeltonShape::Batch(operations),
+        (false, None) => PeltonShape::Single,
+    };
+    let load = PeltonLoad {
+        mix: arguments.mix.clone(),
+        shape,
+        database: arguments.database.clone(),
+        keys: arguments.keys,
+        key_bytes: usize::from(arguments.key_size),
+        distribution: arguments.distribution,
+        values: arguments.value_size,
+    };
+    if let Some(problem) = load.problem() {
+        return Err(Failure::Usage(problem));
+    }
+    if arguments.fill {
+        fill(&load, plan, interrupt)?;
+    }
+    let make = |thread| PeltonWorkload::new(&load, arguments.seed, thread, plan.threads);
+    let outcome = run(plan, make, interrupt)?;
+    let sent = match shape {
+        PeltonShape::Single => String::new(),
+        PeltonShape::Batch(count) => format!(" in batches of {count}"),
+        PeltonShape::Pipe(count) => format!(" in a Pipe, {count} a message"),
+    };
+    let what = format!("{}{sent}, {} keys", load.mix, load.keys);
+    Ok(Report::new(what, plan, outcome, operations as u64))
+}
+
+/// Stores every key once.
+fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Failure> {
+    let records = (FILL_BYTES / load.values.max_bytes().max(1)).clamp(1, FILL_RECORDS);
+    let fill = load.fill(records);
+    let mut filling = plan.clone();
+    filling.worker.mode = Mode::Multiplexed;
+    filling.worker.in_flight = CLOSED_IN_FLIGHT;
+    filling.worker.pace = Pace::Closed;
+    filling.worker.deadline_ns = None;
+    filling.warm_up = Duration::ZERO;
+    // Each thread comes by every key of its share; what does not divide evenly is stored twice.
+    let per_thread = load.keys.div_ceil((plan.threads * records) as u64);
+    filling.length = Length::Calls(per_thread * plan.threads as u64);
+    let make = |thread| PeltonWorkload::new(&fill, 0, thread, plan.threads);
+    let outcome = run(&filling, make, interrupt)?;
+    let failures = outcome.tally.failures() + outcome.tally.unfinished;
+    if outcome.was_stopped {
+        return Err(Failure::Failed(
+            "interrupted before every key was stored".into(),
+        ));
+    }
+    if failures > 0 {
+        let reason = outcome
+            .tally
+            .first_failure
+            .unwrap_or_else(|| "no answer in time".into());
+        return Err(Failure::Failed(format!(
+            "cannot store the keys on {}: {failures} batches failed, the first: {reason}",
+            plan.address
+        )));
+    }
+    Ok(())
+}
+
+fn load_method(
+    arguments: &LoadArguments,
+    method: &MethodName,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Report, Failure> {
+    let request = match (&arguments.data, &arguments.data_file) {
+        (Some(json), _) => encode(arguments, method, json)?,
+        (None, Some(file)) => read(file, limits::MAX_REQUEST_BYTES)?,
+        (None, None) => {
+            return Err(Failure::Usage(
+                "--method needs --data or --data-file".into(),
+            ));
+        }
+    };
+    let workload = SameRequest::new(method.path(), request);
+    let outcome = run(plan, |_| workload.clone(), interrupt)?;
+    Ok(Report::new(method.to_string(), plan, outcome, 1))
+}
+
+/// The bytes of a JSON request, by a file of descriptors or the server's own.
+fn encode(arguments: &LoadArguments, method: &MethodName, json: &str) -> Result<Vec<u8>, Failure> {
+    let in_words = |error: MethodError| match error {
+        error @ MethodError::NoReflection(_) => {
+            Failure::Failed(format!("{}: {error}", arguments.address))
+        }
+        error => Failure::Usage(error.to_string()),
+    };
+    let descriptors = match &arguments.descriptor_set {
+        Some(file) => read(file, limits::MAX_DESCRIPTOR_BYTES)?,
+        None => {
+            let timeout = Duration::from_millis(arguments.timeout.ms);
+            let options = ChannelOptions {
+                connect_timeout: timeout,
+                ..ChannelOptions::default()
+            };
+            let mut channel = Channel::connect(&arguments.address, &options)
+                .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
+            lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
+        }
+    };
+    method.encode(&descriptors, json).map_err(in_words)
+}
+
+fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
+    let name = file.display().to_string();
+    let bytes = fs::read(file).map_err(|error| crate::input::unreadable(&name, &error))?;
+    if bytes.len() > most_bytes {
+        return Err(Failure::Failed(format!(
+            "{name} has {} bytes; at most {most_bytes} can be used",
+            bytes.len()
+        )));
+    }
+    Ok(bytes)
+}
+
+fn run<W: lab::Workload>(
+    plan: &Plan,
+    make: impl Fn(usize) -> W + Sync,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
+    let line = LiveLine::new();
+    let outcome = lab::run(plan, make, &mut |progress| {
+        line.show(progress);
+        !interrupt.is_set()
+    });
+    outcome.map_err(|error| match error {
+        RunError::Connect(text) => Failure::Failed(format!("{text}; {CONNECT_HINT}")),
+        RunError::BadRequest(_) => Failure::Usage(error.to_string()),
+        RunError::System(_) => Failure::Failed(error.to_string()),
+    })
+}
+
+fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
+    let mut output = Output::new(OutputFormat::Text);
+    match format {
+        LoadFormat::Text => output.line(&report.text())?,
+        LoadFormat::Csv => output.line(report.csv().trim_end())?,
+        LoadFormat::Json => output.object(report.fields())?,
+    }
+    output.end()
+}
+
+/// How far the run has come, on standard error; nothing where that is no terminal.
+struct LiveLine(Option<ProgressBar>);
+
+impl LiveLine {
+    fn new() -> LiveLine {
+        if !std::io::stderr().is_terminal() {
+            return LiveLine(None);
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
+        bar.set_style(style);
+        LiveLine(Some(bar))
+    }
+
+    fn show(&self, progress: &Progress) {
+        let Some(bar) = &self.0 else {
+            return;
+        };
+        let seconds = progress.elapsed_ns as f64 / 1e9;
+        let phase = if progress.is_measuring {
+            "measuring"
+        } else {
+            "warming up"
+        };
+        bar.set_message(format!(
+            "{seconds:6.1} s, {phase}: {} calls ended, {} failed",
+            progress.ended, progress.failed
+        ));
+    }
+}
+
+impl Drop for LiveLine {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

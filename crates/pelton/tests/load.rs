@@ -1,0 +1,500 @@
+//! `pelton load`, through the real binary: against a real server, and against servers that misbehave.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{Answer, PATIENCE, Server, pelton, run};
+
+/// A short load, its result as JSON.
+fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
+    let mut words = vec![
+        "load",
+        "--output",
+        "json",
+        "--warm-up",
+        "0s",
+        "--keys",
+        "1000",
+    ];
+    words.extend(flags);
+    let answer = run(&mut server.command(words));
+    let json = if answer.stdout.is_empty() {
+        Value::Null
+    } else {
+        answer.json()
+    };
+    (answer, json)
+}
+
+/// The same, and every call succeeds. The machine may be too busy for a result that is not void.
+fn good(server: &Server, flags: &[&str]) -> Value {
+    let (answer, json) = load(server, flags);
+    assert!(
+        answer.code == 0 || json["void"] == true,
+        "{flags:?}: {answer:?}"
+    );
+    assert_eq!(json["failures"], 0, "{flags:?}: {json}");
+    assert_eq!(json["unfinished"], 0, "{flags:?}: {json}");
+    json
+}
+
+#[test]
+fn a_closed_loop_makes_its_calls_and_counts_them() {
+    let server = Server::start();
+    let process = server.process_id().to_string();
+    let flags = [
+        "--fill",
+        "--calls",
+        "5000",
+        "--connections",
+        "3",
+        "--server-pid",
+        &process,
+    ];
+    let json = good(&server, &flags);
+    assert_eq!(
+        (&json["calls"], &json["misses"]),
+        (&5_000.into(), &0.into()),
+        "all keys were stored"
+    );
+    assert!(json["p50_us"].as_f64() > Some(0.0), "{json}");
+    assert!(json["p50_us"].as_f64() <= json["max_us"].as_f64(), "{json}");
+    assert!(json["server_us"].as_f64() > Some(0.0), "{json}");
+    assert!(json["own_us"].as_f64() > Some(0.0), "{json}");
+    assert!(json["calls_per_system_call"].as_f64() > Some(0.0), "{json}");
+    assert_eq!(server.run(["count"]).text(), "1000\n");
+
+    let text = run(&mut server.command([
+        "load",
+        "--calls",
+        "100",
+        "--warm-up",
+        "0s",
+        "--keys",
+        "2000",
+    ]));
+    assert!(
+        text.text().contains("calls: 100 succeeded, 0 failed"),
+        "{text:?}"
+    );
+    assert!(text.text().contains("misses"), "{text:?}");
+    assert!(text.text().contains("p99.99"), "{text:?}");
+    let csv = run(&mut server.command([
+        "load",
+        "--calls",
+        "100",
+        "--warm-up",
+        "0s",
+        "--output",
+        "csv",
+    ]));
+    let lines: Vec<&str> = csv.text().lines().collect();
+    assert_eq!(lines.len(), 2, "{csv:?}");
+    assert!(lines[0].contains("p999_us"), "{csv:?}");
+}
+
+#[test]
+fn every_shape_of_load_works() {
+    let server = Server::start();
+    for flags in [
+        &["--mix", "get=20,put=20,delete=20,append=20,incr=20"][..],
+        &[
+            "--distribution",
+            "zipf:1.1",
+            "--value-size",
+            "exp:200",
+            "--mix",
+            "put=100",
+        ],
+        &[
+            "--distribution",
+            "sequential",
+            "--key-size",
+            "5",
+            "--mix",
+            "put=50,get=50",
+        ],
+        &["--mode", "exclusive", "--connections", "5"],
+        &["--mode", "short", "--connections", "3"],
+        &["--batch", "7", "--mix", "put=70,get=30"],
+        &["--pipe", "--mix", "incr=100"],
+        &[
+            "--pipe",
+            "--batch",
+            "5",
+            "--mix",
+            "put=100",
+            "--in-flight",
+            "3",
+        ],
+        &["--threads", "2", "--connections", "3", "--in-flight", "2"],
+        &[
+            "--deadline",
+            "20s",
+            "--metadata",
+            "x-a=b",
+            "--metadata",
+            "x-trace=random",
+        ],
+        &["--rate", "2000", "--connections", "2"],
+        &[
+            "--rate",
+            "2000",
+            "--arrivals",
+            "fixed",
+            "--mode",
+            "exclusive",
+            "--connections",
+            "4",
+        ],
+        &["--rate", "500", "--mode", "short", "--connections", "20"],
+    ] {
+        let json = good(&server, &[flags, &["--calls", "400"]].concat());
+        assert_eq!(json["calls"], 400, "{flags:?}: {json}");
+        assert_eq!(json["loop"] == "open", flags.contains(&"--rate"), "{json}");
+        assert_eq!(
+            json["uncorrected_p50_us"].is_number(),
+            flags.contains(&"--rate")
+        );
+    }
+    // Keys of their own, so that no counter is overwritten.
+    let count: u64 = server
+        .run(["count"])
+        .text()
+        .trim()
+        .parse()
+        .expect("a number");
+    assert!(count > 1_000, "{count}");
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let server = Server::start();
+    let json = good(
+        &server,
+        &["--rate", "1000", "--arrivals", "fixed", "--duration", "1s"],
+    );
+    assert_eq!(
+        (&json["due"], &json["succeeded"]),
+        (&1_000.into(), &1_000.into()),
+        "{json}"
+    );
+}
+
+#[test]
+fn any_unary_method_is_called_by_reflection_or_descriptors() {
+    let server = Server::start();
+    let method = ["--method", "pelton.v1.Echo/Unary", "--calls", "50"];
+    let by_reflection = good(
+        &server,
+        &[&method[..], &["--data", r#"{"payload": "aGVsbG8="}"#]].concat(),
+    );
+    assert_eq!(by_reflection["what"], "pelton.v1.Echo/Unary");
+    // Twice the bytes there and back.
+    let set = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../service/src/descriptor_set.bin"
+    );
+    let long = format!(r#"{{"payload": "{}"}}"#, "aGVsbG8h".repeat(100));
+    let by_file = good(
+        &server,
+        &[&method[..], &["--descriptor-set", set, "--data", &long]].concat(),
+    );
+    let bytes = |json: &Value| json["bytes_in_per_call"].as_f64().expect("measured");
+    assert!(
+        bytes(&by_file) > bytes(&by_reflection) + 500.0,
+        "{by_file} {by_reflection}"
+    );
+    let file = Temporary::new("raw", b"\x0a\x05hello");
+    good(
+        &server,
+        &[&method[..], &["--data-file", file.name()]].concat(),
+    );
+}
+
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, bytes: &[u8]) -> Temporary {
+        let path = std::env::temp_dir().join(format!("pelton-load-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).expect("the folder is ours");
+        Temporary(path)
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    let server = Server::start();
+    for (flags, part) in [
+        (&["--mix", "get=50"][..], "add up to 50"),
+        (&["--mix", "scan=100"], "no operation `scan`"),
+        (&["--distribution", "normal"], "zipf:1.2"),
+        (&["--value-size", "exp:1GiB"], "at most 1GiB"),
+        (&["--key-size", "2"], "take larger keys"),
+        (&["--batch", "0"], "at least one"),
+        (&["--rate", "0"], "calls per second"),
+        (&["--arrivals", "fixed"], "--rate"),
+        (&["--threads", "9"], "more than --connections 8"),
+        (&["--mode", "short", "--in-flight", "2"], "--connections"),
+        (&["--mode", "short", "--pipe"], "--pipe"),
+        (&["--metadata", "X=1"], "lower-case"),
+        (&["--metadata", "x"], "name=value"),
+        (&["--calls", "1", "--duration", "1s"], "cannot be used with"),
+        (&["--duration", "0s"], "measures nothing"),
+        (&["--method", "pelton.v1.Echo/Unary"], "--data"),
+        (
+            &["--method", "Unary", "--data", "{}"],
+            "package.Service/Method",
+        ),
+        (
+            &["--method", "pelton.v1.Echo/Ping", "--data", "{}"],
+            "the service has Unary",
+        ),
+        (
+            &["--method", "pelton.v1.Echo/Stream", "--data", "{}"],
+            "streaming",
+        ),
+        (
+            &["--method", "pelton.v1.Echo/Unary", "--data", "{\"x\": 1}"],
+            "no pelton.v1.Echo",
+        ),
+    ] {
+        let (answer, _) = load(&server, flags);
+        assert_eq!(answer.code, 2, "{flags:?}: {answer:?}");
+        assert!(answer.stderr.contains(part), "{flags:?}: {}", answer.stderr);
+    }
+    for (flags, part) in [
+        (&["--server-pid", "4000000000"][..], "process 4000000000"),
+        (
+            &["--method", "a.B/C", "--data-file", "/nowhere/at/all"],
+            "/nowhere/at/all",
+        ),
+        (
+            &["--method", "no.Such/Method", "--data", "{}"],
+            "--descriptor-set",
+        ),
+        (&["--pin", "4000"], "CPU 4000"),
+    ] {
+        let (answer, _) = load(&server, flags);
+        assert_eq!(answer.code, 3, "{flags:?}: {answer:?}");
+        assert!(answer.stderr.contains(part), "{flags:?}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    drop(listener);
+    let answer = run(pelton().args(["load", "--address", &address]));
+    assert_eq!((answer.code, answer.text()), (3, ""));
+    assert!(answer.stderr.contains("nobody listens there"), "{answer:?}");
+    assert!(answer.stderr.contains(&address), "{answer:?}");
+}
+
+#[test]
+fn errors_of_the_server_are_counted_by_status() {
+    let server = Server::start();
+    let file = Temporary::new("nothing", b"");
+    let (answer, json) = load(
+        &server,
+        &[
+            "--method",
+            "a.B/C",
+            "--data-file",
+            file.name(),
+            "--calls",
+            "30",
+        ],
+    );
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert!(answer.stderr.contains("no call to"), "{answer:?}");
+    assert_eq!(
+        (&json["failures"], &json["failures_by_kind"]),
+        (&30.into(), &"UNIMPLEMENTED: 30".into())
+    );
+    assert!(
+        json["first_failure"]
+            .as_str()
+            .expect("text")
+            .contains("UNIMPLEMENTED"),
+        "{json}"
+    );
+    assert!(
+        json["p50_us"].is_null(),
+        "failed calls have no latency: {json}"
+    );
+
+    let (answer, json) = load(
+        &server,
+        &["--database", "nowhere", "--pipe", "--calls", "30"],
+    );
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert_eq!(json["failures_by_kind"], "NOT_FOUND: 30", "{json}");
+    let filled = run(&mut server.command(["load", "--fill", "--database", "nowhere"]));
+    assert_eq!(filled.code, 3);
+    assert!(
+        filled.stderr.contains("cannot store the keys"),
+        "{filled:?}"
+    );
+
+    // Some succeed and some do not: the result is shown, and the exit code says that not all is well.
+    assert_eq!(server.run(["put", "x", "y"]).code, 0);
+    let small = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "100"]);
+    let (answer, json) = load(
+        &small,
+        &[
+            "--mix",
+            "put=100",
+            "--value-size",
+            "exp:80",
+            "--calls",
+            "500",
+        ],
+    );
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let failures = json["failures"].as_u64().expect("a number");
+    assert!((50..400).contains(&failures), "{json}");
+    assert_eq!(
+        json["failures_by_kind"],
+        format!("RESOURCE_EXHAUSTED: {failures}")
+    );
+    assert_eq!(json["succeeded"], 500 - failures);
+}
+
+/// A server that greets, reads, and never answers.
+fn silent_server() -> (String, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let server = thread::spawn(move || {
+        let (mut peer, _): (TcpStream, _) = listener.accept().expect("it connects");
+        peer.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+            .expect("connected");
+        let mut buffer = [0; 4096];
+        while peer.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    });
+    (address, server)
+}
+
+#[test]
+fn a_server_that_stalls_is_measured_all_the_same() {
+    let request = Temporary::new("stall", b"x");
+    let load = |address: &str, flags: &[&str]| {
+        let mut command = pelton();
+        command
+            .args([
+                "load",
+                "--address",
+                address,
+                "--connections",
+                "1",
+                "--warm-up",
+                "0s",
+                "--output",
+                "json",
+            ])
+            .args(["--method", "a.B/C", "--data-file", request.name()])
+            .args(flags);
+        run(&mut command)
+    };
+    let (address, server) = silent_server();
+    let late = load(
+        &address,
+        &["--deadline", "50ms", "--calls", "4", "--in-flight", "2"],
+    );
+    server.join().expect("it ends with the connection");
+    assert_eq!(late.code, 3, "{late:?}");
+    assert_eq!(
+        late.json()["failures_by_kind"],
+        "deadline passed here: 4",
+        "{late:?}"
+    );
+
+    // Without a deadline what never ends is given up, and not forgotten.
+    let (address, server) = silent_server();
+    let stuck = load(
+        &address,
+        &[
+            "--duration",
+            "200ms",
+            "--rate",
+            "100",
+            "--arrivals",
+            "fixed",
+            "--in-flight",
+            "5",
+        ],
+    );
+    server.join().expect("it ends with the connection");
+    assert_eq!(stuck.code, 3, "{stuck:?}");
+    let json = stuck.json();
+    assert_eq!(
+        (&json["due"], &json["unfinished"]),
+        (&20.into(), &20.into()),
+        "{json}"
+    );
+    assert!(
+        json["oldest_unfinished_us"].as_u64() >= Some(5_000_000),
+        "{json}"
+    );
+}
+
+/// The server is killed in the midst; then the user has had enough, and still gets the result.
+#[test]
+fn a_server_that_dies_in_the_midst_is_told() {
+    let server = Server::start();
+    let mut process = server
+        .command([
+            "load",
+            "--mix",
+            "put=100",
+            "--calls",
+            "1000000000",
+            "--warm-up",
+            "0s",
+            "--output",
+            "json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let until = Instant::now() + PATIENCE;
+    while server.run(["count"]).text() == "0\n" {
+        assert!(Instant::now() < until, "nothing arrives");
+        thread::sleep(Duration::from_millis(10));
+    }
+    server.kill();
+    let id = process.id().to_string();
+    let killed = Command::new("kill").args(["-s", "INT", &id]).status();
+    assert!(killed.expect("kill is there").success());
+    let mut printed = String::new();
+    BufReader::new(process.stdout.take().expect("piped"))
+        .read_line(&mut printed)
+        .expect("it prints its result");
+    let code = process.wait().expect("it ends").code();
+    let json: Value =
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    assert_eq!(code, Some(1), "{json}");
+    assert_eq!(json["stopped_early"], true);
+    let kinds = json["failures_by_kind"].as_str().expect("text");
+    assert!(kinds.starts_with("connection lost: "), "{json}");
+    assert!(json["succeeded"].as_u64() > Some(0), "{json}");
+}
