@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates from the network inwards, their files, and what they are in a word.
-const MODULES: [(&str, &str, &str); 9] = [
+const MODULES: &[(&str, &str, &str)] = &[
     ("drive", "limits.rs", "Sockets and event loops"),
     ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
     ("server", "limits.rs", "Dispatch, admission and draining"),
