@@ -1,7 +1,7 @@
 //! Puts protocol, driver, services and store together: a server.
 //!
 //! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
-//! [`StopHandle`](drive::StopHandle) stops it. [`handler`] makes one loop's part of a server without sockets, for
+//! [`StopHandle`](drive::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
 //! simulations.
 
 mod actions;
@@ -32,10 +32,10 @@ use std::sync::Arc;
 use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
-use store::CreateError;
 use store::backup::BackupRoot;
-use store::durable::{Durable, OpenError};
+use store::durable::{Durable, Mailbox, OpenError, Rounds, Waker};
 use store::log::{Recovered, WriteError};
+use store::{CreateError, Store};
 
 use crate::admission::{Admission, Budget};
 use crate::clock::Clock;
@@ -139,9 +139,14 @@ struct Parts {
 pub fn start(config: Config) -> Result<Server, StartError> {
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let reaper = Reaper::start().map_err(StartError::Thread)?;
-    let mut opening = storage::open(&config)?;
-    let recovered = opening.recovered.take();
-    let parts = Parts::new(config, reaper, opening);
+    let Opening {
+        store,
+        committer,
+        recovered,
+    } = storage::open(&config)?;
+    let durable = committer.map(|committer| storage::start(committer, &config));
+    let durable = durable.transpose()?.map(Arc::new);
+    let parts = Parts::new(config, reaper, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         loops,
@@ -214,17 +219,51 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// One loop's part of a volatile server, without sockets and threads: for simulations.
-///
-/// # Errors
-/// If the limits of the default database make no sense together.
-pub fn handler(config: Config) -> Result<impl drive::Handler, StartError> {
-    let opening = storage::open(&config)?;
-    Ok(Parts::new(config, Reaper::Inline, opening).worker(Box::new(|| {}), false))
+/// A server without sockets and threads, for simulations: the part of one loop, and what stands behind it.
+pub struct Simulated<H> {
+    /// The part of the loop.
+    pub handler: H,
+    /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all is volatile.
+    pub rounds: Option<Rounds>,
+    /// The store behind the handler.
+    pub store: Store,
+    /// What the log held, if there is one.
+    pub recovered: Option<Recovered>,
 }
 
+/// A server without sockets and threads. `waker` is called when the rounds have left outcomes for the handler, which
+/// then needs a tick.
+///
+/// # Errors
+/// If the data folder cannot be used, or the limits of the default database make no sense together.
+pub fn simulated(
+    config: Config,
+    waker: Waker,
+) -> Result<Simulated<impl drive::Handler>, StartError> {
+    let Opening {
+        store,
+        committer,
+        recovered,
+    } = storage::open(&config)?;
+    let waker: SharedWaker = waker.into();
+    let for_mail = Arc::clone(&waker);
+    let rounds = committer.map(Rounds::new);
+    let register = |rounds: &Rounds| rounds.register(Box::new(move || for_mail()));
+    let mailbox = rounds.as_ref().map(register);
+    let parts = Parts::new(config, Reaper::Inline, store.clone(), None);
+    Ok(Simulated {
+        handler: parts.worker_with(mailbox, waker, false),
+        rounds,
+        store,
+        recovered,
+    })
+}
+
+/// Asks a loop for a tick, from any thread.
+type SharedWaker = Arc<dyn Fn() + Send + Sync>;
+
 impl Parts {
-    fn new(config: Config, reaper: Reaper, opening: Opening) -> Parts {
+    fn new(config: Config, reaper: Reaper, store: Store, durable: Option<Arc<Durable>>) -> Parts {
         let mut http2 = wire::Config::server();
         http2.max_streams = config.max_streams;
         http2.stream_window = config.stream_window;
@@ -240,7 +279,7 @@ impl Parts {
         let mut figures = Figures::new(config.time.monotonic_ns());
         figures.watch_buffers(budget.counter(), buffered_limit);
         let shared = Shared {
-            store: opening.store,
+            store,
             server: config.server,
             health: health::Registry::new(service::services::served(config.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
@@ -248,7 +287,7 @@ impl Parts {
             interop: config.interop,
         };
         let jobs = StorageJobs {
-            durable: opening.durable.clone(),
+            durable: durable.clone(),
             root: config.backup_root,
             time: Arc::clone(&config.time),
             server: format!("{} {}", config.server.name, config.server.version),
@@ -265,18 +304,29 @@ impl Parts {
             budget: Arc::new(budget),
             time: config.time,
             reaper,
-            durable: opening.durable,
+            durable,
         }
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread. `one_connection`: it serves one at a time.
-    fn worker(&self, waker: Box<dyn Fn() + Send + Sync>, one_connection: bool) -> Worker {
-        let waker: Arc<dyn Fn() + Send + Sync> = waker.into();
+    fn worker(&self, waker: Waker, one_connection: bool) -> Worker {
+        let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
+        let mailbox = self.durable.as_ref().map(register);
+        self.worker_with(mailbox, waker, one_connection)
+    }
+
+    /// A loop's part, with its mailbox to and from the committer of the databases that last, if there is one.
+    fn worker_with(
+        &self,
+        mailbox: Option<Mailbox>,
+        waker: SharedWaker,
+        one_connection: bool,
+    ) -> Worker {
         let helpers = Helpers {
             reaper: self.reaper.clone(),
-            mailbox: self.durable.as_ref().map(register),
+            mailbox,
             tasks: LoopTasks {
                 tasks: Arc::clone(&self.tasks),
                 inbox: Inbox::new(Box::new(move || waker())),

@@ -116,7 +116,7 @@ impl Pair {
             backup_root: None,
         };
         let opening = storage::open(&config).expect("the limits make sense");
-        let mut parts = Parts::new(config, Reaper::Inline, opening);
+        let mut parts = Parts::new(config, Reaper::Inline, opening.store, None);
         if let Some(jobs) = jobs {
             parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
         }

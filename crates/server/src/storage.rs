@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use store::disk::Disk;
-use store::durable::{Durable, Event, Opened};
+use store::durable::{Durable, DurableCommitter, Event, Opened};
 use store::log::{LogConfig, Recovered};
 use store::{DatabaseConfig, DatabaseLimits, Durability, Store, StoreConfig};
 
@@ -29,10 +29,11 @@ pub enum Storage {
     },
 }
 
-/// A store that is open, with what runs behind it.
+/// A store that is open.
 pub(crate) struct Opening {
     pub store: Store,
-    pub durable: Option<Arc<Durable>>,
+    /// Of the databases that last; whoever has it must run it.
+    pub committer: Option<DurableCommitter>,
     /// What the log held.
     pub recovered: Option<Recovered>,
 }
@@ -47,7 +48,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
             });
             return Ok(Opening {
                 store: store.map_err(StartError::Database)?,
-                durable: None,
+                committer: None,
                 recovered: None,
             });
         }
@@ -64,15 +65,19 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         recovered,
         ..
     } = opened.map_err(StartError::Open)?;
+    Ok(Opening {
+        store,
+        committer: Some(committer),
+        recovered: Some(recovered),
+    })
+}
+
+/// Starts the threads behind the databases that last.
+pub(crate) fn start(committer: DurableCommitter, config: &Config) -> Result<Durable, StartError> {
     let clock = Unticked(Arc::clone(&config.time));
     let log = Arc::clone(&config.log);
     let report = Box::new(move |event: Event| said(&*log, event));
-    let durable = Durable::start(committer, clock, report).map_err(StartError::Thread)?;
-    Ok(Opening {
-        store,
-        durable: Some(Arc::new(durable)),
-        recovered: Some(recovered),
-    })
+    Durable::start(committer, clock, report).map_err(StartError::Thread)
 }
 
 fn store_config(config: &Config, durability: Durability) -> StoreConfig {

@@ -83,7 +83,11 @@ impl Host {
             storage: Storage::Volatile { history_id: 7 },
             backup_root: None,
         };
-        let handler = Box::new(server::handler(config).expect("the limits fit together"));
+        let handler = Box::new(
+            server::simulated(config, Box::new(|| {}))
+                .expect("the limits fit together")
+                .handler,
+        );
         Host {
             handler,
             table: Table::default(),

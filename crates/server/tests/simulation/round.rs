@@ -126,7 +126,9 @@ fn new_server(seed: u64) -> Box<dyn Handler> {
         storage: Storage::Volatile { history_id: seed },
         backup_root: None,
     };
-    let handler = server::handler(config).expect("the limits fit together");
+    let handler = server::simulated(config, Box::new(|| {}))
+        .expect("the limits fit together")
+        .handler;
     Box::new(Timed { handler, time })
 }
 
