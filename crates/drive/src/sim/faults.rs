@@ -92,3 +92,19 @@ pub struct FaultCounts {
     /// Bytes that arrived.
     pub bytes: u64,
 }
+
+impl FaultCounts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &FaultCounts) {
+        self.splits += other.splits;
+        self.short_writes += other.short_writes;
+        self.short_reads += other.short_reads;
+        self.reorderings += other.reorderings;
+        self.stalls += other.stalls;
+        self.cuts += other.cuts;
+        self.resets += other.resets;
+        self.pauses += other.pauses;
+        self.full_buffers += other.full_buffers;
+        self.bytes += other.bytes;
+    }
+}

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::keys::Key;
+use store::Expiry;
+
+use super::databases::Db;
+use super::keys::{self, Key};
 
 /// A condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +16,7 @@ pub enum If {
     Version(u64),
 }
 
-/// What a call asks for.
+/// What a call asks for, or a batch of a Pipe.
 #[derive(Clone, Debug)]
 pub enum Asked {
     Get(Key),
@@ -22,6 +25,7 @@ pub enum Asked {
         bytes: usize,
         condition: If,
         previous: bool,
+        expiry: Expiry,
     },
     Delete {
         key: Key,
@@ -34,6 +38,11 @@ pub enum Asked {
     WriteGroup {
         first: Key,
         if_version: Option<u64>,
+    },
+    /// Writes a group if its first and last key have this version (0: are absent), else reads it.
+    Transact {
+        first: Key,
+        version: u64,
     },
     /// An independent batch of Puts to different keys.
     WriteMany(Vec<Key>),
@@ -57,6 +66,11 @@ pub enum Asked {
         bytes: usize,
         ends: bool,
     },
+    /// Makes the database of the call.
+    Create,
+    /// Drops it.
+    Drop,
+    List,
     Check,
     Watch,
     /// A method that there is not.
@@ -70,6 +84,7 @@ impl Asked {
     pub fn operations(&self) -> u64 {
         match self {
             Asked::WriteGroup { .. } => 4,
+            Asked::Transact { .. } => 6,
             Asked::WriteMany(keys) | Asked::ReadMany(keys) => keys.len() as u64,
             _ => 1,
         }
@@ -84,22 +99,31 @@ impl Asked {
             | Asked::Increment(key) => {
                 vec![*key]
             }
-            Asked::WriteGroup { first, .. } => (*first..first + super::keys::GROUP_KEYS).collect(),
+            Asked::WriteGroup { first, .. } | Asked::Transact { first, .. } => {
+                (*first..first + keys::GROUP_KEYS).collect()
+            }
             Asked::WriteMany(keys) => keys.clone(),
             _ => Vec::new(),
         }
     }
 
+    /// Whether it asks for a change of keys.
     pub fn is_write(&self) -> bool {
-        matches!(
+        !self.writes().is_empty()
+    }
+
+    /// Whether it goes to the committer.
+    pub fn is_commit(&self) -> bool {
+        self.is_write() || matches!(self, Asked::Create | Asked::Drop)
+    }
+
+    /// Whether it is about keys.
+    pub fn is_about_keys(&self) -> bool {
+        let is_read = matches!(
             self,
-            Asked::Put { .. }
-                | Asked::Delete { .. }
-                | Asked::Append(_)
-                | Asked::Increment(_)
-                | Asked::WriteGroup { .. }
-                | Asked::WriteMany(_)
-        )
+            Asked::Get(_) | Asked::ReadMany(_) | Asked::Scan { .. } | Asked::Count(_)
+        );
+        is_read || self.is_write()
     }
 }
 
@@ -109,6 +133,19 @@ pub struct Seen {
     pub version: u64,
     /// Who wrote it last, or the number if it is a counter; `None`: only the version was seen.
     pub content: Option<u64>,
+    /// 0: never; `None`: it was not seen.
+    pub expires_ms: Option<u64>,
+}
+
+impl Seen {
+    /// Only a version.
+    pub fn version(version: u64) -> Option<Seen> {
+        (version > 0).then_some(Seen {
+            version,
+            content: None,
+            expires_ms: None,
+        })
+    }
 }
 
 /// A page of a scan, in the order it came.
@@ -150,12 +187,20 @@ pub enum Answer {
     Failed {
         found: u64,
     },
+    /// Of a Transact whose comparison was not met: it read the group instead.
+    Unmet {
+        sequence: u64,
+        results: Vec<Answer>,
+    },
     Pages(Vec<Page>),
     Count {
         count: u64,
         views: u64,
         sequence: u64,
     },
+    Created(bool),
+    Dropped(bool),
+    Databases(Vec<Db>),
     /// Nothing about keys; checked when it came.
     Other,
 }
@@ -166,20 +211,52 @@ pub enum Outcome {
     /// Not yet.
     Open,
     Answered(Answer),
+    /// Done, and nothing else was said.
+    Acknowledged,
     /// A status, or word that it never began, that promises that nothing was done.
     Refused,
+    /// Nothing was done, since there is no such database.
+    NoDatabase,
     /// Nobody knows whether anything was done.
     Unknown,
 }
 
-/// One call.
+/// One call, or one batch of a Pipe.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub asked: Asked,
+    pub database: Db,
+    /// Which life of the server it was sent to.
+    pub life: usize,
     /// Calls begin and end at different moments, counted from 1.
     pub begun_at: u64,
     pub ended_at: u64,
+    /// By the wall clock of the server, in milliseconds.
+    pub begun_ms: u64,
+    pub ended_ms: u64,
     /// The highest commit that somebody knew to be visible when it began.
     pub floor: u64,
     pub outcome: Outcome,
+}
+
+impl Record {
+    /// What the server's clock may have shown when it was served. A loop reads it every half millisecond only.
+    pub fn window(&self) -> Window {
+        Window {
+            from_ms: self.begun_ms - 1,
+            to_ms: self.ended_ms,
+        }
+    }
+
+    /// Whether it may have changed something.
+    pub fn may_have_happened(&self) -> bool {
+        !matches!(self.outcome, Outcome::Refused | Outcome::NoDatabase)
+    }
+}
+
+/// A time between two readings of the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub from_ms: u64,
+    pub to_ms: u64,
 }

@@ -17,7 +17,9 @@ pub const LOGS: Range<Key> = 40..48;
 /// Written, deleted, written on conditions.
 pub const REGISTERS: Range<Key> = 48..112;
 /// Written at first, overwritten now and then, never deleted.
-pub const STABLE: Range<Key> = 112..512;
+pub const STABLE: Range<Key> = 112..496;
+/// Written with a time to live, mostly.
+pub const EXPIRING: Range<Key> = 496..512;
 /// All keys.
 pub const ALL: Range<Key> = 0..512;
 
@@ -70,7 +72,8 @@ fn class(key: Key) -> u8 {
         key if GROUPS.contains(&key) => b'g',
         key if LOGS.contains(&key) => b'l',
         key if REGISTERS.contains(&key) => b'r',
-        _ => b's',
+        key if STABLE.contains(&key) => b's',
+        _ => b't',
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::check::check;
 use super::history::{Answer, Asked, Outcome, Record};
-use super::messages::Logs;
-use super::round::{Plan, play};
+use super::lives::check;
+use super::round::{Heard, Plan, play};
 use super::world::Manners;
 
 /// Changes the first answer that it can; `None`: this one cannot be changed so.
@@ -50,7 +49,10 @@ fn a_page_without_a_key(record: &mut Record) -> Option<()> {
 }
 
 fn a_wrong_count(record: &mut Record) -> Option<()> {
-    let Answer::Count { count, .. } = answer(record)? else {
+    let Answer::Count {
+        count, views: 1, ..
+    } = answer(record)?
+    else {
         return None;
     };
     *count += 1;
@@ -112,25 +114,29 @@ fn a_call_without_an_end(record: &mut Record) -> Option<()> {
     Some(())
 }
 
-fn is_noticed(history: &[Record], logs: &Logs, lie: Lie) -> bool {
-    let mut history = history.to_vec();
+fn is_noticed(heard: &Heard, lie: Lie) -> bool {
+    let mut history = heard.history.clone();
     // In the middle, where much has happened before and much will after.
     let middle = history.len() / 2;
     history[middle..]
         .iter_mut()
         .find_map(lie)
         .expect("there is such an answer");
-    catch_unwind(AssertUnwindSafe(|| check(&history, logs))).is_err()
+    catch_unwind(AssertUnwindSafe(|| {
+        check(&history, &heard.lives, &heard.logs)
+    }))
+    .is_err()
 }
 
 #[test]
 fn every_kind_of_lie_is_noticed() {
-    let (_, history, logs) = play(&Plan {
+    let (_, heard) = play(&Plan {
         seed: 8,
         manners: Manners::Polite,
         calls: 4_000,
+        dies: false,
     });
-    check(&history, &logs);
+    check(&heard.history, &heard.lives, &heard.logs);
     let lies: [(&str, Lie); 9] = [
         ("a miss", a_miss),
         ("an old version", an_old_version),
@@ -147,7 +153,7 @@ fn every_kind_of_lie_is_noticed() {
     ];
     let unnoticed: Vec<_> = lies
         .iter()
-        .filter(|(_, lie)| !is_noticed(&history, &logs, *lie))
+        .filter(|(_, lie)| !is_noticed(&heard, *lie))
         .map(|(name, _)| name)
         .collect();
     assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");

@@ -1,27 +1,31 @@
 //! One world from its beginning to its end.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use drive::sim::{FaultCounts, Faults, Network, NodeId};
-use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
-use server::{Config, Silent, Storage, TimeSource};
-use service::ServerInfo;
+use store::Expiry;
+use store::disk::DiskFaultCounts;
 
-use super::check::check;
 use super::client::Client;
+use super::counts::Counts;
+use super::databases::{self, Db};
+use super::durable::Durable;
 use super::history::{Asked, If, Outcome, Record};
 use super::keys;
+use super::lives::{Life, check};
+use super::machine::volatile_server;
 use super::messages::Logs;
-use super::world::{Counts, Manners, World};
+use super::world::{Manners, World};
 
 /// What a round is to be.
 pub struct Plan {
     pub seed: u64,
     pub manners: Manners,
     pub calls: u64,
+    /// The server has a log, on a disk that fails, and dies again and again.
+    pub dies: bool,
 }
 
 /// What it was.
@@ -29,11 +33,24 @@ pub struct Plan {
 pub struct Report {
     pub counts: Counts,
     pub faults: FaultCounts,
+    pub disk: DiskFaultCounts,
+    pub lives: u64,
+    /// Times in which there was no room for the log.
+    pub full: u64,
+    /// Times in which there was room again, without a restart.
+    pub room_again: u64,
+    pub snapshots: u64,
+    /// Deaths in the midst of a snapshot.
+    pub snapshots_cut: u64,
     pub trace: u64,
 }
 
-const NODES: usize = 4;
-const CONNECTIONS_OF_NODE: usize = 3;
+/// What was heard in a round.
+pub struct Heard {
+    pub history: Vec<Record>,
+    pub lives: Vec<Life>,
+    pub logs: BTreeMap<(usize, Db), Logs>,
+}
 
 /// Steps without an end of anything after which a round is stuck.
 const PATIENCE_STEPS: u64 = 3_000_000;
@@ -41,96 +58,6 @@ const PATIENCE_STEPS: u64 = 3_000_000;
 /// Steps from the calls that are to be ended by the server until it is stopped: they have arrived, others are on their
 /// way.
 const STEPS_UNTIL_STOP: u64 = 300;
-
-/// Virtual time, as the driver last said it.
-#[derive(Default)]
-struct VirtualTime {
-    now_ns: AtomicU64,
-    readings: AtomicU64,
-}
-
-/// What work takes between two readings of the clock within a tick, so that slices of time end.
-const READING_NS: u64 = 20_000;
-
-impl TimeSource for VirtualTime {
-    fn monotonic_ns(&self) -> u64 {
-        let readings = self.readings.fetch_add(1, Ordering::Relaxed);
-        self.now_ns.load(Ordering::Relaxed) + readings * READING_NS
-    }
-
-    fn wall_ms(&self) -> u64 {
-        1_700_000_000_000 + self.now_ns.load(Ordering::Relaxed) / 1_000_000
-    }
-}
-
-/// A server whose clock follows the driver's.
-struct Timed<H> {
-    handler: H,
-    time: Arc<VirtualTime>,
-}
-
-impl<H> Timed<H> {
-    fn at(&mut self, now_ns: u64) -> &mut H {
-        self.time.now_ns.store(now_ns, Ordering::Relaxed);
-        self.time.readings.store(0, Ordering::Relaxed);
-        &mut self.handler
-    }
-}
-
-impl<H: Handler> Handler for Timed<H> {
-    fn opened(&mut self, id: ConnectionId, peer: &Peer, io: &mut Io, now_ns: u64) {
-        self.at(now_ns).opened(id, peer, io, now_ns);
-    }
-    fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
-        self.at(now_ns).received(id, io, now_ns);
-    }
-    fn writable(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
-        self.at(now_ns).writable(id, io, now_ns);
-    }
-    fn closed(&mut self, id: ConnectionId, why: Closed, now_ns: u64) {
-        self.at(now_ns).closed(id, why, now_ns);
-    }
-    fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        self.at(now_ns).tick(connections, now_ns);
-    }
-    fn next_deadline_ns(&self) -> Option<u64> {
-        self.handler.next_deadline_ns()
-    }
-    fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
-        self.at(now_ns).stop(connections, now_ns);
-    }
-    fn is_drained(&self) -> bool {
-        self.handler.is_drained()
-    }
-}
-
-fn new_server(seed: u64) -> Box<dyn Handler> {
-    let time = Arc::new(VirtualTime::default());
-    let has_fixed_windows = seed.is_multiple_of(3);
-    let config = Config {
-        loops: LoopConfig::default(),
-        server: ServerInfo {
-            name: "simulated",
-            version: "0",
-        },
-        memory_limit_bytes: 1 << 30,
-        max_value_bytes: 4_000_000,
-        // Fewer than some clients try before they know.
-        max_streams: 30,
-        stream_window: has_fixed_windows.then_some(5_000),
-        connection_window: has_fixed_windows.then_some(65_535),
-        interop: false,
-        hash_seed: seed,
-        time: time.clone(),
-        log: Arc::new(Silent),
-        storage: Storage::Volatile { history_id: seed },
-        backup_root: None,
-    };
-    let handler = server::simulated(config, Box::new(|| {}))
-        .expect("the limits fit together")
-        .handler;
-    Box::new(Timed { handler, time })
-}
 
 /// All faults, cutting only for clients that can bear it.
 fn faults(manners: Manners) -> Faults {
@@ -158,51 +85,32 @@ struct Round {
     network: Network,
     world: Rc<RefCell<World>>,
     server: NodeId,
+    durable: Option<Durable>,
     clients: Vec<(NodeId, Rc<RefCell<Client>>)>,
+    connections_of_node: usize,
 }
 
 /// Runs a round, and panics if anything in it is wrong.
 pub fn run(plan: &Plan) -> Report {
-    let (report, history, logs) = play(plan);
-    check(&history, &logs);
+    let (report, heard) = play(plan);
+    check(&heard.history, &heard.lives, &heard.logs);
     report
 }
 
 /// Runs a round up to its end, and answers what was heard.
-pub fn play(plan: &Plan) -> (Report, Vec<Record>, Logs) {
-    let mut network = Network::new(plan.seed, Faults::none());
-    let world = Rc::new(RefCell::new(World::new(plan.seed, plan.manners, 0)));
-    let server = network.add_node(new_server(plan.seed));
-    let clients = (0..NODES).map(|_| {
-        let client = Rc::new(RefCell::new(Client::new(Rc::clone(&world))));
-        (network.add_node(Box::new(Rc::clone(&client))), client)
-    });
-    let clients = clients.collect();
-    let mut round = Round {
-        network,
-        world,
-        server,
-        clients,
-    };
-    round.script((keys::STABLE).map(|key| Asked::Put {
-        key,
-        bytes: 20,
-        condition: If::Always,
-        previous: false,
-    }));
+pub fn play(plan: &Plan) -> (Report, Heard) {
+    let mut round = Round::new(plan);
+    round.prepare();
     round.network.set_faults(faults(plan.manners));
     round.world.borrow_mut().left = plan.calls;
+    round.let_die(plan.dies);
     round.run_until_idle();
+    round.let_die(false);
     round.network.set_faults(Faults::none());
     // What was cut is still to hear of it.
-    round.network.run_for(1_000_000_000);
-    round.script([
-        Asked::ReadMany(keys::ALL.collect()),
-        read_all(false),
-        read_all(true),
-        Asked::Count(keys::ALL),
-    ]);
-    if plan.manners == Manners::Polite {
+    round.run_for(1_000_000_000);
+    round.read_everything();
+    if plan.manners == Manners::Polite && !plan.dies {
         assert_eq!(
             round.world.borrow().counts.lost,
             0,
@@ -210,34 +118,128 @@ pub fn play(plan: &Plan) -> (Report, Vec<Record>, Logs) {
         );
     }
     round.stop();
+    let lives = match &mut round.durable {
+        Some(durable) => durable.end(&mut round.world.borrow_mut(), round.network.now_ns()),
+        None => vec![Life::default()],
+    };
     let mut world = round.world.borrow_mut();
+    let durable = round.durable.as_ref();
+    let of_durable = |count: fn(&Durable) -> u64| durable.map_or(0, count);
     let report = Report {
         counts: world.counts,
         faults: round.network.fault_counts(),
+        disk: round
+            .durable
+            .as_ref()
+            .map(Durable::fault_counts)
+            .unwrap_or_default(),
+        lives: lives.len() as u64,
+        full: of_durable(|durable| durable.full_times),
+        room_again: of_durable(|durable| durable.room_again_times),
+        snapshots: of_durable(|durable| durable.snapshots),
+        snapshots_cut: of_durable(|durable| durable.snapshots_cut),
         trace: round.network.trace(),
     };
-    (
-        report,
-        std::mem::take(&mut world.history),
-        std::mem::take(&mut world.logs),
-    )
-}
-
-fn read_all(backward: bool) -> Asked {
-    Asked::Scan {
-        keys: keys::ALL,
-        by_prefix: false,
-        backward,
-        keys_only: false,
-        limit: 0,
-    }
+    let heard = Heard {
+        history: std::mem::take(&mut world.history),
+        lives,
+        logs: std::mem::take(&mut world.logs),
+    };
+    (report, heard)
 }
 
 impl Round {
+    fn new(plan: &Plan) -> Round {
+        let mut network = Network::new(plan.seed, Faults::none());
+        let world = World::new(plan.seed, plan.manners, plan.dies);
+        let world = Rc::new(RefCell::new(world));
+        let (server, durable) = if plan.dies {
+            let durable = Durable::start(plan.seed, &mut network, &mut world.borrow_mut());
+            (durable.server, Some(durable))
+        } else {
+            (network.add_node(volatile_server(plan.seed)), None)
+        };
+        // Those who die often have few calls under way: most calls should have an answer.
+        let (nodes, connections_of_node) = if plan.dies { (3, 2) } else { (4, 3) };
+        let clients = (0..nodes).map(|_| {
+            let client = Rc::new(RefCell::new(Client::new(Rc::clone(&world))));
+            (network.add_node(Box::new(Rc::clone(&client))), client)
+        });
+        let clients = clients.collect();
+        Round {
+            network,
+            world,
+            server,
+            durable,
+            clients,
+            connections_of_node,
+        }
+    }
+
+    /// Makes the databases that are always there, and the keys.
+    fn prepare(&mut self) {
+        if self.durable.is_some() {
+            self.script(databases::MADE.map(|db| (db, Asked::Create)));
+        }
+        // Each start reads them all.
+        let count = if self.durable.is_some() {
+            100
+        } else {
+            usize::MAX
+        };
+        self.script((keys::STABLE).take(count).map(|key| {
+            let put = Asked::Put {
+                key,
+                bytes: 20,
+                condition: If::Always,
+                previous: false,
+                expiry: Expiry::None,
+            };
+            (databases::DEFAULT, put)
+        }));
+    }
+
+    fn read_everything(&mut self) {
+        let mut all = vec![databases::DEFAULT];
+        if self.durable.is_some() {
+            all.extend(databases::MADE);
+            all.extend(self.world.borrow().fleeting.clone());
+        }
+        for db in all {
+            let calls = [
+                Asked::ReadMany(keys::ALL.collect()),
+                read_all(false),
+                read_all(true),
+                Asked::Count(keys::ALL),
+            ];
+            self.script(calls.map(|asked| (db, asked)));
+        }
+    }
+
+    fn let_die(&mut self, dies: bool) {
+        if let Some(durable) = &mut self.durable {
+            durable.let_die(dies);
+        }
+    }
+
     /// Does these calls, and waits for their ends.
-    fn script(&mut self, calls: impl IntoIterator<Item = Asked>) {
+    fn script(&mut self, calls: impl IntoIterator<Item = (Db, Asked)>) {
         self.world.borrow_mut().script.extend(calls);
         self.run_until_idle();
+    }
+
+    /// Lets the next thing happen. False: nothing will ever happen by itself.
+    fn step(&mut self) -> bool {
+        let went_on = self.network.step();
+        if let Some(durable) = &mut self.durable {
+            durable.after_step(&mut self.network, &self.world);
+        }
+        went_on
+    }
+
+    fn run_for(&mut self, duration_ns: u64) {
+        let until_ns = self.network.now_ns() + duration_ns;
+        while self.network.now_ns() < until_ns && self.step() {}
     }
 
     fn run_until_idle(&mut self) {
@@ -245,12 +247,12 @@ impl Round {
         while !self.world.borrow().is_idle() {
             self.reconnect();
             for _ in 0..64 {
-                if self.world.borrow().is_idle() || !self.network.step() {
+                if self.world.borrow().is_idle() || !self.step() {
                     break;
                 }
             }
             steps += 64;
-            let ended = self.world.borrow().history.len() - self.world.borrow().open;
+            let ended = self.world.borrow().ended();
             if ended != calls {
                 (steps, calls) = (0, ended);
             }
@@ -265,7 +267,7 @@ impl Round {
     fn reconnect(&mut self) {
         for (node, client) in &self.clients {
             let open = client.borrow().connections();
-            for _ in open..CONNECTIONS_OF_NODE {
+            for _ in open..self.connections_of_node {
                 self.network.connect(*node, self.server);
             }
             self.network.wake(*node);
@@ -303,6 +305,7 @@ impl Round {
                 },
                 Asked::Silent,
             ];
+            let waiting = waiting.map(|asked| (databases::DEFAULT, asked));
             self.world.borrow_mut().script.extend(waiting);
         }
         self.world.borrow_mut().left = 1_000;
@@ -318,7 +321,7 @@ impl Round {
             if self.network.has_ended(self.server) && self.world.borrow().open == 0 {
                 break;
             }
-            self.network.step();
+            self.step();
         }
         assert!(
             self.network.has_ended(self.server),
@@ -332,5 +335,15 @@ impl Round {
             lost_before,
             "a stop loses no call"
         );
+    }
+}
+
+fn read_all(backward: bool) -> Asked {
+    Asked::Scan {
+        keys: keys::ALL,
+        by_prefix: false,
+        backward,
+        keys_only: false,
+        limit: 0,
     }
 }

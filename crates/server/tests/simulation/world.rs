@@ -1,12 +1,18 @@
 //! What all simulated clients share: what there is to do, and what was heard.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use drive::sim::Random;
 
-use super::history::{Answer, Asked, If, Outcome, Record, Seen};
+use super::choose::Begin;
+use super::counts::Counts;
+use super::databases::{self, Db};
+use super::facts::facts;
+use super::history::{Answer, Asked, Outcome, Record};
 use super::keys::{self, Key};
 use super::messages::Logs;
+use super::time::wall_ms;
+use super::timelines::commit_of;
 
 /// How calls may be disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,79 +23,86 @@ pub enum Manners {
     Rude,
 }
 
-/// Counted for the report, and to be asserted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub calls: u64,
-    pub operations: u64,
-    pub answered: u64,
-    pub refused: u64,
-    pub unknown: u64,
-    pub deadlines: u64,
-    pub cancelled: u64,
-    /// Ended by the end of their connection.
-    pub lost: u64,
-    pub connections: u64,
-    pub pauses: u64,
-    pub large_values: u64,
-    /// Scans of more than one page.
-    pub long_scans: u64,
+/// What has begun.
+pub enum Begun {
+    One(u64),
+    Pipe { batches: Vec<u64>, quiet: bool },
 }
 
-impl Counts {
-    pub fn add(&mut self, other: &Counts) {
-        self.calls += other.calls;
-        self.operations += other.operations;
-        self.answered += other.answered;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.deadlines += other.deadlines;
-        self.cancelled += other.cancelled;
-        self.lost += other.lost;
-        self.connections += other.connections;
-        self.pauses += other.pauses;
-        self.large_values += other.large_values;
-        self.long_scans += other.long_scans;
-    }
+/// What the server may refuse writes for.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble {
+    /// A write or sync of its log has failed, in these lives.
+    pub failed: Vec<usize>,
+    /// There is no room for its log, since this moment.
+    pub full_since: Option<u64>,
+    /// There was none until this moment.
+    pub full_until: u64,
 }
 
 /// The shared state of all clients of one round.
 pub struct World {
     pub random: Random,
     pub manners: Manners,
+    /// The server has a log, and databases of all kinds.
+    pub has_log: bool,
     pub history: Vec<Record>,
-    pub logs: Logs,
+    pub logs: BTreeMap<(usize, Db), Logs>,
     pub counts: Counts,
     /// Done before anything else is chosen.
-    pub script: VecDeque<Asked>,
+    pub script: VecDeque<(Db, Asked)>,
     /// Random calls still to begin.
     pub left: u64,
     /// The last phase: calls are left open, for the server to end.
     pub stopping: bool,
+    /// Nothing new begins at random, until the next life.
+    pub is_holding: bool,
     /// Calls that have begun and not ended.
     pub open: usize,
+    /// Which life of the server it is.
+    pub life: usize,
+    pub now_ns: u64,
+    pub trouble: Trouble,
+    /// Databases that come and go: those that are believed to be there, and to be gone.
+    pub fleeting: Vec<Db>,
+    pub dropped: Vec<Db>,
+    pub next_database: Db,
     moment: u64,
-    /// The highest commit that somebody knows to be visible.
-    floor: u64,
+    /// Below the first sequence of each life.
+    bases: Vec<u64>,
+    /// The highest commit of each database that somebody knows to be visible.
+    floors: BTreeMap<Db, u64>,
+    /// The highest sequence that anybody ever saw.
+    highest: u64,
     /// The last version of each key that somebody saw.
-    versions: Vec<u64>,
+    pub versions: BTreeMap<(Db, Key), u64>,
 }
 
 impl World {
-    pub fn new(seed: u64, manners: Manners, calls: u64) -> World {
+    pub fn new(seed: u64, manners: Manners, has_log: bool) -> World {
         World {
             random: Random::new(seed),
             manners,
+            has_log,
             history: Vec::new(),
-            logs: vec![Vec::new(); keys::LOGS.len()],
+            logs: BTreeMap::new(),
             counts: Counts::default(),
             script: VecDeque::new(),
-            left: calls,
+            left: 0,
             stopping: false,
+            is_holding: false,
             open: 0,
+            life: 0,
+            now_ns: 0,
+            trouble: Trouble::default(),
+            fleeting: Vec::new(),
+            dropped: Vec::new(),
+            next_database: databases::FLEETING,
             moment: 0,
-            floor: 0,
-            versions: vec![0; keys::ALL.len()],
+            bases: vec![0],
+            floors: BTreeMap::new(),
+            highest: 0,
+            versions: BTreeMap::new(),
         }
     }
 
@@ -98,45 +111,92 @@ impl World {
         self.open == 0 && self.script.is_empty() && self.left == 0
     }
 
-    /// The next call, which begins now. Random ones wait until the script is done.
-    pub fn begin(&mut self) -> Option<u64> {
-        let asked = match self.script.pop_front() {
-            Some(asked) => asked,
-            None if self.left > 0 => {
+    /// Calls that have ended.
+    pub fn ended(&self) -> u64 {
+        (self.history.len() - self.open) as u64
+    }
+
+    /// A new moment, later than all before.
+    pub fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Below the first sequence of this life.
+    pub fn base(&self) -> u64 {
+        self.bases[self.life]
+    }
+
+    /// The first life of the server begins, whose sequences are above `base`.
+    pub fn first_life(&mut self, base: u64) {
+        self.bases[0] = base;
+    }
+
+    /// A new life of the server begins, whose sequences are above `base`.
+    pub fn next_life(&mut self, base: u64) {
+        assert!(
+            base >= self.highest,
+            "sequence {} was seen, and will be given out again: the next one is {base} + 1",
+            self.highest
+        );
+        self.life += 1;
+        self.is_holding = false;
+        self.bases.push(base);
+        self.floors.clear();
+        self.trouble.full_until = self.next_moment();
+        self.trouble.full_since = None;
+    }
+
+    /// The next calls, which begin now. Random ones wait until the script is done.
+    pub fn begin(&mut self, life: usize) -> Option<Begun> {
+        let (db, begin) = match self.script.pop_front() {
+            Some((db, asked)) => (db, Begin::One(asked)),
+            None if self.left > 0 && !self.is_holding => {
                 self.left -= 1;
                 self.choose()
             }
             None => return None,
         };
         self.counts.calls += 1;
-        self.counts.operations += asked.operations();
-        self.counts.large_values += u64::from(matches!(
-            asked,
-            Asked::Put {
-                bytes: 65_536..,
-                ..
+        Some(match begin {
+            Begin::One(asked) => Begun::One(self.record(db, asked, life)),
+            Begin::Pipe { batches, quiet } => {
+                self.counts.pipes += 1;
+                let batches = batches.into_iter();
+                Begun::Pipe {
+                    batches: batches.map(|asked| self.record(db, asked, life)).collect(),
+                    quiet,
+                }
             }
-        ));
-        self.moment += 1;
-        self.open += 1;
-        self.history.push(Record {
-            asked,
-            begun_at: self.moment,
-            ended_at: u64::MAX,
-            floor: self.floor,
-            outcome: Outcome::Open,
-        });
-        Some(self.history.len() as u64 - 1)
+        })
     }
 
-    /// The call could not be sent: it is as if it had never been.
-    pub fn not_sent(&mut self, by: u64) {
-        self.end(by, Outcome::Refused);
+    fn record(&mut self, database: Db, asked: Asked, life: usize) -> u64 {
+        self.counts.begun(&asked);
+        self.open += 1;
+        let floor = if life == self.life {
+            self.floors.get(&database).copied()
+        } else {
+            None
+        };
+        let record = Record {
+            asked,
+            database,
+            life,
+            begun_at: self.next_moment(),
+            ended_at: u64::MAX,
+            begun_ms: wall_ms(self.now_ns),
+            ended_ms: u64::MAX,
+            floor: floor.unwrap_or(0),
+            outcome: Outcome::Open,
+        };
+        self.history.push(record);
+        self.history.len() as u64 - 1
     }
 
     /// A call ends, which it does once.
     pub fn end(&mut self, by: u64, outcome: Outcome) {
-        self.moment += 1;
+        let ended_at = self.next_moment();
         self.open -= 1;
         let mut seen_now = Vec::new();
         let record = &mut self.history[by as usize];
@@ -144,248 +204,90 @@ impl World {
             matches!(record.outcome, Outcome::Open),
             "call {by} ended twice: {record:?}"
         );
-        match &outcome {
-            Outcome::Open => unreachable!("an end is an end"),
-            Outcome::Answered(answer) => {
-                self.counts.answered += 1;
-                let is_long = matches!(answer, Answer::Pages(pages) if pages.len() > 1);
-                self.counts.long_scans += u64::from(is_long);
-                facts(&record.asked, answer, record.floor, &mut seen_now);
-            }
-            Outcome::Refused => self.counts.refused += 1,
-            Outcome::Unknown => self.counts.unknown += 1,
+        self.counts.ended(&outcome);
+        if let Outcome::Answered(answer) = &outcome {
+            facts(&record.asked, answer, record.floor, &mut seen_now);
         }
         record.outcome = outcome;
-        record.ended_at = self.moment;
-        for (key, version) in seen_now {
-            self.floor = self.floor.max(version);
-            if let Some(key) = key {
-                self.versions[usize::from(key)] = version;
-            }
-        }
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random.below(bound)
-    }
-
-    fn key(&mut self, of: &std::ops::Range<Key>) -> Key {
-        of.start + self.below(of.len() as u64) as Key
-    }
-
-    fn any_key(&mut self) -> Key {
-        let classes = [
-            keys::COUNTERS,
-            keys::GROUPS,
-            keys::LOGS,
-            keys::REGISTERS,
-            keys::REGISTERS,
-            keys::STABLE,
-        ];
-        let class = self.below(classes.len() as u64);
-        self.key(&classes[class as usize])
-    }
-
-    fn choose(&mut self) -> Asked {
-        match self.below(1000) {
-            0..400 => Asked::Get(self.any_key()),
-            400..590 => self.choose_put(),
-            590..650 => {
-                let (key, condition) = (self.key(&keys::REGISTERS), If::Always);
-                let condition = match self.below(4) {
-                    0 => self.version_of(key).map_or(condition, If::Version),
-                    1 => If::Present,
-                    _ => condition,
-                };
-                Asked::Delete {
-                    key,
-                    condition,
-                    previous: self.below(2) == 0,
-                }
-            }
-            // Nobody would see what is appended while the server stops.
-            650..690 if !self.stopping => Asked::Append(self.key(&keys::LOGS)),
-            650..690 => Asked::Get(self.any_key()),
-            690..750 => Asked::Increment(self.key(&keys::COUNTERS)),
-            750..800 => {
-                let first = keys::group_of(self.key(&keys::GROUPS));
-                let version = self.version_of(first);
-                let if_version = if self.below(2) == 0 { version } else { None };
-                Asked::WriteGroup { first, if_version }
-            }
-            800..850 => {
-                let first = keys::group_of(self.key(&keys::GROUPS));
-                Asked::ReadMany((first..first + keys::GROUP_KEYS).collect())
-            }
-            850..890 => Asked::WriteMany(self.some_registers()),
-            890..905 => Asked::ReadMany(self.some_registers()),
-            905..918 => self.choose_scan(),
-            918..922 => Asked::Count(keys::ALL),
-            922..975 => {
-                let bytes = self.size();
-                let delay_ms = if self.below(4) == 0 {
-                    1 + self.below(20) as u32
-                } else {
-                    0
-                };
-                Asked::Echo {
-                    bytes: if delay_ms > 0 {
-                        bytes.min(16_000)
-                    } else {
-                        bytes
-                    },
-                    delay_ms,
-                }
-            }
-            975..985 => {
-                let (messages, bytes) = (self.below(6) as u32, self.size());
-                Asked::EchoStream {
-                    messages,
-                    bytes,
-                    ends: true,
-                }
-            }
-            985..994 if !self.stopping => Asked::Check,
-            994..996 => Asked::Watch,
-            _ => Asked::Nowhere,
-        }
-    }
-
-    fn choose_put(&mut self) -> Asked {
-        let bytes = self.size();
-        if self.below(20) == 0 {
-            let (key, condition) = (self.key(&keys::STABLE), If::Always);
-            return Asked::Put {
-                key,
-                bytes: bytes.min(200),
-                condition,
-                previous: false,
-            };
-        }
-        let key = self.key(&keys::REGISTERS);
-        let condition = match self.below(8) {
-            0 => If::Absent,
-            1 => If::Present,
-            2 | 3 => self.version_of(key).map_or(If::Always, If::Version),
-            _ => If::Always,
-        };
-        Asked::Put {
-            key,
-            bytes,
-            condition,
-            previous: self.below(4) == 0,
-        }
-    }
-
-    fn choose_scan(&mut self) -> Asked {
-        let limit = if self.below(2) == 0 {
-            1 + self.below(40)
-        } else {
-            0
-        };
-        let (backward, keys_only) = (self.below(2) == 0, self.below(4) == 0);
-        let (keys, by_prefix) = match self.below(8) {
-            0 => (keys::ALL, false),
-            1 => (keys::REGISTERS, true),
-            2 | 3 => (keys::GROUPS, true),
-            4 => (keys::LOGS, true),
-            _ => {
-                let start = self.key(&keys::ALL);
-                (start..(start + 20).min(keys::ALL.end), false)
-            }
-        };
-        Asked::Scan {
-            keys,
-            by_prefix,
-            backward,
-            keys_only,
-            limit,
-        }
-    }
-
-    fn some_registers(&mut self) -> Vec<Key> {
-        let (first, count) = (self.below(keys::REGISTERS.len() as u64), 1 + self.below(16));
-        let key = |number: u64| {
-            keys::REGISTERS.start + ((first + number * 5) % keys::REGISTERS.len() as u64) as Key
-        };
-        (0..count).map(key).collect()
-    }
-
-    /// A version to set as a condition: mostly the one that was seen last, which is often still right.
-    fn version_of(&mut self, key: Key) -> Option<u64> {
-        Some(self.versions[usize::from(key)]).filter(|version| *version > 0)
-    }
-
-    /// Mostly small, sometimes larger than a frame, rarely larger than all windows at first.
-    fn size(&mut self) -> usize {
-        (match self.below(1000) {
-            0..3 => 65_536 + self.below(120_000),
-            3..20 => 1_000 + self.below(40_000),
-            _ => 8 + self.below(80),
-        }) as usize
-    }
-}
-
-/// What an answer says about versions: of a key, or of the whole database. Each must not be older than what was known
-/// when the call began, and a commit must be newer.
-fn facts(asked: &Asked, answer: &Answer, floor: u64, out: &mut Vec<(Option<Key>, u64)>) {
-    let mut commit = |keys: &[Key], version: u64| {
+        record.ended_at = ended_at;
+        record.ended_ms = wall_ms(self.now_ns);
+        let (life, database) = (record.life, record.database);
+        self.learn_database(by);
+        let (base, next_base) = (self.bases[life], self.bases.get(life + 1).copied());
+        let commit = commit_of(&self.history[by as usize]);
         assert!(
-            version > floor,
-            "{asked:?} was committed as {version}, though {floor} was visible before it began"
+            commit.is_none_or(|commit| commit > base),
+            "{commit:?} is of a life before the one that began after {base}"
         );
-        out.extend(keys.iter().map(|key| (Some(*key), version)));
-    };
-    match (asked, answer) {
-        (
-            Asked::Put { key, .. },
-            Answer::Put {
-                applied: true,
-                version,
-                ..
-            },
-        )
-        | (Asked::Append(key), Answer::Append { version, .. })
-        | (Asked::Increment(key), Answer::Increment { version, .. }) => commit(&[*key], *version),
-        (
-            Asked::Delete { .. },
-            Answer::Delete {
-                deleted: true,
-                sequence,
-                ..
-            },
-        ) => commit(&[], *sequence),
-        (Asked::WriteGroup { .. } | Asked::WriteMany(_), Answer::Batch { sequence, .. }) => {
-            commit(&asked.writes(), *sequence);
-        }
-        (Asked::Get(key), Answer::Get(Some(Seen { version, .. })))
-        | (Asked::Put { key, .. }, Answer::Put { version, .. })
-        | (Asked::Delete { key, .. }, Answer::Delete { version, .. }) => {
-            out.push((Some(*key), *version))
-        }
-        (Asked::WriteGroup { first, .. }, Answer::Failed { found }) => {
-            out.push((Some(*first), *found))
-        }
-        (Asked::ReadMany(_), Answer::Batch { sequence, .. })
-        | (Asked::Count(_), Answer::Count { sequence, .. }) => {
+        for (key, sequence) in seen_now {
             assert!(
-                *sequence >= floor,
-                "{asked:?} was read at {sequence}, though {floor} was visible before it began"
+                next_base.is_none_or(|base| sequence <= base),
+                "{sequence} was seen in life {life}, and may be given out again: the next one begins at {next_base:?}"
             );
-            out.push((None, *sequence));
-        }
-        (Asked::Scan { .. }, Answer::Pages(pages)) => {
-            let mut at_least = floor;
-            for page in pages {
-                assert!(
-                    page.sequence >= at_least,
-                    "{asked:?}: a page of {} behind {at_least}",
-                    page.sequence
-                );
-                at_least = page.sequence;
+            self.highest = self.highest.max(sequence);
+            if life == self.life {
+                let floor = self.floors.entry(database).or_default();
+                *floor = sequence.max(*floor);
             }
-            out.push((None, at_least));
+            if let Some(key) = key {
+                self.versions.insert((database, key), sequence);
+            }
         }
-        _ => {}
+    }
+
+    /// What an answer says of the databases that come and go.
+    fn learn_database(&mut self, by: u64) {
+        let record = &self.history[by as usize];
+        let (db, is_new) = (record.database, record.life == self.life);
+        match &record.outcome {
+            Outcome::Answered(Answer::Created(true)) if is_new => self.learn_databases(&[db]),
+            Outcome::Answered(Answer::Databases(there)) if is_new => {
+                let there: Vec<Db> = there.clone();
+                self.learn_databases(&there);
+            }
+            _ => {}
+        }
+    }
+
+    /// This database was there when the life of the server began, and what is visible is as new as the log.
+    pub fn found_database(&mut self, db: Db) {
+        self.floors.insert(db, self.bases[self.life]);
+    }
+
+    /// These databases were there, not long ago.
+    pub fn learn_databases(&mut self, there: &[Db]) {
+        for &db in there.iter().filter(|db| **db >= databases::FLEETING) {
+            if !self.fleeting.contains(&db) && !self.dropped.contains(&db) {
+                self.fleeting.push(db);
+            }
+        }
+    }
+
+    /// A database will be dropped.
+    pub fn forget_database(&mut self, db: Db) {
+        self.fleeting.retain(|other| *other != db);
+        self.dropped.push(db);
+    }
+
+    /// The logs of a database as they were seen in one life.
+    pub fn logs_of(&mut self, life: usize, db: Db) -> &mut Logs {
+        let empty = || vec![Vec::new(); keys::LOGS.len()];
+        self.logs.entry((life, db)).or_insert_with(empty)
+    }
+
+    /// There is no room for the log, or there is again.
+    pub fn set_full(&mut self, is_full: bool) {
+        let moment = self.next_moment();
+        if is_full {
+            self.trouble.full_since = Some(moment);
+        } else {
+            self.trouble.full_since = None;
+            self.trouble.full_until = moment;
+        }
+    }
+
+    /// Whether a call may have been refused for want of room.
+    pub fn may_be_full(&self, record: &Record) -> bool {
+        self.trouble.full_since.is_some() || self.trouble.full_until > record.begun_at
     }
 }

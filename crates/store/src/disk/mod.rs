@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use real::RealDisk;
 #[cfg(any(test, feature = "suite"))]
-pub use simulated::{Fault, SimulatedDisk, Step};
+pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
 
 /// A folder with files. Names are plain file names.
 ///

@@ -49,6 +49,51 @@ pub enum Fault {
     PowerLoss,
 }
 
+/// How often each fault happened: a test can assert that it tested something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskFaultCounts {
+    /// Losses of power.
+    pub power_losses: u64,
+    /// Deaths of the process alone.
+    pub kills: u64,
+    /// Files of which a loss of power took all that was written and not synced.
+    pub lost_writes: u64,
+    /// Files of which a loss of power took some blocks that were written and not synced, and left others, or left an
+    /// older content than the last.
+    pub torn_writes: u64,
+    /// Writes that failed, perhaps done in part.
+    pub failed_writes: u64,
+    /// Writes that took a part, and said so.
+    pub short_writes: u64,
+    /// Writes that found no room.
+    pub full_writes: u64,
+    /// Syncs that failed.
+    pub failed_syncs: u64,
+}
+
+impl DiskFaultCounts {
+    /// Adds those of another disk.
+    pub fn add(&mut self, other: &DiskFaultCounts) {
+        self.power_losses += other.power_losses;
+        self.kills += other.kills;
+        self.lost_writes += other.lost_writes;
+        self.torn_writes += other.torn_writes;
+        self.failed_writes += other.failed_writes;
+        self.short_writes += other.short_writes;
+        self.full_writes += other.full_writes;
+        self.failed_syncs += other.failed_syncs;
+    }
+}
+
+/// What a loss of power made of the unsynced blocks of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    /// With their last content.
+    whole: usize,
+    /// Without it.
+    lost: usize,
+}
+
 /// A simulated disk. A handle: clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
@@ -67,6 +112,9 @@ struct World {
     capacity_bytes: u64,
     steps: Vec<Step>,
     plan: BTreeMap<usize, Fault>,
+    /// Faults for the next steps of a kind: how many of them go well before.
+    plan_of_kind: Vec<(Step, usize, Fault)>,
+    counts: DiskFaultCounts,
     powerless: bool,
     locked: bool,
     /// Raised when the process dies: handles of an earlier life are dead.
@@ -166,24 +214,31 @@ impl FileState {
     }
 
     /// Lets the device keep what it happens to have of the unsynced blocks, and forgets that they were unsynced.
-    fn lose(&mut self, loss: Loss, random: &mut Random) {
+    fn lose(&mut self, loss: Loss, random: &mut Random) -> Left {
         if loss.keeps(random) {
             self.sync_len();
         }
+        let mut left = Left::default();
         for (block, versions) in std::mem::take(&mut self.dirty) {
             if !loss.keeps(random) {
+                left.lost += 1;
                 continue;
             }
-            let version = match loss {
-                Loss::Nothing => versions.last().expect("a dirty block was written"),
-                _ => &versions[random.below(versions.len())],
+            let last = versions.len() - 1;
+            let which = match loss {
+                Loss::Nothing => last,
+                _ => random.below(versions.len()),
             };
+            left.whole += usize::from(which == last);
+            left.lost += usize::from(which != last);
+            let version = &versions[which];
             let start = block * BLOCK_BYTES;
             let room = self.device.len().saturating_sub(start).min(version.len());
             if room > 0 {
                 self.device[start..start + room].copy_from_slice(&version[..room]);
             }
         }
+        left
     }
 
     /// Forgets the cached content of clean blocks.
@@ -237,9 +292,35 @@ impl World {
         self.check_power()?;
         let number = self.steps.len();
         self.steps.push(step);
-        let fault = self.plan.get(&number).copied();
+        let planned = self.plan.get(&number).copied();
+        let fault = self.planned_for_kind(step).or(planned);
+        self.count(step, fault);
         self.powerless = fault == Some(Fault::PowerLoss);
         Ok(fault)
+    }
+
+    fn planned_for_kind(&mut self, step: Step) -> Option<Fault> {
+        let mut due = None;
+        self.plan_of_kind.retain_mut(|(kind, before, fault)| {
+            if *kind == step && *before == 0 {
+                due = Some(*fault);
+                return false;
+            }
+            *before -= usize::from(*kind == step);
+            true
+        });
+        due
+    }
+
+    fn count(&mut self, step: Step, fault: Option<Fault>) {
+        let counts = &mut self.counts;
+        match (step, fault) {
+            (Step::Write, Some(Fault::Error)) => counts.failed_writes += 1,
+            (Step::Write, Some(Fault::Short)) => counts.short_writes += 1,
+            (Step::Write, Some(Fault::Full)) => counts.full_writes += 1,
+            (Step::Sync, Some(Fault::Error)) => counts.failed_syncs += 1,
+            _ => {}
+        }
     }
 
     fn check_power(&self) -> io::Result<()> {
@@ -271,6 +352,7 @@ impl World {
         let needed_bytes = self.needed_bytes(file, offset, bytes.len());
         if needed_bytes > 0 && self.used_bytes() + needed_bytes > self.capacity_bytes {
             self.step(Step::Write)?;
+            self.counts.full_writes += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         let fault = self.step(Step::Write)?;
@@ -355,12 +437,15 @@ impl World {
         }
         self.names = self.durable_names.clone();
         for file in &mut self.files {
-            file.lose(loss, &mut self.random);
+            let Left { whole, lost } = file.lose(loss, &mut self.random);
+            self.counts.lost_writes += u64::from(whole == 0 && lost > 0);
+            self.counts.torn_writes += u64::from(whole > 0 && lost > 0);
             file.cached = file.device.clone();
             file.shortest = file.cached.len();
             file.allocated
                 .resize(file.device.len().div_ceil(BLOCK_BYTES), true);
         }
+        self.counts.power_losses += 1;
         self.powerless = false;
         self.end_life();
     }
@@ -368,6 +453,7 @@ impl World {
     fn end_life(&mut self) {
         self.life += 1;
         self.locked = false;
+        self.plan_of_kind.clear();
     }
 }
 
@@ -391,6 +477,8 @@ impl SimulatedDisk {
             capacity_bytes: u64::MAX,
             steps: Vec::new(),
             plan: BTreeMap::new(),
+            plan_of_kind: Vec::new(),
+            counts: DiskFaultCounts::default(),
             powerless: false,
             locked: false,
             life: 0,
@@ -403,6 +491,33 @@ impl SimulatedDisk {
     /// Lets a step go wrong. Steps are counted from 0.
     pub fn plan(&self, step: usize, fault: Fault) {
         self.world().plan.insert(step, fault);
+    }
+
+    /// Lets a step of one kind go wrong, after `before` of them that do not. Forgotten when the process ends.
+    pub fn plan_next(&self, kind: Step, before: usize, fault: Fault) {
+        self.world().plan_of_kind.push((kind, before, fault));
+    }
+
+    /// Lets nothing more go wrong that was planned.
+    pub fn forget_plans(&self) {
+        let mut world = self.world();
+        world.plan.clear();
+        world.plan_of_kind.clear();
+    }
+
+    /// Whether the power is there.
+    pub fn has_power(&self) -> bool {
+        !self.world().powerless
+    }
+
+    /// What went wrong so far.
+    pub fn fault_counts(&self) -> DiskFaultCounts {
+        self.world().counts
+    }
+
+    /// Bytes that the contents of all files take.
+    pub fn used_bytes(&self) -> u64 {
+        self.world().used_bytes()
     }
 
     /// The steps taken so far.
@@ -422,7 +537,9 @@ impl SimulatedDisk {
 
     /// The process dies, the machine goes on. All open files are dead.
     pub fn kill(&self) {
-        self.world().end_life();
+        let mut world = self.world();
+        world.counts.kills += 1;
+        world.end_life();
     }
 
     /// Lets the operating system forget what it believes to be on the device too, so that it is read again from there.

@@ -269,6 +269,11 @@ impl Signal {
         }
     }
 
+    /// Whether there is work.
+    pub(super) fn has_work(&self) -> bool {
+        self.has_work.load(Ordering::Relaxed)
+    }
+
     /// Whether there is work; forgets it.
     pub(super) fn take_work(&self) -> bool {
         self.has_work.load(Ordering::Relaxed) && self.has_work.swap(false, Ordering::SeqCst)

@@ -79,6 +79,11 @@ impl Rounds {
         self.round_with(clock, &mut |committer, _| committer.prepare_segment())
     }
 
+    /// Whether a round has something to do, beside what is [due](Rounds::due_ns) at a time.
+    pub fn has_work(&self) -> bool {
+        self.hub.signal.has_work() || self.committer.has_gathered() || self.committer.wants_mark()
+    }
+
     pub(super) fn round_with(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
         if self.hub.signal.take_work() {
             self.collect();

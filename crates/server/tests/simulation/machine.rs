@@ -1,0 +1,279 @@
+//! The machine of the server: its disk, the committer, and how both are started again.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use drive::sim::Random;
+use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
+use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
+use service::ServerInfo;
+use store::Store;
+use store::disk::{Fault, SimulatedDisk};
+use store::durable::{Event, Rounds};
+use store::log::limits::SEQUENCE_RESERVE;
+use store::log::{LogConfig, LogId, Recovered, verify};
+
+use super::databases;
+use super::lives::How;
+use super::time::{CommitterClock, Timed, VirtualTime};
+
+/// The longest time that the committer is busy with something else after a group.
+const BUSY_NS: u64 = 400_000;
+
+/// The committer's node is asked for a snapshot once in so many turns, beside those that it makes by itself.
+const SNAPSHOT_ASKED_ONCE_IN: u64 = 200;
+
+/// What is behind the server's handler.
+pub struct Machine {
+    seed: u64,
+    pub disk: SimulatedDisk,
+    pub time: Arc<VirtualTime>,
+    pub random: Random,
+    segment_bytes: u64,
+    /// There are answers in the mailbox.
+    mail: Arc<AtomicBool>,
+    pub rounds: Rc<RefCell<Option<Rounds>>>,
+    pub events: Rc<RefCell<Vec<Event>>>,
+    /// A snapshot is in the making.
+    making: Rc<Cell<bool>>,
+}
+
+/// A server that has started.
+pub struct Started {
+    pub handler: Box<dyn Handler>,
+    pub store: Store,
+    pub recovered: Recovered,
+    /// Of the last group that the life before has left in the log.
+    pub last_sequence: u64,
+}
+
+impl Machine {
+    pub fn new(seed: u64) -> Machine {
+        let mut random = Random::new(!seed);
+        Machine {
+            seed,
+            disk: SimulatedDisk::new(seed),
+            time: Arc::default(),
+            segment_bytes: [8 << 10, 16 << 10, 64 << 10][random.below(3) as usize],
+            random,
+            mail: Arc::default(),
+            rounds: Rc::default(),
+            events: Rc::default(),
+            making: Rc::default(),
+        }
+    }
+
+    /// The committer as a node of the network, so that it has turns like everybody else.
+    pub fn committer(&self) -> Box<dyn Handler> {
+        Box::new(Committer {
+            rounds: Rc::clone(&self.rounds),
+            events: Rc::clone(&self.events),
+            time: Arc::clone(&self.time),
+            making: Rc::clone(&self.making),
+            random: RefCell::new(Random::new(self.seed ^ 0x55)),
+            busy_until_ns: Cell::new(0),
+        })
+    }
+
+    /// Whether the server has mail; forgets it.
+    pub fn take_mail(&self) -> bool {
+        self.mail.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a snapshot is in the making.
+    pub fn is_making_snapshot(&self) -> bool {
+        self.making.get()
+    }
+
+    /// Whether the committer has something to do.
+    pub fn has_work(&self) -> bool {
+        self.rounds.borrow().as_ref().is_some_and(Rounds::has_work)
+    }
+
+    /// Whether writes are refused until a restart.
+    pub fn has_failed(&self) -> bool {
+        self.rounds
+            .borrow()
+            .as_ref()
+            .is_some_and(Rounds::has_failed)
+    }
+
+    /// Starts the server on what the disk has. Sometimes that fails at first: the power goes again, or the disk has an
+    /// error. Then `how` says what the last life has lost by now. Its sequences were above `base`.
+    pub fn start(&mut self, how: &mut How, base: u64) -> Started {
+        self.disk.set_capacity_bytes(u64::MAX);
+        self.mail.store(false, Ordering::Relaxed);
+        loop {
+            let is_disturbed = self.random.below(5) == 0;
+            if is_disturbed {
+                let step = self.disk.step_count() + self.random.below(16) as usize;
+                let fault = [Fault::PowerLoss, Fault::Error][self.random.below(2) as usize];
+                self.disk.plan(step, fault);
+            }
+            let last_sequence = self.last_sequence(base);
+            let started = self.try_start(last_sequence);
+            self.disk.forget_plans();
+            match started {
+                Ok(started) => return started,
+                Err(error) => assert!(is_disturbed, "the server does not start: {error}"),
+            }
+            if self.disk.has_power() && self.random.below(2) == 0 {
+                self.disk.kill();
+            } else {
+                *how = How::Loss;
+                self.disk.lose_power();
+            }
+        }
+    }
+
+    fn try_start(&mut self, last_sequence: u64) -> Result<Started, server::StartError> {
+        let log_id = LogId {
+            history: self.seed,
+            secret: !self.seed,
+        };
+        let storage = Storage::Folder {
+            disk: Arc::new(self.disk.clone()),
+            log: LogConfig {
+                segment_bytes: self.segment_bytes,
+                ..LogConfig::new(log_id, self.time.wall_ms())
+            },
+            durability: databases::durability(databases::DEFAULT),
+        };
+        let config = config(self.seed, Arc::clone(&self.time), storage);
+        let mail = Arc::clone(&self.mail);
+        let waker = Box::new(move || mail.store(true, Ordering::Relaxed));
+        let Simulated {
+            handler,
+            rounds,
+            store,
+            recovered,
+        } = simulated(config, waker)?;
+        *self.rounds.borrow_mut() = rounds;
+        self.events.borrow_mut().clear();
+        self.making.set(false);
+        let time = Arc::clone(&self.time);
+        Ok(Started {
+            handler: Box::new(Timed { handler, time }),
+            store,
+            recovered: recovered.expect("it has a log"),
+            last_sequence,
+        })
+    }
+
+    /// The last sequence in the log that is not of a start that failed: those skip more than any life has.
+    fn last_sequence(&self, base: u64) -> u64 {
+        let mut last = base;
+        let report = verify(&self.disk, &mut |_, group| {
+            let sequence = group.header.last_sequence;
+            if sequence < base + SEQUENCE_RESERVE / 2 {
+                last = last.max(sequence);
+            }
+        });
+        report.expect("the disk reads well");
+        last
+    }
+
+    /// Ends a clean stop.
+    pub fn close(&self) {
+        let rounds = self.rounds.borrow_mut().take().expect("it runs");
+        let mut clock = CommitterClock(Arc::clone(&self.time));
+        rounds.close(&mut clock).expect("nothing is planned");
+    }
+}
+
+/// A server without a log.
+pub fn volatile_server(seed: u64) -> Box<dyn Handler> {
+    let time = Arc::new(VirtualTime::default());
+    let config = config(
+        seed,
+        Arc::clone(&time),
+        Storage::Volatile { history_id: seed },
+    );
+    let simulated = simulated(config, Box::new(|| {})).expect("the limits fit together");
+    let handler = simulated.handler;
+    Box::new(Timed { handler, time })
+}
+
+fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
+    let has_fixed_windows = seed.is_multiple_of(3);
+    Config {
+        loops: LoopConfig::default(),
+        server: ServerInfo {
+            name: "simulated",
+            version: "0",
+        },
+        memory_limit_bytes: 1 << 30,
+        max_value_bytes: 4_000_000,
+        // Fewer than some clients try before they know.
+        max_streams: 30,
+        stream_window: has_fixed_windows.then_some(5_000),
+        connection_window: has_fixed_windows.then_some(65_535),
+        interop: false,
+        hash_seed: seed,
+        time,
+        log: Arc::new(Silent),
+        storage,
+        backup_root: None,
+    }
+}
+
+/// The node of the committer. It carries out one group, and is busy for a while.
+struct Committer {
+    rounds: Rc<RefCell<Option<Rounds>>>,
+    events: Rc<RefCell<Vec<Event>>>,
+    time: Arc<VirtualTime>,
+    making: Rc<Cell<bool>>,
+    random: RefCell<Random>,
+    busy_until_ns: Cell<u64>,
+}
+
+impl Handler for Committer {
+    fn opened(&mut self, _: ConnectionId, _: &Peer, _: &mut Io, _: u64) {}
+    fn received(&mut self, _: ConnectionId, _: &mut Io, _: u64) {}
+    fn writable(&mut self, _: ConnectionId, _: &mut Io, _: u64) {}
+    fn closed(&mut self, _: ConnectionId, _: Closed, _: u64) {}
+
+    fn tick(&mut self, _: &mut dyn Connections, now_ns: u64) {
+        let mut rounds = self.rounds.borrow_mut();
+        let Some(rounds) = rounds
+            .as_mut()
+            .filter(|_| self.busy_until_ns.get() <= now_ns)
+        else {
+            return;
+        };
+        self.time.set(now_ns);
+        let mut clock = CommitterClock(Arc::clone(&self.time));
+        let mut random = self.random.borrow_mut();
+        let worked = rounds.round(&mut clock);
+        if random.below(SNAPSHOT_ASKED_ONCE_IN) == 0 {
+            rounds.ask_for_snapshot();
+        }
+        for _ in 0..random.below(3) {
+            self.making.set(rounds.step_snapshot(&mut clock));
+        }
+        if worked || self.making.get() {
+            self.busy_until_ns.set(now_ns + random.below(BUSY_NS));
+        }
+        self.events.borrow_mut().extend(rounds.take_events());
+        drop(rounds.take_garbage());
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let rounds = self.rounds.borrow();
+        let rounds = rounds.as_ref()?;
+        let busy_until_ns = self.busy_until_ns.get();
+        if rounds.has_work() || self.making.get() {
+            return Some(busy_until_ns);
+        }
+        let due_ns = rounds.due_ns();
+        (due_ns != u64::MAX).then_some(due_ns.max(busy_until_ns))
+    }
+
+    fn stop(&mut self, _: &mut dyn Connections, _: u64) {}
+
+    fn is_drained(&self) -> bool {
+        true
+    }
+}
