@@ -6,7 +6,8 @@ use super::event::Event;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 use super::headers::HeadInfo;
 use super::outbound::End;
-use super::streams::{Encoding, Kind, StreamKey};
+use super::send::is_bare;
+use super::streams::{Encoding, Kind, LateStatus, StreamKey};
 use crate::grpc::{self, Code, Metadata, PREFIX_BYTES, Status, TimeoutValue, status};
 use crate::hpack::{Encoder, Indexing, KnownName};
 use crate::limits;
@@ -368,17 +369,23 @@ impl Connection {
         if found.kind == Kind::Plain {
             return self.end_of_stream(stream.slot, out);
         }
-        found.late_status = Some(Box::new(status));
+        found.late_status = if is_bare(&status) {
+            LateStatus::Ok
+        } else {
+            LateStatus::Other(Box::new(status))
+        };
         self.end_of_stream(stream.slot, out)
     }
 
     /// The response is complete; if there were trailers, they are kept with the stream.
     pub(super) fn on_end_of_response(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> Handled {
         let found = &mut self.streams[stream.slot];
-        let status = match (found.late_status.take(), found.kind) {
-            (Some(status), _) => *status,
-            (None, Kind::Plain) => Status::OK,
-            (None, Kind::Grpc) => Status::new(Code::Internal, "the answer ended without a status"),
+        let status = match (std::mem::take(&mut found.late_status), found.kind) {
+            (LateStatus::Other(status), _) => *status,
+            (LateStatus::Ok, _) | (LateStatus::NotCome, Kind::Plain) => Status::OK,
+            (LateStatus::NotCome, Kind::Grpc) => {
+                Status::new(Code::Internal, "the answer ended without a status")
+            }
         };
         self.finish_call(stream, status, out)
     }

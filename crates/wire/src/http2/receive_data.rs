@@ -427,7 +427,7 @@ impl Connection {
         if stream.work_done {
             return Ok(None);
         }
-        if stream.inbound.deframer.is_mid_message() && stream.late_status.is_none() {
+        if stream.inbound.deframer.is_mid_message() && stream.late_status.has_not_come() {
             return self.on_bad_message(slot, MessageError::Truncated, out);
         }
         if self.is_client() {

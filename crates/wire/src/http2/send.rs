@@ -593,7 +593,7 @@ fn encode_field(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
 }
 
 /// An OK status that is nothing but the constant trailers.
-fn is_bare(status: &Status) -> bool {
+pub(super) fn is_bare(status: &Status) -> bool {
     status.is_ok() && status.message().is_empty() && status.metadata().is_none()
 }
 

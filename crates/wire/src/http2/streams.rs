@@ -50,6 +50,22 @@ pub(crate) struct Extra {
     pub(crate) trailers: Vec<u8>,
 }
 
+/// Client: the status of a call, come while messages are still to be taken.
+#[derive(Debug, Default)]
+pub(crate) enum LateStatus {
+    #[default]
+    NotCome,
+    /// OK and nothing beside it, as nearly always: kept without an allocation.
+    Ok,
+    Other(Box<Status>),
+}
+
+impl LateStatus {
+    pub(crate) fn has_not_come(&self) -> bool {
+        matches!(self, LateStatus::NotCome)
+    }
+}
+
 /// One stream. A free slot has identifier 0 and keeps its buffers for the next.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -90,7 +106,7 @@ pub(crate) struct Stream {
     /// Fields for our head and our trailers, encoded without the dynamic table.
     pub(crate) extra: Option<Box<Extra>>,
     /// Client: the status that came while messages were still to be taken.
-    pub(crate) late_status: Option<Box<Status>>,
+    pub(crate) late_status: LateStatus,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
 }
@@ -120,7 +136,7 @@ impl Stream {
             unreleased: 0,
             content_left: None,
             extra: None,
-            late_status: None,
+            late_status: LateStatus::NotCome,
             inbound: Inbound::default(),
             outbound: Outbound::default(),
         }
@@ -150,7 +166,7 @@ impl Stream {
         self.unreleased = 0;
         self.content_left = None;
         self.extra = None;
-        self.late_status = None;
+        self.late_status = LateStatus::NotCome;
     }
 
     /// Counts body bytes against content-length. False: they are too many, or too few at the end.
