@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use drive::Address;
 use wire::StreamKey;
-use wire::grpc::Metadata;
+use wire::grpc::{Code, Metadata};
 
 use crate::core::{Core, Request, What};
 use crate::error::{CallError, ConnectError, NotBegun};
@@ -215,7 +215,7 @@ impl Channel {
                     }
                     return Ok(answer);
                 }
-                end => return Err(self.error_of(end)),
+                end => return Err(self.error_of(end, options.deadline)),
             }
         }
     }
@@ -357,9 +357,16 @@ impl Channel {
         self.core.disconnected();
     }
 
-    /// The error that the end of a call stands for.
-    pub(crate) fn error_of(&self, end: What) -> CallError {
+    /// The error that the end of a call with this deadline stands for.
+    pub(crate) fn error_of(&self, end: What, deadline: Option<Instant>) -> CallError {
         match end {
+            // A server that keeps the deadline may reset the call at it, before anybody here has looked at the clock.
+            What::Ended(status)
+                if status.code() == Code::Cancelled
+                    && deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
+            {
+                CallError::DeadlineExceeded
+            }
             What::Ended(status) => CallError::Status(status),
             What::NotBegun => CallError::NotBegun(NotBegun::Refused),
             What::Lost { reason } => CallError::ConnectionLost {
@@ -430,7 +437,7 @@ impl ServerStreaming<'_> {
                 Ok(What::Ended(status)) if status.is_ok() => self.is_over = true,
                 Ok(end) => {
                     self.is_over = true;
-                    return Err(self.channel.error_of(end));
+                    return Err(self.channel.error_of(end, self.deadline));
                 }
                 Err(error) => {
                     self.is_over = true;

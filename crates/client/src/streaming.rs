@@ -105,7 +105,7 @@ impl<'a> Streaming<'a> {
                 }
                 Some(end) => {
                     self.is_over = true;
-                    return Err(self.channel.error_of(end));
+                    return Err(self.channel.error_of(end, self.deadline));
                 }
             }
         }

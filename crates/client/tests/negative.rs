@@ -468,3 +468,33 @@ fn a_stream_ends_at_its_deadline() {
     drop(channel);
     server.join().expect("the server has seen what it expects");
 }
+
+/// A server that keeps the deadline may reset the call at it. Whoever looks later still learns that it was the deadline.
+#[test]
+fn a_reset_at_the_deadline_is_the_deadline() {
+    let reset_at_once = |raw: &mut Raw| {
+        raw.settings(&[]);
+        let head = raw.wait_for("a head", |frame| frame.kind == kind::HEADERS);
+        raw.reset(head.stream, ErrorCode::Cancel);
+    };
+    let (address, server) = serve_raw(vec![reset_at_once, reset_at_once]);
+    let options = CallOptions {
+        deadline: Some(Instant::now() + Duration::from_millis(40)),
+        ..CallOptions::default()
+    };
+    let mut channel = connect(&address);
+    let mut stream = channel.streaming(PATH, &options).expect("begun");
+    stream.send(b"question");
+    std::thread::sleep(Duration::from_millis(80));
+    let late = stream.poll(Duration::from_secs(20));
+    assert!(matches!(late, Err(CallError::DeadlineExceeded)), "{late:?}");
+    drop(stream);
+    drop(channel);
+    let mut channel = connect(&address);
+    match call(&mut channel) {
+        Err(CallError::Status(status)) => assert_eq!(status.code(), Code::Cancelled, "in time"),
+        other => panic!("{other:?}"),
+    }
+    drop(channel);
+    server.join().expect("the server has seen what it expects");
+}

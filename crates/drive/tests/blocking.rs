@@ -218,6 +218,12 @@ fn idle_threads_sleep_and_are_woken() {
     let mut stream = server.connect();
     expect_served(&mut stream);
     fall_quiet(&server, 1);
+    // Once woken, a thread sleeps again. The door and three threads.
+    let before = server.sum(|thread| thread.ticks);
+    wake_all(&server);
+    eventually("each has woken", || {
+        server.sum(|thread| thread.ticks) >= before + 4
+    });
     let idle = server.sum(|thread| thread.ticks);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(
@@ -232,6 +238,22 @@ fn idle_threads_sleep_and_are_woken() {
     }
     *server.habits.announcement.lock().expect("no panic") = None;
     expect_served(&mut stream);
+}
+
+/// It may not wait in `recv`, where nobody but its peer can wake it.
+#[test]
+fn a_thread_whose_handler_awaits_a_wake_waits_in_poll() {
+    let server = Server::start(blocking(1));
+    let mut stream = server.connect();
+    expect_served(&mut stream);
+    server.habits.busy.store(true, Ordering::Relaxed);
+    // This may still have been waited for in `recv`.
+    expect_served(&mut stream);
+    let waits = || server.counters.read().last().expect("a thread").waits;
+    let before = waits();
+    (0..50).for_each(|_| expect_served(&mut stream));
+    assert!(waits() - before >= 49, "{} waits", waits() - before);
+    server.habits.busy.store(false, Ordering::Relaxed);
 }
 
 /// A handler that awaits a wake-up gets it at once, one that does not within the time that `recv` may wait.
