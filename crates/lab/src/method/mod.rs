@@ -173,8 +173,10 @@ mod tests {
     use super::*;
 
     /// A service in a file that needs another one, compiled here.
-    fn descriptor_set() -> Vec<u8> {
-        let folder = std::env::temp_dir().join(format!("pelton-method-{}", std::process::id()));
+    /// `test`: tests run beside each other, each needs a folder of its own.
+    fn descriptor_set(test: &str) -> Vec<u8> {
+        let name = format!("pelton-method-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("the folder is ours");
         let other = "syntax = \"proto3\"; package t; message Inner { bytes raw = 1; }";
         let main = "syntax = \"proto3\"; package t; import \"other.proto\";
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn json_becomes_bytes() {
-        let set = descriptor_set();
+        let set = descriptor_set("bytes");
         let json = r#"{"text": "hi", "numbers": [1, 300], "inner": {"raw": "AAE="}}"#;
         let bytes = name("/t.T/Ask")
             .encode(&set, json)
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let set = descriptor_set();
+        let set = descriptor_set("wrong");
         for (method, json, part) in [
             ("t.X/Ask", "{}", "no service `t.X`"),
             ("t.T/Answer", "{}", "the service has Ask, Watch"),
