@@ -1,0 +1,174 @@
+"""Backups while clients write: what is restored is every write up to the sequence of the backup, and none after it."""
+
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from server import Server, expect_status, open_channel
+
+WRITERS = 4
+KEYS = 300
+BACKUPS = 4
+DATABASES = ["", "other"]
+
+
+class Writer(threading.Thread):
+    """Puts and deletes keys of its own, each when the one before was answered, and notes what happened at which
+    sequence."""
+
+    def __init__(self, address, number):
+        super().__init__(daemon=True)
+        self.address = address
+        self.number = number
+        self.stopping = threading.Event()
+        # (database, key) -> [(sequence, value or None)]
+        self.history = {}
+        self.failure = None
+
+    def run(self):
+        try:
+            with open_channel(self.address) as channel:
+                kv = kv_pb2_grpc.KeyValueStub(channel)
+                turn = 0
+                while not self.stopping.is_set():
+                    self.write(kv, turn)
+                    turn += 1
+        except BaseException as failure:  # noqa: B902 - the test looks at it
+            self.failure = failure
+
+    def write(self, kv, turn):
+        database = DATABASES[turn % len(DATABASES)]
+        key = b"%d/%d" % (self.number, turn * 7 % KEYS)
+        value = b"turn %d" % turn + b"." * (turn % 200)
+        if turn % 5 == 4:
+            value = None
+            answer = kv.Delete(pb.DeleteRequest(database=database, key=key))
+        else:
+            answer = kv.Put(pb.PutRequest(database=database, key=key, value=value))
+        self.history.setdefault((database, key), []).append((answer.sequence, value))
+
+
+def content(address):
+    """All entries of all databases: value and version."""
+    found = {}
+    with open_channel(address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for database in DATABASES:
+            for page in kv.Scan(pb.ScanRequest(database=database)):
+                for entry in page.entries:
+                    found[database, entry.key] = entry.value, entry.version
+    return found
+
+
+def restore(binary, backup, data):
+    return subprocess.run([binary, "restore", backup, "--data", data], capture_output=True, text=True, timeout=60)
+
+
+def expected(writers, sequence):
+    """What the writers had written by the commit of a sequence."""
+    entries = {}
+    for writer in writers:
+        for place, changes in writer.history.items():
+            past = [(at, value) for at, value in changes if at <= sequence]
+            if past and past[-1][1] is not None:
+                entries[place] = past[-1][1]
+    return entries
+
+
+def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary, tmp_path):
+    flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups"), "--log-segment", "1MiB"]
+    backups = []
+    with Server(binary, *flags) as server, open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        for name, mode in [("other", admin_pb2.DURABILITY_MODE_WRITTEN), ("cache", admin_pb2.DURABILITY_MODE_VOLATILE)]:
+            description = admin_pb2.DatabaseDescription(name=name, durability=mode)
+            admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
+        writers = [Writer(server.address, number) for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        for number in range(BACKUPS):
+            time.sleep(0.3)
+            progress = list(admin.Backup(admin_pb2.BackupRequest(name=f"b{number}")))
+            assert [one.complete for one in progress] == [False] * (len(progress) - 1) + [True]
+            last = progress[-1]
+            assert last.written_bytes == last.total_bytes > 0
+            assert (last.databases, last.volatile_databases) == (2, 1)
+            backups.append((last.path, last.sequence))
+            # The log is shortened between the backups.
+            assert admin.Snapshot(admin_pb2.SnapshotRequest()).sequence >= last.sequence
+        for writer in writers:
+            writer.stopping.set()
+        for writer in writers:
+            writer.join(timeout=30)
+            assert writer.failure is None, writer.failure
+        written = sum(len(changes) for writer in writers for changes in writer.history.values())
+    assert written > 1_000, written
+
+    for number, (path, sequence) in enumerate(backups):
+        data = tmp_path / f"restored-{number}"
+        done = restore(binary, path, data)
+        assert done.returncode == 0, done.stderr
+        assert f"sequence {sequence}" in done.stdout
+        with Server(binary, "--data", str(data)) as server:
+            found = content(server.address)
+        assert all(version <= sequence for _, version in found.values())
+        assert {place: value for place, (value, _) in found.items()} == expected(writers, sequence)
+    sequences = [sequence for _, sequence in backups]
+    assert sequences == sorted(set(sequences)), "each one shows more than the one before"
+
+
+def test_a_backup_needs_a_root_a_good_name_and_a_free_one(binary, tmp_path):
+    request = admin_pb2.BackupRequest(name="one")
+    with Server(binary, "--data", str(tmp_path / "data")) as server, open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        error = expect_status(grpc.StatusCode.FAILED_PRECONDITION, lambda: list(admin.Backup(request)))
+        assert "--backup-root" in error.details()
+    flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups")]
+    with Server(binary, *flags) as server, open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        for name in ["", ".", "..", "../up", "a/b", "a\\b", "a\0b", "x" * 129]:
+            bad = admin_pb2.BackupRequest(name=name)
+            expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda bad=bad: list(admin.Backup(bad)))
+        assert list(admin.Backup(request))[-1].complete
+        expect_status(grpc.StatusCode.ALREADY_EXISTS, lambda: list(admin.Backup(request)))
+        assert [path.name for path in (tmp_path / "backups").iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+def test_a_backup_that_nobody_waits_for_is_removed(binary, tmp_path, how):
+    flags = ["--data", str(tmp_path / "data"), "--backup-root", str(tmp_path / "backups"), "--durability", "written"]
+    with Server(binary, *flags) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for first in range(0, 60_000, 1_000):
+            put = [
+                pb.Operation(put=pb.Operation.Put(key=b"%d" % number, value=b"x" * 500))
+                for number in range(first, first + 1_000)
+            ]
+            kv.Batch(pb.BatchRequest(operations=put))
+        admin = admin_pb2_grpc.AdminStub(channel)
+        folder = tmp_path / "backups" / "one"
+        timeout = 0.05 if how == "deadline" else None
+        call = admin.Backup(admin_pb2.BackupRequest(name="one"), timeout=timeout)
+        if how == "cancel":
+            next(call)
+            call.cancel()
+        codes = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED
+        with pytest.raises(grpc.RpcError) as raised:
+            list(call)
+        assert raised.value.code() in codes
+        until = time.monotonic() + 20
+        while folder.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not folder.exists()
+        # The server can make the next one as soon as the thread of this one has ended.
+        while True:
+            try:
+                assert list(admin.Backup(admin_pb2.BackupRequest(name="one")))[-1].complete
+                break
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.UNAVAILABLE and time.monotonic() < until
+                time.sleep(0.01)
