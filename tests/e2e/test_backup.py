@@ -46,10 +46,12 @@ class Writer(threading.Thread):
         value = b"turn %d" % turn + b"." * (turn % 200)
         if turn % 5 == 4:
             value = None
-            answer = kv.Delete(pb.DeleteRequest(database=database, key=key))
+            sequence = kv.Delete(pb.DeleteRequest(database=database, key=key)).sequence
         else:
-            answer = kv.Put(pb.PutRequest(database=database, key=key, value=value))
-        self.history.setdefault((database, key), []).append((answer.sequence, value))
+            sequence = kv.Put(pb.PutRequest(database=database, key=key, value=value)).version
+        # Nothing was there to delete: there was no commit.
+        if sequence:
+            self.history.setdefault((database, key), []).append((sequence, value))
 
 
 def content(address):
