@@ -205,13 +205,15 @@ impl<W: Workload, T: Transport> Worker<W, T> {
 
     /// Whether no further call begins.
     fn is_over(&self, now_ns: u64) -> bool {
+        let until_ns = self.window.until_ns;
+        let drain_ns = limits::DRAIN.as_nanos() as u64;
+        // What came due before the end is taken up behind it too, if the generator was late.
+        let schedule = self.schedule.as_ref();
+        let is_all_taken_up = schedule.is_none_or(|schedule| schedule.next_ns() >= until_ns);
+        let is_all_sent = is_all_taken_up && self.backlog.is_empty();
         self.has_all()
-            || (now_ns >= self.window.until_ns && self.backlog.is_empty())
-            || now_ns
-                >= self
-                    .window
-                    .until_ns
-                    .saturating_add(limits::DRAIN.as_nanos() as u64)
+            || (now_ns >= until_ns && is_all_sent)
+            || now_ns >= until_ns.saturating_add(drain_ns)
     }
 
     /// Whether nothing more is to be waited for.

@@ -328,6 +328,21 @@ fn lag_of_the_generator_is_told() {
     assert_eq!(tally.uncorrected_ns.count_between(MS, u64::MAX), 1);
 }
 
+/// What came due while the generator slept over the end is sent and counted all the same.
+#[test]
+fn nothing_that_is_due_is_forgotten_at_the_end() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 1_010 * MS,
+    };
+    let mut fake = Fake::new(100_000, 0..0);
+    let asleep = 990 * MS + 1..1_020 * MS;
+    let plan = plan(open_loop(1_000.0), 1, 1_000);
+    let tally = simulate(plan, &mut fake, window, asleep);
+    assert_eq!((tally.due, tally.succeeded), (1_000, 1_000));
+    assert_eq!(tally.lag_ns.count_between(1, u64::MAX), 19);
+}
+
 #[test]
 fn no_more_calls_at_once_than_the_server_allows() {
     let window = Window {
