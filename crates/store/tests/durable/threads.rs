@@ -275,3 +275,37 @@ fn large_commits_and_late_syncs() {
     assert!(matches!(refused, SnapshotError::Stopping), "{refused}");
     verify(&store);
 }
+
+/// What nobody has waited to be synced is synced before a snapshot that has seen it gets its name.
+#[test]
+fn the_log_is_durable_before_a_snapshot_is() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut config = config();
+        config.default_database.durability = Durability::Written;
+        let open = || Store::open(config, Arc::new(disk.clone()), &log_config());
+        let opened = open().expect("it is empty");
+        let durable = Durable::start(opened.committer, clock(), nothing_but_snapshots());
+        let durable = durable.expect("threads can be started");
+        let this = thread::current();
+        let mailbox = durable.register(Box::new(move || this.unpark()));
+        let mut batch = opened.store.write_batch();
+        for number in 0..50u8 {
+            let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+            commit.push(&put(&[number], &[7; 600])).expect("fits");
+            commit.submit();
+        }
+        mailbox.submit(&mut batch);
+        let mut outcomes = Outcomes::new();
+        while !mailbox.take(&mut outcomes) {
+            thread::park_timeout(Duration::from_millis(100));
+        }
+        let report = durable.snapshot().expect("nothing fails");
+        disk.lose_power();
+        drop(durable);
+        let opened = open().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(opened.recovered.last_sequence >= report.last_sequence);
+        let view = opened.store.view(DatabaseId::DEFAULT).expect("it exists");
+        assert_eq!(view.statistics().entries, 50, "seed {seed}");
+    }
+}
