@@ -82,6 +82,20 @@ pub fn run(command: &mut Command) -> Answer {
     Answer::from(command.output().expect("the binary runs"))
 }
 
+/// Runs a command that says little to its end, and does not wait for ever for one that should have refused to run.
+pub fn run_within_patience(command: &mut Command) -> Answer {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("the binary runs");
+    let until = Instant::now() + PATIENCE;
+    while process.try_wait().expect("the child is ours").is_none() {
+        if Instant::now() >= until {
+            process.kill().expect("the child is ours");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Answer::from(process.wait_with_output().expect("it has ended"))
+}
+
 /// A running server. Ended with the value.
 pub struct Server {
     process: Child,
