@@ -422,7 +422,9 @@ fn a_snapshot_knows_the_end_of_the_log() {
     }
     // The first of these keys is behind the walk, the second before it.
     let at_base = values(&client.durable.store, other);
-    client.run(other, &[put(&key(3), b"new"), put(&key(30), b"new")]);
+    for _ in 0..5 {
+        client.run(other, &[put(&key(3), b"new"), put(&key(30), b"new")]);
+    }
     let at_end = values(&client.durable.store, other);
     while client.durable.rounds.step_snapshot(&mut client.clock) {}
     let sequence = client.made();
