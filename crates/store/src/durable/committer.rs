@@ -45,8 +45,6 @@ pub struct DurableCommitter {
     failed: bool,
     /// No next segment could be made ready.
     full: bool,
-    /// A group found no room.
-    stuck: bool,
     events: Vec<Event>,
     snapshots: SnapshotPlan,
     _lock: FolderLock,
@@ -109,7 +107,6 @@ impl DurableCommitter {
             sync_asked: false,
             failed: false,
             full: false,
-            stuck: false,
             events: Vec::new(),
             snapshots: parts.snapshots,
             _lock: parts.lock,
@@ -163,11 +160,12 @@ impl DurableCommitter {
     pub fn decide(&mut self, clock: &mut dyn Clock, done: &mut dyn FnMut(usize, WriteBatch)) {
         debug_assert!(self.decider.group().is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
+        let refusal = self.refusal();
         while let Some(gathered) = self.gathered.front_mut() {
             let answers = &mut self.answers[gathered.from];
             let Gathered { batch, next, .. } = gathered;
-            if self.failed {
-                refuse(batch, next, &mut answers.synced);
+            if let Some(refusal) = refusal {
+                refuse(batch, next, refusal, &mut answers.synced);
             } else if !self.decider.decide(batch, next, now_ms, answers) {
                 break;
             }
@@ -182,6 +180,20 @@ impl DurableCommitter {
         }
     }
 
+    /// Why no commit at all can be decided.
+    fn refusal(&self) -> Option<Refusal> {
+        if self.failed {
+            return Some(Refusal::LogFailed);
+        }
+        let is_spent = self.store.last_sequence() >= self.log.sequence_limit();
+        (is_spent && self.has_no_room_for_mark()).then_some(Refusal::LogFull)
+    }
+
+    /// Whether the bound on sequences cannot be raised before there is room on the disk.
+    fn has_no_room_for_mark(&self) -> bool {
+        self.full && self.needs_segment_to_close()
+    }
+
     /// The last sequence given out.
     fn last_sequence(&self) -> u64 {
         self.store.last_sequence().min(self.log.sequence_limit())
@@ -189,7 +201,8 @@ impl DurableCommitter {
 
     /// Whether the bound on sequences should be raised.
     pub fn wants_mark(&self) -> bool {
-        !self.failed && !self.stuck && self.store.last_sequence() >= self.store.reserve().due()
+        let is_possible = !self.failed && !self.has_no_room_for_mark();
+        is_possible && self.store.last_sequence() >= self.store.reserve().due()
     }
 
     /// Writes the records of the group.
@@ -203,14 +216,12 @@ impl DurableCommitter {
         let now_ms = self.store.clock_ms(clock.now_ms());
         match self.log.write_group(self.decider.records(), now_ms) {
             Ok(_) => {
-                self.stuck = false;
                 self.expect_sync(clock);
                 Progress::Done
             }
             Err(WriteError::NoRoom { source: None, .. }) if !self.full => Progress::NeedsSegment,
             Err(error @ WriteError::NoRoom { .. }) => {
                 self.set_full(Some(error.to_string()));
-                self.stuck = true;
                 self.refuse_group(Refusal::LogFull, Refusal::LogFull, &Rule::ALL);
                 Progress::Done
             }
@@ -351,7 +362,6 @@ impl DurableCommitter {
     /// Brings the segment that was wanted.
     pub fn take_segment(&mut self, segment: ReadySegment) {
         self.log.take_segment(segment);
-        self.stuck = false;
         self.set_full(None);
     }
 
@@ -480,7 +490,7 @@ impl DurableCommitter {
         &self.log
     }
 
-    /// Whether the closing group needs the next segment.
+    /// Whether the smallest group, a mark or the closing one, needs the next segment.
     pub(super) fn needs_segment_to_close(&self) -> bool {
         self.log.is_short_of(ALIGN_BYTES as u64) && self.log.wanted_segment().is_some()
     }
@@ -495,10 +505,10 @@ impl DurableCommitter {
     }
 }
 
-/// Refuses what is left of a batch after a failure of the log.
-fn refuse(batch: &WriteBatch, next: &mut usize, outcomes: &mut Outcomes) {
+/// Refuses what is left of a batch.
+fn refuse(batch: &WriteBatch, next: &mut usize, refusal: Refusal, outcomes: &mut Outcomes) {
     for commit in &batch.logged()[*next..] {
-        let verdict = Decision::Refused(Refusal::LogFailed).into();
+        let verdict = Decision::Refused(refusal).into();
         outcomes.finish(&outcomes.mark(), commit, 0, verdict);
     }
     *next = batch.logged().len();

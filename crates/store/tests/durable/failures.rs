@@ -293,6 +293,48 @@ fn the_last_segment_is_kept_for_what_does_not_grow() {
     assert_eq!(client.one(&[delete(b"small")]), Decision::Applied);
 }
 
+/// Not even a mark fits any more, and the last sequence that may be given out is spent: whoever asks for a write is told
+/// so, and the committer rests until there is room.
+#[test]
+fn a_full_disk_with_a_spent_reserve_refuses_and_rests() {
+    let disk = SimulatedDisk::new(9);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let volatile = client.create("volatile", Durability::Volatile);
+    let keys: Vec<_> = (0..2 * SEGMENT_BYTES / 512).map(u64::to_be_bytes).collect();
+    let puts: Vec<_> = keys.iter().map(|key| put(key, b"")).collect();
+    assert_eq!(client.one(&puts), Decision::Applied);
+    disk.set_capacity_bytes(2 * SEGMENT_BYTES + 4096);
+    let mut deletes = keys.iter().map(|key| client.one(&[delete(key)]));
+    assert!(deletes.any(|decision| decision == FULL));
+
+    let mut committer = client.durable.store.committer();
+    let mut batch = client.durable.store.write_batch();
+    let mut outcomes = Outcomes::new();
+    for _ in 0..=SEQUENCE_RESERVE / 10_000 {
+        for _ in 0..10_000 {
+            batch.begin(0, volatile, Mode::Atomic).submit();
+        }
+        drop(committer.run(&mut batch, &mut client.clock, &mut outcomes));
+    }
+    let last = outcomes.iter().last().map(|outcome| outcome.decision);
+    assert_eq!(last, Some(Decision::Refused(Refusal::LogBehind)));
+
+    let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+    commit.push(&put(b"new", b"")).expect("within the limits");
+    commit.submit();
+    client.durable.mailbox.submit(&mut batch);
+    let busy = (0..10).take_while(|_| client.durable.rounds.round(&mut client.clock));
+    assert!(busy.count() < 10, "it goes round and round");
+    assert!(client.durable.mailbox.take(&mut outcomes));
+    assert_eq!(outcomes.get(0).decision, FULL);
+
+    disk.set_capacity_bytes(1 << 30);
+    assert_eq!(client.one(&[put(b"new", b"")]), Decision::Applied);
+    batch.begin(0, volatile, Mode::Atomic).submit();
+    drop(committer.run(&mut batch, &mut client.clock, &mut outcomes));
+    assert_eq!(outcomes.get(0).decision, Decision::Applied);
+}
+
 /// Commits that change nothing in the log use up sequences too. None may be given out twice.
 #[test]
 fn sequences_stay_within_the_reserve() {
