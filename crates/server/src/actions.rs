@@ -69,6 +69,11 @@ impl Actions for Step<'_> {
         self.batch.writes.drop_database(self.id.tag(), database);
     }
 
+    fn drop_empty_database(&mut self, database: DatabaseId) {
+        self.effects.commits += 1;
+        (self.batch.writes).drop_empty_database(self.id.tag(), database);
+    }
+
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
         debug_assert!(self.task.is_none(), "a call has one task");
         *self.task = Some(self.tasks.start(task, self.id)?);

@@ -41,6 +41,9 @@ pub trait Actions {
     /// Has a database dropped; [`State::committed`] follows.
     fn drop_database(&mut self, database: DatabaseId);
 
+    /// The same, if it is empty when that is decided.
+    fn drop_empty_database(&mut self, database: DatabaseId);
+
     /// Has a long task done beside the loops; [`State::task`] follows until it is over. Ended with the call, it leaves
     /// nothing behind. A call has at most one.
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal>;

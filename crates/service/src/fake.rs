@@ -98,6 +98,10 @@ impl Actions for Recorder {
         self.changes.drop_database(0, database);
     }
 
+    fn drop_empty_database(&mut self, database: DatabaseId) {
+        self.changes.drop_empty_database(0, database);
+    }
+
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
         match self.refuse_task {
             Some(refusal) => Err(refusal),

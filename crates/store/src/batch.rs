@@ -80,6 +80,14 @@ impl WriteBatch {
         self.change_catalogue(tag, database, Whole::Drop, "", &[]);
     }
 
+    /// The same if the database is empty when the commit is decided; else it is refused with
+    /// [`DropError::NotEmpty`](crate::DropError::NotEmpty).
+    ///
+    /// In a store with a log, what others put into a volatile database while its drop is logged goes with it.
+    pub fn drop_empty_database(&mut self, tag: u64, database: DatabaseId) {
+        self.change_catalogue(tag, database, Whole::DropEmpty, "", &[]);
+    }
+
     fn change_catalogue(
         &mut self,
         tag: u64,

@@ -403,6 +403,11 @@ pub enum DropError {
     Unknown,
     /// The default database cannot be dropped; it can be cleared.
     IsDefault,
+    /// There is something in it, and it was to be dropped only if not.
+    NotEmpty {
+        /// How many entries.
+        entries: u64,
+    },
 }
 
 impl fmt::Display for DropError {
@@ -412,6 +417,10 @@ impl fmt::Display for DropError {
             DropError::IsDefault => write!(
                 formatter,
                 "the default database cannot be dropped; clear it instead"
+            ),
+            DropError::NotEmpty { entries } => write!(
+                formatter,
+                "the database holds {entries} entries, and was to be dropped only if it were empty"
             ),
         }
     }

@@ -215,8 +215,11 @@ impl Committer {
         commit: &mut CommitRecord,
         run: &mut Run<'_>,
     ) -> Result<(), Refusal> {
-        if commit.whole == Some(Whole::Drop) {
-            let dropped = self.store.remove_database(commit.database);
+        if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
+            let dropped = match whole {
+                Whole::DropEmpty => self.store.remove_empty_database(commit.database),
+                _ => self.store.remove_database(commit.database),
+            };
             run.garbage.append(dropped.map_err(Refusal::NotDropped)?);
             return Ok(());
         }

@@ -26,7 +26,8 @@ impl CommitRecord {
 
     /// Whether it changes which databases there are.
     pub(crate) fn is_of_catalogue(&self) -> bool {
-        matches!(self.whole, Some(Whole::Create | Whole::Drop))
+        self.whole
+            .is_some_and(|whole| whole == Whole::Create || whole.is_drop())
     }
 }
 
@@ -39,6 +40,15 @@ pub(crate) enum Whole {
     Create,
     /// Drops it.
     Drop,
+    /// Drops it if there is nothing in it.
+    DropEmpty,
+}
+
+impl Whole {
+    /// Whether it drops the database.
+    pub(crate) fn is_drop(self) -> bool {
+        matches!(self, Whole::Drop | Whole::DropEmpty)
+    }
 }
 
 /// An operation without its bytes.

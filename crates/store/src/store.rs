@@ -161,12 +161,38 @@ impl Store {
 
     /// Drops a database with all it holds. Calls that still name it find it unknown.
     pub(crate) fn remove_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
-        let database = self.shared.catalogue.write().remove(id)?;
+        self.remove_database_if(id, |_| true)
+    }
+
+    /// Drops a database if it is empty.
+    pub(crate) fn remove_empty_database(&self, id: DatabaseId) -> Result<Garbage, DropError> {
+        self.remove_database_if(id, |entries| entries == 0)
+    }
+
+    /// Drops a database if so many entries may go. Looks under the lock under which it is emptied, and takes the lock of
+    /// the catalogue only behind it: whoever reads a database may look something up there.
+    fn remove_database_if(
+        &self,
+        id: DatabaseId,
+        may_go: impl FnOnce(u64) -> bool,
+    ) -> Result<Garbage, DropError> {
+        self.check_drop(id)?;
+        let database = self.find(id).ok_or(DropError::Unknown)?;
         let mut state = database.state.write();
+        if state.dropped {
+            return Err(DropError::Unknown);
+        }
+        let entries = state.index.len() as u64;
+        if !may_go(entries) {
+            return Err(DropError::NotEmpty { entries });
+        }
         state.dropped = true;
         self.change_memory(state.memory_bytes, 0);
         state.memory_bytes = 0;
-        Ok(Garbage::of(state.index.take()))
+        let content = Garbage::of(state.index.take());
+        drop(state);
+        self.shared.catalogue.write().remove(id)?;
+        Ok(content)
     }
 
     /// The limits of a database.

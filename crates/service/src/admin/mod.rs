@@ -35,7 +35,7 @@ pub struct AdminCall {
     method: Method,
     /// The request is there, and what it asks for is under way.
     is_under_way: bool,
-    /// The database that is being made.
+    /// The database that is being made or dropped.
     name: Box<str>,
 }
 
@@ -74,7 +74,7 @@ impl State for AdminCall {
         let served = match self.method {
             Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
             Method::AdminListDatabases => list_databases(bytes, shared, actions),
-            Method::AdminDropDatabase => drop_database(bytes, shared, actions),
+            Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
             Method::AdminStatistics => statistics(bytes, shared, actions),
             Method::AdminBackup => backup::begin_backup(bytes, actions),
             Method::AdminSnapshot => backup::begin_snapshot(bytes, actions),
@@ -113,6 +113,9 @@ impl State for AdminCall {
             Decision::Applied => answer_dropped(true, actions),
             Decision::Refused(Refusal::NotDropped(DropError::Unknown)) => {
                 answer_dropped(false, actions)
+            }
+            Decision::Refused(Refusal::NotDropped(DropError::NotEmpty { entries })) => {
+                Err(not_confirmed(&self.name, entries))
             }
             Decision::Refused(Refusal::NotDropped(error)) => Err(not_dropped(&error)),
             Decision::Refused(other) => Err(refusal(other)),
@@ -280,23 +283,32 @@ fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
 
 // --- drop
 
-fn drop_database(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
-    let request = DropDatabaseRequest::decode(bytes)
-        .map_err(|error| invalid(Method::AdminDropDatabase, error))?;
-    let store = &shared.store;
-    let Some(id) = store.database(request.name) else {
-        actions.respond(|out| encode_dropped(false, out));
-        return Ok(());
-    };
-    if id != DatabaseId::DEFAULT && request.confirm_name != request.name {
-        let view = store.view(id);
-        let entries = view.map_or(0, |view| view.statistics().entries);
-        if entries > 0 || !request.confirm_name.is_empty() {
+impl AdminCall {
+    fn drop_database(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let request =
+            DropDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
+        let store = &shared.store;
+        let Some(id) = store.database(request.name) else {
+            return answer_dropped(false, actions);
+        };
+        self.name = request.name.into();
+        if id == DatabaseId::DEFAULT || request.confirm_name == request.name {
+            actions.drop_database(id);
+        } else if request.confirm_name.is_empty() {
+            // Whether it is empty shows when its turn has come: others write meanwhile.
+            actions.drop_empty_database(id);
+        } else {
+            let view = store.view(id);
+            let entries = view.map_or(0, |view| view.statistics().entries);
             return Err(not_confirmed(request.name, entries));
         }
+        Ok(())
     }
-    actions.drop_database(id);
-    Ok(())
 }
 
 fn answer_dropped(dropped: bool, actions: &mut impl Actions) -> Result<(), Status> {

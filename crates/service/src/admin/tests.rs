@@ -323,6 +323,20 @@ fn databases_are_dropped_with_their_content_by_who_means_it() {
         Code::FailedPrecondition,
         &["default database"],
     );
+    // What others write before the drop is decided is not dropped unconfirmed.
+    assert!(created(&volatile("late"), &shared));
+    let mut fake = Fake::new(method, &shared);
+    fake.message(&drop_request("late", ""), true, &shared);
+    fill(&shared, "late", 3);
+    fake.commit(&shared);
+    let status = fake.take_status().expect("it is refused");
+    assert_eq!(status.code, Code::InvalidArgument);
+    assert!(
+        status.message.contains("\"late\" holds 3 entries"),
+        "{}",
+        status.message
+    );
+    assert!(shared.store.database("late").is_some());
     // A wrong confirmation is a slip, also where none would be needed.
     assert!(created(&volatile("empty"), &shared));
     let request = drop_request("empty", "emtpy");

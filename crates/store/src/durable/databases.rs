@@ -3,24 +3,26 @@
 use super::decider::{Answers, ORIGIN, Work};
 use super::pending::{PendingCommit, Rule, What};
 use crate::batch::WriteBatch;
-use crate::catalogue::{CreateError, DatabaseConfig};
+use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, DropError};
 use crate::log::{Record, RecordKind};
 use crate::outcome::{Decision, Refusal};
 use crate::record::{CommitRecord, Whole};
 
 impl Work {
     /// Decides a commit that creates or drops a database. It completes the group if it takes effect, so that what
-    /// comes behind it finds the catalogue changed. Answers whether it was decided.
+    /// comes behind it finds the catalogue changed. `growth_entries` is by how much the group has changed the number of
+    /// entries in the database. Answers whether it was decided.
     pub(super) fn change_catalogue(
         &mut self,
         batch: &WriteBatch,
         commit: &CommitRecord,
+        growth_entries: i64,
         answers: &mut Answers,
     ) -> bool {
         let outcomes = &mut answers.synced;
         let mark = outcomes.mark();
         let mut commit = *commit;
-        let what = match self.plan_catalogue(batch, &mut commit) {
+        let what = match self.plan_catalogue(batch, &mut commit, growth_entries) {
             Ok(what) => what,
             Err(refusal) => {
                 outcomes.finish(&mark, &commit, 0, Decision::Refused(refusal).into());
@@ -61,9 +63,10 @@ impl Work {
         &self,
         batch: &WriteBatch,
         commit: &mut CommitRecord,
+        growth_entries: i64,
     ) -> Result<What, Refusal> {
-        if commit.whole == Some(Whole::Drop) {
-            let checked = self.store.check_drop(commit.database);
+        if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
+            let checked = self.check_drop(commit.database, whole, growth_entries);
             return checked.map(|()| What::Drop).map_err(Refusal::NotDropped);
         }
         if let Some(refusal) = self.refusal {
@@ -80,6 +83,22 @@ impl Work {
             name: name.into(),
             config: Box::new(config),
         })
+    }
+
+    fn check_drop(
+        &self,
+        id: DatabaseId,
+        whole: Whole,
+        growth_entries: i64,
+    ) -> Result<(), DropError> {
+        self.store.check_drop(id)?;
+        let database = self.store.find(id).ok_or(DropError::Unknown)?;
+        let entries =
+            (database.state.read().index.len() as u64).saturating_add_signed(growth_entries);
+        if whole == Whole::DropEmpty && entries > 0 {
+            return Err(DropError::NotEmpty { entries });
+        }
+        Ok(())
     }
 
     fn database_name(&self, commit: &CommitRecord, what: &What) -> Box<str> {

@@ -128,7 +128,10 @@ impl Decider {
                 return false;
             }
             if first.is_of_catalogue() {
-                if !self.work.change_catalogue(batch, first, answers) {
+                let pending = self.databases.get(&first.database);
+                let growth_entries = pending.map_or(0, |pending| pending.growth_entries);
+                let work = &mut self.work;
+                if !work.change_catalogue(batch, first, growth_entries, answers) {
                     return false;
                 }
                 *next += 1;

@@ -744,6 +744,14 @@ fn databases_come_and_go(make: Make<'_>) {
         bench.drop_database(DatabaseId::DEFAULT).err(),
         Some(DropError::IsDefault)
     );
+    let not_empty = Err(DropError::NotEmpty { entries: 1 });
+    assert_eq!(bench.drop_empty_database(first), not_empty);
+    let empty = create(&mut bench, "empty");
+    assert_eq!(bench.drop_empty_database(empty), Ok(()));
+    let unknown = Err(DropError::Unknown);
+    assert_eq!(bench.drop_empty_database(empty), unknown);
+    let is_default = Err(DropError::IsDefault);
+    assert_eq!(bench.drop_empty_database(DatabaseId::DEFAULT), is_default);
     bench.add(first, Mode::Atomic, &[put(b"late", b"value")]);
     bench.drop_database(first).expect("it exists");
     assert_eq!(bench.drop_database(first).err(), Some(DropError::Unknown));

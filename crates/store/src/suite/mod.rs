@@ -158,6 +158,17 @@ impl Bench {
         }
     }
 
+    /// Drops a database if it is empty, by a commit of its own.
+    pub fn drop_empty_database(&mut self, id: DatabaseId) -> Result<(), DropError> {
+        let mut batch = self.store.write_batch();
+        batch.drop_empty_database(0, id);
+        match self.run_apart(&mut batch).get(0).decision {
+            Decision::Applied => Ok(()),
+            Decision::Refused(Refusal::NotDropped(error)) => Err(error),
+            other => panic!("a drop is applied or refused: {other:?}"),
+        }
+    }
+
     /// Carries out a batch of its own, and leaves what the bench has in the making.
     fn run_apart(&mut self, batch: &mut WriteBatch) -> Outcomes {
         let mut outcomes = Outcomes::new();

@@ -6,8 +6,8 @@ use store::log::Ending;
 use store::log::limits::SEQUENCE_RESERVE;
 use store::suite::{StandingClock, delete, get, put};
 use store::{
-    DatabaseConfig, DatabaseId, Decision, Durability, Mode, Operation, Outcomes, Refusal, Store,
-    StoreConfig,
+    DatabaseConfig, DatabaseId, Decision, DropError, Durability, Mode, Operation, Outcomes,
+    Refusal, Store, StoreConfig,
 };
 
 use crate::bench::{Durable, SEGMENT_BYTES, verify};
@@ -92,6 +92,33 @@ impl Client {
 fn has(store: &Store, database: DatabaseId, key: &[u8]) -> bool {
     let view = store.view(database).expect("it exists");
     view.get(key, store.hasher().hash(key), 1000).is_some()
+}
+
+/// What comes between the look of somebody who wants to drop an empty database and the drop is not dropped with it, also if
+/// it is in the same group and nobody sees it yet.
+#[test]
+fn a_drop_of_what_is_empty_sees_its_own_group() {
+    let disk = SimulatedDisk::new(10);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let database = client.create("database", Durability::Synced);
+    let mut drop_behind = |database, operation| {
+        let mut batch = client.durable.store.write_batch();
+        let mut commit = batch.begin(0, database, Mode::Atomic);
+        commit.push(&operation).expect("within the limits");
+        commit.submit();
+        batch.drop_empty_database(1, database);
+        client.durable.mailbox.submit(&mut batch);
+        while client.durable.rounds.round(&mut client.clock) {}
+        let mut outcomes = Outcomes::new();
+        assert!(client.durable.mailbox.take(&mut outcomes));
+        assert_eq!(outcomes.get(0).decision, Decision::Applied);
+        outcomes.get(1).decision
+    };
+    let full = Decision::Refused(Refusal::NotDropped(DropError::NotEmpty { entries: 1 }));
+    assert_eq!(drop_behind(database, put(b"key", b"value")), full);
+    assert_eq!(drop_behind(database, put(b"key", b"other")), full);
+    assert_eq!(drop_behind(database, delete(b"key")), Decision::Applied);
+    assert!(client.durable.store.view(database).is_none());
 }
 
 const FULL: Decision = Decision::Refused(Refusal::LogFull);

@@ -254,6 +254,10 @@ impl Actions for Room<'_> {
         self.batch.drop_database(0, database);
     }
 
+    fn drop_empty_database(&mut self, database: DatabaseId) {
+        self.batch.drop_empty_database(0, database);
+    }
+
     fn start_task(&mut self, _task: Task) -> Result<(), TaskRefusal> {
         unreachable!("nothing here takes long");
     }
