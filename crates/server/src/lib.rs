@@ -187,6 +187,10 @@ impl Server {
             let waker = Arc::clone(&start.waker);
             Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
         });
+        // What is large takes minutes, and the log is all that a start needs.
+        if let Some(durable) = &durable {
+            durable.end_snapshots();
+        }
         // The call that asked for it has ended with its loop. It needs the log until then.
         tasks.stop();
         if let Some(durable) = durable {

@@ -29,12 +29,15 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
     let progress = Progress::bytes("copying");
     let mut output = Output::new(arguments.connection.output).optional();
     let mut is_complete = false;
-    let longest = Some(SILENCE);
+    let patience = Patience {
+        longest: Some(SILENCE),
+        interrupted: "interrupted; the server gives it up",
+    };
     wait(
         &mut caller,
         Method::AdminBackup,
         &request,
-        longest,
+        &patience,
         &interrupt,
         &mut |answer| {
             let told = BackupProgress::decode(answer).map_err(unreadable)?;
@@ -81,11 +84,15 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let mut caller = Caller::connect(&arguments.connection)?;
     let progress = Progress::waiting("writing a snapshot");
     let mut made = None;
+    let patience = Patience {
+        longest: None,
+        interrupted: "interrupted; the server goes on with it",
+    };
     wait(
         &mut caller,
         Method::AdminSnapshot,
         b"",
-        None,
+        &patience,
         &interrupt,
         &mut |answer| {
             made = Some(SnapshotResponse::decode(answer).map_err(unreadable)?);
@@ -110,12 +117,20 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// How long a task is waited for.
+struct Patience {
+    /// How long the server may say nothing; `None`: as long as it takes.
+    longest: Option<Duration>,
+    /// What the user is told who has enough of it.
+    interrupted: &'static str,
+}
+
 /// Calls a method and shows its answers to `visit` until it ends, or the user has enough of it.
 fn wait(
     caller: &mut Caller,
     method: Method,
     request: &[u8],
-    longest: Option<Duration>,
+    patience: &Patience,
     interrupt: &Interrupt,
     visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -131,9 +146,7 @@ fn wait(
     loop {
         if interrupt.is_set() {
             // The call is given up, which the server notices.
-            return Err(Failure::Failed(
-                "interrupted; the server gives it up".into(),
-            ));
+            return Err(Failure::Failed(patience.interrupted.into()));
         }
         match call.poll(LOOK).map_err(failed)? {
             Step::Message(answer) => {
@@ -141,7 +154,11 @@ fn wait(
                 visit(&answer)?;
             }
             Step::Ended => return Ok(()),
-            Step::Nothing if longest.is_some_and(|longest| last.elapsed() >= longest) => {
+            Step::Nothing
+                if patience
+                    .longest
+                    .is_some_and(|longest| last.elapsed() >= longest) =>
+            {
                 return Err(Failure::Failed(format!(
                     "{} on {address}: the server has said nothing for {SILENCE:.0?}",
                     method.path()

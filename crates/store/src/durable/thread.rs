@@ -85,6 +85,12 @@ impl Durable {
         self.hub.desk.request()
     }
 
+    /// Makes no more snapshots, and gives up the one that is being made: call it before whoever waits for one is waited
+    /// for. A clean [stop](Durable::stop) makes one of its own where that is cheap.
+    pub fn end_snapshots(&self) {
+        self.hub.desk.end();
+    }
+
     /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has everything on its
     /// own device.
     pub fn retire_through(&self, sequence: u64) {

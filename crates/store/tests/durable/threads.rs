@@ -1,7 +1,7 @@
 //! The committer on its thread, over real files.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -204,6 +204,61 @@ fn a_failure_is_reported() {
     assert!(
         durable.stop().is_err(),
         "a log that has failed cannot be closed"
+    );
+}
+
+/// Time that stands still in the midst of the first snapshot, until the test has done what it wants.
+#[derive(Clone)]
+struct HeldClock {
+    time: RealClock,
+    is_held: Arc<AtomicBool>,
+    meeting: Arc<Barrier>,
+}
+
+impl Clock for HeldClock {
+    fn now_ns(&mut self) -> u64 {
+        let is_maker = thread::current().name() == Some("pelton-snapshots");
+        if is_maker && self.is_held.swap(false, Ordering::Relaxed) {
+            self.meeting.wait();
+            self.meeting.wait();
+        }
+        self.time.now_ns()
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.time.now_ms()
+    }
+}
+
+/// A stop need not wait for a snapshot, however large.
+#[test]
+fn a_snapshot_is_given_up_when_no_more_are_wanted() {
+    let disk = SimulatedDisk::new(2);
+    let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
+    let clock = HeldClock {
+        time: clock(),
+        is_held: Arc::new(AtomicBool::new(true)),
+        meeting: Arc::new(Barrier::new(2)),
+    };
+    let meeting = clock.meeting.clone();
+    let committer = opened.expect("it is empty").committer;
+    let durable = Durable::start(committer, clock, nothing_but_snapshots()).expect("it starts");
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| durable.snapshot());
+        meeting.wait();
+        durable.end_snapshots();
+        meeting.wait();
+        let outcome = asked.join().expect("no panic");
+        assert!(
+            matches!(outcome, Err(SnapshotError::Stopping)),
+            "{outcome:?}"
+        );
+    });
+    durable.stop().expect("it stops as always");
+    let names = disk.list().expect("it can be listed");
+    assert!(
+        !names.iter().any(|name| name.contains("snapshot")),
+        "{names:?}"
     );
 }
 
