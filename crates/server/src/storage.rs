@@ -101,6 +101,10 @@ fn said(log: &dyn Log, event: Event) {
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
         Event::RoomAgain => log.storage("there is room for the log again"),
+        Event::NotRetired(why) => log.storage(&format!(
+            "files of the log that nobody needs stay, nothing is lost, and it will be tried again; the data folder grows \
+             until then: {why}"
+        )),
         Event::SnapshotMade(report) => log.snapshot(&report),
         Event::SnapshotFailed(why) => log.storage(&format!(
             "a snapshot failed, nothing is lost, and it will be tried again; the log grows until then: {why}"

@@ -171,7 +171,7 @@ impl Durable {
                 }
                 Event::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
-                Event::SnapshotFailed(_) => {}
+                Event::SnapshotFailed(_) | Event::NotRetired(_) => {}
             }
         }
     }

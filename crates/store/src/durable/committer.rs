@@ -76,6 +76,8 @@ pub enum Event {
     Full(String),
     /// There is room again.
     RoomAgain,
+    /// Segments that nobody needs could not be removed: the folder grows until that is tried again, with the next ones.
+    NotRetired(String),
     /// There is a new snapshot.
     SnapshotMade(SnapshotReport),
     /// A snapshot could not be made: nothing is lost, but the log grows until one can.
@@ -411,11 +413,18 @@ impl DurableCommitter {
         retired
     }
 
-    /// Takes such segments back, if nobody has taken the stock. What goes wrong shows when the next one is prepared.
+    /// Takes such segments back, if nobody has taken the stock.
     pub(super) fn retire_segments(&mut self, retired: Vec<RetiredSegment>) {
-        if let Some(stock) = &mut self.stock {
-            let _ = stock.retire(retired);
+        if let Some(stock) = &mut self.stock
+            && let Err(error) = stock.retire(retired)
+        {
+            self.not_retired(&error);
         }
+    }
+
+    /// Says that segments could not be taken back.
+    pub(super) fn not_retired(&mut self, error: &PrepareError) {
+        self.events.push(Event::NotRetired(error.to_string()));
     }
 
     /// Takes back what makes segments ready, from a thread that has ended.

@@ -75,7 +75,9 @@ impl Rounds {
     pub fn round(&mut self, clock: &mut dyn Clock) -> bool {
         self.committer.prepare_segment();
         let retired = self.take_retired();
-        self.committer.retire_segments(retired);
+        if !retired.is_empty() {
+            self.committer.retire_segments(retired);
+        }
         self.round_with(clock, &mut |committer, _| committer.prepare_segment())
     }
 

@@ -214,11 +214,17 @@ enum Job {
     Free(Garbage),
 }
 
+/// What has come of it.
+enum Done {
+    Prepared(Result<ReadySegment, PrepareError>),
+    NotRetired(PrepareError),
+}
+
 /// The thread that makes segments ready and frees what was cleared, seen from the committer's.
 struct Helper {
     jobs: Sender<Job>,
     thread: JoinHandle<SegmentStock>,
-    segments: Receiver<Result<ReadySegment, PrepareError>>,
+    done: Receiver<Done>,
     /// A segment was asked for and has not come.
     is_asked: bool,
     /// When to ask again after a failure; `u64::MAX`: there was none.
@@ -229,7 +235,7 @@ impl Helper {
     /// Starts the thread. It ends when this is dropped.
     fn start(mut stock: SegmentStock, hub: Arc<Hub>) -> io::Result<Helper> {
         let (jobs, jobs_to_do) = channel();
-        let (done, segments) = channel();
+        let (done, all_done) = channel();
         let thread = thread::Builder::new()
             .name("pelton-segments".into())
             .spawn(move || {
@@ -237,11 +243,15 @@ impl Helper {
                     match job {
                         Job::Prepare(wanted) => {
                             // Nobody listens any more only when everything ends.
-                            let _ = done.send(stock.prepare(wanted));
+                            let _ = done.send(Done::Prepared(stock.prepare(wanted)));
                             hub.signal.wake();
                         }
-                        // What goes wrong shows when the next one is prepared.
-                        Job::Retire(retired) => drop(stock.retire(retired)),
+                        Job::Retire(retired) => {
+                            if let Err(error) = stock.retire(retired) {
+                                let _ = done.send(Done::NotRetired(error));
+                                hub.signal.wake();
+                            }
+                        }
                         Job::Free(garbage) => drop(garbage),
                     }
                 }
@@ -250,7 +260,7 @@ impl Helper {
         Ok(Helper {
             jobs,
             thread,
-            segments,
+            done: all_done,
             is_asked: false,
             retry_ns: u64::MAX,
         })
@@ -276,11 +286,10 @@ impl Helper {
 
     /// Asks for the next segment, and takes one that has come.
     fn poll(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
-        if self.is_asked {
-            if let Ok(prepared) = self.segments.try_recv() {
-                self.pass_on(prepared, committer, clock);
-            }
-        } else if self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns {
+        while let Ok(done) = self.done.try_recv() {
+            self.pass_on(done, committer, clock);
+        }
+        if !self.is_asked && (self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns) {
             self.ask(committer);
         }
     }
@@ -298,17 +307,17 @@ impl Helper {
         if !self.is_asked {
             self.ask(committer);
         }
-        let prepared = self.segments.recv();
-        let prepared = prepared.expect("the thread ends after this does");
-        self.pass_on(prepared, committer, clock);
+        while self.is_asked {
+            let done = self.done.recv().expect("the thread ends after this does");
+            self.pass_on(done, committer, clock);
+        }
     }
 
-    fn pass_on(
-        &mut self,
-        prepared: Result<ReadySegment, PrepareError>,
-        committer: &mut DurableCommitter,
-        clock: &mut dyn Clock,
-    ) {
+    fn pass_on(&mut self, done: Done, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
+        let prepared = match done {
+            Done::Prepared(prepared) => prepared,
+            Done::NotRetired(error) => return committer.not_retired(&error),
+        };
         self.is_asked = false;
         match prepared {
             Ok(segment) => committer.take_segment(segment),

@@ -1,6 +1,6 @@
 //! What goes wrong without a crash: a full disk, a failed sync, a log that is far behind.
 
-use store::disk::{Fault, SimulatedDisk, Step};
+use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::Event;
 use store::log::Ending;
 use store::log::limits::SEQUENCE_RESERVE;
@@ -119,6 +119,35 @@ fn a_drop_of_what_is_empty_sees_its_own_group() {
     assert_eq!(drop_behind(database, put(b"key", b"other")), full);
     assert_eq!(drop_behind(database, delete(b"key")), Decision::Applied);
     assert!(client.durable.store.view(database).is_none());
+}
+
+/// Whoever runs the server hears of it, and what could not go goes with the next ones.
+#[test]
+fn segments_that_cannot_go_are_told() {
+    let disk = SimulatedDisk::new(11);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let first = store::log::segment_name(1);
+    let is_there = || disk.list().expect("it can be listed").contains(&first);
+    for is_failing in [true, false] {
+        for _ in 0..20 {
+            client.one(&[put(b"key", &[7; 10_000])]);
+        }
+        client.durable.rounds.ask_for_snapshot();
+        while client.durable.rounds.step_snapshot(&mut client.clock) {}
+        client.durable.rounds.take_events();
+        assert!(is_there());
+        if is_failing {
+            disk.plan_next(Step::Folder, 0, Fault::Error);
+        }
+        while client.durable.rounds.round(&mut client.clock) {}
+        let events = client.durable.rounds.take_events();
+        let is_told = matches!(&events[..], [Event::NotRetired(why)] if why.contains(&first));
+        assert_eq!(
+            (is_told, is_there()),
+            (is_failing, is_failing),
+            "{events:?}"
+        );
+    }
 }
 
 const FULL: Decision = Decision::Refused(Refusal::LogFull);
