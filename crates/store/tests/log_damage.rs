@@ -77,6 +77,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
                 place: Place { segment, offset },
                 last_good: Default::default(),
                 witness: None,
+                missing_segment: None,
                 lost_sequence: 0,
                 known_sequence: 0,
             })
@@ -220,6 +221,36 @@ fn a_lost_file_is_seen() {
     let first = records[0].sequence;
     assert!(first > promise.groups[0][0].sequence);
     assert!(recovered.first_sequence > 1 && recovered.first_sequence <= first);
+}
+
+/// No group is left that knows of those in the file that is gone.
+#[test]
+fn a_lost_file_with_nothing_behind_it_is_seen() {
+    for groups in [3, 60] {
+        let (disk, _) = make(9, groups);
+        let names = disk.list().expect("the disk is whole");
+        let [.., current, next] = &names[..] else {
+            panic!("{names:?}");
+        };
+        assert!(
+            disk.contents(next).iter().all(|&byte| byte == 0),
+            "it was not used"
+        );
+        disk.remove(current).expect("it is there");
+        let damage = damage_of(&disk).expect("the file that is gone held groups");
+        assert_eq!(damage.witness, None);
+        let is_missing = damage.missing_segment.map(segment_name);
+        assert_eq!(is_missing.as_ref(), (groups == 60).then_some(current));
+        let accepting = LogConfig {
+            accept_loss: true,
+            new_log_id: log_id(8),
+            ..config(1)
+        };
+        let (_, _, recovered, _) = open_with(&disk, &accepting).expect("the loss is accepted");
+        assert_eq!((recovered.history_id, recovered.created), (8, false));
+        disk.lose_power();
+        assert_eq!(damage_of(&disk), None);
+    }
 }
 
 #[test]

@@ -34,9 +34,11 @@ pub struct Damage {
     pub place: Place,
     /// What is whole before it.
     pub last_good: Position,
-    /// A later group that knows the missing one, or a later one, to have been durable, and where it is. `None`: there
-    /// is nothing at all in the files that is a group of a log.
+    /// A later group that knows the missing one, or a later one, to have been durable, and where it is. `None`: a file
+    /// is missing, or there is nothing at all in the files that is a group of a log.
     pub witness: Option<Witness>,
+    /// The first file that is missing, although a later one is there.
+    pub missing_segment: Option<u64>,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
     /// A snapshot knows the log to have been durable up to this sequence, which is missing; 0: there is none, or nothing
@@ -75,8 +77,22 @@ impl fmt::Display for Damage {
                 "it ends with sequence {}, though the newest snapshot knows everything up to {} to have been durable",
                 last_good.sequence, self.known_sequence
             ),
+            None if self.missing_segment.is_some() => {
+                write!(
+                    formatter,
+                    "whole is everything up to sequence {}",
+                    last_good.sequence
+                )
+            }
             None => write!(formatter, "nothing in it is a group of a log"),
         }?;
+        if let Some(segment) = self.missing_segment {
+            let name = segment_name(segment);
+            write!(
+                formatter,
+                "; the file {name} is missing, though a later one is there: put it back"
+            )?;
+        }
         if self.witness.is_some() && self.known_sequence > 0 {
             write!(
                 formatter,
@@ -259,6 +275,7 @@ impl Scan {
                 .chain
                 .map_or(Position::default(), |chain| chain.position),
             witness: None,
+            missing_segment: self.missing_segment(),
             lost_sequence: 0,
             known_sequence: 0,
         };
@@ -270,7 +287,8 @@ impl Scan {
                 .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
         }
         let never_was = self.chain.is_none() && self.is_in_the_making(disk)?;
-        if damage.witness.is_none() && (self.chain.is_some() || never_was) {
+        let is_whole = damage.witness.is_none() && damage.missing_segment.is_none();
+        if is_whole && (self.chain.is_some() || never_was) {
             return Ok(None);
         }
         damage.place = self.missing_place(disk, end, damage.witness);
@@ -293,6 +311,7 @@ impl Scan {
             place: self.end().unwrap_or(first_segment),
             last_good,
             witness: None,
+            missing_segment: None,
             lost_sequence: 0,
             known_sequence: 0,
         });
@@ -309,10 +328,17 @@ impl Scan {
         Some(Place { segment, offset })
     }
 
-    /// Whether this looks like a log that was being made when the power went: one segment, with nothing in it but
-    /// perhaps a part of its opening group.
+    /// The first segment that is not there although a later one is: they come and go in order.
+    fn missing_segment(&self) -> Option<u64> {
+        let mut pairs = self.segments.windows(2);
+        let before = pairs.find(|pair| pair[1].ordinal > pair[0].ordinal + 1)?[0];
+        Some(before.ordinal + 1)
+    }
+
+    /// Whether this looks like a log that was being made when the power went: the first segment alone, with nothing in it
+    /// but perhaps a part of its opening group. A later one alone is what is left of a log.
     fn is_in_the_making(&self, disk: &dyn Disk) -> Result<bool, ReadError> {
-        let [segment] = self.segments[..] else {
+        let [segment @ FoundSegment { ordinal: 1, .. }] = self.segments[..] else {
             return Ok(false);
         };
         let is_zero = || reader(disk, segment.ordinal)?.is_zero_from(ALIGN_BYTES as u64);
