@@ -38,6 +38,7 @@ pub mod log;
 pub mod snapshot;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
+pub mod tree;
 
 mod batch;
 mod catalogue;

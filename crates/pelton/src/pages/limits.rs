@@ -16,6 +16,11 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "limits.rs", "Keys, values and commits"),
     ("store", "log/limits.rs", "The log"),
     ("store", "snapshot/limits.rs", "Snapshots"),
+    (
+        "store",
+        "tree/limits.rs",
+        "Trees on disk, which no database uses yet",
+    ),
     ("store", "backup/limits.rs", "Backups"),
     ("client", "limits.rs", "The client"),
     ("lab", "limits.rs", "The load generator"),

@@ -1,0 +1,286 @@
+//! The folder with the trees of all databases: a folder for each generation.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lsm_tree::compaction::filter::Context;
+use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
+use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, Tree};
+
+use super::error::TreeError;
+use super::index::{Shared, TreeIndex, reads_at};
+use super::writer::TreeWriter;
+use super::{limits, manifest};
+use crate::catalogue::DatabaseId;
+
+/// Behind the name of a folder that is in the making.
+const UNFINISHED: &str = ".new";
+
+/// What trees are made with.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeConfig {
+    /// Bytes of a memtable at which it should be sealed.
+    pub memtable_bytes: u64,
+    /// Bytes of a table at which compaction begins the next one.
+    pub table_bytes: u64,
+    /// Bytes of blocks that are kept in memory for all trees together.
+    pub cache_bytes: u64,
+    /// Files that all trees together keep open.
+    pub open_files: usize,
+}
+
+impl Default for TreeConfig {
+    fn default() -> TreeConfig {
+        TreeConfig {
+            memtable_bytes: limits::MEMTABLE_BYTES,
+            table_bytes: limits::TABLE_BYTES,
+            cache_bytes: limits::CACHE_BYTES,
+            open_files: limits::OPEN_FILES,
+        }
+    }
+}
+
+/// A database from a commit on that made it, or cleared it. Its folder is named `DATABASE-SEQUENCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Generation {
+    /// The database.
+    pub database: DatabaseId,
+    /// The sequence of that commit; 0: it was always there.
+    pub sequence: u64,
+}
+
+impl Generation {
+    fn name(&self) -> String {
+        format!("{}-{}", self.database, self.sequence)
+    }
+
+    fn parse(name: &str) -> Option<Generation> {
+        let (database, sequence) = name.split_once('-')?;
+        let generation = Generation {
+            database: DatabaseId(database.parse().ok()?),
+            sequence: sequence.parse().ok()?,
+        };
+        // Nothing but what this program writes: "+1-01" is no such name.
+        (generation.name() == name).then_some(generation)
+    }
+}
+
+/// The trees of a data folder, with what they share.
+pub struct Trees {
+    folder: PathBuf,
+    config: TreeConfig,
+    cache: Arc<Cache>,
+    descriptors: Arc<DescriptorTable>,
+}
+
+impl Trees {
+    /// The trees in a folder, which is made if it is not there. Nothing is removed.
+    pub fn open(folder: &Path, config: TreeConfig) -> Result<Trees, TreeError> {
+        let made = || -> io::Result<()> {
+            if !folder.try_exists()? {
+                fs::create_dir_all(folder)?;
+                sync_parent(folder)?;
+            }
+            Ok(())
+        };
+        made().map_err(|error| TreeError::io(folder, error))?;
+        Ok(Trees {
+            folder: folder.into(),
+            config,
+            cache: Arc::new(Cache::with_capacity_bytes(config.cache_bytes)),
+            descriptors: Arc::new(DescriptorTable::new(config.open_files)),
+        })
+    }
+
+    /// The generations that are there, in the order of databases and then of sequences.
+    pub fn generations(&self) -> Result<Vec<Generation>, TreeError> {
+        let names = self.names().map_err(|error| self.error(error))?;
+        let mut found: Vec<_> = names
+            .iter()
+            .filter_map(|name| Generation::parse(name))
+            .collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Makes an empty tree. It is on the device, under its name, when this returns. If there is one, it is emptied: it can
+    /// only be from an attempt of which the log does not know.
+    ///
+    /// Call it when the commit that makes the generation is durable in the log: the older generation goes.
+    pub fn create(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let name = generation.name();
+        let (unfinished, folder) = (
+            self.folder.join(name.clone() + UNFINISHED),
+            self.folder.join(name),
+        );
+        for folder in [&unfinished, &folder] {
+            remove_if_there(folder).map_err(|error| TreeError::io(folder, error))?;
+        }
+        drop(self.engine(&unfinished, &Arc::default())?);
+        fs::rename(&unfinished, &folder)
+            .and_then(|()| sync_parent(&folder))
+            .map_err(|error| TreeError::io(&folder, error))?;
+        self.open_generation(generation)
+    }
+
+    /// Opens a tree. Its memtables are empty: what is behind its
+    /// [`persisted_sequence`](TreeIndex::persisted_sequence) must be put again.
+    pub fn open_generation(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let folder = self.folder.join(generation.name());
+        manifest::check(&folder)?;
+        remove_temporary(&folder).map_err(|error| TreeError::io(&folder, error))?;
+        let stop = Arc::default();
+        let Engine {
+            tree,
+            numbers,
+            versions,
+        } = self.engine(&folder, &stop)?;
+        let index = TreeIndex::new(Shared::new(
+            tree,
+            generation,
+            self.config,
+            numbers,
+            versions,
+            stop,
+        ));
+        index.shared.show(index.persisted_sequence());
+        Ok(TreeWriter::new(&index))
+    }
+
+    /// Removes all that is not among these: what a drop, a clear or a crash has left. Call it at a start, when the log is
+    /// replayed.
+    pub fn remove_others(&self, kept: &[Generation]) -> Result<(), TreeError> {
+        for name in self.names().map_err(|error| self.error(error))? {
+            let generation = Generation::parse(name.strip_suffix(UNFINISHED).unwrap_or(&name));
+            let is_kept = !name.ends_with(UNFINISHED)
+                && generation.is_some_and(|generation| kept.contains(&generation));
+            // A name that is not ours is left alone.
+            if generation.is_some() && !is_kept {
+                let folder = self.folder.join(name);
+                remove_if_there(&folder).map_err(|error| TreeError::io(&folder, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn engine(&self, folder: &Path, stop: &Arc<AtomicBool>) -> Result<Engine, TreeError> {
+        let numbers = SequenceNumberCounter::new(reads_at(0));
+        let versions = SequenceNumberCounter::default();
+        let opened = Config::new(folder, numbers.clone(), versions.clone())
+            .use_cache(self.cache.clone())
+            .use_descriptor_table(Some(self.descriptors.clone()))
+            .with_compaction_filter_factory(Some(Arc::new(StopFilter(stop.clone()))))
+            .open();
+        match opened.map_err(|error| TreeError::engine(folder, error))? {
+            AnyTree::Standard(tree) => Ok(Engine {
+                tree,
+                numbers,
+                versions,
+            }),
+            AnyTree::Blob(_) => Err(TreeError::damaged(folder, "it is of another kind")),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for file in fs::read_dir(&self.folder)? {
+            names.extend(file?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn error(&self, error: io::Error) -> TreeError {
+        TreeError::io(&self.folder, error)
+    }
+}
+
+/// A tree of the engine with its counters.
+struct Engine {
+    tree: Tree,
+    numbers: SequenceNumberCounter,
+    versions: SequenceNumberCounter,
+}
+
+/// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks rarely.
+struct StopFilter(Arc<AtomicBool>);
+
+impl Factory for StopFilter {
+    fn name(&self) -> &str {
+        "stop"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(StopFilter(self.0.clone()))
+    }
+}
+
+impl CompactionFilter for StopFilter {
+    fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        if self.0.load(Ordering::Relaxed) {
+            let stopped = io::Error::new(io::ErrorKind::Interrupted, "compaction was stopped");
+            return Err(stopped.into());
+        }
+        Ok(Verdict::Keep)
+    }
+}
+
+/// The engine replaces a small file by a temporary one; a crash may leave that.
+fn remove_temporary(folder: &Path) -> io::Result<()> {
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        if file.file_name().to_string_lossy().starts_with(".tmp") {
+            fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_there(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Brings the entry of a folder in the folder above it to the device.
+fn sync_parent(folder: &Path) -> io::Result<()> {
+    match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+impl fmt::Debug for Trees {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Trees")
+            .field("folder", &self.folder)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_are_read() {
+        for generation in [(0, 0), (7, 12), (u32::MAX, u64::MAX)] {
+            let generation = Generation {
+                database: DatabaseId(generation.0),
+                sequence: generation.1,
+            };
+            assert_eq!(Generation::parse(&generation.name()), Some(generation));
+        }
+        for name in [
+            "", "1", "1-", "-1", "+1-2", "01-2", "1-2-3", "1-2.new", "a-b",
+        ] {
+            assert_eq!(Generation::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The threads that flush and compact the trees: one for each of the two, so that a long compaction keeps no flush waiting.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::error::TreeError;
+use super::folder::Generation;
+use super::index::TreeIndex;
+use super::limits;
+
+/// What whoever runs the server should know.
+#[derive(Debug)]
+pub enum KeeperEvent {
+    /// A flush or compaction has failed and will be tried again. Nothing is lost; but the log grows until a flush works.
+    Failed(Generation, TreeError),
+    /// The tree that had failed works again.
+    Works(Generation),
+}
+
+/// Told of what happens, on one of the threads.
+pub type Reporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
+
+/// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: what is being flushed is flushed, a
+/// compaction is broken off.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    changed: Condvar,
+    reporter: Reporter,
+}
+
+#[derive(Default)]
+struct Work {
+    trees: Vec<TreeIndex>,
+    /// Rises when there may be something to do.
+    calls: u64,
+    is_stopped: bool,
+}
+
+/// What a thread does with a tree. Whether there was something to do.
+type Task = fn(&TreeIndex) -> Result<bool, TreeError>;
+
+impl Keeper {
+    /// Starts the threads.
+    pub fn start(reporter: Reporter) -> io::Result<Keeper> {
+        let mut keeper = Keeper {
+            shared: Arc::new(Shared {
+                work: Mutex::default(),
+                changed: Condvar::new(),
+                reporter,
+            }),
+            threads: Vec::new(),
+        };
+        let flush: Task = TreeIndex::flush;
+        for (name, task) in [
+            ("pelton-flush", flush),
+            ("pelton-compact", TreeIndex::compact),
+        ] {
+            let shared = keeper.shared.clone();
+            let thread = thread::Builder::new().name(name.into());
+            let thread = thread.spawn(move || shared.run(task))?;
+            keeper.threads.push(thread);
+        }
+        Ok(keeper)
+    }
+
+    /// Looks after a tree from now on.
+    pub fn add(&self, index: &TreeIndex) {
+        self.shared.work.lock().trees.push(index.clone());
+        self.call();
+    }
+
+    /// Looks after a tree no more. A task that goes on with it ends by itself.
+    pub fn remove(&self, generation: Generation) {
+        let mut work = self.shared.work.lock();
+        work.trees.retain(|tree| tree.generation() != generation);
+    }
+
+    /// A memtable was sealed: there is something to do.
+    pub fn call(&self) {
+        self.shared.work.lock().calls += 1;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn run(&self, task: Task) {
+        let mut seen = 0;
+        let mut failed: Vec<Generation> = Vec::new();
+        loop {
+            let trees = {
+                let mut work = self.work.lock();
+                while work.calls == seen && failed.is_empty() && !work.is_stopped {
+                    self.changed.wait(&mut work);
+                }
+                if work.is_stopped {
+                    return;
+                }
+                seen = work.calls;
+                work.trees.clone()
+            };
+            failed.retain(|generation| trees.iter().any(|tree| tree.generation() == *generation));
+            let worked = trees
+                .iter()
+                .filter(|tree| self.try_task(task, tree, &mut failed))
+                .count();
+            // The handles must not keep a discarded tree alive while this thread sleeps.
+            drop(trees);
+            if worked > 0 {
+                // What one task leaves is work for the other, and there may be more of the same.
+                self.work.lock().calls += 1;
+                self.changed.notify_all();
+            } else if !failed.is_empty() {
+                self.rest();
+            }
+        }
+    }
+
+    /// Does a task; answers whether there was something to do.
+    fn try_task(&self, task: Task, tree: &TreeIndex, failed: &mut Vec<Generation>) -> bool {
+        let generation = tree.generation();
+        let had_failed = failed.contains(&generation);
+        match task(tree) {
+            Ok(worked) => {
+                if had_failed {
+                    failed.retain(|other| *other != generation);
+                    (self.reporter)(KeeperEvent::Works(generation));
+                }
+                worked
+            }
+            Err(error) => {
+                if !had_failed {
+                    failed.push(generation);
+                    (self.reporter)(KeeperEvent::Failed(generation, error));
+                }
+                false
+            }
+        }
+    }
+
+    /// Waits before what has failed is tried again.
+    fn rest(&self) {
+        let mut work = self.work.lock();
+        if !work.is_stopped {
+            let pause = Duration::from_millis(limits::RETRY_MS);
+            self.changed.wait_for(&mut work, pause);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        {
+            let mut work = self.shared.work.lock();
+            work.is_stopped = true;
+            work.trees.iter().for_each(TreeIndex::stop_compaction);
+        }
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            if let Err(panic) = thread.join()
+                && !thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Keeper")
+            .field("trees", &self.shared.work.lock().trees)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! Every bound of trees, with its default and its reason.
+
+/// Bytes of a memtable at which it is sealed, by default. The larger, the less often the same entry is written anew by
+/// compaction, and the longer a start replays.
+pub const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Sealed memtables of a tree at which its writers are slowed as much as they ever are. Each holds
+/// [`MEMTABLE_BYTES`], and the log behind it cannot be shortened.
+pub const SEALED_MEMTABLES: usize = 3;
+
+/// Sealed memtables of a tree at which commits that grow it should be refused: the device is then so far behind that
+/// slowing does not help, and memory has a bound.
+pub const SEALED_MEMTABLES_MAX: usize = 8;
+
+/// Runs of tables in the first level from which on writers are slowed: each is looked into by every read.
+pub const FIRST_LEVEL_RUNS: usize = 12;
+
+/// Runs of tables in the first level at which writers are slowed as much as they ever are.
+pub const FIRST_LEVEL_RUNS_MAX: usize = 24;
+
+/// Longest time for which a group of commits is held back for the device, in nanoseconds.
+pub const DELAY_NS: u64 = 20_000_000;
+
+/// Bytes of blocks that are kept in memory for the reads of all trees together, by default.
+pub const CACHE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Files of tables that all trees together keep open, by default. Others are opened when they are read.
+pub const OPEN_FILES: usize = 256;
+
+/// Bytes of a table at which compaction begins the next one.
+pub const TABLE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Longest key of a tree. One less than elsewhere: a key of zeros alone is stored with a zero more, and the engine's
+/// keys have 65 535 bytes.
+pub const KEY_BYTES: usize = crate::limits::KEY_BYTES - 1;
+
+/// Times that flushes and compactions may change the set of tables between two commits. The numbers between those of
+/// two commits are these changes'; compaction waits for the next commit when they are used up, and some are left for
+/// flushes.
+pub const CHANGES_PER_COMMIT: u64 = 900;
+
+/// How long to wait before a flush or compaction is tried again after a failure, in milliseconds. Each attempt on a full
+/// disk writes until there is no room, and removes what it wrote.
+pub const RETRY_MS: u64 = 1_000;

@@ -1,0 +1,84 @@
+//! How values are stored: a byte that says what follows, the version, the expiry if there is one, the value.
+//!
+//! The low four bits of the first byte are the number of bytes of the version (little-endian, without leading zeros);
+//! the topmost bit says that eight bytes of expiry follow.
+
+/// What is stored under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stored<'a> {
+    pub(super) version: u64,
+    /// 0: none.
+    pub(super) expires_ms: u64,
+    pub(super) value: &'a [u8],
+}
+
+const EXPIRES: u8 = 0x80;
+
+impl<'a> Stored<'a> {
+    /// Puts it into an empty buffer.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        let version = self.version.to_le_bytes();
+        let version_len = 8 - self.version.leading_zeros() as usize / 8;
+        let flags = if self.expires_ms == 0 { 0 } else { EXPIRES };
+        out.reserve(1 + version_len + 8 + self.value.len());
+        out.push(version_len as u8 | flags);
+        out.extend_from_slice(&version[..version_len]);
+        if self.expires_ms != 0 {
+            out.extend_from_slice(&self.expires_ms.to_le_bytes());
+        }
+        out.extend_from_slice(self.value);
+    }
+
+    /// `None`: this was not encoded here.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Stored<'a>> {
+        let (&first, rest) = bytes.split_first()?;
+        let version_len = usize::from(first & 0x0f);
+        if first & !(EXPIRES | 0x0f) != 0 || version_len > 8 {
+            return None;
+        }
+        let (encoded, rest) = rest.split_at_checked(version_len)?;
+        let mut version = [0; 8];
+        version[..version_len].copy_from_slice(encoded);
+        let (expires_ms, value) = if first & EXPIRES == 0 {
+            (0, rest)
+        } else {
+            let (expiry, rest) = rest.split_first_chunk::<8>()?;
+            (u64::from_le_bytes(*expiry), rest)
+        };
+        Some(Stored {
+            version: u64::from_le_bytes(version),
+            expires_ms,
+            value,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let mut bytes = Vec::new();
+        for shift in 0..64 {
+            for expires_ms in [0, 1, 1_800_000_000_000, u64::MAX] {
+                for value in [&b""[..], b"value"] {
+                    let stored = Stored {
+                        version: 1 << shift,
+                        expires_ms,
+                        value,
+                    };
+                    stored.encode(&mut bytes);
+                    assert_eq!(Stored::decode(&bytes), Some(stored));
+                    let head = bytes.len() - value.len();
+                    for cut in 0..head {
+                        assert_eq!(Stored::decode(&bytes[..cut]), None);
+                    }
+                }
+            }
+        }
+        assert_eq!(Stored::decode(&[0x09; 20]), None);
+        assert_eq!(Stored::decode(&[0x11; 20]), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! The one who puts commits into a tree.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lsm_tree::{AbstractTree, InternalValue, Memtable, SeqNo, Slice, ValueType};
+
+use super::index::{TreeIndex, number_of};
+use super::key::stored;
+use super::value::Stored;
+use crate::value::{Entry, Value};
+
+/// Puts commits into a tree. There is one for each: the type has no clones.
+pub struct TreeWriter {
+    index: TreeIndex,
+    /// The memtable that commits go into.
+    active: Arc<Memtable>,
+    /// The last commit that is whole.
+    sequence: u64,
+    /// Something of a later commit is there.
+    is_open: bool,
+    /// The last commit that has put something into the active memtable.
+    last_in_active: u64,
+    buffer: Vec<u8>,
+}
+
+/// What memtables know of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InMemory {
+    /// Its newest entry.
+    Entry {
+        /// The value.
+        value: Vec<u8>,
+        /// The sequence of the commit that wrote it.
+        version: u64,
+        /// When it counts as absent; 0: never.
+        expires_ms: u64,
+    },
+    /// It was removed.
+    Removed,
+    /// Nothing: what it is stands in the tables.
+    Unknown,
+}
+
+impl TreeWriter {
+    pub(super) fn new(index: &TreeIndex) -> TreeWriter {
+        TreeWriter {
+            active: index.shared.memtables.read().active.clone(),
+            sequence: index.sequence(),
+            index: index.clone(),
+            is_open: false,
+            last_in_active: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The tree.
+    pub fn index(&self) -> &TreeIndex {
+        &self.index
+    }
+
+    /// Puts an entry, as a part of the commit that is its version. No view shows it before the
+    /// [end](TreeWriter::end_commit) of the commit. A commit names each key once.
+    pub fn put(&mut self, entry: &Entry<'_>) {
+        let stored = Stored {
+            version: entry.version,
+            expires_ms: entry.expires_ms,
+            value: entry.value.bytes(),
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        stored.encode(&mut buffer);
+        let value = Slice::new(&buffer);
+        // The buffer is kept for values of the usual sizes only.
+        if buffer.capacity() <= crate::limits::SHARED_VALUE_BYTES {
+            self.buffer = buffer;
+        }
+        self.insert(entry.version, entry.key, value, ValueType::Value);
+    }
+
+    /// Removes a key, as a part of a commit.
+    pub fn remove(&mut self, sequence: u64, key: &[u8]) {
+        self.insert(sequence, key, Slice::new(&[]), ValueType::Tombstone);
+    }
+
+    fn insert(&mut self, sequence: u64, key: &[u8], value: Slice, kind: ValueType) {
+        assert!(
+            sequence > self.sequence,
+            "commits come in order, and none twice: it would stand before later ones"
+        );
+        let key = Slice::new(&stored(key));
+        let number = number_of(sequence);
+        self.active
+            .insert(InternalValue::from_components(key, value, number, kind));
+        self.last_in_active = sequence;
+        self.is_open = true;
+    }
+
+    /// The commit is whole: from now on views show it. Also for commits that change nothing here, so that views say
+    /// that they show them.
+    pub fn end_commit(&mut self, sequence: u64) {
+        debug_assert!(sequence >= self.sequence, "commits come in order");
+        self.sequence = sequence;
+        self.is_open = false;
+        self.index.shared.show(sequence);
+    }
+
+    /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal).
+    pub fn wants_seal(&self) -> bool {
+        self.active.size() >= self.index.shared.config.memtable_bytes
+    }
+
+    /// Whether there is something to seal: what keeps the log from being shortened, in a database that is idle.
+    pub fn can_seal(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Seals the memtable, so that it can be flushed, and begins the next one. `false`: nothing was done, since it is
+    /// empty, or not all of it is durable in the log: a flush would put on the device what a power loss can take
+    /// from the log.
+    ///
+    /// # Panics
+    ///
+    /// In the midst of a commit.
+    pub fn seal(&mut self, durable_sequence: u64) -> bool {
+        assert!(!self.is_open, "a memtable holds whole commits");
+        if self.active.is_empty() || self.last_in_active > durable_sequence {
+            return false;
+        }
+        let shared = &self.index.shared;
+        let mut memtables = shared.memtables.write();
+        if let Some(sealed) = shared.tree.rotate_memtable() {
+            memtables.sealed.push(sealed);
+        }
+        memtables.active = shared.tree.active_memtable();
+        self.active = memtables.active.clone();
+        true
+    }
+
+    /// What memtables know of a key, without a look at the device: the newest commit, ended or not. It may have
+    /// expired.
+    pub fn find_in_memory(&self, key: &[u8]) -> InMemory {
+        let key = stored(key);
+        let memtables = self.index.shared.memtables.read();
+        let newest_first = memtables.sealed.iter().rev();
+        let found = std::iter::once(&self.active)
+            .chain(newest_first)
+            .find_map(|memtable| memtable.get(&key, SeqNo::MAX));
+        let Some(found) = found else {
+            return InMemory::Unknown;
+        };
+        if found.is_tombstone() {
+            return InMemory::Removed;
+        }
+        let stored = Stored::decode(&found.value).expect("it was encoded by this writer");
+        InMemory::Entry {
+            value: stored.value.to_vec(),
+            version: stored.version,
+            expires_ms: stored.expires_ms,
+        }
+    }
+}
+
+/// An entry that borrows its parts.
+pub(super) fn entry<'a>(key: &'a [u8], stored: &Stored<'a>) -> Entry<'a> {
+    Entry {
+        key,
+        value: Value::Inline(stored.value),
+        version: stored.version,
+        expires_ms: stored.expires_ms,
+    }
+}
+
+impl fmt::Debug for TreeWriter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TreeWriter")
+            .field("index", &self.index)
+            .field("sequence", &self.sequence)
+            .finish_non_exhaustive()
+    }
+}
