@@ -37,8 +37,8 @@ pub struct Damage {
     /// A later group that knows the missing one, or a later one, to have been durable, and where it is. `None`: a file
     /// is missing, or there is nothing at all in the files that is a group of a log.
     pub witness: Option<Witness>,
-    /// The first file that is missing, although a later one is there.
-    pub missing_segment: Option<u64>,
+    /// The first file that is missing, although a later one is there; 0: none is.
+    pub missing_segment: u64,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
     /// A snapshot knows the log to have been durable up to this sequence, which is missing; 0: there is none, or nothing
@@ -77,7 +77,7 @@ impl fmt::Display for Damage {
                 "it ends with sequence {}, though the newest snapshot knows everything up to {} to have been durable",
                 last_good.sequence, self.known_sequence
             ),
-            None if self.missing_segment.is_some() => {
+            None if self.missing_segment > 0 => {
                 write!(
                     formatter,
                     "whole is everything up to sequence {}",
@@ -86,8 +86,8 @@ impl fmt::Display for Damage {
             }
             None => write!(formatter, "nothing in it is a group of a log"),
         }?;
-        if let Some(segment) = self.missing_segment {
-            let name = segment_name(segment);
+        if self.missing_segment > 0 {
+            let name = segment_name(self.missing_segment);
             write!(
                 formatter,
                 "; the file {name} is missing, though a later one is there: put it back"
@@ -287,7 +287,7 @@ impl Scan {
                 .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
         }
         let never_was = self.chain.is_none() && self.is_in_the_making(disk)?;
-        let is_whole = damage.witness.is_none() && damage.missing_segment.is_none();
+        let is_whole = damage.witness.is_none() && damage.missing_segment == 0;
         if is_whole && (self.chain.is_some() || never_was) {
             return Ok(None);
         }
@@ -311,7 +311,7 @@ impl Scan {
             place: self.end().unwrap_or(first_segment),
             last_good,
             witness: None,
-            missing_segment: None,
+            missing_segment: 0,
             lost_sequence: 0,
             known_sequence: 0,
         });
@@ -328,11 +328,11 @@ impl Scan {
         Some(Place { segment, offset })
     }
 
-    /// The first segment that is not there although a later one is: they come and go in order.
-    fn missing_segment(&self) -> Option<u64> {
+    /// The first segment that is not there although a later one is, since they come and go in order; 0: none.
+    fn missing_segment(&self) -> u64 {
         let mut pairs = self.segments.windows(2);
-        let before = pairs.find(|pair| pair[1].ordinal > pair[0].ordinal + 1)?[0];
-        Some(before.ordinal + 1)
+        let gap = pairs.find(|pair| pair[1].ordinal > pair[0].ordinal + 1);
+        gap.map_or(0, |pair| pair[0].ordinal + 1)
     }
 
     /// Whether this looks like a log that was being made when the power went: the first segment alone, with nothing in it
