@@ -223,7 +223,10 @@ impl DurableCommitter {
             }
             Err(WriteError::NoRoom { source: None, .. }) if !self.full => Progress::NeedsSegment,
             Err(error @ WriteError::NoRoom { .. }) => {
-                self.set_full(Some(error.to_string()));
+                // Otherwise the next segment is there and only this group too large for it: smaller ones go on.
+                if self.log.wanted_segment().is_some() {
+                    self.set_full(Some(error.to_string()));
+                }
                 self.refuse_group(Refusal::LogFull, Refusal::LogFull, &Rule::ALL);
                 Progress::Done
             }

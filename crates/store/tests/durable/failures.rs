@@ -210,6 +210,24 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
     assert!(!client.has(DatabaseId::DEFAULT, b"first"));
 }
 
+/// The next segment is ready, and cannot be made larger.
+#[test]
+fn a_group_that_finds_no_room_does_not_stop_smaller_ones() {
+    let disk = SimulatedDisk::new(1);
+    let mut client = Client::open(&disk, Durability::Synced);
+    assert_eq!(client.one(&[put(b"first", b"value")]), Decision::Applied);
+    disk.set_capacity_bytes(2 * SEGMENT_BYTES + 4096);
+    let large = vec![7; 2 * SEGMENT_BYTES as usize];
+    assert_eq!(client.one(&[put(b"large", &large)]), FULL);
+    assert_eq!(client.one(&[put(b"small", b"value")]), Decision::Applied);
+    disk.set_capacity_bytes(u64::MAX);
+    assert_eq!(client.one(&[put(b"large", &large)]), Decision::Applied);
+    disk.lose_power();
+    let client = Client::open(&disk, Durability::Synced);
+    assert!(client.has(DatabaseId::DEFAULT, b"large"));
+    assert!(client.has(DatabaseId::DEFAULT, b"small"));
+}
+
 #[test]
 fn a_failed_sync_makes_it_read_only() {
     let disk = SimulatedDisk::new(2);
