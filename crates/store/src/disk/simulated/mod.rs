@@ -1,0 +1,287 @@
+//! A disk for tests that does what a real one may do at its worst, by seed.
+//!
+//! A power loss ([`SimulatedDisk::lose_power`]) leaves of each unsynced block of 512 bytes the content that was last
+//! durable, or that of any write since; lengths and names of files likewise. Each step that changes something has a
+//! number, and a [`Fault`] can be planned for it.
+
+mod faults;
+mod file;
+mod world;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+pub use self::faults::{DiskFaultCounts, Fault, Step};
+use self::file::FileState;
+use self::world::{FolderChange, World, device_error};
+use super::{Disk, DiskFile, FolderLock};
+use crate::suite::Random;
+
+/// A simulated disk. A handle: clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct SimulatedDisk {
+    world: Arc<Mutex<World>>,
+}
+
+impl SimulatedDisk {
+    /// An empty disk with unbounded room.
+    pub fn new(seed: u64) -> SimulatedDisk {
+        let world = World {
+            random: Random::new(seed),
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            pending: Vec::new(),
+            capacity_bytes: u64::MAX,
+            steps: Vec::new(),
+            plan: BTreeMap::new(),
+            plan_of_kind: Vec::new(),
+            counts: DiskFaultCounts::default(),
+            powerless: false,
+            locked: false,
+            life: 0,
+        };
+        SimulatedDisk {
+            world: Arc::new(Mutex::new(world)),
+        }
+    }
+
+    /// Lets a step go wrong. Steps are counted from 0.
+    pub fn plan(&self, step: usize, fault: Fault) {
+        self.world().plan.insert(step, fault);
+    }
+
+    /// Lets a step of one kind go wrong, after `before` of them that do not. Forgotten when the process ends.
+    pub fn plan_next(&self, kind: Step, before: usize, fault: Fault) {
+        self.world().plan_of_kind.push((kind, before, fault));
+    }
+
+    /// Lets nothing more go wrong that was planned.
+    pub fn forget_plans(&self) {
+        let mut world = self.world();
+        world.plan.clear();
+        world.plan_of_kind.clear();
+    }
+
+    /// Whether the power is there.
+    pub fn has_power(&self) -> bool {
+        !self.world().powerless
+    }
+
+    /// What went wrong so far.
+    pub fn fault_counts(&self) -> DiskFaultCounts {
+        self.world().counts
+    }
+
+    /// Bytes that the contents of all files take.
+    pub fn used_bytes(&self) -> u64 {
+        self.world().used_bytes()
+    }
+
+    /// The steps taken so far.
+    pub fn steps(&self) -> Vec<Step> {
+        self.world().steps.clone()
+    }
+
+    /// How many steps have been taken so far: the number of the next one.
+    pub fn step_count(&self) -> usize {
+        self.world().steps.len()
+    }
+
+    /// Takes what is not durable away, at random, and turns the power on again. All open files are dead.
+    pub fn lose_power(&self) {
+        self.world().lose_power();
+    }
+
+    /// The process dies, the machine goes on. All open files are dead.
+    pub fn kill(&self) {
+        let mut world = self.world();
+        world.counts.kills += 1;
+        world.end_life();
+    }
+
+    /// Lets the operating system forget what it believes to be on the device too, so that it is read again from there.
+    pub fn evict(&self) {
+        for file in &mut self.world().files {
+            file.evict();
+        }
+    }
+
+    /// Bounds the room for the contents of all files.
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        self.world().capacity_bytes = bytes;
+    }
+
+    /// Changes bits of a byte, on the device too.
+    ///
+    /// # Panics
+    /// If there is no such file or byte.
+    pub fn flip(&self, name: &str, offset: usize, bits: u8) {
+        let mut world = self.world();
+        let file = world.find(name).expect("the file exists");
+        let file = &mut world.files[file];
+        file.cached[offset] ^= bits;
+        if let Some(byte) = file.device.get_mut(offset) {
+            *byte ^= bits;
+        }
+    }
+
+    /// What a file holds.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn contents(&self, name: &str) -> Vec<u8> {
+        let world = self.world();
+        let file = world.find(name).expect("the file exists");
+        world.files[file].cached.clone()
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock()
+    }
+
+    fn file(&self, id: usize) -> Arc<dyn DiskFile> {
+        Arc::new(SimulatedFile {
+            disk: self.clone(),
+            id,
+            life: self.world().life,
+        })
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let id = {
+            let mut world = self.world();
+            if world.names.contains_key(name) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let id = world.files.len();
+            world.files.push(FileState::default());
+            world.change_folder(FolderChange::Create(name.into(), id))?;
+            id
+        };
+        Ok(self.file(id))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let id = {
+            let world = self.world();
+            world.check_power()?;
+            world.find(name)?
+        };
+        Ok(self.file(id))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let world = self.world();
+        world.check_power()?;
+        Ok(world.names.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut world = self.world();
+        world.find(name)?;
+        world.change_folder(FolderChange::Remove(name.into()))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut world = self.world();
+        world.find(from)?;
+        world.change_folder(FolderChange::Rename(from.into(), to.into()))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.world().sync_folder()
+    }
+
+    fn lock(&self) -> io::Result<Option<FolderLock>> {
+        let mut world = self.world();
+        world.check_power()?;
+        if std::mem::replace(&mut world.locked, true) {
+            return Ok(None);
+        }
+        let guard = LockGuard {
+            disk: self.clone(),
+            life: world.life,
+        };
+        Ok(Some(FolderLock::new(guard)))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let world = self.world();
+        Ok(world.capacity_bytes.saturating_sub(world.used_bytes()))
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("simulated/{name}")
+    }
+}
+
+#[derive(Debug)]
+struct LockGuard {
+    disk: SimulatedDisk,
+    life: u64,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let mut world = self.disk.world();
+        if world.life == self.life {
+            world.locked = false;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    id: usize,
+    life: u64,
+}
+
+impl SimulatedFile {
+    fn world(&self) -> io::Result<MutexGuard<'_, World>> {
+        let world = self.disk.world();
+        if world.life != self.life {
+            return Err(io::Error::other("the process that opened the file is dead"));
+        }
+        world.check_power()?;
+        Ok(world)
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.world()?.files[self.id].cached.len() as u64)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut world = self.world()?;
+        if let Some(Fault::Error | Fault::Full) = world.step(Step::SetLen)? {
+            return Err(device_error());
+        }
+        world.files[self.id].set_len(bytes as usize);
+        world.check_power()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let world = self.world()?;
+        let cached = &world.files[self.id].cached;
+        let rest = cached.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.world()?.write(self.id, bytes, offset as usize)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.world()?.sync(self.id)
+    }
+}

@@ -1,0 +1,234 @@
+//! What is behind all handles of a simulated disk.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::faults::{DiskFaultCounts, Fault, Step};
+use super::file::{BLOCK_BYTES, FileState, Left, Loss};
+use crate::suite::Random;
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) random: Random,
+    /// All files that ever were. What is not named any more may come back.
+    pub(super) files: Vec<FileState>,
+    pub(super) names: BTreeMap<String, usize>,
+    pub(super) durable_names: BTreeMap<String, usize>,
+    /// Changes of names since the last sync of the folder.
+    pub(super) pending: Vec<FolderChange>,
+    pub(super) capacity_bytes: u64,
+    pub(super) steps: Vec<Step>,
+    pub(super) plan: BTreeMap<usize, Fault>,
+    /// Faults for the next steps of a kind: how many of them go well before.
+    pub(super) plan_of_kind: Vec<(Step, usize, Fault)>,
+    pub(super) counts: DiskFaultCounts,
+    pub(super) powerless: bool,
+    pub(super) locked: bool,
+    /// Raised when the process dies: handles of an earlier life are dead.
+    pub(super) life: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum FolderChange {
+    Create(String, usize),
+    Remove(String),
+    Rename(String, String),
+}
+
+impl FolderChange {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            FolderChange::Create(name, file) => {
+                names.insert(name.clone(), *file);
+            }
+            FolderChange::Remove(name) => {
+                names.remove(name);
+            }
+            FolderChange::Rename(from, to) => {
+                // The file may be missing after a loss of earlier changes.
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
+            }
+        }
+    }
+}
+
+impl World {
+    /// Counts a step; says what goes wrong in it.
+    pub(super) fn step(&mut self, step: Step) -> io::Result<Option<Fault>> {
+        self.check_power()?;
+        let number = self.steps.len();
+        self.steps.push(step);
+        let planned = self.plan.get(&number).copied();
+        let fault = self.planned_for_kind(step).or(planned);
+        self.count(step, fault);
+        self.powerless = fault == Some(Fault::PowerLoss);
+        Ok(fault)
+    }
+
+    pub(super) fn planned_for_kind(&mut self, step: Step) -> Option<Fault> {
+        let mut due = None;
+        self.plan_of_kind.retain_mut(|(kind, before, fault)| {
+            if *kind == step && *before == 0 {
+                due = Some(*fault);
+                return false;
+            }
+            *before -= usize::from(*kind == step);
+            true
+        });
+        due
+    }
+
+    pub(super) fn count(&mut self, step: Step, fault: Option<Fault>) {
+        let counts = &mut self.counts;
+        match (step, fault) {
+            (Step::Write, Some(Fault::Error)) => counts.failed_writes += 1,
+            (Step::Write, Some(Fault::Short)) => counts.short_writes += 1,
+            (Step::Write, Some(Fault::Full)) => counts.full_writes += 1,
+            (Step::Sync, Some(Fault::Error)) => counts.failed_syncs += 1,
+            _ => {}
+        }
+    }
+
+    pub(super) fn check_power(&self) -> io::Result<()> {
+        if self.powerless {
+            Err(power_lost())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let blocks = |&file: &usize| {
+            let allocated = &self.files[file].allocated;
+            allocated.iter().filter(|&&allocated| allocated).count()
+        };
+        let blocks: usize = self.names.values().map(blocks).sum();
+        (blocks * BLOCK_BYTES) as u64
+    }
+
+    /// How many bytes of a write need new room.
+    pub(super) fn needed_bytes(&self, file: usize, offset: usize, len: usize) -> u64 {
+        let allocated = &self.files[file].allocated;
+        let blocks = offset / BLOCK_BYTES..(offset + len).div_ceil(BLOCK_BYTES);
+        let new = blocks.filter(|&block| !allocated.get(block).copied().unwrap_or(false));
+        (new.count() * BLOCK_BYTES) as u64
+    }
+
+    pub(super) fn write(&mut self, file: usize, bytes: &[u8], offset: usize) -> io::Result<usize> {
+        let needed_bytes = self.needed_bytes(file, offset, bytes.len());
+        if needed_bytes > 0 && self.used_bytes() + needed_bytes > self.capacity_bytes {
+            self.step(Step::Write)?;
+            self.counts.full_writes += 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let fault = self.step(Step::Write)?;
+        let part = self.random.below(bytes.len() + 1);
+        let random = &mut self.random;
+        let state = &mut self.files[file];
+        match fault {
+            None => state.write(bytes, offset, random),
+            Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Short) if bytes.len() > 1 => {
+                let part = part.clamp(1, bytes.len() - 1);
+                state.write(&bytes[..part], offset, random);
+                return Ok(part);
+            }
+            Some(Fault::Short) => state.write(bytes, offset, random),
+            Some(Fault::Error) => {
+                state.write(&bytes[..part], offset, random);
+                return Err(device_error());
+            }
+            // All of it may have been under way.
+            Some(Fault::PowerLoss) => {
+                state.write(bytes, offset, random);
+                return Err(power_lost());
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    pub(super) fn sync(&mut self, file: usize) -> io::Result<()> {
+        let fault = self.step(Step::Sync)?;
+        match fault {
+            Some(Fault::PowerLoss) => Err(power_lost()),
+            Some(Fault::Error) => {
+                let loss = Loss::draw(&mut self.random);
+                self.files[file].lose(loss, &mut self.random);
+                Err(device_error())
+            }
+            _ => {
+                self.files[file].sync();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn change_folder(&mut self, change: FolderChange) -> io::Result<()> {
+        match self.step(Step::Folder)? {
+            Some(Fault::Error) => return Err(device_error()),
+            Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
+            _ => {}
+        }
+        change.apply(&mut self.names);
+        self.pending.push(change);
+        // If the power is gone, the change may have been under way.
+        self.check_power()
+    }
+
+    pub(super) fn sync_folder(&mut self) -> io::Result<()> {
+        match self.step(Step::SyncFolder)? {
+            Some(Fault::PowerLoss) => Err(power_lost()),
+            Some(Fault::Error) => Err(device_error()),
+            _ => {
+                self.durable_names = self.names.clone();
+                self.pending.clear();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn find(&self, name: &str) -> io::Result<usize> {
+        self.names
+            .get(name)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        let loss = Loss::draw(&mut self.random);
+        for change in std::mem::take(&mut self.pending) {
+            if loss.keeps(&mut self.random) {
+                change.apply(&mut self.durable_names);
+            }
+        }
+        self.names = self.durable_names.clone();
+        for file in &mut self.files {
+            let Left { whole, lost } = file.lose(loss, &mut self.random);
+            self.counts.lost_writes += u64::from(whole == 0 && lost > 0);
+            self.counts.torn_writes += u64::from(whole > 0 && lost > 0);
+            file.cached = file.device.clone();
+            file.shortest = file.cached.len();
+            file.allocated
+                .resize(file.device.len().div_ceil(BLOCK_BYTES), true);
+        }
+        self.counts.power_losses += 1;
+        self.powerless = false;
+        self.end_life();
+    }
+
+    pub(super) fn end_life(&mut self) {
+        self.life += 1;
+        self.locked = false;
+        self.plan_of_kind.clear();
+    }
+}
+
+pub(super) fn power_lost() -> io::Error {
+    io::Error::other("the power is lost")
+}
+
+pub(super) fn device_error() -> io::Error {
+    io::Error::other("injected device error")
+}
