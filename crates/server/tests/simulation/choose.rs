@@ -48,6 +48,9 @@ impl World {
 
     /// What to do next at random, and in which database.
     pub fn choose(&mut self) -> (Db, Begin) {
+        if let Some((db, key)) = self.just_expired() {
+            return (db, Begin::One(Asked::Get(key)));
+        }
         let db = self.choose_database();
         if !self.stopping && self.has_log {
             match self.below(1000) {

@@ -39,6 +39,8 @@ pub struct Durable {
     /// What fate has planned on the disk is under way.
     is_planned: bool,
     failed_ms: Option<u64>,
+    /// Writes and syncs that had failed when this was looked at last.
+    failures: u64,
     /// How many calls have ended when the disk becomes full, or has room again.
     full_due: u64,
     is_full: bool,
@@ -65,6 +67,7 @@ impl Durable {
             due: 0,
             is_planned: false,
             failed_ms: None,
+            failures: 0,
             full_due: u64::MAX,
             is_full: false,
             full_times: 0,
@@ -79,14 +82,14 @@ impl Durable {
     }
 
     /// From now on it dies again and again, or not any more.
-    pub fn let_die(&mut self, dies: bool) {
+    pub fn let_die(&mut self, dies: bool, world: &mut World) {
         self.fate = None;
         if dies {
             self.choose_fate(0);
         } else {
             self.full_due = u64::MAX;
             self.due = 0;
-            self.give_room();
+            self.give_room(world);
             self.machine.disk.forget_plans();
         }
     }
@@ -117,7 +120,7 @@ impl Durable {
         }
         let ended = world.ended();
         if ended >= self.full_due {
-            self.change_room(ended);
+            self.change_room(ended, &mut world);
         }
         if ended < self.due {
             return;
@@ -133,7 +136,7 @@ impl Durable {
             Fate::Stop if !self.is_planned => {
                 self.is_planned = true;
                 self.full_due = u64::MAX;
-                self.give_room();
+                self.give_room(&mut world);
                 world.is_holding = true;
                 network.stop(self.server);
             }
@@ -152,6 +155,12 @@ impl Durable {
     }
 
     fn take_events(&mut self, world: &mut World, now_ns: u64) {
+        let counts = self.fault_counts();
+        let failures = counts.failed_writes + counts.failed_syncs;
+        if std::mem::replace(&mut self.failures, failures) != failures && !self.is_full {
+            // Perhaps one that would have made room: then a group is refused, and the next one tries again.
+            world.set_full(false);
+        }
         let events = std::mem::take(&mut *self.machine.events.borrow_mut());
         for event in events {
             match event {
@@ -161,14 +170,8 @@ impl Durable {
                     // It goes on for a while, for those who only read.
                     self.due = world.ended() + self.machine.random.below(20);
                 }
-                Event::Full(_) => {
-                    self.full_times += 1;
-                    world.set_full(true);
-                }
-                Event::RoomAgain => {
-                    self.room_again_times += 1;
-                    world.set_full(false);
-                }
+                Event::Full(_) => self.full_times += 1,
+                Event::RoomAgain => self.room_again_times += 1,
                 Event::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
                 Event::SnapshotFailed(_) | Event::NotRetired(_) => {}
@@ -188,7 +191,7 @@ impl Durable {
         }
     }
 
-    fn change_room(&mut self, ended: u64) {
+    fn change_room(&mut self, ended: u64, world: &mut World) {
         let most = if self.is_full {
             FULL_EVERY_CALLS
         } else {
@@ -196,16 +199,20 @@ impl Durable {
         };
         self.full_due = ended + self.machine.random.below(most);
         if self.is_full {
-            self.give_room();
+            self.give_room(world);
         } else {
             self.is_full = true;
+            world.set_full(true);
             let used_bytes = self.machine.disk.used_bytes();
             self.machine.disk.set_capacity_bytes(used_bytes);
         }
     }
 
-    fn give_room(&mut self) {
-        self.is_full = false;
+    /// From now on nothing is refused for want of it.
+    fn give_room(&mut self, world: &mut World) {
+        if std::mem::take(&mut self.is_full) {
+            world.set_full(false);
+        }
         self.machine.disk.set_capacity_bytes(u64::MAX);
     }
 

@@ -231,7 +231,7 @@ pub struct Record {
     /// Calls begin and end at different moments, counted from 1.
     pub begun_at: u64,
     pub ended_at: u64,
-    /// By the wall clock of the server, in milliseconds.
+    /// What the clock of the server showed at least when it began, and at most when it ended.
     pub begun_ms: u64,
     pub ended_ms: u64,
     /// The highest commit that somebody knew to be visible when it began.
@@ -240,10 +240,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// What the server's clock may have shown when it was served. A loop reads it every half millisecond only.
+    /// What the server's clock may have shown when it was served.
     pub fn window(&self) -> Window {
         Window {
-            from_ms: self.begun_ms - 1,
+            from_ms: self.begun_ms,
             to_ms: self.ended_ms,
         }
     }

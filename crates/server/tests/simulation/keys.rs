@@ -82,22 +82,23 @@ pub fn prefix(of: &Range<Key>) -> [u8; 2] {
     [class(of.start), b'/']
 }
 
-/// The value that the call `by` writes: its number, and bytes that only it would write.
-pub fn value(by: u64, length: usize) -> Vec<u8> {
+/// The value that the call `by` writes to a key: its number, and bytes that only it would write there.
+pub fn value(by: u64, key: Key, length: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(length.max(8));
     value.extend_from_slice(&by.to_be_bytes());
-    let filler = |at: usize| (by as u8).wrapping_mul(31).wrapping_add(at as u8);
+    let first = (by as u8).wrapping_mul(31).wrapping_add(key as u8);
+    let filler = |at: usize| first.wrapping_add(at as u8);
     value.extend((8..length).map(filler));
     value
 }
 
-/// Who wrote a value. It must be exactly what that call writes.
-pub fn writer_of(bytes: &[u8]) -> u64 {
+/// Who wrote a value of a key. It must be exactly what that call writes there.
+pub fn writer_of(key: Key, bytes: &[u8]) -> u64 {
     let by = bytes.first_chunk().expect("a value names its writer");
     let by = u64::from_be_bytes(*by);
     assert!(
-        bytes == value(by, bytes.len()),
-        "the value of call {by} is damaged"
+        bytes == value(by, key, bytes.len()),
+        "the value of call {by} in key {key} is damaged"
     );
     by
 }

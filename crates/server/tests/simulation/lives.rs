@@ -151,7 +151,7 @@ impl Check<'_> {
             begun_at: u64::MAX,
             ended_at: u64::MAX,
             // What has expired and is not swept is there too.
-            begun_ms: 1,
+            begun_ms: 0,
             ended_ms: end.at_ms,
             floor: 0,
             outcome: Outcome::Open,

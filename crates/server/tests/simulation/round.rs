@@ -218,7 +218,7 @@ impl Round {
 
     fn let_die(&mut self, dies: bool) {
         if let Some(durable) = &mut self.durable {
-            durable.let_die(dies);
+            durable.let_die(dies, &mut self.world.borrow_mut());
         }
     }
 

@@ -40,10 +40,15 @@ pub struct Timelines<'a> {
 
 /// Each key whose state a good answer shows, beside what its own commit wrote.
 pub fn sightings(record: &Record, visit: &mut dyn FnMut(Key, Seen)) {
-    let Outcome::Answered(answer) = &record.outcome else {
+    sightings_of(&record.asked, &record.outcome, visit);
+}
+
+/// The same of a call that is just ending.
+pub fn sightings_of(asked: &Asked, outcome: &Outcome, visit: &mut dyn FnMut(Key, Seen)) {
+    let Outcome::Answered(answer) = outcome else {
         return;
     };
-    match (&record.asked, answer) {
+    match (asked, answer) {
         (Asked::Get(key), Answer::Get(Some(seen))) => visit(*key, *seen),
         (
             Asked::Put { key, .. } | Asked::Delete { key, .. },

@@ -12,7 +12,10 @@ use super::history::{Answer, Asked, Outcome, Record};
 use super::keys::{self, Key};
 use super::messages::Logs;
 use super::time::wall_ms;
-use super::timelines::commit_of;
+use super::timelines::{commit_of, sightings_of};
+
+/// A loop reads the wall clock every half millisecond only.
+const CLOCK_STALE_NS: u64 = 500_000;
 
 /// How calls may be disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ pub struct World {
     pub fleeting: Vec<Db>,
     pub dropped: Vec<Db>,
     pub next_database: Db,
+    /// When entries expire that somebody has seen.
+    expiries: BTreeMap<u64, (Db, Key)>,
     moment: u64,
     /// Below the first sequence of each life.
     bases: Vec<u64>,
@@ -98,6 +103,7 @@ impl World {
             fleeting: Vec::new(),
             dropped: Vec::new(),
             next_database: databases::FLEETING,
+            expiries: BTreeMap::new(),
             moment: 0,
             bases: vec![0],
             floors: BTreeMap::new(),
@@ -185,13 +191,25 @@ impl World {
             life,
             begun_at: self.next_moment(),
             ended_at: u64::MAX,
-            begun_ms: wall_ms(self.now_ns),
+            begun_ms: self.least_ms(),
             ended_ms: u64::MAX,
             floor: floor.unwrap_or(0),
             outcome: Outcome::Open,
         };
         self.history.push(record);
         self.history.len() as u64 - 1
+    }
+
+    /// What the clock of the server shows at least.
+    fn least_ms(&self) -> u64 {
+        wall_ms(self.now_ns.saturating_sub(CLOCK_STALE_NS))
+    }
+
+    /// An entry that is in its first millisecond of being gone: a good time to ask for it.
+    pub fn just_expired(&mut self) -> Option<(Db, Key)> {
+        let now_ms = self.least_ms();
+        self.expiries = self.expiries.split_off(&now_ms);
+        self.expiries.remove(&now_ms)
     }
 
     /// A call ends, which it does once.
@@ -208,6 +226,12 @@ impl World {
         if let Outcome::Answered(answer) = &outcome {
             facts(&record.asked, answer, record.floor, &mut seen_now);
         }
+        sightings_of(&record.asked, &outcome, &mut |key, seen| {
+            let expires_ms = seen.expires_ms.unwrap_or(0);
+            if expires_ms > 0 {
+                self.expiries.insert(expires_ms, (record.database, key));
+            }
+        });
         record.outcome = outcome;
         record.ended_at = ended_at;
         record.ended_ms = wall_ms(self.now_ns);

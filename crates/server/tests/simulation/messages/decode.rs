@@ -125,7 +125,11 @@ fn check_echo(message: &[u8], by: u64, bytes: usize) {
         .expect("a field");
     let payload = field.1.bytes().expect("bytes");
     assert_eq!((field.0, payload.len()), (1, bytes.max(8)));
-    assert_eq!(keys::writer_of(payload), by, "the answer of another call");
+    assert_eq!(
+        keys::writer_of(0, payload),
+        by,
+        "the answer of another call"
+    );
 }
 
 fn get(key: Key, response: &GetResponse<'_>, logs: &mut Logs) -> Answer {
@@ -275,7 +279,7 @@ pub fn content(key: Key, value: &[u8], logs: &mut Logs) -> u64 {
     } else if keys::LOGS.contains(&key) {
         last_of_log(value, &mut logs[usize::from(key - keys::LOGS.start)])
     } else {
-        keys::writer_of(value)
+        keys::writer_of(key, value)
     }
 }
 

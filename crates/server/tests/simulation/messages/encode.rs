@@ -83,7 +83,10 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
             previous,
             expiry,
         } => {
-            let (key, value) = (&keys::bytes_of(*key)[..], &keys::value(by, *bytes)[..]);
+            let (key, value) = (
+                &keys::bytes_of(*key)[..],
+                &keys::value(by, *key, *bytes)[..],
+            );
             single(
                 Operation::Put {
                     key,
@@ -201,10 +204,10 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
         .encode(out),
         Asked::List => {}
         Asked::Echo { bytes, delay_ms } => {
-            writer::bytes(out, 1, &keys::value(by, *bytes));
+            writer::bytes(out, 1, &keys::value(by, 0, *bytes));
             writer::uint64(out, 3, u64::from(*delay_ms));
         }
-        Asked::EchoStream { bytes, .. } => writer::bytes(out, 1, &keys::value(by, *bytes)),
+        Asked::EchoStream { bytes, .. } => writer::bytes(out, 1, &keys::value(by, 0, *bytes)),
         Asked::Check | Asked::Watch => writer::bytes(out, 1, b"pelton.v1.KeyValue"),
         Asked::Nowhere | Asked::Silent => {}
     }
@@ -228,28 +231,29 @@ fn batch_of_puts(
     out: &mut Vec<u8>,
 ) {
     // Of different lengths, so that groups have some blocks.
-    let value = keys::value(by, 24 + by as usize % 8 * 30);
-    let bytes: Vec<_> = keys
-        .iter()
-        .map(|key| (keys::bytes_of(*key), when(*key)))
-        .collect();
+    let length = 24 + by as usize % 8 * 30;
+    let bytes = keys.iter().map(|&key| {
+        let value = keys::value(by, key, length);
+        (keys::bytes_of(key), value, when(key))
+    });
+    let bytes: Vec<_> = bytes.collect();
     let puts: Vec<_> = bytes
         .iter()
-        .map(|(key, when)| put(key, &value, *when))
+        .map(|(key, value, when)| put(key, value, *when))
         .collect();
     BatchRequest::encode(out, database, mode, 0, &puts);
 }
 
 fn transact(first: Key, version: u64, database: &str, by: u64, out: &mut Vec<u8>) {
-    let value = keys::value(by, 24);
-    let keys: Vec<_> = (first..first + keys::GROUP_KEYS)
-        .map(keys::bytes_of)
-        .collect();
+    let group = first..first + keys::GROUP_KEYS;
+    let keys: Vec<_> = group.clone().map(keys::bytes_of).collect();
+    let values: Vec<_> = group.map(|key| keys::value(by, key, 24)).collect();
     let condition = Condition::VersionIs(version);
     let compares = [&keys[0], &keys[keys.len() - 1]].map(|key| (&key[..], condition));
     let puts: Vec<_> = keys
         .iter()
-        .map(|key| put(key, &value, If::Always))
+        .zip(&values)
+        .map(|(key, value)| put(key, value, If::Always))
         .collect();
     let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
     TransactRequest::encode(out, database, 0, &compares, &puts, &gets);
