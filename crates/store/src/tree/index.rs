@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, Memtable, SequenceNumberCounter, Tree};
@@ -56,6 +56,9 @@ pub(super) struct Shared {
     pub(super) memtables: RwLock<Memtables>,
     /// Held by the one who compacts.
     compacting: Mutex<()>,
+    /// As it was after the last flush or compaction. To ask the engine would wait while it installs tables, and writers ask
+    /// for each group.
+    pub(super) first_level_runs: AtomicUsize,
     /// The folder goes with the last handle.
     discarded: AtomicBool,
     stop: Arc<AtomicBool>,
@@ -137,6 +140,7 @@ impl TreeIndex {
         }
         drop(lock);
         let flushed = flushed.map_err(|error| shared.error(error))?;
+        shared.note_runs();
         shared.memtables.write().forget_flushed(&shared.tree);
         Ok(flushed.is_some())
     }
@@ -152,6 +156,7 @@ impl TreeIndex {
         let before = shared.versions.get();
         let strategy = Leveled::default().with_table_target_size(shared.config.table_bytes);
         let compacted = shared.tree.compact(Arc::new(strategy), shared.watermark());
+        shared.note_runs();
         match compacted {
             Err(_) if shared.stop.load(Ordering::Acquire) => Ok(false),
             Err(error) => Err(shared.error(error)),
@@ -171,7 +176,8 @@ impl TreeIndex {
             memtables.active.size() as f64 / self.shared.config.memtable_bytes as f64;
         let sealed = memtables.sealed.len();
         drop(memtables);
-        Pressure::of(sealed, active_share, self.shared.tree.l0_run_count())
+        let first_level_runs = self.shared.first_level_runs.load(Ordering::Relaxed);
+        Pressure::of(sealed, active_share, first_level_runs)
     }
 
     /// Figures, at the cost of a walk over the list of tables.
@@ -209,6 +215,7 @@ impl Shared {
         let active = tree.active_memtable();
         Shared {
             folder: tree.tree_config().path.clone(),
+            first_level_runs: AtomicUsize::new(tree.l0_run_count()),
             tree,
             generation,
             config,
@@ -228,6 +235,11 @@ impl Shared {
 
     pub(super) fn error(&self, error: lsm_tree::Error) -> TreeError {
         TreeError::engine(&self.folder, error)
+    }
+
+    fn note_runs(&self) {
+        let runs = self.tree.l0_run_count();
+        self.first_level_runs.store(runs, Ordering::Relaxed);
     }
 
     /// A commit is in the memtable as a whole: from now on views show it.

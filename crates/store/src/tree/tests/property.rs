@@ -275,6 +275,9 @@ fn numbers_between_commits_do_not_run_out() {
         writer.seal(u64::MAX);
         assert_eq!(all_of(&writer.index().view()), content(&log));
     }
+    let statistics = writer.index().statistics();
+    let known = &writer.index().shared.first_level_runs;
+    assert_eq!(known.load(Ordering::Relaxed), statistics.first_level_runs);
     // As if so many versions had come between two commits.
     let numbers = &writer.index().shared.numbers;
     numbers.fetch_max(numbers.get() + crate::tree::limits::CHANGES_PER_COMMIT);
