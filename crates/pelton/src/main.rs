@@ -9,8 +9,10 @@ mod export_format;
 mod input;
 mod interrupt;
 mod json;
+mod limits;
 mod log;
 mod memory;
+mod metrics;
 mod output;
 #[cfg(test)]
 mod pages;

@@ -5,14 +5,14 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write as _;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use drive::{Address, BindError, LoopConfig, Notice, Notices};
 use rustix::time::{ClockId, clock_gettime};
-use server::{Config, StartError, Storage, TimeSource};
+use server::{Config, Server, StartError, Storage, TimeSource};
 use service::{PeerKind, ServerInfo};
 
 use store::backup::BackupRoot;
@@ -23,7 +23,9 @@ use store::snapshot::{ReadError, SnapshotReport};
 use crate::arguments::{Driver, ServeArguments};
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
+use crate::limits::METRICS_CONNECTION_MS;
 use crate::memory;
+use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
 
@@ -41,6 +43,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     crate::log::start(settings.log_level);
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     let had_folder = settings.folder().is_some_and(Path::exists);
+    let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
+    let metrics = metrics.transpose()?;
     let config = config(&settings, memory_limit_bytes)?;
     let server = server::start(config).map_err(|error| {
         if !had_folder {
@@ -48,7 +52,16 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         }
         start_failure(&error)
     })?;
-    announce(&settings, memory_limit_bytes, server.addresses());
+    let metrics_address = metrics.as_ref().map(Bound::address);
+    let _metrics = metrics
+        .map(|bound| serve_metrics(bound, &server))
+        .transpose()?;
+    announce(
+        &settings,
+        memory_limit_bytes,
+        server.addresses(),
+        metrics_address,
+    );
     if settings.driver == Driver::Blocking {
         tracing::info!(
             "one thread per connection: {} are served at once (--threads)",
@@ -58,7 +71,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     if let Some(recovered) = server.recovered() {
         say_recovered(recovered);
     }
-    warn(&settings, server.addresses());
+    warn(&settings, server.addresses(), metrics_address);
     let ended = server
         .run()
         .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
@@ -69,6 +82,28 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     Err(Failure::Failed(
         "stopped before all calls had ended: they were cut".into(),
     ))
+}
+
+fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
+    Bound::bind(address).map_err(|error| {
+        Failure::Failed(format!(
+            "cannot serve metrics on {address}: {error}; --metrics-listen says where"
+        ))
+    })
+}
+
+fn serve_metrics(bound: Bound, server: &Server) -> Result<Endpoint, Failure> {
+    let sources = Sources {
+        shared: Arc::clone(server.shared()),
+        counters: server.counters(),
+        start_s: SystemTimeSource.wall_ms() / 1_000,
+    };
+    let patience = Duration::from_millis(METRICS_CONNECTION_MS);
+    bound
+        .serve(Arc::new(move || sources.page()), patience)
+        .map_err(|error| {
+            Failure::Failed(format!("a thread for metrics cannot be started: {error}"))
+        })
 }
 
 fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
@@ -119,6 +154,7 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failur
         log: Arc::new(Log::default()),
         storage: storage(settings)?,
         backup_root: backup_root(settings)?,
+        time_calls: settings.metrics_listen.is_some(),
     })
 }
 
@@ -211,13 +247,21 @@ fn start_failure(error: &StartError) -> Failure {
 
 /// Says on standard output what listens where, who can reach it, and what is stored how. Scripts read the lines that
 /// begin with `listening on`. That nobody reads them is no reason to stop.
-fn announce(settings: &Settings, memory_limit_bytes: u64, addresses: &[Address]) {
+fn announce(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    addresses: &[Address],
+    metrics: Option<SocketAddr>,
+) {
     let mut text = format!("{} {}\n", INFO.name, INFO.version);
     for address in addresses {
         let reach = Reach::of(address, settings.unix_mode.0);
         text.push_str(&format!(
             "listening on {address} (plain HTTP/2 and gRPC): {reach}\n"
         ));
+    }
+    if let Some(address) = metrics {
+        text.push_str(&format!("metrics at http://{address}/metrics\n"));
     }
     let share = match settings.memory_limit {
         MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
@@ -279,7 +323,7 @@ fn say_recovered(recovered: &Recovered) {
 }
 
 /// Puts into the log what an operator should know.
-fn warn(settings: &Settings, addresses: &[Address]) {
+fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>) {
     if settings.max_value.0 > store::limits::VALUE_BYTES as u64 {
         tracing::warn!(
             "--max-value {} is above {} bytes: clients refuse messages above 4 MiB unless they are set up to receive \
@@ -294,6 +338,11 @@ fn warn(settings: &Settings, addresses: &[Address]) {
     for address in open {
         tracing::warn!(
             "whoever can reach {address} can read and change everything: there is no access control"
+        );
+    }
+    if let Some(address) = metrics.filter(|address| !address.ip().is_loopback()) {
+        tracing::warn!(
+            "whoever can reach {address} can read the metrics, with the names of all databases: there is no access control"
         );
     }
 }

@@ -11,6 +11,7 @@ use drive::Address;
 
 use crate::arguments::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
 use crate::durability::Durability;
+use crate::metrics::MetricsAddress;
 use crate::size::{MemoryLimit, Size, Span};
 
 /// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been around for a century.
@@ -64,6 +65,8 @@ pub struct Settings {
     pub write_stall_timeout: Span,
     pub unix_mode: UnixMode,
     pub interop: bool,
+    /// `None`: no metrics are served.
+    pub metrics_listen: Option<MetricsAddress>,
     pub log_level: LogLevel,
 }
 
@@ -215,6 +218,7 @@ impl Settings {
             }),
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
+            metrics_listen: pick!(metrics_listen),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
         };
         settings.check()?;
@@ -336,6 +340,12 @@ impl Settings {
             ("write-stall-timeout", text(&self.write_stall_timeout)),
             ("unix-mode", text(&self.unix_mode)),
             ("interop", number(&self.interop)),
+            (
+                "metrics-listen",
+                self.metrics_listen
+                    .as_ref()
+                    .and_then(|address| text(address)),
+            ),
             ("log-level", text(&self.log_level)),
         ]
     }

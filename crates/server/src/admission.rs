@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use service::{Code, Status};
+use service::{Code, RefusedFor, Status};
 use wire::{Connection, StreamKey};
 
 use crate::actions::wire_status;
@@ -65,16 +65,28 @@ impl Admission {
 
     /// Whether another call may begin, with so many running in its loop. Those of one connection are bounded by the
     /// protocol, which counts a stream until its call has ended, also if the peer has long reset it.
-    pub fn admit(&self, in_loop: usize) -> Result<(), Status> {
+    pub fn admit(&self, in_loop: usize) -> Result<(), RefusedFor> {
         if in_loop >= self.calls_per_loop {
-            return Err(shed("too many calls are running"));
+            return Err(RefusedFor::RunningCalls);
         }
         if self.budget.is_exceeded() {
-            return Err(shed(
-                "the memory for requests and unsent answers is used up",
-            ));
+            return Err(RefusedFor::Buffers);
         }
         Ok(())
+    }
+}
+
+/// What a call is told that may not begin.
+#[cold]
+pub(crate) fn status(reason: RefusedFor) -> Status {
+    match reason {
+        RefusedFor::Stopping => stopping(),
+        RefusedFor::Connections => shed(
+            "the server has as many connections as it may have (--max-connections; --threads with --driver blocking)",
+        ),
+        RefusedFor::RunningCalls => shed("too many calls are running"),
+        RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
+        RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),
     }
 }
 
@@ -88,13 +100,6 @@ pub(crate) fn stopped_in_commit() -> Status {
     Status::new(
         Code::Unknown,
         "outcome unknown: the server stopped before the write was answered",
-    )
-}
-
-/// The connection is one too many.
-pub(crate) fn too_many_connections() -> Status {
-    shed(
-        "the server has as many connections as it may have (--max-connections; --threads with --driver blocking)",
     )
 }
 
@@ -139,10 +144,7 @@ mod tests {
     fn calls_above_each_bound_are_shed() {
         let admission = admission();
         assert_eq!(admission.admit(2), Ok(()));
-        assert_eq!(
-            admission.admit(3).expect_err("per loop").code,
-            Code::Unavailable
-        );
+        assert_eq!(admission.admit(3), Err(RefusedFor::RunningCalls));
     }
 
     #[test]
@@ -150,10 +152,7 @@ mod tests {
         let admission = admission();
         admission.budget.change(0, 600);
         admission.budget.change(0, 600);
-        assert_eq!(
-            admission.admit(0).expect_err("over budget").code,
-            Code::Unavailable
-        );
+        assert_eq!(admission.admit(0), Err(RefusedFor::Buffers));
         admission.budget.change(600, 400);
         assert_eq!(admission.admit(0), Ok(()));
     }

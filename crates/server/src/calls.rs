@@ -35,6 +35,8 @@ pub(crate) struct Running {
     pub call: service::Call,
     /// `u64::MAX`: the caller set no deadline.
     pub deadline_ns: u64,
+    /// The time of the tick in which it began.
+    pub begin_ns: u64,
     /// When it asked to be woken; an alarm with another time is an earlier wish, taken back.
     pub wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.

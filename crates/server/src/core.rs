@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drive::{ConnectionId, Io};
-use service::{Call, CallHead, Code, LoopFigures, Method, Shared, State, Status};
+use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
 use store::durable::Mailbox;
 use store::{Committer, Outcomes};
 use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
@@ -15,6 +15,7 @@ use crate::calls::{CallId, Calls, Running};
 use crate::clock::Clock;
 use crate::connection::{Channel, Protocol};
 use crate::drain::Drain;
+use crate::durations::EndedCalls;
 use crate::limits;
 use crate::plain::Answer;
 use crate::reaper::Reaper;
@@ -48,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
     pub(crate) figures: Arc<LoopFigures>,
+    /// How long calls took; `None`: nobody wants to know.
+    pub(crate) ended_calls: Option<EndedCalls>,
 }
 
 /// What works for a loop beside it.
@@ -77,6 +80,7 @@ impl Core {
             committer: shared.store.committer(),
             health_version: shared.health.version(),
             figures: shared.figures.add_loop(),
+            ended_calls: settings.time_calls.then(EndedCalls::default),
             settings,
             shared,
             calls: Calls::default(),
@@ -320,22 +324,25 @@ impl Core {
             return;
         }
         let Some(method) = route(connection) else {
+            self.figures.refused(RefusedFor::UnknownMethod);
             let status = no_such_method(connection.head().path());
             return connection.finish(stream, &mut io.output, &wire_status(status));
         };
-        if let Err(status) = self.admit(channel) {
+        if let Err(reason) = self.admit(channel) {
+            self.figures.refused(reason);
+            let status = admission::status(reason);
             let connection = channel.http2().expect("matched above");
             return admission::refuse(connection, stream, &mut io.output, status);
         }
         self.begin(channel, io, stream, method, end);
     }
 
-    fn admit(&self, channel: &Channel) -> Result<(), Status> {
+    fn admit(&self, channel: &Channel) -> Result<(), RefusedFor> {
         if self.drain.is_some() {
-            return Err(admission::stopping());
+            return Err(RefusedFor::Stopping);
         }
         if channel.refused {
-            return Err(admission::too_many_connections());
+            return Err(RefusedFor::Connections);
         }
         debug_assert!(
             channel.running < self.settings.http2.max_streams as usize,
@@ -363,6 +370,7 @@ impl Core {
             method,
             call: Call::Over,
             deadline_ns,
+            begin_ns: self.clock.tick_ns(),
             wake_at_ns: u64::MAX,
             commits: 0,
             subscribed: false,
@@ -445,7 +453,7 @@ impl Core {
             .and_then(|id| self.calls.remove(id))
         {
             channel.running -= 1;
-            self.figures.ended(running.method, Code::Cancelled);
+            self.ended(&running, Code::Cancelled);
             running.call.cancelled(&self.shared);
         }
         if let Protocol::Http2(connection) = &mut channel.protocol {

@@ -12,6 +12,7 @@ mod clock;
 mod connection;
 mod core;
 mod drain;
+mod durations;
 pub mod limits;
 mod metadata;
 #[cfg(test)]
@@ -29,7 +30,7 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 
-use drive::{Address, BindError, Ended, LoopConfig, Loops, RunError, StopHandle};
+use drive::{Address, BindError, CountersReader, Ended, LoopConfig, Loops, RunError, StopHandle};
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
 use store::backup::BackupRoot;
@@ -77,6 +78,8 @@ pub struct Config {
     pub storage: Storage,
     /// Where backups are made; `None`: nowhere, they are refused.
     pub backup_root: Option<BackupRoot>,
+    /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of the clock for each tick.
+    pub time_calls: bool,
 }
 
 /// Why a server could not start.
@@ -159,6 +162,11 @@ impl Server {
     /// Where it listens, in the order of the configuration, with the ports that the system chose.
     pub fn addresses(&self) -> &[Address] {
         self.loops.addresses()
+    }
+
+    /// Reads what its loops count of sockets and buffers, from any thread.
+    pub fn counters(&self) -> CountersReader {
+        self.loops.counters()
     }
 
     /// Stops it from another thread.
@@ -303,6 +311,7 @@ impl Parts {
                 about: about(&config.server),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
+                time_calls: config.time_calls,
             }),
             shared: Arc::new(shared),
             budget: Arc::new(budget),

@@ -114,6 +114,7 @@ impl Pair {
             log: Arc::new(Keep(Arc::clone(&said))),
             storage: Storage::Volatile { history_id: 7 },
             backup_root: None,
+            time_calls: true,
         };
         let opening = storage::open(&config).expect("the limits make sense");
         let mut parts = Parts::new(config, Reaper::Inline, opening.store, None);

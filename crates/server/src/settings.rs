@@ -38,4 +38,6 @@ pub(crate) struct Settings {
     pub about: String,
     pub drain_ms: u64,
     pub log: Arc<dyn Log>,
+    /// Whether it is counted how long calls take.
+    pub time_calls: bool,
 }

@@ -7,7 +7,7 @@ use store::{CommitOutcome, View};
 use wire::StreamKey;
 
 use crate::actions::{Effects, Step};
-use crate::calls::CallId;
+use crate::calls::{CallId, Running};
 use crate::connection::{Channel, Protocol};
 use crate::core::Core;
 use crate::tasks::News;
@@ -70,10 +70,19 @@ impl Core {
         }
     }
 
+    /// Counts a call that has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, running: &Running, code: Code) {
+        self.figures.ended(running.method, code);
+        if let Some(calls) = &mut self.ended_calls {
+            calls.add(running.method, running.begin_ns, &self.clock, &self.figures);
+        }
+    }
+
     /// The call answered: it is no more.
     fn over(&mut self, channel: &mut Channel, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
-            self.figures.ended(running.method, code);
+            self.ended(&running, code);
             channel.running -= 1;
             if let Protocol::Http2(connection) = &mut channel.protocol {
                 connection.set_token(running.stream, 0);

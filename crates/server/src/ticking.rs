@@ -80,6 +80,9 @@ impl Core {
     /// Gives calls that outlived the tick in which they began an alarm for their deadline.
     pub(crate) fn end_tick(&mut self) {
         self.figures.set(self.connections, self.calls.len());
+        if let Some(calls) = &mut self.ended_calls {
+            calls.count(&self.clock, &self.figures);
+        }
         for id in self.fresh.drain(..) {
             if let Some(running) = self.calls.get_mut(id) {
                 self.timers.set(running.deadline_ns, Alarm::Deadline(id));

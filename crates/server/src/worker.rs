@@ -48,6 +48,11 @@ impl Worker {
     }
 
     #[cfg(test)]
+    pub fn shared(&self) -> &service::Shared {
+        &self.core.shared
+    }
+
+    #[cfg(test)]
     pub fn budget(&self) -> &crate::admission::Budget {
         &self.core.admission.budget
     }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use store::durations::{self, BOUNDS, Durations};
+
 use crate::method::Method;
 use crate::status::Code;
 
@@ -22,10 +24,42 @@ pub struct LoopFigures {
     running_calls: AtomicU64,
     /// By method, then by code.
     ended: Box<[AtomicU64]>,
+    /// By method, then by length; the last of each method is the sum in nanoseconds.
+    took: Box<[AtomicU64]>,
+    refused: [AtomicU64; RefusedFor::ALL.len()],
+}
+
+/// Cells of one method in [`LoopFigures::took`].
+const TOOK_CELLS: usize = BOUNDS + 2;
+
+/// Why a call was refused before it began, so that it is not counted as one that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedFor {
+    /// The server stops.
+    Stopping,
+    /// Its connection is one too many.
+    Connections,
+    /// Too many calls are running.
+    RunningCalls,
+    /// The memory for requests and unsent answers is used up.
+    Buffers,
+    /// There is no such method.
+    UnknownMethod,
+}
+
+impl RefusedFor {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [RefusedFor; 5] = [
+        RefusedFor::Stopping,
+        RefusedFor::Connections,
+        RefusedFor::RunningCalls,
+        RefusedFor::Buffers,
+        RefusedFor::UnknownMethod,
+    ];
 }
 
 /// The sums over all loops.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Connections now.
     pub open_connections: u64,
@@ -33,6 +67,10 @@ pub struct Totals {
     pub running_calls: u64,
     /// Calls that have ended, by method and code; only those of which there is one.
     pub ended: Vec<(Method, Code, u64)>,
+    /// How long the calls took that have ended, by method; only those of which there is one.
+    pub took: Vec<(Method, Durations)>,
+    /// Calls that were refused before they began, for each reason.
+    pub refused: [(u64, RefusedFor); RefusedFor::ALL.len()],
     /// Bytes buffered for the peers of all connections.
     pub buffered_bytes: u64,
     /// How many there may be.
@@ -85,6 +123,11 @@ impl Figures {
             open_connections: sum(&|one| one.open_connections.load(Ordering::Relaxed)),
             running_calls: sum(&|one| one.running_calls.load(Ordering::Relaxed)),
             ended,
+            took: took(&loops),
+            refused: RefusedFor::ALL.map(|reason| {
+                let calls = sum(&|one| one.refused[reason as usize].load(Ordering::Relaxed));
+                (calls, reason)
+            }),
             buffered_bytes: self.buffered_bytes.load(Ordering::Relaxed) as u64,
             buffered_limit_bytes: self.buffered_limit_bytes as u64,
         }
@@ -96,6 +139,24 @@ impl Figures {
     }
 }
 
+/// Durations of the calls of each method of which there is one.
+fn took(loops: &[Arc<LoopFigures>]) -> Vec<(Method, Durations)> {
+    let of = |method: Method| {
+        let mut durations = Durations::default();
+        for one in loops {
+            let cells = &one.took[method as usize * TOOK_CELLS..][..TOOK_CELLS];
+            let (sum, counts) = cells.split_last().expect("there are cells");
+            for (count, cell) in durations.counts.iter_mut().zip(counts) {
+                *count += cell.load(Ordering::Relaxed);
+            }
+            durations.sum_ns = durations.sum_ns.wrapping_add(sum.load(Ordering::Relaxed));
+        }
+        durations
+    };
+    let all = Method::ALL.iter().map(|&method| (method, of(method)));
+    all.filter(|(_, durations)| durations.count() > 0).collect()
+}
+
 impl Default for LoopFigures {
     fn default() -> LoopFigures {
         let places = Method::ALL.len() * Code::ALL.len();
@@ -103,6 +164,10 @@ impl Default for LoopFigures {
             open_connections: AtomicU64::new(0),
             running_calls: AtomicU64::new(0),
             ended: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            took: (0..Method::ALL.len() * TOOK_CELLS)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            refused: Default::default(),
         }
     }
 }
@@ -120,10 +185,28 @@ impl LoopFigures {
     /// Counts a call that has ended.
     #[inline]
     pub fn ended(&self, method: Method, code: Code) {
-        // Nobody else writes here, so that two plain steps do, which are cheaper than one indivisible.
-        let counter = &self.ended[place(method, code)];
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        add(&self.ended[place(method, code)], 1);
     }
+
+    /// Counts how long each of some calls took that have ended, in nanoseconds.
+    #[inline]
+    pub fn took(&self, method: Method, duration_ns: u64, calls: u64) {
+        let cells = &self.took[method as usize * TOOK_CELLS..][..TOOK_CELLS];
+        add(&cells[durations::place(duration_ns)], calls);
+        add(&cells[TOOK_CELLS - 1], duration_ns.wrapping_mul(calls));
+    }
+
+    /// Counts a call that was refused.
+    pub fn refused(&self, reason: RefusedFor) {
+        add(&self.refused[reason as usize], 1);
+    }
+}
+
+/// Nobody else writes here, so that two plain steps do, which are cheaper than one indivisible.
+#[inline]
+fn add(counter: &AtomicU64, count: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
+    counter.store(sum, Ordering::Relaxed);
 }
 
 fn place(method: Method, code: Code) -> usize {
@@ -137,11 +220,10 @@ mod tests {
     #[test]
     fn loops_are_added_up() {
         let figures = Figures::new(5_000_000);
-        let nothing = Totals {
-            buffered_limit_bytes: u64::MAX,
-            ..Totals::default()
-        };
-        assert_eq!(figures.totals(), nothing);
+        let nothing = figures.totals();
+        assert_eq!((nothing.open_connections, nothing.running_calls), (0, 0));
+        assert!(nothing.ended.is_empty() && nothing.took.is_empty());
+        assert_eq!(nothing.refused, RefusedFor::ALL.map(|reason| (0, reason)));
         let (one, other) = (figures.add_loop(), figures.add_loop());
         one.set(3, 5);
         other.set(4, 6);
@@ -165,5 +247,30 @@ mod tests {
         assert_eq!(figures.totals().running_calls, 6);
         assert_eq!(figures.uptime_ms(7_999_999), 2);
         assert_eq!(figures.uptime_ms(0), 0);
+    }
+
+    #[test]
+    fn durations_and_refusals_of_loops_are_added_up() {
+        let figures = Figures::new(0);
+        let (one, other) = (figures.add_loop(), figures.add_loop());
+        let last = *Method::ALL.last().expect("there are methods");
+        one.took(Method::Get, 1_500, 3);
+        other.took(Method::Get, 900, 1);
+        other.took(last, u64::MAX, 1);
+        let totals = figures.totals();
+        let [(Method::Get, get), (method, longest)] = totals.took[..] else {
+            panic!("{totals:?}");
+        };
+        assert_eq!((get.counts[0], get.counts[1], get.count()), (1, 3, 4));
+        assert_eq!(get.sum_ns, 5_400);
+        assert_eq!((method, longest.counts[BOUNDS]), (last, 1));
+        for reason in RefusedFor::ALL {
+            for _ in 0..=reason as usize {
+                one.refused(reason);
+            }
+        }
+        other.refused(RefusedFor::Stopping);
+        let refused = figures.totals().refused.map(|(calls, _)| calls);
+        assert_eq!(refused, [2, 2, 3, 4, 5]);
     }
 }

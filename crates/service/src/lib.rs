@@ -25,7 +25,7 @@ pub mod task;
 pub mod waiting;
 
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
-pub use figures::{Figures, LoopFigures};
+pub use figures::{Figures, LoopFigures, RefusedFor};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};
 pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};

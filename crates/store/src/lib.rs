@@ -33,6 +33,7 @@
 pub mod backup;
 pub mod disk;
 pub mod durable;
+pub mod durations;
 pub mod limits;
 pub mod log;
 pub mod snapshot;

@@ -9,6 +9,7 @@ use drive::Address;
 use serde::{Deserialize, Deserializer};
 
 use crate::durability::Durability;
+use crate::metrics::MetricsAddress;
 use crate::size::{MemoryLimit, Size, Span};
 
 /// All settings of a server, each `None` where it was not given. The same fields are read from flags and environment
@@ -150,6 +151,13 @@ pub struct ServeArguments {
         default_missing_value = "true"
     )]
     pub interop: Option<bool>,
+
+    /// Also serve metrics for Prometheus at http://ADDRESS/metrics; a port alone is of this machine only
+    ///
+    /// No access control and no TLS. [default: no metrics are served]
+    #[arg(long, value_name = "PORT|HOST:PORT", env = "PELTON_METRICS_LISTEN")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub metrics_listen: Option<MetricsAddress>,
 
     /// Least level of what is logged, to standard error [default: info]
     #[arg(long, value_name = "LEVEL", env = "PELTON_LOG_LEVEL", value_enum)]

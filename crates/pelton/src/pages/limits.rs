@@ -24,6 +24,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "backup/limits.rs", "Backups"),
     ("client", "limits.rs", "The client"),
     ("lab", "limits.rs", "The load generator"),
+    ("pelton", "limits.rs", "The program"),
 ];
 
 const HEAD: &str = "\

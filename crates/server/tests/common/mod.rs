@@ -82,6 +82,7 @@ impl Host {
             log: Arc::new(Silent),
             storage: Storage::Volatile { history_id: 7 },
             backup_root: None,
+            time_calls: true,
         };
         let handler = Box::new(
             server::simulated(config, Box::new(|| {}))

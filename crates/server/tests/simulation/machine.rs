@@ -216,6 +216,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         log: Arc::new(Silent),
         storage,
         backup_root: None,
+        time_calls: true,
     }
 }
 

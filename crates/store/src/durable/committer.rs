@@ -11,6 +11,7 @@ use crate::batch::WriteBatch;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
 use crate::disk::FolderLock;
+use crate::durations::Durations;
 use crate::garbage::Garbage;
 use crate::log::limits::SEQUENCE_RESERVE;
 use crate::log::{
@@ -47,6 +48,7 @@ pub struct DurableCommitter {
     full: bool,
     events: Vec<Event>,
     snapshots: SnapshotPlan,
+    sync_durations: Durations,
     _lock: FolderLock,
 }
 
@@ -111,6 +113,7 @@ impl DurableCommitter {
             full: false,
             events: Vec::new(),
             snapshots: parts.snapshots,
+            sync_durations: Durations::default(),
             _lock: parts.lock,
         };
         committer.raise_reserve();
@@ -129,7 +132,13 @@ impl DurableCommitter {
             durable_sequence: log.durable().sequence,
             groups: work.groups,
             records: work.records,
+            group_bytes: work.bytes,
             syncs: work.syncs,
+            sync_durations: self.sync_durations,
+            snapshot_sequence: self.snapshots.sequence(),
+            snapshot_bytes: self.snapshots.file_bytes(),
+            snapshots_made: self.snapshots.made(),
+            snapshots_failed: self.snapshots.failures(),
             is_full: self.full,
             has_failed: self.failed,
         });
@@ -301,8 +310,22 @@ impl DurableCommitter {
         }
     }
 
+    /// Syncs the log for writes that wait for it, and counts how long they did.
+    pub fn sync_for_writes(&mut self, clock: &mut dyn Clock) {
+        let begin_ns = clock.now_ns();
+        self.sync_log();
+        let took_ns = clock.now_ns().saturating_sub(begin_ns);
+        self.sync_durations.add(took_ns);
+        self.show_statistics();
+    }
+
     /// Syncs the log.
     pub fn sync(&mut self) {
+        self.sync_log();
+        self.show_statistics();
+    }
+
+    fn sync_log(&mut self) {
         self.sync_due_ns = u64::MAX;
         self.sync_asked = false;
         match self.log.sync() {
@@ -315,7 +338,6 @@ impl DurableCommitter {
                 self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[Rule::Synced]);
             }
         }
-        self.show_statistics();
     }
 
     fn raise_reserve(&self) {
@@ -491,10 +513,12 @@ impl DurableCommitter {
             Err(error) => {
                 self.snapshots.failed(clock);
                 if !matches!(error, SnapshotError::Stopping) {
+                    self.snapshots.count_failure();
                     self.events.push(Event::SnapshotFailed(error.to_string()));
                 }
             }
         }
+        self.show_statistics();
     }
 
     /// The log.

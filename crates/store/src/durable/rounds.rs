@@ -118,7 +118,7 @@ impl Rounds {
         }
         self.publish(Rule::Written, clock);
         if self.committer.wants_sync(clock) {
-            self.committer.sync();
+            self.committer.sync_for_writes(clock);
         }
         self.publish(Rule::Synced, clock);
         true

@@ -26,6 +26,9 @@ pub(super) struct SnapshotPlan {
     file_bytes: u64,
     /// After a failure: not before this time.
     retry_ns: u64,
+    /// Since the start.
+    made: u64,
+    failures: u64,
 }
 
 impl SnapshotPlan {
@@ -44,6 +47,8 @@ impl SnapshotPlan {
             sequence: newest.map_or(0, |newest| newest.header.sequence),
             file_bytes: newest.map_or(0, |newest| newest.file_bytes),
             retry_ns: 0,
+            made: 0,
+            failures: 0,
         }
     }
 
@@ -55,6 +60,21 @@ impl SnapshotPlan {
     /// The base of the newest snapshot; 0: there is none.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// Bytes of the newest snapshot.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// How many were made since the start.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// How many attempts have failed since the start.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
     }
 
     /// When an attempt is due after one that has failed; `u64::MAX`: none is.
@@ -111,7 +131,13 @@ impl SnapshotPlan {
         }
         self.sequence = report.sequence;
         self.file_bytes = report.file_bytes;
+        self.made += 1;
         self.retry_ns = 0;
+    }
+
+    /// An attempt has failed.
+    pub(super) fn count_failure(&mut self) {
+        self.failures += 1;
     }
 
     /// It came to nothing.

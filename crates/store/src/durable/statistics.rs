@@ -1,5 +1,7 @@
 //! Figures of the log, for those who ask.
 
+use crate::durations::Durations;
+
 /// What the log takes and what was done with it. All but the counts since the start are as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
@@ -16,8 +18,20 @@ pub struct LogStatistics {
     pub groups: u64,
     /// Records in them.
     pub records: u64,
+    /// Bytes of these groups, with what fills them up.
+    pub group_bytes: u64,
     /// Syncs of a segment since the start.
     pub syncs: u64,
+    /// How long those of them took for which writes had to wait.
+    pub sync_durations: Durations,
+    /// The newest snapshot has everything up to this sequence; 0: there is none.
+    pub snapshot_sequence: u64,
+    /// Bytes of the newest snapshot.
+    pub snapshot_bytes: u64,
+    /// Snapshots made since the start.
+    pub snapshots_made: u64,
+    /// Attempts to make one since the start that failed.
+    pub snapshots_failed: u64,
     /// There is no room for more of the log: commits that grow a database are refused.
     pub is_full: bool,
     /// A write or sync has failed: all commits to databases with a log are refused until a restart.

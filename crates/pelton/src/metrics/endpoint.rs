@@ -1,0 +1,304 @@
+//! A small HTTP/1.1 server for scrapes: a request, an answer, and the connection is closed.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::MetricsAddress;
+use super::exposition::CONTENT_TYPE;
+use crate::limits::{METRICS_ACCEPT_BACKOFF_MS, METRICS_REQUEST_BYTES, METRICS_THREADS};
+
+/// Makes the page of metrics, as they are now.
+pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// A listener that nobody serves yet: connections wait.
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// The threads that answer. Ended with the value.
+pub struct Endpoint {
+    bound: Arc<Bound>,
+    stopped: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Bound {
+    /// Listens.
+    pub fn bind(address: &MetricsAddress) -> io::Result<Bound> {
+        let listener = TcpListener::bind((address.host.as_str(), address.port))?;
+        let address = listener.local_addr()?;
+        Ok(Bound { listener, address })
+    }
+
+    /// Where, with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers from now on, for each connection as long as `patience` at most.
+    pub fn serve(self, render: Render, patience: Duration) -> io::Result<Endpoint> {
+        let mut endpoint = Endpoint {
+            bound: Arc::new(self),
+            stopped: Arc::default(),
+            threads: Vec::new(),
+        };
+        for _ in 0..METRICS_THREADS {
+            let (bound, stopped) = (endpoint.bound.clone(), endpoint.stopped.clone());
+            let render = render.clone();
+            let thread = thread::Builder::new().name("pelton-metrics".into());
+            let thread = thread.spawn(move || run(&bound.listener, &stopped, &render, patience))?;
+            endpoint.threads.push(thread);
+        }
+        Ok(endpoint)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // Wakes those who wait in `accept`; on Linux it does, and fails for no socket that listens.
+        let _ = rustix::net::shutdown(&self.bound.listener, rustix::net::Shutdown::Both);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(listener: &TcpListener, stopped: &AtomicBool, render: &Render, patience: Duration) {
+    while !stopped.load(Ordering::Acquire) {
+        match listener.accept() {
+            // A scraper that goes away early has lost its own answer, and nothing else.
+            Ok((mut socket, _)) => drop(serve(&mut socket, render, patience)),
+            Err(_) if stopped.load(Ordering::Acquire) => return,
+            Err(_) => thread::sleep(Duration::from_millis(METRICS_ACCEPT_BACKOFF_MS)),
+        }
+    }
+}
+
+/// What a request is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Page { with_body: bool },
+    Index,
+    NotFound,
+    OnlyGet,
+    NotHttp,
+    TooLong,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Answer::Page { .. } | Answer::Index => "200 OK",
+            Answer::NotFound => "404 Not Found",
+            Answer::OnlyGet => "405 Method Not Allowed",
+            Answer::NotHttp => "400 Bad Request",
+            Answer::TooLong => "431 Request Header Fields Too Large",
+        })
+    }
+}
+
+fn serve(socket: &mut TcpStream, render: &Render, patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
+    let answer = read_request(socket, deadline)?;
+    let (body, content_type) = match answer {
+        Answer::Page { .. } => (render(), CONTENT_TYPE),
+        _ => (
+            "Metrics for Prometheus are at /metrics.\n".to_owned(),
+            "text/plain; charset=utf-8",
+        ),
+    };
+    let allow = match answer {
+        Answer::OnlyGet => "Allow: GET, HEAD\r\n",
+        _ => "",
+    };
+    let length = body.len();
+    let mut response = format!(
+        "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+    );
+    if answer != (Answer::Page { with_body: false }) {
+        response.push_str(&body);
+    }
+    write_all(socket, response.as_bytes(), deadline)?;
+    linger(socket, deadline)
+}
+
+/// Reads until the end of the head of a request.
+fn read_request(socket: &mut TcpStream, deadline: Instant) -> io::Result<Answer> {
+    let mut request = Vec::new();
+    loop {
+        let mut piece = [0; 1_024];
+        socket.set_read_timeout(Some(left(deadline)?))?;
+        let count = socket.read(&mut piece)?;
+        request.extend_from_slice(&piece[..count]);
+        if request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            return Ok(answer_to(&request));
+        }
+        if request.len() > METRICS_REQUEST_BYTES {
+            return Ok(Answer::TooLong);
+        }
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn answer_to(request: &[u8]) -> Answer {
+    let line = request.split(|&byte| byte == b'\r').next();
+    let line = line.and_then(|line| std::str::from_utf8(line).ok());
+    let mut words = line.unwrap_or_default().split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
+        (method, target, version, words.next())
+    else {
+        return Answer::NotHttp;
+    };
+    let path = target.split('?').next().unwrap_or_default();
+    match (method, path) {
+        ("GET", "/metrics") => Answer::Page { with_body: true },
+        ("HEAD", "/metrics") => Answer::Page { with_body: false },
+        ("GET", "/") => Answer::Index,
+        ("GET" | "HEAD", _) => Answer::NotFound,
+        _ => Answer::OnlyGet,
+    }
+}
+
+fn write_all(socket: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        socket.set_write_timeout(Some(left(deadline)?))?;
+        match socket.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
+}
+
+/// Closing with something unread would reset the connection, and the answer might be lost: waits for the peer's end.
+fn linger(socket: &mut TcpStream, deadline: Instant) -> io::Result<()> {
+    socket.shutdown(Shutdown::Write)?;
+    let mut ignored = 0;
+    while ignored <= METRICS_REQUEST_BYTES {
+        let mut piece = [0; 1_024];
+        socket.set_read_timeout(Some(left(deadline)?))?;
+        match socket.read(&mut piece)? {
+            0 => return Ok(()),
+            count => ignored += count,
+        }
+    }
+    Ok(())
+}
+
+/// The time until the deadline, which is not over.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long enough for any machine; nobody waits for it.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn endpoint(patience: Duration) -> Endpoint {
+        let address = "0".parse().expect("a port");
+        let bound = Bound::bind(&address).expect("a port is free");
+        assert!(bound.address().ip().is_loopback());
+        bound
+            .serve(Arc::new(|| "a_metric 1\n".into()), patience)
+            .expect("threads can be had")
+    }
+
+    fn ask(endpoint: &Endpoint, request: &[u8]) -> String {
+        let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
+        socket.write_all(request).expect("it reads");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
+    #[test]
+    fn requests_are_answered() {
+        let endpoint = endpoint(LONG);
+        for (request, status, end) in [
+            (
+                "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                "200",
+                "\r\n\r\na_metric 1\n",
+            ),
+            (
+                "GET /metrics?x=1 HTTP/1.0\r\n\r\n",
+                "200",
+                "\r\n\r\na_metric 1\n",
+            ),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", "200", "close\r\n\r\n"),
+            ("GET / HTTP/1.1\r\n\r\n", "200", "/metrics.\n"),
+            ("GET /other HTTP/1.1\r\n\r\n", "404", "/metrics.\n"),
+            (
+                "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+                "405",
+                "/metrics.\n",
+            ),
+            ("\r\n\r\n", "400", "/metrics.\n"),
+            ("GET /metrics HTTP/2.0\r\n\r\n", "400", "/metrics.\n"),
+            ("GET /metrics HTTP/1.1 more\r\n\r\n", "400", "/metrics.\n"),
+        ] {
+            let answer = ask(&endpoint, request.as_bytes());
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{request}{answer}"
+            );
+            assert!(answer.ends_with(end), "{request}{answer}");
+        }
+        let head = ask(&endpoint, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(
+            head.contains("Content-Length: 11\r\n"),
+            "that of GET: {head}"
+        );
+    }
+
+    #[test]
+    fn a_request_has_a_greatest_length() {
+        let endpoint = endpoint(LONG);
+        let request = vec![b'x'; METRICS_REQUEST_BYTES + 1];
+        assert!(ask(&endpoint, &request).starts_with("HTTP/1.1 431 "));
+        let header = "y".repeat(METRICS_REQUEST_BYTES / 2);
+        let request = format!("GET /metrics HTTP/1.1\r\nX: {header}\r\n\r\n");
+        assert!(ask(&endpoint, request.as_bytes()).starts_with("HTTP/1.1 200 "));
+    }
+
+    /// As many as there are threads are opened and left, one of them in the middle of a request: the deadline frees them.
+    #[test]
+    fn connections_that_are_left_do_not_stay() {
+        let endpoint = endpoint(Duration::from_millis(200));
+        let mut left: Vec<_> = (0..METRICS_THREADS)
+            .map(|_| TcpStream::connect(endpoint.bound.address()).expect("it listens"))
+            .collect();
+        left[0].write_all(b"GET /met").expect("it reads");
+        assert!(ask(&endpoint, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        for mut socket in left {
+            let mut rest = Vec::new();
+            let read = socket.read_to_end(&mut rest);
+            assert!(read.is_err() || rest.is_empty(), "closed without an answer");
+        }
+    }
+
+    #[test]
+    fn the_port_is_free_when_it_has_ended() {
+        let endpoint = endpoint(LONG);
+        let address = endpoint.bound.address();
+        drop(endpoint);
+        assert!(TcpStream::connect(address).is_err());
+    }
+}

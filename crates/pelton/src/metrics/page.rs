@@ -1,0 +1,388 @@
+//! What is served: every metric with its name and what it means.
+
+use std::sync::Arc;
+
+use drive::{CountersReader, LoopCounters};
+use service::figures::Totals;
+use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
+use store::durable::LogStatistics;
+
+use super::exposition::Kind::{Counter, Gauge, Histogram};
+use super::exposition::{Label, Page};
+use super::process;
+
+/// Takes one figure out of several.
+type Of<T> = dyn Fn(&T) -> u64;
+
+/// Where figures come from.
+pub struct Sources {
+    pub shared: Arc<Shared>,
+    pub counters: CountersReader,
+    /// When the process began, in seconds since 1970.
+    pub start_s: u64,
+}
+
+impl Sources {
+    /// All metrics as they are now. Everything goes on meanwhile, so they belong to no one moment.
+    pub fn page(&self) -> String {
+        let mut page = Page::default();
+        page.family(
+            "pelton_build_info",
+            Gauge,
+            "Always 1; the label says the version.",
+        );
+        page.sample(&[("version", self.shared.server.version)], 1);
+        let totals = self.shared.figures.totals();
+        calls(&mut page, &totals, self.shared.interop);
+        sockets(&mut page, &totals, &self.counters.read());
+        memory(&mut page, &totals, &self.shared);
+        databases(&mut page, &self.shared);
+        if let Some(figures) = self.shared.store.log_statistics() {
+            log(&mut page, &figures);
+            syncs_and_snapshots(&mut page, &figures);
+        }
+        process::write(&mut page, self.start_s);
+        page.finish()
+    }
+}
+
+/// The labels that the gRPC metrics of other servers have, so that dashboards for those fit.
+fn method_labels(method: Method) -> [Label<'static>; 3] {
+    let (service, name) = method
+        .path()
+        .rsplit_once('/')
+        .unwrap_or(("", method.path()));
+    let shape = match method.kind() {
+        Shape::Unary => "unary",
+        Shape::ServerStreaming => "server_stream",
+        Shape::ClientStreaming => "client_stream",
+        Shape::Bidirectional => "bidi_stream",
+    };
+    [
+        ("grpc_type", shape),
+        ("grpc_service", service),
+        ("grpc_method", name),
+    ]
+}
+
+fn calls(page: &mut Page, totals: &Totals, interop: bool) {
+    page.family(
+        "grpc_server_handled_total",
+        Counter,
+        "Calls that have ended, by method and status; with status OK for each method that is served, be it 0.",
+    );
+    let is_served = |method: Method| {
+        let service = method_labels(method)[1].1;
+        services::served(interop).any(|served| served == service)
+    };
+    for &method in Method::ALL.iter().filter(|&&method| is_served(method)) {
+        let [shape, service, name] = method_labels(method);
+        let mut sample = |code: Code, calls: u64| {
+            let code = wire::grpc::Code::from_u8(code as u8).name();
+            page.sample(&[shape, service, name, ("grpc_code", code)], calls);
+        };
+        let of_method = || totals.ended.iter().filter(|(one, ..)| *one == method);
+        if of_method().all(|(_, code, _)| *code != Code::Ok) {
+            sample(Code::Ok, 0);
+        }
+        for (_, code, calls) in of_method() {
+            sample(*code, *calls);
+        }
+    }
+    page.family(
+        "grpc_server_handling_seconds",
+        Histogram,
+        "How long the calls took that have ended, from the turn of the loop in which they were read to the end of that in \
+         which their last answer was made; for streams, as long as they were open.",
+    );
+    for (method, durations) in &totals.took {
+        page.histogram(&method_labels(*method), durations);
+    }
+    page.single(
+        "pelton_running_calls",
+        Gauge,
+        "Calls that run now.",
+        totals.running_calls,
+    );
+    page.family(
+        "pelton_refused_calls_total",
+        Counter,
+        "Calls that were refused before they began, by reason; they are not in grpc_server_handled_total.",
+    );
+    for (calls, reason) in totals.refused {
+        let reason = match reason {
+            RefusedFor::Stopping => "stopping",
+            RefusedFor::Connections => "connections",
+            RefusedFor::RunningCalls => "running_calls",
+            RefusedFor::Buffers => "buffers",
+            RefusedFor::UnknownMethod => "unknown_method",
+        };
+        page.sample(&[("reason", reason)], calls);
+    }
+}
+
+fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
+    let sum = |of: &Of<LoopCounters>| loops.iter().map(of).sum::<u64>();
+    page.single(
+        "pelton_connections",
+        Gauge,
+        "Connections that are open now.",
+        totals.open_connections,
+    );
+    page.single(
+        "pelton_loops",
+        Gauge,
+        "Event loops, or threads for connections and their door.",
+        loops.len(),
+    );
+    let counters: [(_, _, &Of<LoopCounters>); 11] = [
+        (
+            "pelton_connections_opened_total",
+            "Connections taken in, with those to be refused.",
+            &|one| one.opened,
+        ),
+        (
+            "pelton_connections_closed_total",
+            "Connections closed.",
+            &|one| one.closed,
+        ),
+        (
+            "pelton_connections_refused_total",
+            "Connections that were one too many.",
+            &|one| one.refused,
+        ),
+        (
+            "pelton_connections_stalled_total",
+            "Connections closed since their peer took no answer for too long.",
+            &|one| one.stalled,
+        ),
+        (
+            "pelton_received_bytes_total",
+            "Bytes received from all connections.",
+            &|one| one.bytes_in,
+        ),
+        (
+            "pelton_sent_bytes_total",
+            "Bytes sent to all connections.",
+            &|one| one.bytes_out,
+        ),
+        (
+            "pelton_socket_reads_total",
+            "System calls that receive.",
+            &|one| one.reads,
+        ),
+        (
+            "pelton_socket_writes_total",
+            "System calls that send.",
+            &|one| one.writes,
+        ),
+        (
+            "pelton_short_writes_total",
+            "System calls that could not send all: the peer is slower than this side.",
+            &|one| one.short_writes,
+        ),
+        (
+            "pelton_chokes_total",
+            "Times that so much output waited for a peer that nothing more was read from it.",
+            &|one| one.chokes,
+        ),
+        ("pelton_loop_turns_total", "Turns of all loops.", &|one| {
+            one.ticks
+        }),
+    ];
+    for (name, help, of) in counters {
+        page.single(name, Counter, help, sum(of));
+    }
+    page.family(
+        "pelton_socket_buffers",
+        Gauge,
+        "Buffers for input and output of connections, in use and kept for the next.",
+    );
+    let buffers: [(_, &Of<LoopCounters>); 3] = [
+        ("input", &|one| one.input_buffers_lent),
+        ("output", &|one| one.output_buffers_lent),
+        ("free", &|one| one.buffers_pooled),
+    ];
+    for (state, of) in buffers {
+        page.sample(&[("state", state)], sum(of));
+    }
+}
+
+fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
+    let gauges = [
+        (
+            "pelton_buffered_bytes",
+            "Unfinished requests and unsent answers of all connections.",
+            totals.buffered_bytes,
+        ),
+        (
+            "pelton_buffered_limit_bytes",
+            "How many of these there may be before calls are refused.",
+            totals.buffered_limit_bytes,
+        ),
+        (
+            "pelton_data_memory_bytes",
+            "What the entries of all databases take in memory, by estimate.",
+            shared.store.memory_bytes(),
+        ),
+        (
+            "pelton_data_memory_limit_bytes",
+            "What they may take (--memory-limit).",
+            shared.store.memory_limit_bytes(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.single(name, Gauge, help, value);
+    }
+}
+
+/// Figures of one database.
+struct Database {
+    name: String,
+    sequence: u64,
+    statistics: store::Statistics,
+}
+
+fn databases(page: &mut Page, shared: &Shared) {
+    let store = &shared.store;
+    let infos = store.databases().into_iter();
+    let databases: Vec<_> = infos
+        .filter_map(|info| {
+            let view = store.view(info.id)?;
+            Some(Database {
+                name: info.name,
+                sequence: view.sequence(),
+                statistics: view.statistics(),
+            })
+        })
+        .collect();
+    let gauges: [(_, _, &Of<Database>); 5] = [
+        (
+            "pelton_database_entries",
+            "Entries, with those that have expired and are not removed yet. The default database has an empty name.",
+            &|one| one.statistics.entries,
+        ),
+        (
+            "pelton_database_expiring_entries",
+            "Those of the entries that have a time to live.",
+            &|one| one.statistics.expiring,
+        ),
+        (
+            "pelton_database_content_bytes",
+            "Bytes of keys and values.",
+            &|one| one.statistics.content_bytes,
+        ),
+        (
+            "pelton_database_memory_bytes",
+            "What the entries take in memory, by estimate.",
+            &|one| one.statistics.memory_bytes,
+        ),
+        (
+            "pelton_database_sequence",
+            "The commit sequence that reads see.",
+            &|one| one.sequence,
+        ),
+    ];
+    for (name, help, of) in gauges {
+        page.family(name, Gauge, help);
+        for database in &databases {
+            page.sample(&[("database", &database.name)], of(database));
+        }
+    }
+}
+
+fn log(page: &mut Page, figures: &LogStatistics) {
+    let counters = [
+        (
+            "pelton_log_groups_total",
+            "Groups of records written to the log.",
+            figures.groups,
+        ),
+        (
+            "pelton_log_records_total",
+            "Records in them.",
+            figures.records,
+        ),
+        (
+            "pelton_log_bytes_total",
+            "Bytes of these groups, with what fills up their blocks.",
+            figures.group_bytes,
+        ),
+        (
+            "pelton_log_syncs_total",
+            "Syncs of the log, with those that no write waited for.",
+            figures.syncs,
+        ),
+    ];
+    for (name, help, value) in counters {
+        page.single(name, Counter, help, value);
+    }
+    let gauges = [
+        (
+            "pelton_log_segments",
+            "Files of the log that hold groups.",
+            figures.segments,
+        ),
+        (
+            "pelton_log_segment_bytes",
+            "Bytes of these files on the device.",
+            figures.segment_bytes,
+        ),
+        (
+            "pelton_log_written_sequence",
+            "The last sequence written to the log.",
+            figures.written_sequence,
+        ),
+        (
+            "pelton_log_durable_sequence",
+            "The last sequence known to be on the device.",
+            figures.durable_sequence,
+        ),
+        (
+            "pelton_log_full",
+            "1 while there is no room for the log: writes that grow are refused.",
+            figures.is_full.into(),
+        ),
+        (
+            "pelton_log_failed",
+            "1 after a write or sync has failed: writes are refused until a restart.",
+            figures.has_failed.into(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.single(name, Gauge, help, value);
+    }
+}
+
+fn syncs_and_snapshots(page: &mut Page, figures: &LogStatistics) {
+    page.family(
+        "pelton_log_sync_duration_seconds",
+        Histogram,
+        "How long the syncs took that writes waited for.",
+    );
+    page.histogram(&[], &figures.sync_durations);
+    page.single(
+        "pelton_snapshots_total",
+        Counter,
+        "Snapshots made.",
+        figures.snapshots_made,
+    );
+    page.single(
+        "pelton_snapshot_failures_total",
+        Counter,
+        "Attempts to make a snapshot that failed.",
+        figures.snapshots_failed,
+    );
+    page.single(
+        "pelton_snapshot_sequence",
+        Gauge,
+        "The newest snapshot has everything up to this sequence; 0: there is none.",
+        figures.snapshot_sequence,
+    );
+    page.single(
+        "pelton_snapshot_bytes",
+        Gauge,
+        "Bytes of the newest snapshot.",
+        figures.snapshot_bytes,
+    );
+}

@@ -1,0 +1,87 @@
+//! What the system knows of this process, under the names that all Prometheus clients use.
+
+use std::fs;
+
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::exposition::{Kind, Page, seconds};
+
+/// Writes what can be found out; what cannot is left out.
+pub fn write(page: &mut Page, start_s: u64) {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
+    page.single(
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of this process, user and system.",
+        seconds(cpu_ns),
+    );
+    page.single(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When this process began, in seconds since 1970.",
+        start_s,
+    );
+    if let Some((virtual_bytes, resident_bytes)) = memory_bytes() {
+        page.single(
+            "process_virtual_memory_bytes",
+            Kind::Gauge,
+            "Address space of this process.",
+            virtual_bytes,
+        );
+        page.single(
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            "Memory of this process that is in the machine's memory.",
+            resident_bytes,
+        );
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        page.single(
+            "process_open_fds",
+            Kind::Gauge,
+            "Open file descriptors.",
+            open.count().saturating_sub(1), // without that of this listing
+        );
+    }
+    if let Some(limit) = getrlimit(Resource::Nofile).current {
+        page.single(
+            "process_max_fds",
+            Kind::Gauge,
+            "File descriptors that may be open.",
+            limit,
+        );
+    }
+}
+
+/// Virtual and resident, from `/proc/self/statm`, which counts pages.
+fn memory_bytes() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').map(|number| number.parse::<u64>().ok());
+    let page_bytes = page_size() as u64;
+    Some((pages.next()?? * page_bytes, pages.next()?? * page_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_is_described() {
+        let mut page = Page::default();
+        write(&mut page, 1_700_000_000);
+        let text = page.finish();
+        let value = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            let value = line.and_then(|line| line.rsplit(' ').next());
+            value.expect(name).parse::<f64>().expect("a number")
+        };
+        let resident = value("process_resident_memory_bytes");
+        assert!(resident > 1e6 && resident < value("process_virtual_memory_bytes"));
+        assert!(value("process_cpu_seconds_total") > 0.0);
+        assert!(value("process_open_fds") >= 3.0);
+        assert!(value("process_max_fds") >= value("process_open_fds"));
+    }
+}

@@ -1,0 +1,204 @@
+"""The metrics, read by Prometheus' own parser, against what was called."""
+
+import http.client
+import re
+import socket
+import time
+from concurrent import futures
+
+import grpc
+import pytest
+from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from prometheus_client.parser import text_string_to_metric_families
+from server import Server, expect_status, open_channel, wait_until
+
+
+def metrics_address(server):
+    lines = []
+
+    def is_said():
+        lines[:] = [found.group(1) for line in server.lines if (found := re.match(r"metrics at http://(\S+)/metrics", line))]
+        return lines
+
+    wait_until(is_said, message="the address of the metrics is not said")
+    host, port = lines[0].rsplit(":", 1)
+    return host, int(port)
+
+
+def fetch(server, path="/metrics", method="GET"):
+    connection = http.client.HTTPConnection(*metrics_address(server), timeout=10)
+    connection.request(method, path)
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response, body
+
+
+class Scrape:
+    """Families by name, and single samples by name and labels."""
+
+    def __init__(self, server):
+        response, body = fetch(server)
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        self.families = {family.name: family for family in text_string_to_metric_families(body)}
+        self.body = body
+
+    def value(self, name, **labels):
+        found = [
+            sample.value
+            for family in self.families.values()
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        assert len(found) == 1, f"{name} {labels}: {found}"
+        return found[0]
+
+    def handled(self, method, code="OK"):
+        return self.value("grpc_server_handled_total", grpc_method=method, grpc_code=code)
+
+
+@pytest.fixture
+def measured(binary, tmp_path):
+    with Server(binary, "--metrics-listen", "0", "--data", str(tmp_path / "data"), "--threads", "2") as server:
+        yield server
+
+
+def test_counts_are_those_of_the_calls(measured):
+    with open_channel(measured.address) as first, open_channel(measured.address) as second:
+        kv, other = kv_pb2_grpc.KeyValueStub(first), kv_pb2_grpc.KeyValueStub(second)
+        for number in range(30):
+            kv.Put(pb.PutRequest(key=b"%d" % number, value=b"x" * 100))
+        for number in range(50):
+            other.Get(pb.GetRequest(key=b"%d" % number))
+        for _ in range(3):
+            expect_status(grpc.StatusCode.NOT_FOUND, lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")))
+        nowhere = first.unary_unary("/no.such/Method")
+        expect_status(grpc.StatusCode.UNIMPLEMENTED, lambda: nowhere(b""))
+        list(kv.Scan(pb.ScanRequest()))
+        now = Scrape(measured)
+        assert now.handled("Put") == 30
+        assert now.handled("Get") == 50
+        assert now.handled("Get", "NOT_FOUND") == 3
+        assert now.handled("Scan") == 1
+        assert now.handled("Delete") == 0, "what was never called is there too"
+        assert now.value("pelton_refused_calls_total", reason="unknown_method") == 1
+        assert now.value("pelton_refused_calls_total", reason="stopping") == 0
+        assert now.value("pelton_connections") == 2
+        assert now.value("pelton_connections_opened_total") == 2
+        assert now.value("pelton_running_calls") == 0
+        assert now.value("pelton_received_bytes_total") > 30 * 100
+        assert now.value("pelton_sent_bytes_total") > 30 * 100
+        samples = now.families["grpc_server_handled"].samples
+        kinds = {sample.labels["grpc_method"]: sample.labels["grpc_type"] for sample in samples}
+        assert (kinds["Put"], kinds["Scan"], kinds["Pipe"]) == ("unary", "server_stream", "bidi_stream")
+    wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
+    assert Scrape(measured).value("pelton_connections_closed_total") == 2
+
+
+def test_durations_are_those_of_the_calls(measured):
+    with open_channel(measured.address) as channel:
+        echo = echo_pb2_grpc.EchoStub(channel)
+        begin = time.monotonic()
+        for delay_ms in [20, 20, 70]:
+            echo.Unary(echo_pb2.EchoRequest(delay_ms=delay_ms))
+        seconds = time.monotonic() - begin
+        with futures.ThreadPoolExecutor(10) as threads:
+            list(threads.map(lambda _: echo.Unary(echo_pb2.EchoRequest()), range(200)))
+    now = Scrape(measured)
+    name = "grpc_server_handling_seconds"
+    assert now.value(f"{name}_count", grpc_service="pelton.v1.Echo", grpc_method="Unary") == 203
+    # At most what the client has seen, with the 200 that took no time to speak of; at least what was asked for.
+    assert 0.110 <= now.value(f"{name}_sum", grpc_method="Unary") <= seconds + 1
+    buckets = {
+        float(sample.labels["le"]): sample.value
+        for sample in now.families[name].samples
+        if sample.name.endswith("_bucket") and sample.labels["grpc_method"] == "Unary"
+    }
+    counts = [buckets[bound] for bound in sorted(buckets)]
+    assert counts == sorted(counts) and counts[-1] == 203, "they add up"
+    assert buckets[0.016384] <= 200, "no call with a delay is below it"
+
+
+def test_the_log_and_the_databases_are_shown(measured):
+    with open_channel(measured.address) as channel:
+        kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
+        description = admin_pb2.DatabaseDescription(name='quote"d', durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+        created = True
+        try:
+            admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
+        except grpc.RpcError:
+            created = False  # names are restricted: one less to escape
+        before = Scrape(measured)
+        for number in range(20):
+            kv.Put(pb.PutRequest(key=b"%03d" % number, value=b"x" * 97))
+        after = Scrape(measured)
+        statistics = admin.Statistics(admin_pb2.StatisticsRequest())
+
+        def grown(name):
+            return after.value(name) - before.value(name)
+
+        # Each waited for the one before: a group and a sync for each.
+        assert grown("pelton_log_groups_total") == grown("pelton_log_records_total") == 20
+        assert grown("pelton_log_syncs_total") >= 20
+        assert grown("pelton_log_sync_duration_seconds_count") == 20
+        assert grown("pelton_log_sync_duration_seconds_sum") > 0
+        assert grown("pelton_log_bytes_total") >= 20 * 512
+        assert after.value("pelton_log_durable_sequence") == after.value("pelton_log_written_sequence")
+        assert after.value("pelton_log_durable_sequence") == statistics.log.durable_sequence
+        assert after.value("pelton_log_failed") == after.value("pelton_log_full") == 0
+        assert after.value("pelton_database_entries", database="") == 20
+        assert after.value("pelton_database_content_bytes", database="") == 20 * 100
+        assert not created or after.value("pelton_database_entries", database='quote"d') == 0
+        assert after.value("pelton_data_memory_bytes") == statistics.memory_bytes
+        assert after.value("pelton_data_memory_limit_bytes") == statistics.memory_limit_bytes
+        assert before.value("pelton_snapshots_total") == 0
+        admin.Snapshot(admin_pb2.SnapshotRequest())
+        done = Scrape(measured)
+        assert done.value("pelton_snapshots_total") == 1
+        assert done.value("pelton_snapshot_sequence") == after.value("pelton_log_durable_sequence")
+        assert done.value("pelton_snapshot_bytes") > 20 * 100
+
+
+def test_the_process_is_shown(measured):
+    now = Scrape(measured)
+    assert abs(now.value("process_resident_memory_bytes") / measured.resident_bytes() - 1) < 0.5
+    assert 0 < now.value("process_cpu_seconds_total") < 60
+    assert abs(now.value("process_start_time_seconds") - time.time()) < 60
+    assert now.value("pelton_build_info") == 1
+
+
+def test_every_family_is_described_by_the_rules(measured):
+    families = Scrape(measured).families.values()
+    assert len(families) > 40
+    for family in families:
+        assert family.documentation, family.name
+        assert family.type in ("counter", "gauge", "histogram"), family.name
+        assert re.match(r"(pelton|grpc_server|process)_[a-z_]+$", family.name), family.name
+        assert not re.search(r"_(ms|ns|us|kib|mib|seconds_total_seconds)$", family.name), "base units"
+        # The parser takes `_total` off the names of counters.
+        totals = [sample.name.endswith("_total") for sample in family.samples]
+        assert all(totals) if family.type == "counter" else not any(totals), family.name
+
+
+def test_what_is_no_scrape_is_told_so(measured):
+    assert fetch(measured, "/")[0].status == 200
+    assert fetch(measured, "/nothing")[0].status == 404
+    assert fetch(measured, method="POST")[0].status == 405
+    assert fetch(measured, method="HEAD")[1] == ""
+    # Opened and left: they hold up nobody else.
+    idle = [socket.create_connection(metrics_address(measured)) for _ in range(3)]
+    assert Scrape(measured).value("pelton_build_info") == 1
+    for one in idle:
+        one.close()
+
+
+def test_without_the_flag_nothing_is_served(server):
+    assert "metrics at" not in server.log()
+
+
+def test_an_address_in_use_is_refused(binary, measured):
+    host, port = metrics_address(measured)
+    with pytest.raises(AssertionError, match="--metrics-listen says where"):
+        Server(binary, "--metrics-listen", f"{host}:{port}")
