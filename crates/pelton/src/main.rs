@@ -6,6 +6,7 @@ mod durability;
 mod encoding;
 mod exit;
 mod export_format;
+mod generate;
 mod input;
 mod interrupt;
 mod json;
@@ -74,6 +75,8 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Log(LogCommand::Inspect(arguments)) => command::inspect_log(arguments),
         Command::Log(LogCommand::Verify(arguments)) => command::verify_log(arguments),
         Command::Proto(arguments) => command::write_proto_files(arguments),
+        Command::Completions(arguments) => generate::completions(arguments.shell),
+        Command::Man(arguments) => generate::man_pages(&arguments.folder),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
         Command::Config(ConfigCommand::Check(arguments)) => {
             Settings::load(arguments)?;

@@ -159,6 +159,12 @@ pub enum Command {
     /// Write the .proto files of the server's API into a folder
     Proto(ProtoArguments),
 
+    /// Print the completions of a shell, to be sourced or put where it looks for them
+    Completions(CompletionsArguments),
+
+    /// Write the man pages of all commands into a folder
+    Man(ManArguments),
+
     /// Look at the settings of `pelton serve` without starting it
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -207,6 +213,22 @@ pub enum ConfigCommand {
 
     /// Check flags, environment and file, and say nothing if all is well
     Check(Box<ServeArguments>),
+}
+
+/// `pelton completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `pelton man`
+#[derive(Debug, Args)]
+pub struct ManArguments {
+    /// The folder; it is made if it does not exist
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// `pelton proto`
