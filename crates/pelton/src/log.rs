@@ -1,24 +1,57 @@
-//! The log: what is said on standard error.
+//! The log: what is said on standard error. Everything that a server says goes through `tracing`, and so through here.
+
+mod repeated;
 
 use std::io::{self, IsTerminal};
 
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload;
+use tracing_subscriber::{Registry, fmt};
 
-use crate::arguments::LogLevel;
+use crate::arguments::{LogFormat, LogLevel};
+use repeated::Repeated;
+
+/// Changes what is logged while the server runs.
+#[derive(Clone)]
+pub struct Level(reload::Handle<LevelFilter, Registry>);
 
 /// Starts the log: from now on everything at `level` or above goes to standard error, one line each.
-pub fn start(level: LogLevel) {
-    let level = match level {
+pub fn start(level: LogLevel, format: LogFormat) -> Level {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let lines = fmt::layer().with_target(false).with_writer(io::stderr);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .boxed(),
+    };
+    let subscriber = Registry::default()
+        .with(filter)
+        .with(Repeated::default())
+        .with(lines);
+    tracing::subscriber::set_global_default(subscriber).expect("the log is started once");
+    Level(handle)
+}
+
+impl Level {
+    /// From now on everything at `level` or above.
+    pub fn set(&self, level: LogLevel) {
+        self.0
+            .reload(filter(level))
+            .expect("the log is never taken down");
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
+    }
 }

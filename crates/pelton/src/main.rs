@@ -14,13 +14,16 @@ mod limits;
 mod log;
 mod memory;
 mod metrics;
+mod notify;
 mod output;
 #[cfg(test)]
 mod pages;
 mod progress;
+mod reload;
 mod serve;
 mod settings;
 mod size;
+mod watchdog;
 
 use std::process::ExitCode;
 

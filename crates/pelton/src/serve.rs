@@ -1,13 +1,12 @@
 //! `pelton serve`
 
-use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use drive::{Address, BindError, LoopConfig, Notice, Notices};
@@ -24,10 +23,14 @@ use crate::arguments::{Driver, ServeArguments};
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
 use crate::limits::METRICS_CONNECTION_MS;
+use crate::log::Level;
 use crate::memory;
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
+use crate::notify::Notifier;
+use crate::reload;
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
+use crate::watchdog::{self, Watchdog};
 
 /// The memory limit where it cannot be found out what this process may use.
 const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
@@ -40,12 +43,18 @@ const INFO: ServerInfo = ServerInfo {
 /// Runs a server until it is stopped.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
-    crate::log::start(settings.log_level);
+    let level = crate::log::start(settings.log_level, settings.log_format);
+    let notifier = Notifier::from_environment().map_err(|error| {
+        Failure::Failed(format!(
+            "cannot reach the service manager (NOTIFY_SOCKET): {error}"
+        ))
+    })?;
+    let notifier = Arc::new(notifier);
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
-    let config = config(&settings, memory_limit_bytes)?;
+    let config = config(&settings, memory_limit_bytes, &notifier)?;
     let server = server::start(config).map_err(|error| {
         if !had_folder {
             leave_no_empty_folder(&settings);
@@ -56,6 +65,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let _metrics = metrics
         .map(|bound| serve_metrics(bound, &server))
         .transpose()?;
+    // Who reads where the server listens may send signals.
+    let _watchdog = tell_manager(arguments, &server, level, notifier)?;
     announce(
         &settings,
         memory_limit_bytes,
@@ -82,6 +93,22 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     Err(Failure::Failed(
         "stopped before all calls had ended: they were cut".into(),
     ))
+}
+
+/// Tells the service manager that the server is ready, and what it wants to hear from then on.
+fn tell_manager(
+    arguments: &ServeArguments,
+    server: &Server,
+    level: Level,
+    notifier: Arc<Notifier>,
+) -> Result<Option<Watchdog>, Failure> {
+    let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
+    let status = format!("serving on {}", addresses.join(", "));
+    let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
+    let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
+    reload::on_hangup(arguments, level, Arc::clone(&notifier), status.clone()).map_err(failed)?;
+    notifier.ready(&status);
+    Ok(watchdog)
 }
 
 fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
@@ -123,7 +150,11 @@ fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
     }
 }
 
-fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failure> {
+fn config(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    notifier: &Arc<Notifier>,
+) -> Result<Config, Failure> {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
     let window =
         |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
@@ -140,7 +171,7 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failur
             write_stall_ms: settings.write_stall_timeout.ms,
             drain_ms: settings.drain_timeout.ms,
             handle_signals: true,
-            notices: Arc::new(Log::default()),
+            notices: Arc::new(Log(Arc::clone(notifier))),
         },
         server: INFO,
         memory_limit_bytes,
@@ -151,7 +182,7 @@ fn config(settings: &Settings, memory_limit_bytes: u64) -> Result<Config, Failur
         interop: settings.interop,
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
-        log: Arc::new(Log::default()),
+        log: Arc::new(Log(Arc::clone(notifier))),
         storage: storage(settings)?,
         backup_root: backup_root(settings)?,
         time_calls: settings.metrics_listen.is_some(),
@@ -403,26 +434,17 @@ impl TimeSource for SystemTimeSource {
     }
 }
 
-/// Brings what drivers and server have to say into the log.
-#[derive(Default)]
-struct Log {
-    /// What was said before: a scanner that knocks a thousand times is worth one line.
-    said: Mutex<HashSet<&'static str>>,
-}
-
-impl Log {
-    fn is_first(&self, what: &'static str) -> bool {
-        self.said
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(what)
-    }
-}
+/// Brings what drivers and server have to say into the log, and what the service manager should know to it.
+struct Log(Arc<Notifier>);
 
 impl Notices for Log {
     fn notice(&self, notice: &Notice) {
         match notice {
-            Notice::AcceptWorks { .. } | Notice::Stopping { .. } => tracing::info!("{notice}"),
+            Notice::Stopping { .. } => {
+                self.0.stopping("stopping: waiting for running calls");
+                tracing::info!("{notice}");
+            }
+            Notice::AcceptWorks { .. } => tracing::info!("{notice}"),
             _ => tracing::warn!("{notice}"),
         }
     }
@@ -430,23 +452,11 @@ impl Notices for Log {
 
 impl server::Log for Log {
     fn refused_greeting(&self, what: &'static str, peer: PeerKind) {
-        if self.is_first(what) {
-            tracing::warn!(
-                "refused a connection ({peer:?}): {what}; more of the same are logged at level debug"
-            );
-        } else {
-            tracing::debug!("refused a connection ({peer:?}): {what}");
-        }
+        tracing::warn!("refused a connection ({peer:?}): {what}");
     }
 
     fn connection_error(&self, why: &'static str, peer: PeerKind) {
-        if self.is_first(why) {
-            tracing::warn!(
-                "ended a connection ({peer:?}): {why}; more of the same are logged at level debug"
-            );
-        } else {
-            tracing::debug!("ended a connection ({peer:?}): {why}");
-        }
+        tracing::warn!("ended a connection ({peer:?}): {why}");
     }
 
     fn storage(&self, what: &str) {

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use drive::Address;
 
-use crate::arguments::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
+use crate::arguments::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 use crate::durability::Durability;
 use crate::metrics::MetricsAddress;
 use crate::size::{MemoryLimit, Size, Span};
@@ -67,6 +67,7 @@ pub struct Settings {
     pub interop: bool,
     /// `None`: no metrics are served.
     pub metrics_listen: Option<MetricsAddress>,
+    pub log_format: LogFormat,
     pub log_level: LogLevel,
 }
 
@@ -219,6 +220,7 @@ impl Settings {
             unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
             interop: pick!(interop).unwrap_or(false),
             metrics_listen: pick!(metrics_listen),
+            log_format: pick!(log_format).unwrap_or(LogFormat::Text),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
         };
         settings.check()?;
@@ -346,6 +348,7 @@ impl Settings {
                     .as_ref()
                     .and_then(|address| text(address)),
             ),
+            ("log-format", text(&self.log_format)),
             ("log-level", text(&self.log_level)),
         ]
     }

@@ -18,6 +18,7 @@ mod metadata;
 #[cfg(test)]
 mod pair;
 mod plain;
+mod pulse;
 mod reaper;
 mod settings;
 mod steps;
@@ -42,6 +43,7 @@ use crate::admission::{Admission, Budget};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
 use crate::core::{Core, Helpers};
+pub use crate::pulse::{Pulse, Turns};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 pub use crate::settings::{Log, Silent};
@@ -119,6 +121,7 @@ pub struct Server {
     loops: Loops,
     parts: Parts,
     recovered: Option<Recovered>,
+    pulse: Pulse,
 }
 
 /// What the loops of a server share.
@@ -152,6 +155,7 @@ pub fn start(config: Config) -> Result<Server, StartError> {
     let parts = Parts::new(config, reaper, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
+        pulse: Pulse::new(loops.counters()),
         loops,
         parts,
         recovered,
@@ -167,6 +171,11 @@ impl Server {
     /// Reads what its loops count of sockets and buffers, from any thread.
     pub fn counters(&self) -> CountersReader {
         self.loops.counters()
+    }
+
+    /// Asks its loops for a sign of life, from any thread.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Stops it from another thread.
@@ -191,10 +200,13 @@ impl Server {
     pub fn run(self) -> Result<Ended, ServeError> {
         let parts = self.parts;
         let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
+        let (pulse, of_loops) = (self.pulse.clone(), self.pulse);
         let ended = self.loops.run(move |start| {
+            of_loops.begin(start);
             let waker = Arc::clone(&start.waker);
             Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
         });
+        pulse.end();
         // What is large takes minutes, and the log is all that a start needs.
         if let Some(durable) = &durable {
             durable.end_snapshots();

@@ -17,7 +17,7 @@ pub use database::{
     ListDatabasesArguments,
 };
 pub use load::{LoadArguments, LoadArrivals, LoadFormat, LoadMode};
-pub use serve::{CpuList, Driver, LogLevel, ServeArguments, UnixMode};
+pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, OutputFormat,

@@ -159,7 +159,13 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub metrics_listen: Option<MetricsAddress>,
 
+    /// How lines of the log look, on standard error [default: text]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+
     /// Least level of what is logged, to standard error [default: info]
+    ///
+    /// Read anew from the file of --config on SIGHUP, unless it is given as a flag or variable.
     #[arg(long, value_name = "LEVEL", env = "PELTON_LOG_LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
 }
@@ -209,6 +215,23 @@ pub enum LogLevel {
 impl fmt::Display for LogLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value().expect("no level is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// for people
+    Text,
+    /// one JSON object a line, with timestamp, level and message
+    Json,
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no format is hidden");
         f.write_str(value.get_name())
     }
 }

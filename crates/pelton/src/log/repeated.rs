@@ -1,0 +1,174 @@
+//! Leaves out lines that say the same thing again and again: what somebody outside can cause a thousand times a second
+//! must not fill the disk, nor hide the rest.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+use crate::limits::{LOG_LINES_PER_PERIOD, LOG_PERIOD_MS};
+
+/// A filter that lets through so many lines of one place in the program in each period. Lines at level debug and trace are
+/// not counted: who asks for them wants all.
+pub struct Repeated {
+    begin: Instant,
+    /// There are as many as places in the program that log.
+    places: Mutex<HashMap<Identifier, Place>>,
+}
+
+/// What was said by one place.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Place {
+    period_ms: u64,
+    lines: u64,
+    left_out: u64,
+}
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is said; so many were left out since the last one that was.
+    Say {
+        left_out: u64,
+    },
+    /// It is said, and is the last of this period.
+    SayLast,
+    LeaveOut,
+}
+
+impl Default for Repeated {
+    fn default() -> Repeated {
+        Repeated {
+            begin: Instant::now(),
+            places: Mutex::default(),
+        }
+    }
+}
+
+impl Repeated {
+    fn judge(&self, place: Identifier) -> Verdict {
+        let now_ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Counts are sound whoever panicked.
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.entry(place).or_default().judge(now_ms)
+    }
+}
+
+impl Place {
+    fn judge(&mut self, now_ms: u64) -> Verdict {
+        let mut left_out = 0;
+        if now_ms.saturating_sub(self.period_ms) >= LOG_PERIOD_MS {
+            left_out = self.left_out;
+            *self = Place {
+                period_ms: now_ms,
+                ..Place::default()
+            };
+        }
+        self.lines += 1;
+        if self.lines < LOG_LINES_PER_PERIOD {
+            Verdict::Say { left_out }
+        } else if self.lines == LOG_LINES_PER_PERIOD {
+            Verdict::SayLast
+        } else {
+            self.left_out += 1;
+            Verdict::LeaveOut
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Repeated {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        // Levels that say less are greater.
+        if *metadata.level() > Level::INFO || metadata.target() == OWN_TARGET {
+            return true;
+        }
+        // What is said about it goes the same way, and comes here again: the lock is free by then.
+        match self.judge(metadata.callsite()) {
+            Verdict::Say { left_out: 0 } => true,
+            Verdict::Say { left_out } => {
+                tracing::warn!(target: OWN_TARGET, "{left_out} lines such as the next one were left out");
+                true
+            }
+            Verdict::SayLast => {
+                let seconds = LOG_PERIOD_MS / 1_000;
+                tracing::warn!(
+                    target: OWN_TARGET,
+                    "the next line came {LOG_LINES_PER_PERIOD} times within {seconds} s: more such lines are left out until these are over"
+                );
+                true
+            }
+            Verdict::LeaveOut => false,
+        }
+    }
+}
+
+/// By which lines about lines are known: they are rare by themselves.
+const OWN_TARGET: &str = "pelton::log::repeated";
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::Arc;
+
+    use tracing_subscriber::fmt;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[test]
+    fn a_place_may_say_so_much_in_each_period() {
+        let mut place = Place::default();
+        for _ in 1..LOG_LINES_PER_PERIOD {
+            assert_eq!(place.judge(5), Verdict::Say { left_out: 0 });
+        }
+        assert_eq!(place.judge(6), Verdict::SayLast);
+        for _ in 0..3 {
+            assert_eq!(place.judge(LOG_PERIOD_MS - 1), Verdict::LeaveOut);
+        }
+        assert_eq!(place.judge(LOG_PERIOD_MS), Verdict::Say { left_out: 3 });
+        assert_eq!(place.judge(LOG_PERIOD_MS), Verdict::Say { left_out: 0 });
+        let much_later = 10 * LOG_PERIOD_MS;
+        assert_eq!(place.judge(much_later), Verdict::Say { left_out: 0 });
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nobody panics").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// From one thread in well under a period: the numbers are exact unless the test is stopped in its midst for so long.
+    #[test]
+    fn other_places_and_lower_levels_are_not_held_back() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry()
+            .with(Repeated::default())
+            .with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..100 {
+                tracing::warn!("noisy {number}");
+                tracing::debug!("detail {number}");
+            }
+            tracing::error!("once");
+        });
+        let text = String::from_utf8(lines.0.lock().expect("nobody panics").clone()).expect("text");
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count() as u64;
+        assert_eq!(count("noisy"), LOG_LINES_PER_PERIOD, "{text}");
+        assert_eq!((count("detail"), count("once")), (100, 1));
+    }
+}
