@@ -284,6 +284,45 @@ fn numbers_between_commits_do_not_run_out() {
     assert!(!writer.index().compact().expect("there is room"));
 }
 
+/// Many versions of the set of tables between two commits, then a rotation between two more with the next sequences: the
+/// last commit must be seen in the newest version, not looked for in one of the many.
+#[test]
+fn a_commit_behind_many_versions_is_seen() {
+    let folder = TempFolder::new("versions");
+    let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+    let mut writer = trees.create(GENERATION).expect("there is room");
+    let mut random = Random::new(5);
+    let mut log = Vec::new();
+    for sequence in 10..40 {
+        let commit = Logged {
+            sequence,
+            ..random_commit(&mut random, sequence)
+        };
+        apply(&mut writer, &commit);
+        log.push(commit);
+        assert_eq!(
+            all_of(&writer.index().view()),
+            content(&log),
+            "at {sequence}"
+        );
+        if sequence % 3 == 0 && writer.seal(u64::MAX) {
+            writer.index().flush().expect("there is room");
+            for _ in 0..8 {
+                let tree = &writer.index().shared.tree;
+                let merged = lsm_tree::AbstractTree::major_compact(tree, 1 << 20, 0);
+                merged.expect("there is room");
+            }
+        } else if sequence % 3 == 1 {
+            writer.seal(u64::MAX);
+        }
+        assert_eq!(
+            all_of(&writer.index().view()),
+            content(&log),
+            "at {sequence}"
+        );
+    }
+}
+
 #[test]
 fn a_clear_is_another_generation() {
     let folder = TempFolder::new("clear");
