@@ -79,7 +79,7 @@ impl Core {
 
     /// Gives calls that outlived the tick in which they began an alarm for their deadline.
     pub(crate) fn end_tick(&mut self) {
-        self.figures.set(self.connections, self.calls.len());
+        self.show_figures();
         if let Some(calls) = &mut self.ended_calls {
             calls.count(&self.clock, &self.figures);
         }
@@ -88,6 +88,11 @@ impl Core {
                 self.timers.set(running.deadline_ns, Alarm::Deadline(id));
             }
         }
+    }
+
+    /// Shows how many connections and calls there are.
+    pub(crate) fn show_figures(&self) {
+        self.figures.set(self.connections, self.calls.len());
     }
 
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {

@@ -307,6 +307,8 @@ impl Handler for Worker {
         };
         if let Some(channel) = slot.take_if(|channel| channel.id == id) {
             self.core.connection_closed(channel);
+            // A thread with a single connection has no tick after its end.
+            self.core.show_figures();
         }
     }
 
@@ -437,6 +439,21 @@ mod tests {
             pair.client.forget(stream);
         }
         assert!(!pair.io.is_closing());
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_not_shown() {
+        let mut pair = Pair::alone();
+        // EchoRequest with a delay of 10 ms.
+        pair.call("/pelton.v1.Echo/Unary", &[0x18, 10]);
+        pair.turn();
+        let shown = |pair: &Pair| {
+            let totals = pair.worker.shared().figures.totals();
+            (totals.open_connections, totals.running_calls)
+        };
+        assert_eq!(shown(&pair), (1, 1));
+        pair.close();
+        assert_eq!(shown(&pair), (0, 0), "without a tick");
     }
 
     /// No room for what peers send: they may not send on, until there is room again.
