@@ -89,7 +89,7 @@ def test_a_wrong_greeting_is_closed(server, channel, garbage):
     kv_pb2_grpc.KeyValueStub(channel).Get(pb.GetRequest(), timeout=10)
 
 
-def test_garbage_is_closed_and_logged_once(binary):
+def test_garbage_is_closed_and_logged_a_few_times(binary):
     with Server(binary) as server:
         lines = len(server.lines)
         talk(server.address, TLS_CLIENT_HELLO)
@@ -97,8 +97,9 @@ def test_garbage_is_closed_and_logged_once(binary):
         assert "TLS" in "".join(server.lines[lines:])
         for _ in range(200):
             talk(server.address, TLS_CLIENT_HELLO)
-        # Once, or once in a while with a count; not once for each.
-        assert len(server.lines) - lines < 10, server.log()
+        # Ten lines a minute at most, and a word that more are left out; not one for each.
+        assert len(server.lines) - lines <= 12, server.log()
+        assert "left out" in "".join(server.lines[lines:]), server.log()
         assert server.stop() == 0
 
 
