@@ -8,6 +8,7 @@
 mod real;
 #[cfg(any(test, feature = "suite"))]
 mod simulated;
+mod window;
 
 use std::fmt::Debug;
 use std::io;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use real::RealDisk;
 #[cfg(any(test, feature = "suite"))]
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
+pub(crate) use window::Window;
 
 /// A folder with files. Names are plain file names.
 ///

@@ -5,51 +5,33 @@ use std::sync::Arc;
 
 use super::group::{ALIGN_BYTES, Group, HEADER_BYTES, Header, NoGroup};
 use super::limits;
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, Window};
 
 /// Reads a segment piece by piece, mostly forwards.
 #[derive(Debug)]
 pub(super) struct SegmentReader {
-    file: Arc<dyn DiskFile>,
-    file_bytes: u64,
-    window: Vec<u8>,
-    window_start: u64,
+    window: Window,
 }
 
 impl SegmentReader {
     pub(super) fn new(file: Arc<dyn DiskFile>) -> io::Result<SegmentReader> {
         Ok(SegmentReader {
-            file_bytes: file.len()?,
-            file,
-            window: Vec::new(),
-            window_start: 0,
+            window: Window::new(file, limits::READ_BYTES)?,
         })
     }
 
     pub(super) fn file_bytes(&self) -> u64 {
-        self.file_bytes
+        self.window.file_bytes()
     }
 
     /// The bytes at a place: as many as asked for, or fewer at the end of the file.
     pub(super) fn bytes(&mut self, offset: u64, count: usize) -> io::Result<&[u8]> {
-        let window_end = self.window_start + self.window.len() as u64;
-        let wanted_end = (offset + count as u64).min(self.file_bytes);
-        if offset < self.window_start || wanted_end > window_end {
-            let rest = self.file_bytes.saturating_sub(offset);
-            let room = (count.max(limits::READ_BYTES) as u64).min(rest) as usize;
-            self.window.resize(room, 0);
-            let there = self.file.read_up_to(&mut self.window, offset)?;
-            self.window.truncate(there);
-            self.window_start = offset;
-        }
-        let start = ((offset - self.window_start) as usize).min(self.window.len());
-        let end = (start + count).min(self.window.len());
-        Ok(&self.window[start..end])
+        self.window.bytes(offset, count)
     }
 
     /// The header at a place, if it has the form of one and its group would fit the file.
     pub(super) fn header(&mut self, offset: u64) -> io::Result<Result<Header, NoGroup>> {
-        let room = self.file_bytes.saturating_sub(offset);
+        let room = self.file_bytes().saturating_sub(offset);
         let header = Header::decode(self.bytes(offset, HEADER_BYTES)?);
         Ok(header.and_then(|header| match header.group_bytes() {
             Some(bytes) if bytes <= room => Ok(header),
@@ -72,7 +54,7 @@ impl SegmentReader {
 
     /// Whether there is nothing but zeros from a place on.
     pub(super) fn is_zero_from(&mut self, mut offset: u64) -> io::Result<bool> {
-        while offset < self.file_bytes {
+        while offset < self.file_bytes() {
             let bytes = self.bytes(offset, limits::READ_BYTES)?;
             // The file became shorter while it was read, or there is something in it.
             if bytes.is_empty() || bytes.iter().any(|&byte| byte != 0) {
@@ -85,10 +67,7 @@ impl SegmentReader {
 
     /// Gives back the memory of a large group.
     pub(super) fn shrink(&mut self) {
-        if self.window.capacity() > 2 * limits::READ_BYTES {
-            self.window = Vec::new();
-            self.window_start = 0;
-        }
+        self.window.shrink(2);
     }
 }
 

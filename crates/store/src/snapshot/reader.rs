@@ -1,7 +1,6 @@
 //! Reads a snapshot, with every check there is.
 
 use std::io;
-use std::sync::Arc;
 
 use super::error::ReadError;
 use super::files::{file_name, list};
@@ -9,7 +8,7 @@ use super::header::{Header, Totals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
 use crate::catalogue::{DatabaseId, Durability};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, Window};
 use crate::log::Known;
 use crate::value::Entry;
 
@@ -74,17 +73,14 @@ pub fn read(
     let file = || disk.describe(&name);
     let opened = disk
         .open(&name)
-        .and_then(|opened| Ok((opened.len()?, opened)));
-    let (file_bytes, opened) = opened.map_err(|source| ReadError::Device {
+        .and_then(|opened| Window::new(opened, limits::READ_BYTES));
+    let window = opened.map_err(|source| ReadError::Device {
         file: file(),
         offset: 0,
         source,
     })?;
     let mut reader = Reader {
-        file: opened,
-        file_bytes,
-        window: Vec::new(),
-        window_start: 0,
+        window,
         offset: 0,
         previous_checksum: 0,
         next_number: 0,
@@ -127,10 +123,7 @@ impl From<&'static str> for Problem {
 }
 
 struct Reader {
-    file: Arc<dyn DiskFile>,
-    file_bytes: u64,
-    window: Vec<u8>,
-    window_start: u64,
+    window: Window,
     /// The beginning of the page that is read.
     offset: u64,
     previous_checksum: u32,
@@ -168,7 +161,7 @@ impl Reader {
                     return Ok(Summary {
                         header,
                         totals,
-                        file_bytes: self.file_bytes,
+                        file_bytes: self.window.file_bytes(),
                     });
                 }
                 PageKind::First | PageKind::Catalogue => {
@@ -179,7 +172,7 @@ impl Reader {
     }
 
     fn prelude(&mut self) -> Result<(), Problem> {
-        let bytes = self.bytes(0, PRELUDE_BYTES)?;
+        let bytes = self.window.bytes(0, PRELUDE_BYTES)?;
         match page::check_prelude(bytes) {
             Ok(()) => {}
             Err(NoPrelude::Version(version)) => return Err(Problem::TooNew(version)),
@@ -228,7 +221,7 @@ impl Reader {
             return Err("the closing page does not fit the others".into());
         }
         self.pass(head);
-        if self.offset != self.file_bytes {
+        if self.offset != self.window.file_bytes() {
             return Err("there is something behind the closing page".into());
         }
         Ok(totals)
@@ -237,13 +230,13 @@ impl Reader {
     /// The head of the next page. Its place and chain are right.
     fn head(&mut self) -> Result<PageHead, Problem> {
         let (offset, previous_checksum) = (self.offset, self.previous_checksum);
-        let bytes = self.bytes(offset, HEAD_BYTES)?;
+        let bytes = self.window.bytes(offset, HEAD_BYTES)?;
         let bytes = bytes.try_into().map_err(|_| CUT)?;
         let (head, checksum) = PageHead::decode(bytes)?;
         if head.number != self.next_number || head.previous_checksum != previous_checksum {
             return Err("a page is missing, or stands in the wrong place".into());
         }
-        let rest = (self.file_bytes - offset).saturating_sub(HEAD_BYTES as u64);
+        let rest = (self.window.file_bytes() - offset).saturating_sub(HEAD_BYTES as u64);
         if u64::from(head.body_bytes) > rest {
             return Err(CUT.into());
         }
@@ -259,7 +252,7 @@ impl Reader {
     fn body(&mut self, head: &PageHead) -> Result<&[u8], Problem> {
         let start = self.offset + HEAD_BYTES as u64;
         let count = head.body_bytes as usize;
-        let bytes = self.bytes(start, count)?;
+        let bytes = self.window.bytes(start, count)?;
         if bytes.len() < count {
             return Err(CUT.into());
         }
@@ -272,27 +265,7 @@ impl Reader {
     /// Goes on behind a page.
     fn pass(&mut self, head: &PageHead) {
         self.offset += HEAD_BYTES as u64 + u64::from(head.body_bytes);
-        if self.window.capacity() > 4 * limits::READ_BYTES {
-            self.window = Vec::new();
-            self.window_start = self.offset;
-        }
-    }
-
-    /// The bytes at a place: as many as asked for, or fewer at the end of the file.
-    fn bytes(&mut self, offset: u64, count: usize) -> io::Result<&[u8]> {
-        let window_end = self.window_start + self.window.len() as u64;
-        let wanted_end = (offset + count as u64).min(self.file_bytes);
-        if offset < self.window_start || wanted_end > window_end {
-            let rest = self.file_bytes.saturating_sub(offset);
-            let room = (count.max(limits::READ_BYTES) as u64).min(rest) as usize;
-            self.window.resize(room, 0);
-            let there = self.file.read_up_to(&mut self.window, offset)?;
-            self.window.truncate(there);
-            self.window_start = offset;
-        }
-        let start = ((offset - self.window_start) as usize).min(self.window.len());
-        let end = (start + count).min(self.window.len());
-        Ok(&self.window[start..end])
+        self.window.shrink(4);
     }
 }
 
