@@ -27,9 +27,14 @@ def binary():
 
 
 @pytest.fixture(scope="session")
-def server(binary):
-    """A server for all tests that leave it as it was: each uses keys of its own."""
-    with Server(binary, "--threads", "2", "--interop") as running:
+def server(binary, request, tmp_path_factory):
+    """A server for all tests that leave it as it was: each uses keys of its own. Its default database is in memory and
+    volatile, or for tests that ask for it on disk and synced."""
+    kind = getattr(request, "param", "memory")
+    folder = tmp_path_factory.mktemp("data")
+    place = ["--data", str(folder / "pelton"), "--kind", "disk"] if kind == "disk" else []
+    with Server(binary, "--threads", "2", "--interop", *place) as running:
+        running.kind = kind
         yield running
         # A server that died or was restarted meanwhile would make the tests before look good.
         assert running.process.poll() is None, running.log()

@@ -14,7 +14,9 @@ CALL_SECONDS = 30
 
 # The default database is synced; these are as durable as a kill of the server is concerned.
 WRITTEN, INTERVAL = "written", "interval"
-LAST_DATABASES = ["", WRITTEN, INTERVAL]
+# These are on disk.
+DISK, DISK_WRITTEN = "disk", "disk-written"
+LAST_DATABASES = ["", WRITTEN, INTERVAL, DISK, DISK_WRITTEN]
 
 SHARED_KEY = b"shared"
 HOUR_MS = 3_600_000
@@ -223,6 +225,24 @@ class HugeBatches(Lane):
         self.pause.wait(0.1)
 
 
+class Fillers(Lane):
+    """Enough to fill memtables again and again, by writes that need not know what was there."""
+
+    def begin(self):
+        super().begin()
+        self.pause = threading.Event()
+
+    def step(self):
+        stamp = b"%d." % self.number()
+        value = stamp + self.random.randbytes(3_000)
+        keys = [self.key(self.random.randrange(1_000)) for _ in range(30)]
+        self.space.send({key: Entry(value) for key in keys})
+        answer = call(self.kv.Batch, pb.BatchRequest(database=self.space.database, operations=[put(key, value) for key in set(keys)]))
+        self.expect(answer.applied, answer)
+        self.done(answer.sequence)
+        self.pause.wait(0.02)
+
+
 class Transfers(Lane):
     """Transact: what is taken from one account is in another, and a third key counts."""
 
@@ -325,16 +345,19 @@ class Databases(Lane):
     def __init__(self, client, name, source):
         super().__init__(client, name, source)
         self.prefix = f"client-{client}-"
-        # Durability and keys by name; and what is under way: (name, what it will be).
+        # Durability and keys by name; the kinds of which each may be; and what is under way: (name, what it will be).
         self.there = {}
+        self.kinds = {}
         self.under_way = None
 
     def step(self):
         name = self.prefix + str(self.random.randrange(self.NAMES))
         if name not in self.there:
             self.create(name)
-        elif self.random.random() < 0.4:
+        elif self.random.random() < 0.3:
             self.drop(name)
+        elif self.random.random() < 0.3:
+            self.convert(name)
         self.acknowledged += 1
         if name in self.there:
             self.fill(*self.there[name])
@@ -342,7 +365,9 @@ class Databases(Lane):
     def create(self, name):
         durability = self.random.choice(self.DURABILITIES)
         interval_ms = 50 if durability == admin_pb2.DURABILITY_MODE_INTERVAL else 0
-        description = admin_pb2.DatabaseDescription(name=name, durability=durability, interval_ms=interval_ms)
+        kind = MEMORY_KIND if durability == admin_pb2.DURABILITY_MODE_VOLATILE else self.random.choice(KINDS)
+        self.kinds[name] = {kind}
+        description = admin_pb2.DatabaseDescription(name=name, kind=kind, durability=durability, interval_ms=interval_ms)
         self.under_way = name, (durability, Space(name, b""))
         answer = call(self.admin.CreateDatabase, admin_pb2.CreateDatabaseRequest(database=description))
         self.expect(answer.created, "it was there already", answer)
@@ -353,6 +378,29 @@ class Databases(Lane):
         answer = call(self.admin.DropDatabase, admin_pb2.DropDatabaseRequest(name=name, confirm_name=name))
         self.expect(answer.dropped, "it was not there", name)
         self.settle()
+
+    def convert(self, name):
+        """All or nothing, whatever happens on the way."""
+        durability, _ = self.there[name]
+        if durability == admin_pb2.DURABILITY_MODE_VOLATILE:
+            return
+        (kind,) = self.kinds[name]
+        other = KINDS[KINDS[0] == kind]
+        self.kinds[name].add(other)
+        request = admin_pb2.ConvertDatabaseRequest(name=name, kind=other)
+        try:
+            *_, last = self.admin.ConvertDatabase(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE:
+                raise
+            # One at a time in all of the server.
+            if "another backup" not in error.details():
+                raise Gone from error
+            self.kinds[name] = {kind}
+            return
+        self.expect(last.complete and last.converted, last)
+        self.kinds[name] = {other}
+        self.versions.append(last.sequence)
 
     def settle(self):
         name, will_be = self.under_way
@@ -373,6 +421,7 @@ class Databases(Lane):
 
     def check(self, found):
         listed = call(self.admin.ListDatabases, admin_pb2.ListDatabasesRequest()).databases
+        kinds = {one.database.name: one.database.kind for one in listed if one.database.name.startswith(self.prefix)}
         listed = {one.database.name: one.database.durability for one in listed if one.database.name.startswith(self.prefix)}
         if self.under_way:
             name, will_be = self.under_way
@@ -381,6 +430,9 @@ class Databases(Lane):
             self.under_way = None
         expected = {name: durability for name, (durability, _) in self.there.items()}
         self.expect(listed == expected, "databases that are there, and that must be", listed, expected)
+        for name, kind in kinds.items():
+            self.expect(kind in self.kinds[name], "a database of another kind", name, kind, self.kinds[name])
+            self.kinds[name] = {kind}
         return [version for there in self.there.values() for version in self.check_content(*there)]
 
     def check_content(self, durability, space):
@@ -393,6 +445,9 @@ class Databases(Lane):
 
     def count(self):
         return sum(len(space.entries) for _, space in self.there.values())
+
+
+MEMORY_KIND, DISK_KIND = KINDS = admin_pb2.DATABASE_KIND_MEMORY, admin_pb2.DATABASE_KIND_DISK
 
 
 def put(key, value, **condition):
@@ -421,6 +476,11 @@ def lanes_of_client(client, seed):
         lane(Increments, "increment"),
         lane(Batches, "batch"),
         lane(Batches, "batch", INTERVAL),
+        lane(Puts, "put", DISK),
+        lane(Puts, "put", DISK_WRITTEN),
+        lane(Batches, "batch", DISK),
+        lane(Fillers, "fill", DISK),
+        lane(Fillers, "fill", DISK_WRITTEN),
         lane(Transfers, "transfer"),
         lane(Pipes, "pipe", failures_only=False),
         lane(Pipes, "pipe-failures", failures_only=True),

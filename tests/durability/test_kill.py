@@ -16,7 +16,7 @@ import time
 
 import grpc
 import pytest
-from lanes import INTERVAL, SHARED_KEY, WRITTEN, number_in, put
+from lanes import DISK, DISK_KIND, DISK_WRITTEN, INTERVAL, MEMORY_KIND, SHARED_KEY, WRITTEN, number_in, put
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import Server, open_channel
@@ -26,8 +26,9 @@ SEED = os.environ.get("PELTON_KILL_SEED", str(random.randrange(1 << 32)))
 CLIENTS = 3
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Small files, so that the log changes from one to the next, and snapshots are made, all the time.
-SETTINGS = ["--log-segment", "256KiB"]
+# Small files, so that the log changes from one to the next, and snapshots are made, all the time; and a small limit of
+# memory, of which memtables get a share, so that they are flushed all the time.
+SETTINGS = ["--log-segment", "256KiB", "--memory-limit", "128MiB"]
 DRIVERS = [["--driver", "event-loop", "--threads", "2"], ["--driver", "event-loop", "--threads", "1"], ["--driver", "blocking"]]
 
 
@@ -116,11 +117,13 @@ class SharedCounter:
 def create_databases(server):
     with open_channel(server.address) as channel:
         admin = admin_pb2_grpc.AdminStub(channel)
-        for name, durability, interval_ms in [
-            (WRITTEN, admin_pb2.DURABILITY_MODE_WRITTEN, 0),
-            (INTERVAL, admin_pb2.DURABILITY_MODE_INTERVAL, 20),
+        for name, kind, durability, interval_ms in [
+            (WRITTEN, MEMORY_KIND, admin_pb2.DURABILITY_MODE_WRITTEN, 0),
+            (INTERVAL, MEMORY_KIND, admin_pb2.DURABILITY_MODE_INTERVAL, 20),
+            (DISK, DISK_KIND, admin_pb2.DURABILITY_MODE_SYNCED, 0),
+            (DISK_WRITTEN, DISK_KIND, admin_pb2.DURABILITY_MODE_WRITTEN, 0),
         ]:
-            description = admin_pb2.DatabaseDescription(name=name, durability=durability, interval_ms=interval_ms)
+            description = admin_pb2.DatabaseDescription(name=name, kind=kind, durability=durability, interval_ms=interval_ms)
             assert admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description)).created
 
 
@@ -147,11 +150,15 @@ def kill_at_start(binary, folder, source):
 
 
 def wait_for_change_of_files(folder, seconds):
-    """Until a file of the log comes, goes or changes its name, or the time is over."""
-    before = set(os.listdir(folder))
+    """Until a file of the log or of a tree comes, goes or changes its name, or the time is over."""
+    before = files(folder)
     deadline = time.monotonic() + seconds
-    while set(os.listdir(folder)) == before and time.monotonic() < deadline:
+    while files(folder) == before and time.monotonic() < deadline:
         time.sleep(0.0005)
+
+
+def files(folder):
+    return {os.path.join(place, name) for place, _, names in os.walk(folder) for name in names}
 
 
 def verify_log(binary, folder, ending):
@@ -164,7 +171,7 @@ def end_round(server, source, folder):
     """Ends the server in the midst of all; how."""
     way = source.choice(["kill"] * 6 + ["kill at once", "kill at a change of files", "kill at a change of files", "stop"])
     if way == "kill at a change of files":
-        wait_for_change_of_files(folder, 0.5)
+        wait_for_change_of_files(source.choice([folder, f"{folder}/trees"]), 0.5)
         time.sleep(source.uniform(0, 0.002))
     elif way != "kill at once":
         time.sleep(source.uniform(0.02, 0.4))

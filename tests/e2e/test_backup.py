@@ -13,7 +13,7 @@ from server import Server, expect_status, open_channel
 WRITERS = 4
 KEYS = 300
 BACKUPS = 4
-DATABASES = ["", "other"]
+DATABASES = ["", "other", "disk"]
 
 
 class Writer(threading.Thread):
@@ -86,8 +86,12 @@ def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary,
     backups = []
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
         admin = admin_pb2_grpc.AdminStub(channel)
-        for name, mode in [("other", admin_pb2.DURABILITY_MODE_WRITTEN), ("cache", admin_pb2.DURABILITY_MODE_VOLATILE)]:
-            description = admin_pb2.DatabaseDescription(name=name, durability=mode)
+        for name, kind, mode in [
+            ("other", admin_pb2.DATABASE_KIND_MEMORY, admin_pb2.DURABILITY_MODE_WRITTEN),
+            ("disk", admin_pb2.DATABASE_KIND_DISK, admin_pb2.DURABILITY_MODE_SYNCED),
+            ("cache", admin_pb2.DATABASE_KIND_MEMORY, admin_pb2.DURABILITY_MODE_VOLATILE),
+        ]:
+            description = admin_pb2.DatabaseDescription(name=name, kind=kind, durability=mode)
             admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
         writers = [Writer(server.address, number) for number in range(WRITERS)]
         for writer in writers:
@@ -98,7 +102,7 @@ def test_backups_under_load_are_exactly_what_there_was_at_their_sequence(binary,
             assert [one.complete for one in progress] == [False] * (len(progress) - 1) + [True]
             last = progress[-1]
             assert last.written_bytes == last.total_bytes > 0
-            assert (last.databases, last.volatile_databases) == (2, 1)
+            assert (last.databases, last.volatile_databases) == (3, 1)
             backups.append((last.path, last.sequence))
             # The log is shortened between the backups.
             assert admin.Snapshot(admin_pb2.SnapshotRequest()).sequence >= last.sequence

@@ -9,6 +9,9 @@ from pelton.v1 import kv_pb2 as pb
 from raw import DATA, END_STREAM, Connection, frame, grpc_message
 from server import expect_status, wait_until
 
+# The same for databases of both kinds.
+pytestmark = pytest.mark.parametrize("server", ["memory", "disk"], indirect=True)
+
 
 def number(value):
     return struct.pack(">q", value)
@@ -38,12 +41,25 @@ def test_an_overwrite_has_a_higher_version_and_returns_what_was_there(kv, prefix
 
 @pytest.mark.parametrize(
     "key",
-    [b"\0", b"\xff\xff", bytes(range(256)), b"\n\r\t", "größe/ключ".encode(), b"\xed\xa0\x80", b"k" * 65_535],
-    ids=["nul", "ff", "all bytes", "control", "utf-8", "not utf-8", "longest"],
+    [b"\0", b"\xff\xff", bytes(range(256)), b"\n\r\t", "größe/ключ".encode(), b"\xed\xa0\x80", b"k" * 65_534],
+    ids=["nul", "ff", "all bytes", "control", "utf-8", "not utf-8", "long"],
 )
 def test_keys_and_values_are_bytes(kv, key):
     put = kv.Put(pb.PutRequest(key=key, value=key))
     assert kv.Get(pb.GetRequest(key=key)) == pb.GetResponse(found=True, value=key, version=put.version)
+    assert kv.Delete(pb.DeleteRequest(key=key)).deleted
+
+
+def test_the_longest_key(server, kv):
+    """A database on disk takes one byte less."""
+    key = b"k" * 65_535
+    put = pb.PutRequest(key=key, value=b"value")
+    if server.kind == "disk":
+        expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: kv.Put(put), 65_535, 65_534)
+        assert not kv.Get(pb.GetRequest(key=key)).found
+        return
+    version = kv.Put(put).version
+    assert kv.Get(pb.GetRequest(key=key)).version == version
     assert kv.Delete(pb.DeleteRequest(key=key)).deleted
 
 
@@ -394,7 +410,7 @@ def test_a_unary_call_whose_end_comes_late_is_answered(server):
 def test_what_is_not_served_yet_says_so(channel, kv):
     for call in [
         lambda: list(kv.Watch(pb.WatchRequest())),
-        lambda: channel.unary_unary("/pelton.v1.Blob/Stat")(b""),
+        lambda: channel.unary_unary("/pelton.v1.Blob/NoSuchMethod")(b""),
         lambda: channel.unary_unary("/pelton.v1.KeyValue/NoSuchMethod")(b""),
         lambda: channel.unary_unary("/no.such.Service/Method")(b""),
         lambda: channel.unary_unary("/pelton.v1.KeyValue/get")(b""),

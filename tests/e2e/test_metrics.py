@@ -1,6 +1,5 @@
 """The metrics, read by Prometheus' own parser, against what was called."""
 
-import http.client
 import re
 import socket
 import time
@@ -8,31 +7,11 @@ from concurrent import futures
 
 import grpc
 import pytest
+from metrics_page import fetch, metrics_address
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
 from server import Server, expect_status, open_channel, wait_until
-
-
-def metrics_address(server):
-    lines = []
-
-    def is_said():
-        lines[:] = [found.group(1) for line in server.lines if (found := re.match(r"metrics at http://(\S+)/metrics", line))]
-        return lines
-
-    wait_until(is_said, message="the address of the metrics is not said")
-    host, port = lines[0].rsplit(":", 1)
-    return host, int(port)
-
-
-def fetch(server, path="/metrics", method="GET"):
-    connection = http.client.HTTPConnection(*metrics_address(server), timeout=10)
-    connection.request(method, path)
-    response = connection.getresponse()
-    body = response.read().decode()
-    connection.close()
-    return response, body
 
 
 class Scrape:
@@ -56,7 +35,8 @@ class Scrape:
         return found[0]
 
     def handled(self, method, code="OK"):
-        return self.value("grpc_server_handled_total", grpc_method=method, grpc_code=code)
+        names = {"grpc_service": "pelton.v1.KeyValue", "grpc_method": method}
+        return self.value("grpc_server_handled_total", **names, grpc_code=code)
 
 
 @pytest.fixture

@@ -4,8 +4,12 @@ import queue
 import threading
 
 import grpc
+import pytest
 from pelton.v1 import kv_pb2 as pb
 from server import expect_status
+
+# The same for databases of both kinds.
+pytestmark = pytest.mark.parametrize("server", ["memory", "disk"], indirect=True)
 
 
 def put(key, value, **condition):

@@ -12,10 +12,17 @@ KEYS = sorted({b"%s%d" % (letter, n) for letter in (b"a", b"b", b"\xff") for n i
 VALUES = {key: b"value of " + key for key in KEYS}
 
 
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def kind(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def kv(binary):
-    """A server whose default database holds exactly KEYS."""
-    with Server(binary, "--threads", "2") as server, open_channel(server.address) as channel:
+def kv(binary, kind, tmp_path_factory):
+    """A server whose default database holds exactly KEYS, in memory or on disk."""
+    folder = tmp_path_factory.mktemp("data")
+    place = ["--data", str(folder / "pelton"), "--kind", "disk"] if kind == "disk" else []
+    with Server(binary, "--threads", "2", *place) as server, open_channel(server.address) as channel:
         stub = kv_pb2_grpc.KeyValueStub(channel)
         shuffled = random.Random(1).sample(KEYS, len(KEYS))
         for key in shuffled:

@@ -5,6 +5,7 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let proto = "../../proto";
     let files = [
+        "pelton/v1/blob.proto",
         "pelton/v1/kv.proto",
         "pelton/v1/echo.proto",
         "grpc/health/v1/health.proto",

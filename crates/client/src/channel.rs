@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use drive::Address;
+use drive::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
 use crate::core::{Core, Request, What};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
-use crate::socket::{Received, Socket};
+use crate::line::Line;
+use crate::socket::Received;
 use crate::streaming::Streaming;
 
 /// How a channel is to be.
@@ -19,6 +21,8 @@ pub struct ChannelOptions {
     pub connect_timeout: Duration,
     /// The largest message that is received, in bytes. [`limits::MAX_MESSAGE_BYTES`].
     pub max_message_bytes: usize,
+    /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN; `None`: plain.
+    pub tls: Option<ClientTls>,
 }
 
 impl Default for ChannelOptions {
@@ -26,6 +30,7 @@ impl Default for ChannelOptions {
         ChannelOptions {
             connect_timeout: limits::CONNECT_TIMEOUT,
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
+            tls: None,
         }
     }
 }
@@ -69,7 +74,7 @@ pub struct HttpAnswer {
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) core: Core,
-    socket: Socket,
+    line: Line,
     authority: String,
     /// The origin of the core's time.
     origin: Instant,
@@ -86,17 +91,19 @@ impl Channel {
     /// # Errors
     /// If there is no connection; says to where, and why.
     pub fn connect(address: &Address, options: &ChannelOptions) -> Result<Channel, ConnectError> {
-        let socket = Socket::connect(address, options.connect_timeout)?;
+        let line = Line::connect(address, options.tls.as_ref(), options.connect_timeout)?;
         let config = wire::Config {
             max_message_bytes: options.max_message_bytes,
             // A caller's own messages and answers are all that waits here: their size is the caller's business.
             max_gathered_bytes: usize::MAX,
             max_unsent_bytes: usize::MAX,
+            stream_window: Some(limits::WINDOW_BYTES),
+            connection_window: Some(limits::WINDOW_BYTES),
             ..wire::Config::client()
         };
         Ok(Channel {
             core: Core::new(&config, 0),
-            socket,
+            line,
             authority: authority(address),
             origin: Instant::now(),
             buffer: vec![0; limits::READ_BYTES].into_boxed_slice(),
@@ -169,16 +176,28 @@ impl Channel {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         self.info = CallInfo::default();
-        let call = self.core.open(&Request {
+        let opened = self.core.open(&Request {
             path,
             authority: &self.authority,
             timeout_ns: timeout
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
             metadata: options.metadata,
             gzip: options.compress,
-        })?;
+        });
+        let call = opened.map_err(|error| self.with_reason(error))?;
         self.core.set_compress(call, options.compress);
         Ok(call)
+    }
+
+    /// A call that cannot begin since the connection has ended: the socket may know more than the protocol.
+    fn with_reason(&self, error: CallError) -> CallError {
+        match (error, &self.broken) {
+            (CallError::NotBegun(NotBegun::Closing { .. }), Some(reason)) => {
+                let reason = reason.clone();
+                CallError::NotBegun(NotBegun::Closing { reason })
+            }
+            (error, _) => error,
+        }
     }
 
     /// Sends a plain HTTP GET.
@@ -191,7 +210,8 @@ impl Channel {
         options: &CallOptions<'_>,
     ) -> Result<HttpAnswer, CallError> {
         self.catch_up();
-        let call = self.core.open_http_get(&self.authority, path)?;
+        let opened = self.core.open_http_get(&self.authority, path);
+        let call = opened.map_err(|error| self.with_reason(error))?;
         let mut answer = HttpAnswer {
             status: 0,
             body: Vec::new(),
@@ -243,7 +263,7 @@ impl Channel {
     /// What happens next to `call`, `None` if nothing does until then; what has come by now is seen in any case. What
     /// happens to other calls, which were given up, is passed over.
     pub(crate) fn next_until(&mut self, call: StreamKey, until: Option<Instant>) -> Option<What> {
-        let mut has_looked = false;
+        let (mut has_looked, mut has_flushed) = (false, false);
         loop {
             while let Some(happening) = self.core.poll(self.now_ns()) {
                 if happening.call == call {
@@ -259,11 +279,16 @@ impl Channel {
                 self.send();
                 return Some(What::Lost { reason });
             }
+            // What goes out now may make the call writable, which is to be told before anything is waited for.
+            if !std::mem::replace(&mut has_flushed, true) {
+                self.flush();
+                continue;
+            }
             if has_looked && until.is_some_and(|until| Instant::now() >= until) {
                 return None;
             }
-            self.exchange(until);
-            has_looked = true;
+            self.await_some(until);
+            (has_looked, has_flushed) = (true, false);
         }
     }
 
@@ -286,11 +311,15 @@ impl Channel {
         self.send();
     }
 
-    /// Sends what waits, and waits for bytes, for the deadline or for the protocol's own.
-    fn exchange(&mut self, deadline: Option<Instant>) {
+    /// Sends what waits, as far as the server takes it.
+    fn flush(&mut self) {
         self.core.transmit(self.now_ns());
         self.send();
-        let wait = if self.core.output().is_empty() {
+    }
+
+    /// Waits for something from the server, or for what is due by time.
+    fn await_some(&mut self, deadline: Option<Instant>) {
+        let wait = if self.core.output().is_empty() && !self.line.has_unsent() {
             self.longest_wait(deadline)
         } else {
             limits::WRITE_PATIENCE
@@ -317,8 +346,8 @@ impl Channel {
     /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server may want its own
     /// answers read first.
     pub(crate) fn send(&mut self) {
-        while !self.core.output().is_empty() {
-            match self.socket.send(self.core.output(), limits::WRITE_PATIENCE) {
+        while !self.core.output().is_empty() || self.line.has_unsent() {
+            match self.line.send(self.core.output(), limits::WRITE_PATIENCE) {
                 Ok(0) => return,
                 Ok(count) => drop(self.core.output().drain(..count)),
                 Err(error) => {
@@ -334,16 +363,21 @@ impl Channel {
 
     /// Takes what comes within `wait`, and says whether anything came.
     fn receive(&mut self, wait: Duration) -> bool {
-        match self.socket.receive(&mut self.buffer, wait) {
+        let (core, has_received) = (&mut self.core, &mut self.has_received);
+        let mut foreign = None;
+        let received = self.line.receive(&mut self.buffer, wait, &mut |bytes| {
+            if !std::mem::replace(has_received, true) {
+                foreign = foreign_greeting(bytes);
+            }
+            if foreign.is_none() {
+                core.received(bytes);
+            }
+        });
+        match received {
             Ok(Received::Nothing) => return false,
-            Ok(Received::Bytes(count)) => {
-                let bytes = &self.buffer[..count];
-                if !std::mem::replace(&mut self.has_received, true)
-                    && let Some(reason) = foreign_greeting(bytes)
-                {
+            Ok(Received::Bytes(_)) => {
+                if let Some(reason) = foreign {
                     self.end(reason.into());
-                } else {
-                    self.core.received(bytes);
                 }
             }
             Ok(Received::End) => self.end("the server closed it".into()),
@@ -380,6 +414,9 @@ impl Channel {
     }
 }
 
+/// The reason of a lost connection if a plain client came to a port with TLS.
+pub const SERVER_SPEAKS_TLS: &str = "the server speaks TLS";
+
 /// What the first bytes of a server say if it does not speak HTTP/2 without TLS.
 pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"HTTP/1") {
@@ -387,7 +424,7 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     }
     // The record of an alert or a handshake: RFC 8446 section 5.1.
     if let [0x15 | 0x16, 0x03, ..] = bytes {
-        return Some("the server speaks TLS");
+        return Some(SERVER_SPEAKS_TLS);
     }
     None
 }

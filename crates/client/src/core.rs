@@ -145,6 +145,11 @@ impl Core {
         self.connection.set_token(call, token);
     }
 
+    /// The name of a call; 0 if it has none, or is over.
+    pub fn token(&self, call: StreamKey) -> u32 {
+        self.connection.token(call)
+    }
+
     /// Whether the server has said what it allows.
     pub fn is_ready(&self) -> bool {
         self.connection.has_peer_settings()

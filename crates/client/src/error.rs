@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use drive::Address;
+use drive::tls::TlsFailure;
 use wire::grpc::Status;
 
 /// Why there is no connection.
@@ -25,6 +26,13 @@ pub enum ConnectError {
     TimedOut {
         /// The address asked for.
         address: Address,
+    },
+    /// There is a connection, and no agreement on TLS.
+    Tls {
+        /// The address asked for.
+        address: Address,
+        /// Why.
+        failure: TlsFailure,
     },
     /// Anything else that the system refuses.
     Failed {
@@ -53,6 +61,9 @@ impl fmt::Display for ConnectError {
                     "cannot connect to {address}: no answer in time; is the address right, and nothing in between that \
                      drops connections?"
                 )
+            }
+            ConnectError::Tls { address, failure } => {
+                write!(f, "no TLS with {address}: {failure}")
             }
             ConnectError::Failed { address, error } => {
                 write!(f, "cannot connect to {address}: {error}")

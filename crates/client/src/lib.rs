@@ -18,15 +18,20 @@ mod channel;
 mod core;
 mod error;
 pub mod limits;
+mod line;
 mod local;
 mod socket;
 mod streaming;
 
-pub use channel::{CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, ServerStreaming};
+pub use channel::{
+    CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
+};
 pub use core::{Core, Happening, Request, What};
 pub use drive::Address;
 pub use drive::TcpFigures;
+pub use drive::tls;
 pub use error::{CallError, ConnectError, NotBegun};
+pub use line::APPLICATION;
 pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };

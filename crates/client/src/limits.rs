@@ -13,6 +13,14 @@ pub const MAX_MESSAGE_BYTES: usize = (1 << 30) + (1 << 20);
 /// Bytes taken from the socket in one read: several frames of the largest size.
 pub const READ_BYTES: usize = 64 << 10;
 
+/// The receive window of each call of a channel, and of its connection, from the beginning: some 3 GB a second through a round
+/// trip of 5 ms, as a window is given back by halves. It costs no memory, since what is not looked at stays in the
+/// socket, whose buffers are the bound; only messages that are taken are gathered.
+pub const WINDOW_BYTES: u32 = 16 << 20;
+
+/// Bytes of small messages of a call that are gathered before they are written to the socket.
+pub const GATHERED_BYTES: usize = 64 << 10;
+
 /// How long a write may wait for room before the answers are read that the server may want to be rid of first.
 pub const WRITE_PATIENCE: Duration = Duration::from_millis(20);
 
@@ -39,6 +47,9 @@ pub const LOCAL_READ_BYTES: usize = 256 << 10;
 /// How often a local face looks whether a connection attempt or a deadline of the protocol has passed, which are seconds
 /// long: looking at each connection in each turn would cost more than the calls.
 pub const LOCAL_TIMER_GRAIN: Duration = Duration::from_millis(100);
+
+/// Bytes that are sealed with TLS ahead of a socket.
+pub const SEAL_BYTES: usize = 256 << 10;
 
 /// Unsent bytes that a buffer of a local face keeps when it is empty again; a larger one is freed.
 pub const LOCAL_KEPT_OUTPUT_BYTES: usize = 512 << 10;

@@ -7,12 +7,13 @@ use wire::StreamKey;
 use crate::channel::{CallInfo, Channel};
 use crate::core::What;
 use crate::error::CallError;
+use crate::limits;
 
 /// What became of looking at a call.
 #[derive(Debug)]
-pub enum Step {
-    /// The next message of the server.
-    Message(Vec<u8>),
+pub enum Step<M = Vec<u8>> {
+    /// The next message of the server, or what was made of it.
+    Message(M),
     /// No message came in the time given; or there is room for sending again, and it is worth asking
     /// [`Streaming::can_send`].
     Nothing,
@@ -57,6 +58,18 @@ impl<'a> Streaming<'a> {
         }
     }
 
+    /// The same for one of many messages: it goes out with others, at the latest when the call is looked at. `encode`
+    /// appends the message to what it is given.
+    pub fn send_with_others(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        if self.is_over {
+            return;
+        }
+        self.channel.core.send_with(self.call, false, encode);
+        if self.channel.core.output().len() >= limits::GATHERED_BYTES {
+            self.channel.send();
+        }
+    }
+
     /// Whether the messages from here on are compressed; only in a call that began with `compress`.
     pub fn set_compress(&mut self, compress: bool) {
         self.channel.core.set_compress(self.call, compress);
@@ -80,9 +93,22 @@ impl<'a> Streaming<'a> {
     /// # Errors
     /// If the call has ended in any other way than with status OK, or its deadline has passed.
     pub fn poll(&mut self, wait: Duration) -> Result<Step, CallError> {
+        self.poll_with(wait, <[u8]>::to_vec)
+    }
+
+    /// The same; `take` looks at the message where it lies.
+    ///
+    /// # Errors
+    /// As [`Streaming::poll`].
+    pub fn poll_with<M>(
+        &mut self,
+        wait: Duration,
+        take: impl FnOnce(&[u8]) -> M,
+    ) -> Result<Step<M>, CallError> {
         if self.is_over {
             return Ok(Step::Ended);
         }
+        self.channel.send();
         let until = Instant::now() + wait;
         let until = self.deadline.map_or(until, |deadline| deadline.min(until));
         loop {
@@ -93,9 +119,9 @@ impl<'a> Streaming<'a> {
                     return Err(CallError::DeadlineExceeded);
                 }
                 Some(What::Message) => {
-                    let message = self.channel.core.message().to_vec();
+                    let taken = take(self.channel.core.message());
                     self.channel.core.release(self.call);
-                    return Ok(Step::Message(message));
+                    return Ok(Step::Message(taken));
                 }
                 Some(What::Head { .. }) => {}
                 Some(What::Writable) | None => return Ok(Step::Nothing),

@@ -17,6 +17,7 @@ use raw::{
 
 const PATH: &str = "/grpc.testing.TestService/UnaryCall";
 const LARGE: usize = 314_159;
+const LARGE_WINDOW: u32 = 2 << 20;
 
 fn soon() -> CallOptions<'static> {
     CallOptions {
@@ -42,6 +43,66 @@ fn one_call(script: fn(&mut Raw)) -> Result<Vec<u8>, CallError> {
 fn begin(raw: &mut Raw) -> u32 {
     raw.settings(&[]);
     raw.request()
+}
+
+/// Both windows of a call are large before its request is out, so that no answer waits for them to grow.
+#[test]
+fn windows_are_large_from_the_beginning() {
+    let answer = one_call(|raw| {
+        let stream = begin(raw);
+        let large = client::limits::WINDOW_BYTES;
+        let of_streams = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &large.to_be_bytes()].concat();
+        assert!(raw.seen.iter().any(|frame| frame.kind == kind::SETTINGS
+            && frame.payload.chunks(6).any(|entry| entry == of_streams)));
+        let more = (large - FIRST_WINDOW as u32).to_be_bytes();
+        assert!(
+            raw.seen
+                .iter()
+                .any(|frame| frame.kind == kind::WINDOW_UPDATE
+                    && frame.stream == 0
+                    && frame.payload == more)
+        );
+        raw.answer(stream, b"answer");
+    });
+    assert_eq!(answer.expect("answered"), b"answer");
+}
+
+/// What waits goes out by a WINDOW_UPDATE alone, and whoever waits for room hears of it, although nothing else comes.
+#[test]
+fn a_window_update_alone_makes_a_call_writable() {
+    let (address, server) = serve_raw(vec![|raw: &mut Raw| {
+        raw.settings(&[]);
+        let mut bytes = 0;
+        while bytes < FIRST_WINDOW {
+            let data = raw.wait_for("all that the window takes", |frame| {
+                frame.kind == kind::DATA
+            });
+            bytes += data.payload.len();
+        }
+        raw.open_window(0, LARGE_WINDOW);
+        raw.open_window(1, LARGE_WINDOW);
+        // The client ends its side once it knows; nobody says more to it before.
+        let stream = raw.request();
+        raw.answer(stream, b"answer");
+    }]);
+    let mut channel = connect(&address);
+    let mut streaming = channel.streaming(PATH, &soon()).expect("begun");
+    streaming.send(&vec![7; LARGE_WINDOW as usize / 2]);
+    assert!(!streaming.can_send(), "most of it waits for the window");
+    let step = streaming.poll(Duration::from_secs(60));
+    assert!(matches!(step, Ok(Step::Nothing)), "{step:?}");
+    assert!(streaming.can_send(), "all of it is on its way");
+    streaming.close_send();
+    loop {
+        match streaming.poll(Duration::from_secs(20)).expect("answered") {
+            Step::Message(message) => assert_eq!(message, b"answer"),
+            Step::Nothing => {}
+            Step::Ended => break,
+        }
+    }
+    drop(streaming);
+    drop(channel);
+    server.join().expect("the server has seen what it expects");
 }
 
 /// goaway: a call on a connection that is going away does not begin there, and succeeds on a new one.

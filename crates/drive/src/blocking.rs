@@ -91,6 +91,7 @@ impl ConnectionThread {
             line,
             handler,
             shared.counters.clone(),
+            config.security(),
             config.write_stall_ms,
             config.drain_ms,
         );

@@ -1,9 +1,12 @@
 //! What a caller may choose.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::core::Security;
 use crate::notice::{Notices, Silent};
-use crate::{Address, limits};
+use crate::tls::ServerTls;
+use crate::{Address, AddressError, limits};
 
 /// How connections get the threads that serve them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +21,8 @@ pub enum Driver {
 /// How a driver listens, runs and stops.
 #[derive(Clone)]
 pub struct LoopConfig {
-    /// Where to listen; at least one.
-    pub listen: Vec<Address>,
+    /// Where to listen, and where with TLS; at least one.
+    pub listen: Vec<Listen>,
     /// Event loops or one thread per connection.
     pub driver: Driver,
     /// Event loops, one thread each; default: the CPUs that this process may use. With [`Driver::Blocking`]: the
@@ -44,6 +47,37 @@ pub struct LoopConfig {
     pub handle_signals: bool,
     /// Who is told what happens.
     pub notices: Arc<dyn Notices>,
+}
+
+/// Where to listen, and how. Read from a text it is plain.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Where.
+    pub address: Address,
+    /// With TLS; `None`: plain.
+    pub tls: Option<ServerTls>,
+}
+
+impl From<Address> for Listen {
+    fn from(address: Address) -> Listen {
+        Listen { address, tls: None }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Listen, AddressError> {
+        text.parse().map(|address: Address| address.into())
+    }
+}
+
+impl LoopConfig {
+    /// What each loop needs to know of TLS.
+    pub(crate) fn security(&self) -> Security {
+        let listeners = self.listen.iter().map(|listen| listen.tls.clone());
+        Security::new(listeners.collect(), self.notices.clone())
+    }
 }
 
 impl Default for LoopConfig {

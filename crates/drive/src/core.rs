@@ -12,10 +12,12 @@ use crate::port::{Interest, Port, Readiness, TransferError};
 use crate::table::{Connection, ReadAhead, State, Table};
 
 mod ahead;
+mod secure;
 mod settle;
 mod stop;
 mod timers;
 
+pub(crate) use secure::Security;
 use stop::Phase;
 
 /// One loop's connections and handler, driven by calls: no clock, no waiting.
@@ -32,6 +34,7 @@ pub(crate) struct Core<P: Port> {
     stall_check_ns: u64,
     write_stall_ns: u64,
     drain_ns: u64,
+    security: Security,
     phase: Phase,
     cut_off: Option<usize>,
     counters: Arc<CounterCells>,
@@ -42,6 +45,7 @@ impl<P: Port> Core<P> {
         port: P,
         handler: Box<dyn Handler>,
         counters: Arc<CounterCells>,
+        security: Security,
         write_stall_ms: u64,
         drain_ms: u64,
     ) -> Core<P> {
@@ -55,6 +59,7 @@ impl<P: Port> Core<P> {
             stall_check_ns: 0,
             write_stall_ns: write_stall_ms.saturating_mul(1_000_000),
             drain_ns: drain_ms.saturating_mul(1_000_000),
+            security,
             phase: Phase::Running,
             cut_off: None,
             counters,
@@ -68,7 +73,14 @@ impl<P: Port> Core<P> {
         peer: &Peer,
         now_ns: u64,
     ) -> Option<ConnectionId> {
-        let connection = Connection::new(socket, peer.outgoing, now_ns);
+        let Ok(secure) = self.security.secure(peer) else {
+            // No random numbers, or no memory: as if there were no such listener.
+            self.port.close(socket);
+            self.counters.closed.add(1);
+            return None;
+        };
+        let is_secure = secure.is_some();
+        let connection = Connection::new(socket, secure, peer.outgoing, now_ns);
         let interest = connection.interest;
         let id = self.table.slots.insert(connection);
         self.counters.opened.add(1);
@@ -81,6 +93,10 @@ impl<P: Port> Core<P> {
         {
             self.remove(id);
             return None;
+        }
+        if is_secure {
+            self.begin_handshake(id, now_ns);
+            return Some(id);
         }
         self.call(id, |handler, connection| {
             handler.opened(id, peer, &mut connection.io, now_ns);
@@ -102,10 +118,7 @@ impl<P: Port> Core<P> {
         if readiness.writable && connection.blocked {
             connection.blocked = false;
             self.blocked -= 1;
-            if !connection.touched {
-                connection.touched = true;
-                self.table.touched.push(id);
-            }
+            self.table.touch(id);
         }
         if readiness.readable || readiness.hung_up {
             self.enqueue(id);
@@ -172,7 +185,7 @@ impl<P: Port> Core<P> {
         };
         connection.queued = false;
         let readable = std::mem::take(&mut connection.readable);
-        if connection.state != State::Open {
+        if matches!(connection.state, State::Lingering { .. }) {
             self.discard_input(id);
             return 0;
         }
@@ -213,6 +226,7 @@ impl<P: Port> Core<P> {
     fn take_in(&mut self, id: ConnectionId, read: Option<ReadAhead>, now_ns: u64) -> usize {
         match read {
             None => 0,
+            Some(ReadAhead::Input) if self.table.is_secure(id) => self.open_records(id, now_ns),
             Some(ReadAhead::Input) => self.receive_more(id, now_ns),
             Some(ReadAhead::Broken) => {
                 self.close(id, Closed::ByPeer, now_ns);
@@ -228,11 +242,17 @@ impl<P: Port> Core<P> {
         receive: impl FnOnce(&mut P, &P::Socket, &mut [u8]) -> Result<usize, TransferError>,
     ) -> Option<ReadAhead> {
         let connection = self.table.slots.get_mut(id)?;
-        let input = &mut connection.io.input;
-        if !self.table.buffers.make_room(input, connection.read_size) {
+        let most_bytes = connection.input_room();
+        let input = match &mut connection.secure {
+            Some(secure) => &mut secure.incoming,
+            None => &mut connection.io.input,
+        };
+        if most_bytes == 0 || !self.table.buffers.make_room(input, connection.read_size) {
             return None;
         }
         let room = input.room();
+        let most_bytes = most_bytes.min(room.len());
+        let room = &mut room[..most_bytes];
         let room_bytes = room.len();
         self.counters.reads.add(1);
         match receive(&mut self.port, &connection.socket, room) {
@@ -240,6 +260,9 @@ impl<P: Port> Core<P> {
             Ok(count) => {
                 self.counters.bytes_in.add(count as u64);
                 input.filled(count);
+                if let Some(secure) = &mut connection.secure {
+                    secure.handshake_bytes = secure.handshake_bytes.saturating_add(count);
+                }
                 connection.read_size = next_read_size(connection.read_size, count, room_bytes);
             }
             Err(TransferError::NotReady) => {
@@ -280,7 +303,10 @@ impl<P: Port> Core<P> {
     fn remove(&mut self, id: ConnectionId) {
         if let Some(mut connection) = self.table.slots.remove(id) {
             self.blocked -= usize::from(connection.blocked);
-            self.table.buffers.take_back(&mut connection.io);
+            if connection.state == State::Handshaking {
+                self.security.handshake_ended();
+            }
+            self.table.take_back(&mut connection);
             self.port.close(connection.socket);
             self.counters.closed.add(1);
         }

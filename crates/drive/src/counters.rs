@@ -1,5 +1,6 @@
 //! What a loop counts.
 
+use crate::tls::FailureKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Defines the counters once, as plain numbers for readers and as cells for the loop.
@@ -50,6 +51,28 @@ counters! {
     refused,
     /// Connections closed because their peer took nothing for too long.
     stalled,
+    /// TLS handshakes done.
+    handshakes,
+    /// Of those, resumed sessions.
+    resumed,
+    /// TLS connections that failed since their first bytes were no TLS.
+    failed_not_tls,
+    /// Since the peer's certificate was missing or not accepted.
+    failed_certificate,
+    /// Since there was no version, cipher or protocol in common.
+    failed_incompatible,
+    /// Since the peer refused this side, most often its certificate.
+    failed_refused_by_peer,
+    /// Since the peer broke the rules.
+    failed_broken,
+    /// Since the peer went in the midst of the handshake.
+    failed_ended,
+    /// Since the handshake took too long.
+    failed_timed_out,
+    /// Since the handshake was too large.
+    failed_too_large,
+    /// Since too many handshakes were under way.
+    failed_crowded_out,
     /// Connections that the loop has now, with those lingering.
     connections,
     /// Connections that hold an input buffer now.
@@ -60,6 +83,24 @@ counters! {
     buffers_pooled,
     /// Buffers allocated so far: constant in a steady state.
     buffers_allocated,
+}
+
+impl CounterCells {
+    /// A TLS connection failed.
+    pub(crate) fn count_failure(&self, kind: FailureKind) {
+        let cell = match kind {
+            FailureKind::NotTls => &self.failed_not_tls,
+            FailureKind::Certificate => &self.failed_certificate,
+            FailureKind::Incompatible => &self.failed_incompatible,
+            FailureKind::RefusedByPeer => &self.failed_refused_by_peer,
+            FailureKind::Broken => &self.failed_broken,
+            FailureKind::Ended => &self.failed_ended,
+            FailureKind::TimedOut => &self.failed_timed_out,
+            FailureKind::TooLarge => &self.failed_too_large,
+            FailureKind::CrowdedOut => &self.failed_crowded_out,
+        };
+        cell.add(1);
+    }
 }
 
 #[derive(Debug, Default)]

@@ -56,6 +56,7 @@ impl EventLoop {
             epoll,
             handler,
             counters,
+            config.security(),
             config.write_stall_ms,
             config.drain_ms,
         );
@@ -252,6 +253,7 @@ impl Acceptor {
                             listener,
                             outgoing: false,
                             over_limit,
+                            tls: None,
                         },
                     ));
                 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use crate::io::Io;
+use crate::tls::Agreed;
 
 /// Names one connection of one loop. Never reused: the slot is, the pair is not (until 2^32
 /// connections have come and gone in one slot).
@@ -36,6 +37,8 @@ pub struct Peer {
     /// The server has more than `max_connections`: tell the peer so in its protocol, and call
     /// [`Io::close_when_written`].
     pub over_limit: bool,
+    /// What was agreed on with TLS; `None`: the connection is plain.
+    pub tls: Option<Agreed>,
 }
 
 /// Where a peer is.

@@ -45,6 +45,23 @@ impl Input {
         self.end = self.buffer.len();
     }
 
+    /// All unconsumed bytes, to be changed in place.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    /// Makes room for so many more bytes, with a larger buffer of its own if need be.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        if self.buffer.len() - self.end >= count {
+            return;
+        }
+        self.compact();
+        let needed = self.end + count;
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
+        }
+    }
+
     /// Whether a buffer is lent to this connection.
     pub(crate) fn holds_buffer(&self) -> bool {
         !self.buffer.is_empty()
@@ -76,6 +93,12 @@ impl Input {
     /// Where the next bytes go.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.end..]
+    }
+
+    /// Puts bytes behind those that are there. Room was made before.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.room()[..bytes.len()].copy_from_slice(bytes);
+        self.filled(bytes.len());
     }
 
     /// `count` bytes were put into [`room`](Self::room).

@@ -119,7 +119,7 @@ impl Loops {
         let listeners = config
             .listen
             .iter()
-            .map(|address| Listener::bind(address, &config))
+            .map(|listen| Listener::bind(&listen.address, &config))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()

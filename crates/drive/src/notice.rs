@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 
 use crate::Address;
+use crate::handler::PeerAddress;
+use crate::tls::TlsFailure;
 
 /// Something worth a line in a log.
 #[derive(Debug)]
@@ -56,6 +58,13 @@ pub enum Notice {
         loop_index: usize,
         /// Its open connections, which are cut.
         connections: usize,
+    },
+    /// A connection with TLS failed, most often in its handshake.
+    TlsFailed {
+        /// Whose.
+        peer: PeerAddress,
+        /// Why.
+        failure: TlsFailure,
     },
     /// The file descriptors allowed to this process are fewer than `max_connections` needs.
     FewDescriptors {
@@ -112,6 +121,9 @@ impl fmt::Display for Notice {
                 f,
                 "loop {loop_index} did not drain in time: cutting {connections} connections"
             ),
+            Notice::TlsFailed { peer, failure } => {
+                write!(f, "closed a TLS connection from {peer}: {failure}")
+            }
             Notice::FewDescriptors { allowed, needed } => write!(
                 f,
                 "only {allowed} file descriptors are allowed, {needed} needed at the connection limit"

@@ -35,7 +35,7 @@ fn wake_all(server: &Server) {
 fn bytes_come_back_over_tcp_and_unix_sockets_and_after_a_half_close() {
     let directory = Directory::new("blocking-echo");
     let mut config = blocking(2);
-    config.listen.push(directory.socket());
+    config.listen.push(directory.socket().into());
     let server = Server::start(config);
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7) as u8).collect();
     let (tcp, unix) = (server.connect(), server.connect_unix(1));

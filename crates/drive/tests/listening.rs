@@ -11,7 +11,7 @@ use drive::{Address, BindError, LoopConfig, Loops};
 
 fn bind_error(address: &Address) -> BindError {
     let config = LoopConfig {
-        listen: vec![address.clone()],
+        listen: vec![address.clone().into()],
         ..one_loop()
     };
     match Loops::bind(config) {
@@ -93,7 +93,7 @@ fn a_stale_socket_file_is_replaced_and_ours_removed() {
     let path = directory.0.join("socket");
     drop(UnixListener::bind(&path).expect("free")); // a killed server leaves its file
     assert!(path.exists());
-    let listen = vec![directory.socket()];
+    let listen = vec![directory.socket().into()];
     let server = Server::start(LoopConfig {
         listen,
         unix_mode: 0o640,
@@ -134,7 +134,7 @@ fn a_socket_file_that_was_replaced_is_not_removed() {
     let directory = Directory::new("replaced");
     let path = directory.0.join("socket");
     let server = Server::start(LoopConfig {
-        listen: vec![directory.socket()],
+        listen: vec![directory.socket().into()],
         ..one_loop()
     });
     std::fs::remove_file(&path).expect("bound");

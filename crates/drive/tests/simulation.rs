@@ -1,6 +1,8 @@
 //! Handlers over the simulated network: every byte gets through, in order, whatever happens to it;
 //! and the same seed gives the same run.
 
+mod common;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -218,6 +220,13 @@ impl Handler for Client {
     }
 }
 
+/// Whether the two nodes speak TLS.
+#[derive(Clone, Copy, PartialEq)]
+enum Layer {
+    Plain,
+    Tls,
+}
+
 struct Run {
     network: Network,
     client: Rc<RefCell<Client>>,
@@ -226,19 +235,42 @@ struct Run {
 }
 
 fn run(seed: u64, faults: Faults, connections: usize, total_bytes: usize) -> Run {
+    run_over(Layer::Plain, seed, faults, connections, total_bytes)
+}
+
+fn run_over(
+    layer: Layer,
+    seed: u64,
+    faults: Faults,
+    connections: usize,
+    total_bytes: usize,
+) -> Run {
     println!("seed {seed}");
     let mut network = Network::new(seed, faults);
     let echo = Rc::new(RefCell::new(Echo::new(seed)));
     let client = Rc::new(RefCell::new(Client::new(seed, total_bytes)));
-    let node = network.add_node(Box::new(echo.clone()));
-    let from = network.add_node(Box::new(client.clone()));
+    let (accept, connect) = match layer {
+        Layer::Plain => (None, None),
+        Layer::Tls => {
+            let authority = common::tls::Authority::new();
+            let address = "localhost:1".parse().expect("valid");
+            (
+                Some(authority.server()),
+                Some((authority.client(), address)),
+            )
+        }
+    };
+    let node = network.add_secure_node(Box::new(echo.clone()), accept, None);
+    let from = network.add_secure_node(Box::new(client.clone()), None, connect);
     for _ in 0..connections {
         network.connect(from, node);
     }
-    let done = network.run_until(50_000_000, |_| {
-        let client = client.borrow();
-        client.finished + client.lost == connections && echo.borrow().open == 0
+    // With TLS, a connection that was cut early was never shown to the handlers.
+    let done = network.run_until(50_000_000, |network| {
+        network.counters(from).closed == connections as u64 && echo.borrow().open == 0
     });
+    let finished = client.borrow().finished;
+    client.borrow_mut().lost = connections - finished;
     assert!(done, "seed {seed}: {:?}", network.fault_counts());
     Run {
         network,
@@ -275,6 +307,62 @@ fn all_bytes_come_back_through_a_rough_network() {
         runs_with.iter().all(|&runs| runs > 10),
         "each fault in most runs: {runs_with:?}"
     );
+}
+
+#[test]
+fn all_bytes_come_back_through_tls_however_records_are_split() {
+    let faults = Faults {
+        buffer_min_bytes: 64, // with less, a handshake takes longer than it may
+        ..Faults::rough()
+    };
+    for seed in 0..20 {
+        let run = run_over(Layer::Tls, seed, faults.clone(), 6, 60_000);
+        assert_eq!(run.client.borrow().finished, 6, "seed {seed}");
+        let counters = run.network.counters(run.node);
+        assert_eq!(counters.handshakes, 6, "seed {seed}");
+        let lent = counters.input_buffers_lent + counters.output_buffers_lent;
+        assert_eq!(lent, 0, "seed {seed}");
+        let faults = run.network.fault_counts();
+        assert!(faults.splits > 0 && faults.short_reads > 0 && faults.short_writes > 0);
+    }
+}
+
+#[test]
+fn a_hostile_network_damages_nothing_that_comes_through_tls() {
+    let (mut finished, mut lost) = (0, 0);
+    for seed in 200..220 {
+        let faults = Faults {
+            buffer_min_bytes: 64,
+            ..Faults::hostile()
+        };
+        let run = run_over(Layer::Tls, seed, faults, 12, 20_000);
+        finished += run.client.borrow().finished;
+        lost += run.client.borrow().lost;
+        let counters = run.network.counters(run.node);
+        assert_eq!(
+            (counters.connections, counters.input_buffers_lent),
+            (0, 0),
+            "seed {seed}"
+        );
+    }
+    assert!(finished > 0 && lost > 0, "{finished} {lost}");
+}
+
+#[test]
+fn large_streams_through_tls_are_held_back_and_memory_stays_bounded() {
+    let faults = Faults {
+        buffer_min_bytes: 9_000,
+        buffer_max_bytes: 9_000,
+        ..Faults::none()
+    };
+    let run = run_over(Layer::Tls, 1, faults, 3, 3_000_000);
+    assert_eq!(run.client.borrow().finished, 3);
+    let counters = run.network.counters(run.node);
+    assert!(run.network.fault_counts().full_buffers > 0);
+    let lent = (counters.input_buffers_lent, counters.output_buffers_lent);
+    assert_eq!(lent, (0, 0));
+    let bound = OUTPUT_HIGH_WATER_BYTES + drive::limits::INPUT_MAX_BYTES;
+    assert!(run.echo.borrow().most_waiting <= bound);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn bytes_come_back_over_tcp_and_unix_sockets_and_after_a_half_close() {
     let directory = Directory::new("echo");
     let mut config = one_loop();
     config.listen.push("[::1]:0".parse().expect("valid"));
-    config.listen.push(directory.socket());
+    config.listen.push(directory.socket().into());
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         config.listen.remove(1); // a machine without IPv6
     }

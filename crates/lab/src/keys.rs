@@ -95,11 +95,13 @@ impl KeyFormat {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         into.clear();
         into.resize(self.bytes.saturating_sub(16), b'k');
-        let spread = self.spread(number);
-        let digits = self.bits / 4;
-        for digit in (0..digits).rev() {
-            into.push(DIGITS[(spread >> (digit * 4)) as usize & 15]);
+        // The first digit stands in the highest bits.
+        let spread = self.spread(number) << (64 - self.bits);
+        let mut text = [0; 16];
+        for (at, digit) in text.iter_mut().enumerate() {
+            *digit = DIGITS[(spread >> (60 - at * 4)) as usize & 15];
         }
+        into.extend_from_slice(&text[..self.bits as usize / 4]);
     }
 
     /// Maps numbers below 2^bits one to one onto numbers below 2^bits that look random.

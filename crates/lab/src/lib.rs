@@ -24,11 +24,12 @@ pub use measure::{FailureKind, Tally, Window};
 pub use method::{MethodError, MethodName, descriptors_of};
 pub use pacing::{Arrivals, Pace};
 pub use process::process_cpu_ns;
-pub use report::Report;
+pub use report::{KvstoreReport, PingTable, Report};
 pub use run::{Length, Outcome, Plan, Progress, run};
 pub use transport::Transport;
 pub use values::ValueSizes;
 pub use worker::{MetadataField, MetadataValue, Mode, RunError, Worker, WorkerPlan};
 pub use workload::{
-    Mix, MixError, PeltonLoad, PeltonShape, PeltonWorkload, SameRequest, Verdict, Workload,
+    KeyUse, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad, PeltonShape, PeltonWorkload,
+    Ping, SameRequest, Verdict, Workload,
 };

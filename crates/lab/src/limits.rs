@@ -18,6 +18,13 @@ pub const MAX_RATE: u64 = 100_000_000;
 /// Operations of one Batch: what the API takes in one atomic step.
 pub const MAX_BATCH: usize = 10_000;
 
+/// Kinds of calls that a workload has at most: a number to count for each.
+pub const MAX_KINDS: usize = 8;
+
+/// Keys that the key-value example's client knows at most; with so many it deletes where it would create. Their number
+/// wanders, as creations and deletions are equally frequent, so a run of a day stays far below.
+pub const MAX_KNOWN_KEYS: usize = 1 << 20;
+
 /// Keys of a workload. Numbers of keys need no table, so only the server's memory bounds them in earnest.
 pub const MAX_KEYS: u64 = 1 << 40;
 
@@ -34,6 +41,18 @@ pub const MAX_BACKLOG: usize = 4 << 20;
 /// Calls of the schedule that are taken up in one turn. What is due beyond it waits for the next turn, so that answers are
 /// read in between however far behind the generator is.
 pub const DUE_PER_TURN: usize = 10_000;
+
+/// Calls a second of one thread from which on an open loop takes up together what comes due within [`TOGETHER`]. Below it each
+/// call begins at its own moment; above, a turn for each would be more than a CPU can do.
+pub const TOGETHER_FROM_RATE: f64 = 250_000.0;
+
+/// How long calls may wait for others that come due, so that a system call is shared by all of them. It counts as schedule
+/// lag and is part of each latency; a quarter of [`LAG_ALLOWED`].
+pub const TOGETHER: Duration = Duration::from_micros(50);
+
+/// Calls of an open loop that have come due by the same turn and go on one connection before the next one has its turn: they
+/// share a system call here and two at the server. Where calls are so sparse that each turn has one, they go round one by one.
+pub const CALLS_TOGETHER: usize = 32;
 
 /// Pause before a connection that was lost is made again: a server that is gone must not be hammered.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);

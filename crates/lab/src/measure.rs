@@ -34,6 +34,8 @@ pub enum FailureKind {
     BadAnswer,
     /// It took no effect: a condition or a number stood in its way.
     NoEffect,
+    /// It brought another value than was written.
+    WrongValue,
 }
 
 impl fmt::Display for FailureKind {
@@ -46,6 +48,7 @@ impl fmt::Display for FailureKind {
             FailureKind::NotConnected => "no connection",
             FailureKind::BadAnswer => "no answer to the request",
             FailureKind::NoEffect => "without effect",
+            FailureKind::WrongValue => "another value than was written",
         })
     }
 }
@@ -86,6 +89,13 @@ pub struct Tally {
     pub first_failure: Option<String>,
     /// Calls that ended within the window, whenever they began.
     pub ended_in_window: u64,
+    /// Of them, those of each kind.
+    pub ended_by_kind: [u64; limits::MAX_KINDS],
+    /// Of [`Tally::ended_in_window`], those answered at each place in flight. In a closed loop a place is what other
+    /// generators call a worker: it sends again when it was answered.
+    pub ended_by_place: Vec<u64>,
+    /// Of [`Tally::misses`], those of each kind.
+    pub misses_by_kind: [u64; limits::MAX_KINDS],
     /// Open loop: calls that were due in the window.
     pub due: u64,
     /// Open loop: calls that had to wait for a free place.
@@ -117,6 +127,9 @@ impl Default for Tally {
             failed: Vec::new(),
             first_failure: None,
             ended_in_window: 0,
+            ended_by_kind: [0; limits::MAX_KINDS],
+            ended_by_place: Vec::new(),
+            misses_by_kind: [0; limits::MAX_KINDS],
             due: 0,
             waited: 0,
             never_sent: 0,
@@ -138,6 +151,15 @@ impl Tally {
         self.misses += u64::from(is_miss);
         self.latency_ns.saturating_record(now_ns - intended_ns);
         self.uncorrected_ns.saturating_record(now_ns - sent_ns);
+    }
+
+    /// A call at this place has ended within the window.
+    #[inline]
+    pub fn end_at(&mut self, place: usize) {
+        if self.ended_by_place.len() <= place {
+            self.ended_by_place.resize(place + 1, 0);
+        }
+        self.ended_by_place[place] += 1;
     }
 
     /// A call that was to begin in the window has failed.
@@ -175,6 +197,12 @@ impl Tally {
         self.succeeded += other.succeeded;
         self.misses += other.misses;
         self.ended_in_window += other.ended_in_window;
+        for kind in 0..limits::MAX_KINDS {
+            self.ended_by_kind[kind] += other.ended_by_kind[kind];
+            self.misses_by_kind[kind] += other.misses_by_kind[kind];
+        }
+        // The places of another thread are others.
+        self.ended_by_place.extend(&other.ended_by_place);
         self.due += other.due;
         self.waited += other.waited;
         self.never_sent += other.never_sent;
@@ -195,6 +223,7 @@ pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, F
             Some(Verdict::Good) => Ok(false),
             Some(Verdict::Miss) => Ok(true),
             Some(Verdict::NoEffect) => Err(FailureKind::NoEffect),
+            Some(Verdict::Wrong) => Err(FailureKind::WrongValue),
             Some(Verdict::Unreadable) | None => Err(FailureKind::BadAnswer),
         },
         Ending::Status { status, .. } => Err(FailureKind::Status(status.code() as u8)),
@@ -209,7 +238,7 @@ pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, F
 pub fn describe(ending: &Ending<'_>) -> String {
     match ending {
         Ending::Status { status, messages } if status.is_ok() => {
-            format!("the answer has {messages} messages, or one that cannot be understood")
+            format!("the answer has {messages} messages, or one that is not what it should be")
         }
         Ending::Status { status, .. } => status.to_string(),
         Ending::DeadlineExceeded => "no answer before the deadline".into(),

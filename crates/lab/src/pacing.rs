@@ -1,5 +1,6 @@
 //! When calls are to begin.
 
+use crate::limits;
 use crate::random::Random;
 
 /// How an open loop's calls follow each other.
@@ -69,6 +70,17 @@ impl Schedule {
             },
             passed: 0,
             random,
+        }
+    }
+
+    /// How long calls wait for others, so that they begin together.
+    #[inline]
+    pub fn together_ns(&self) -> u64 {
+        let is_dense = self.interval_ns * limits::TOGETHER_FROM_RATE <= 1e9;
+        if is_dense {
+            limits::TOGETHER.as_nanos() as u64
+        } else {
+            0
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Plan {
     pub address: Address,
     /// How long connecting may take.
     pub connect_timeout: Duration,
+    /// TLS of all connections; `None`: they are plain.
+    pub tls: Option<client::tls::ClientTls>,
     /// For whom the server is to answer; `None`: the address.
     pub authority: Option<String>,
     /// Threads, at least one and no more than there are connections.
@@ -44,6 +46,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Then measure.
     pub length: Length,
+    /// Whether the first call that fails ends it.
+    pub stop_on_failure: bool,
     /// Whose CPU time to count, if the server runs on this machine.
     pub server_process: Option<u32>,
 }
@@ -252,7 +256,7 @@ fn conduct(
         counters: whole.counters,
         tcp: whole.tcp.filter(|_| whole.tally.reconnects == 0),
         tally: whole.tally,
-        was_stopped,
+        was_stopped: was_stopped || shared.stop.load(Relaxed),
     })
 }
 
@@ -316,7 +320,7 @@ fn run_thread<W: Workload>(
     }
     let _ = ready.send(());
     let timeline = turning.await_start(started)?;
-    turning.load(timeline, shared)
+    turning.load(plan, timeline, shared)
 }
 
 impl<W: Workload> Turning<W> {
@@ -337,6 +341,7 @@ impl<W: Workload> Turning<W> {
         let options = LocalOptions {
             connect_timeout_ns: plan.connect_timeout.as_nanos() as u64,
             authority: plan.authority.clone(),
+            tls: plan.tls.clone(),
             ..LocalOptions::default()
         };
         let connect = |error: client::ConnectError| RunError::Connect(error.to_string());
@@ -378,13 +383,13 @@ impl<W: Workload> Turning<W> {
     }
 
     /// From the beginning of the load to the end of its last call.
-    fn load(mut self, timeline: Timeline, shared: &Shared) -> Result<Part, RunError> {
+    fn load(mut self, plan: &Plan, timeline: Timeline, shared: &Shared) -> Result<Part, RunError> {
         let window = timeline.window;
         let counted_before = self.local.counters();
         let tcp_before = self.tcp();
         // Until then nothing is due.
-        while monotonic_ns() < timeline.begin_ns {
-            thread::sleep(Duration::from_nanos(timeline.begin_ns - monotonic_ns()));
+        while let Some(left) = time_left(timeline.begin_ns, monotonic_ns()) {
+            thread::sleep(left);
         }
         self.worker.begin(timeline.begin_ns, window);
         let mut shown = (0, 0);
@@ -398,6 +403,9 @@ impl<W: Workload> Turning<W> {
             shared.ended.fetch_add(progress.0 - shown.0, Relaxed);
             shared.failed.fetch_add(progress.1 - shown.1, Relaxed);
             shown = progress;
+            if plan.stop_on_failure && progress.1 > 0 {
+                shared.stop.store(true, Relaxed);
+            }
             if shared.stop.load(Relaxed) {
                 self.worker.stop(now_ns);
             }
@@ -450,6 +458,12 @@ fn difference(after: &LocalCounters, before: &LocalCounters) -> LocalCounters {
     }
 }
 
+/// How long it is to `at_ns`; `None` if it has come. From one reading of the clock: by a second one it might have passed.
+fn time_left(at_ns: u64, now_ns: u64) -> Option<Duration> {
+    let left_ns = at_ns.checked_sub(now_ns)?;
+    (left_ns > 0).then(|| Duration::from_nanos(left_ns))
+}
+
 /// The share of the measured time that this thread was on a CPU.
 #[derive(Default)]
 struct Busy {
@@ -486,6 +500,13 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_come_is_not_waited_for() {
+        assert_eq!(time_left(1_000, 400), Some(Duration::from_nanos(600)));
+        assert_eq!(time_left(1_000, 1_000), None);
+        assert_eq!(time_left(1_000, 1_001), None);
+    }
 
     #[test]
     fn shares_add_up() {

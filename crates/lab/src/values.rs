@@ -56,6 +56,17 @@ impl Values {
     #[inline]
     pub fn next(&self, random: &mut Random) -> &[u8] {
         let size = self.sizes.next(random);
+        self.piece(size, random)
+    }
+
+    /// A value with one byte more, so that none is empty.
+    pub fn next_with_one_more(&self, random: &mut Random) -> &[u8] {
+        let size = self.sizes.next(random) + 1;
+        self.piece(size, random)
+    }
+
+    #[inline]
+    fn piece(&self, size: usize, random: &mut Random) -> &[u8] {
         let start = random.below((self.bytes.len() - size) as u64 + 1) as usize;
         &self.bytes[start..start + size]
     }

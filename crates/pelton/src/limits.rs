@@ -21,5 +21,31 @@ pub const LOG_LINES_PER_PERIOD: u64 = 10;
 /// The period for [`LOG_LINES_PER_PERIOD`], in milliseconds.
 pub const LOG_PERIOD_MS: u64 = 60_000;
 
+/// How often the files of the certificate are looked at, in milliseconds. Renewals take effect within this time, and what is
+/// read costs next to nothing.
+pub const CERTIFICATE_POLL_MS: u64 = 10_000;
+
+/// How long before a certificate runs out the log says so, in seconds: 14 days, time enough to renew it by hand.
+pub const CERTIFICATE_WARNING_S: u64 = 14 * 86_400;
+
+/// Days for which a certificate of `--tls-self-signed` is valid. Made for a first try; a later start makes a new one when
+/// it is about to run out.
+pub const SELF_SIGNED_DAYS: u64 = 365;
+
 /// How often at least the service manager is given a sign of life, if it wants one: so many times in the span that it allows.
 pub const SIGNS_OF_LIFE_PER_SPAN: u32 = 4;
+
+/// A memtable of a database on disk takes at most one in so many parts of the memory limit: it is counted there, some wait
+/// to be flushed, and other databases need room too.
+pub const MEMTABLES_IN_MEMORY_LIMIT: u64 = 16;
+
+/// How much of a download a kill may cost: after so many bytes it notes how far it has come. Small beside what a file system
+/// writes anyway, and a second's worth of a slow line.
+pub const DOWNLOAD_STATE_EVERY_BYTES: u64 = 1 << 20;
+
+/// Bytes of such a note that are read: twice what the longest names and numbers take. More is none of ours.
+pub const DOWNLOAD_STATE_BYTES: u64 = 16_384;
+
+/// Bytes of a download written at a time, for the reason of [`store::blob::limits::WRITE_BYTES`], and so that they are summed
+/// up while they are in the caches.
+pub const DOWNLOAD_WRITE_BYTES: usize = 256 * 1024;

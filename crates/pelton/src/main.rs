@@ -1,6 +1,7 @@
 //! The `pelton` binary: a key-value server over gRPC, and its client on the command line.
 
 mod arguments;
+mod certificate;
 mod command;
 mod durability;
 mod encoding;
@@ -11,6 +12,7 @@ mod input;
 mod interrupt;
 mod json;
 mod limits;
+mod listen;
 mod log;
 mod memory;
 mod metrics;
@@ -22,6 +24,7 @@ mod progress;
 mod reload;
 mod serve;
 mod settings;
+mod simulation;
 mod size;
 mod watchdog;
 
@@ -30,10 +33,15 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::arguments::{
-    Arguments, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat, ServeArguments,
+    Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
+    ServeArguments,
 };
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+
+// Memtables are freed on another thread than they were filled on: ARCHITECTURE.md, "The allocator".
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
@@ -62,11 +70,19 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Transact(arguments) => command::transact(arguments),
         Command::Export(arguments) => command::export(arguments),
         Command::Import(arguments) => command::import(arguments),
+        Command::Upload(arguments) => command::upload(arguments),
+        Command::Download(arguments) => command::download(arguments),
+        Command::Blob(BlobCommand::List(arguments)) => command::list_blobs(arguments),
+        Command::Blob(BlobCommand::Stat(arguments)) => command::stat_blob(arguments),
+        Command::Blob(BlobCommand::Delete(arguments)) => command::delete_blob(arguments),
         Command::Database(DatabaseCommand::Create(arguments)) => {
             command::create_database(arguments)
         }
         Command::Database(DatabaseCommand::List(arguments)) => command::list_databases(arguments),
         Command::Database(DatabaseCommand::Drop(arguments)) => command::drop_database(arguments),
+        Command::Database(DatabaseCommand::Convert(arguments)) => {
+            command::convert_database(arguments)
+        }
         Command::Backup(arguments) => command::backup(arguments),
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),

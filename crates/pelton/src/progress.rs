@@ -37,6 +37,26 @@ impl Progress {
         Progress(bar)
     }
 
+    /// Counts entries, up to what [`set_of`](Progress::set_of) says.
+    pub fn entries_of(what: &'static str) -> Progress {
+        Progress::entries(what, Some(0))
+    }
+
+    /// Bytes on their way, with their rate and the time left, up to `total` if that is known.
+    pub fn transfer(what: &'static str, total: Option<u64>) -> Progress {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        let template = "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_message(what);
+        Progress(bar)
+    }
+
+    /// There are so many more than was known.
+    pub fn expect(&self, more: u64) {
+        self.0.set_length(self.0.length().unwrap_or(0) + more);
+    }
+
     /// Shows only that something goes on.
     pub fn waiting(what: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! SIGHUP: reads the level of the log anew from the configuration file.
+//! SIGHUP: reads the level of the log anew from the configuration file, and the certificate.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -10,20 +10,22 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::pipe;
 
 use crate::arguments::ServeArguments;
+use crate::certificate::ServerCertificate;
 use crate::log::Level;
 use crate::notify::Notifier;
 use crate::serve::SystemTimeSource;
 use crate::settings::Settings;
 
-/// From now on SIGHUP does it, if there is a configuration file. Without one the signal ends the program, as that of a
+/// From now on SIGHUP does it, if there is a configuration file or a certificate. Without both the signal ends the program, as that of a
 /// terminal that was closed should. The thread ends with the process.
 pub fn on_hangup(
     arguments: &ServeArguments,
     level: Level,
     notifier: Arc<Notifier>,
     status: String,
+    certificate: Option<ServerCertificate>,
 ) -> io::Result<()> {
-    if arguments.config.is_none() {
+    if arguments.config.is_none() && certificate.is_none() {
         return Ok(());
     }
     let (mut hangups, signal_end) = UnixStream::pair()?;
@@ -34,7 +36,12 @@ pub fn on_hangup(
         // Several signals that came meanwhile are one. The other end is never closed.
         while matches!(hangups.read(&mut [0; 64]), Ok(1..)) {
             notifier.reloading(SystemTimeSource.monotonic_ns());
-            reload(&arguments, &level);
+            if arguments.config.is_some() {
+                reload(&arguments, &level);
+            }
+            if let Some(certificate) = &certificate {
+                certificate.look(true);
+            }
             notifier.ready(&status);
         }
     })?;

@@ -9,20 +9,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use drive::{Address, BindError, LoopConfig, Notice, Notices};
+use drive::{Address, BindError, Listen, LoopConfig, Notice, Notices};
 use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
+use service::compat::gupload::{self, Names};
+use service::compat::kvstore;
+use service::compat::simulate::Simulator;
 use service::{PeerKind, ServerInfo};
 
+use store::DatabaseId;
 use store::backup::BackupRoot;
-use store::durable::{FolderError, OpenError};
+use store::blob::{BlobConfig, Found};
+use store::durable::{FolderError, OpenError, TREES_FOLDER, TreePlace};
 use store::log::{self, LogConfig, LogId, Recovered};
 use store::snapshot::{ReadError, SnapshotReport};
+use store::tree::TreeConfig;
 
-use crate::arguments::{Driver, ServeArguments};
+use crate::arguments::{Driver, KindArgument, ServeArguments};
+use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::limits::METRICS_CONNECTION_MS;
+use crate::limits::{MEMTABLES_IN_MEMORY_LIMIT, METRICS_CONNECTION_MS};
+use crate::listen::ListenAddress;
 use crate::log::Level;
 use crate::memory;
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
@@ -54,7 +62,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
-    let config = config(&settings, memory_limit_bytes, &notifier)?;
+    let certificate = ServerCertificate::load(&settings)?;
+    let config = config(
+        &settings,
+        memory_limit_bytes,
+        &notifier,
+        certificate.as_ref(),
+    )?;
     let server = server::start(config).map_err(|error| {
         if !had_folder {
             leave_no_empty_folder(&settings);
@@ -63,15 +77,16 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     })?;
     let metrics_address = metrics.as_ref().map(Bound::address);
     let _metrics = metrics
-        .map(|bound| serve_metrics(bound, &server))
+        .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
         .transpose()?;
     // Who reads where the server listens may send signals.
-    let _watchdog = tell_manager(arguments, &server, level, notifier)?;
+    let _watchdog = tell_manager(arguments, &server, level, notifier, certificate.as_ref())?;
     announce(
         &settings,
         memory_limit_bytes,
-        server.addresses(),
+        &server,
         metrics_address,
+        certificate.as_ref(),
     );
     if settings.driver == Driver::Blocking {
         tracing::info!(
@@ -81,6 +96,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     }
     if let Some(recovered) = server.recovered() {
         say_recovered(recovered);
+    }
+    if let Some(found) = server.blobs_found() {
+        say_blobs_found(found);
     }
     warn(&settings, server.addresses(), metrics_address);
     let ended = server
@@ -101,12 +119,17 @@ fn tell_manager(
     server: &Server,
     level: Level,
     notifier: Arc<Notifier>,
+    certificate: Option<&ServerCertificate>,
 ) -> Result<Option<Watchdog>, Failure> {
     let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
     let status = format!("serving on {}", addresses.join(", "));
     let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
-    reload::on_hangup(arguments, level, Arc::clone(&notifier), status.clone()).map_err(failed)?;
+    let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
+    reload::on_hangup(arguments, level, to_tell, to_say, certificate.cloned()).map_err(failed)?;
+    certificate
+        .map_or(Ok(()), ServerCertificate::watch)
+        .map_err(failed)?;
     notifier.ready(&status);
     Ok(watchdog)
 }
@@ -119,10 +142,15 @@ fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
     })
 }
 
-fn serve_metrics(bound: Bound, server: &Server) -> Result<Endpoint, Failure> {
+fn serve_metrics(
+    bound: Bound,
+    server: &Server,
+    certificate: Option<&ServerCertificate>,
+) -> Result<Endpoint, Failure> {
     let sources = Sources {
         shared: Arc::clone(server.shared()),
         counters: server.counters(),
+        tls: certificate.map(|certificate| certificate.tls().clone()),
         start_s: SystemTimeSource.wall_ms() / 1_000,
     };
     let patience = Duration::from_millis(METRICS_CONNECTION_MS);
@@ -154,13 +182,14 @@ fn config(
     settings: &Settings,
     memory_limit_bytes: u64,
     notifier: &Arc<Notifier>,
+    certificate: Option<&ServerCertificate>,
 ) -> Result<Config, Failure> {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
     let window =
         |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
     Ok(Config {
         loops: LoopConfig {
-            listen: settings.listen.clone(),
+            listen: listeners(settings, certificate),
             driver: settings.driver.into(),
             threads: settings.threads,
             pin: settings.pin.0.clone(),
@@ -180,13 +209,36 @@ fn config(
         stream_window: settings.stream_window.map(window),
         connection_window: settings.connection_window.map(window),
         interop: settings.interop,
+        kvstore: kvstore::Settings {
+            database: settings.kvstore_database.as_str().into(),
+            simulator: settings.simulate.map(|setting| Simulator::new(setting.0)),
+        },
+        gupload: gupload::Settings {
+            discard: settings.discard_uploads,
+            names: Names::new(random()),
+        },
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
         log: Arc::new(Log(Arc::clone(notifier))),
-        storage: storage(settings)?,
+        storage: storage(settings, memory_limit_bytes)?,
+        blobs: BlobConfig {
+            quota_bytes: settings.blob_quota.map_or(u64::MAX, |quota| quota.0),
+            abandoned_ms: settings.keep_uploads.ms,
+            ..BlobConfig::default()
+        },
         backup_root: backup_root(settings)?,
         time_calls: settings.metrics_listen.is_some(),
     })
+}
+
+fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Vec<Listen> {
+    let listen = |one: &ListenAddress| Listen {
+        address: one.address.clone(),
+        tls: certificate
+            .filter(|_| one.has_tls(true))
+            .map(|certificate| certificate.tls().clone()),
+    };
+    settings.addresses().iter().map(listen).collect()
 }
 
 /// The standard library's hasher is seeded by the system; what it makes of nothing is as random.
@@ -194,7 +246,7 @@ pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn storage(settings: &Settings) -> Result<Storage, Failure> {
+fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Failure> {
     let Some(folder) = settings.folder() else {
         return Ok(Storage::Volatile {
             history_id: random(),
@@ -212,12 +264,24 @@ fn storage(settings: &Settings) -> Result<Storage, Failure> {
             accept_loss: settings.accept_loss,
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },
+        trees: Some(TreePlace {
+            folder: folder.join(TREES_FOLDER),
+            config: TreeConfig {
+                cache_bytes: settings.disk_cache.0,
+                // Several of them must fit beside the databases in memory.
+                memtable_bytes: TreeConfig::default()
+                    .memtable_bytes
+                    .min(memory_limit_bytes / MEMTABLES_IN_MEMORY_LIMIT),
+                ..TreeConfig::default()
+            },
+        }),
         durability: match settings.durability {
             Durability::Synced => store::Durability::Synced,
             Durability::Interval(span) => store::Durability::Interval { ms: span.ms },
             Durability::Written => store::Durability::Written,
             Durability::Volatile => store::Durability::Volatile,
         },
+        kind: settings.kind.map(store::Kind::from),
     })
 }
 
@@ -271,6 +335,16 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }
+        StartError::OtherKind(kind) => {
+            let wanted = match kind {
+                store::Kind::Memory => KindArgument::Disk,
+                _ => KindArgument::Memory,
+            };
+            format!(
+                "; nothing was changed. Start without --kind, then `pelton database convert --kind {wanted}` converts it \
+                 while the server runs"
+            )
+        }
         _ => String::new(),
     };
     Failure::Failed(format!("{error}{advice}"))
@@ -281,14 +355,25 @@ fn start_failure(error: &StartError) -> Failure {
 fn announce(
     settings: &Settings,
     memory_limit_bytes: u64,
-    addresses: &[Address],
+    server: &Server,
     metrics: Option<SocketAddr>,
+    certificate: Option<&ServerCertificate>,
 ) {
     let mut text = format!("{} {}\n", INFO.name, INFO.version);
-    for address in addresses {
+    for (address, listen) in server.addresses().iter().zip(&settings.addresses()) {
         let reach = Reach::of(address, settings.unix_mode.0);
+        let spoken = match listen.has_tls(certificate.is_some()) {
+            true => "HTTP/2 and gRPC with TLS",
+            false => "plain HTTP/2 and gRPC",
+        };
+        text.push_str(&format!("listening on {address} ({spoken}): {reach}\n"));
+    }
+    if let Some(made) = certificate.and_then(|certificate| certificate.self_signed.as_ref()) {
         text.push_str(&format!(
-            "listening on {address} (plain HTTP/2 and gRPC): {reach}\n"
+            "certificate for a first try: clients trust it by {} (SHA-256 {}), such as pelton status --tls-ca {}\n",
+            made.authority.display(),
+            made.fingerprint,
+            made.authority.display()
         ));
     }
     if let Some(address) = metrics {
@@ -298,11 +383,19 @@ fn announce(
         MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
         MemoryLimit::Bytes(_) => String::new(),
     };
+    let default_database = server.shared().store.config(DatabaseId::DEFAULT);
+    let (place, of_what) = match default_database.map(|config| config.kind) {
+        Some(store::Kind::Disk) => ("on disk", " of memory"),
+        _ => ("in memory", ""),
+    };
     text.push_str(&format!(
-        "storing in memory, {}; at most {:.1} GiB{share}\n",
+        "storing {place}, {}; at most {:.1} GiB{of_what}{share}\n",
         promise(settings),
         memory_limit_bytes as f64 / f64::from(1 << 30)
     ));
+    if settings.discard_uploads {
+        text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
+    }
     let mut stdout = std::io::stdout().lock();
     let _ = stdout
         .write_all(text.as_bytes())
@@ -353,6 +446,33 @@ fn say_recovered(recovered: &Recovered) {
     }
 }
 
+/// Puts into the log what was found in the folder of blobs.
+fn say_blobs_found(found: &Found) {
+    let Found {
+        blobs,
+        unfinished,
+        removed,
+        missing,
+        missing_names,
+    } = found;
+    if blobs + unfinished + removed > 0 {
+        tracing::info!(
+            "there are {blobs} blobs and {unfinished} unfinished uploads; files that nobody needed: {removed}, removed"
+        );
+    }
+    if *missing > 0 {
+        let more = match *missing > missing_names.len() as u64 {
+            true => " and others",
+            false => "",
+        };
+        tracing::error!(
+            "{missing} blobs have no content: their files in the folder `blobs` of the data folder are gone, removed by \
+             somebody else: {missing_names:?}{more}; reading them fails with DATA_LOSS; upload them again, delete them, \
+             or restore a backup"
+        );
+    }
+}
+
 /// Puts into the log what an operator should know.
 fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>) {
     if settings.max_value.0 > store::limits::VALUE_BYTES as u64 {
@@ -363,10 +483,17 @@ fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>)
             store::limits::VALUE_BYTES
         );
     }
+    // Who must show a certificate of an authority that the operator has named is not everybody.
+    let is_guarded = |listen: &ListenAddress| {
+        settings.client_ca.is_some() && listen.has_tls(settings.certificate().is_some())
+    };
     let open = addresses
         .iter()
-        .filter(|address| Reach::of(address, settings.unix_mode.0) == Reach::Network);
-    for address in open {
+        .zip(settings.addresses())
+        .filter(|(address, listen)| {
+            Reach::of(address, settings.unix_mode.0) == Reach::Network && !is_guarded(listen)
+        });
+    for (address, _) in open {
         tracing::warn!(
             "whoever can reach {address} can read and change everything: there is no access control"
         );
@@ -431,6 +558,13 @@ impl TimeSource for SystemTimeSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn wall_us(&self) -> u64 {
+        let since_1970 = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
     }
 }
 

@@ -75,6 +75,7 @@ fn a_damaged_snapshot_is_refused_by_name_and_nothing_is_changed() {
         let mut files: Vec<_> = fs::read_dir(folder.data())
             .expect("the folder is there")
             .map(|file| file.expect("it can be listed").path())
+            .filter(|path| path.is_file())
             .map(|path| (fs::read(&path).expect("readable"), path))
             .collect();
         files.sort_by(|a, b| a.1.cmp(&b.1));

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use drive::ConnectionId;
 use service::{Actions, Code, Status, Task, TaskRefusal, Topic};
-use store::{Commit, DatabaseConfig, DatabaseId, Mode};
+use store::blob::{Sealed, Work};
+use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, StreamKey};
 
 use crate::admission;
 use crate::batch::TickBatch;
+use crate::blobs::LoopBlobs;
 use crate::calls::CallId;
 use crate::clock::Clock;
+use crate::plain;
 use crate::tasks::{LoopTasks, TaskHandle};
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
@@ -38,8 +41,11 @@ pub(crate) struct Step<'a> {
     pub batch: &'a mut TickBatch,
     pub clock: &'a Clock,
     pub tasks: &'a LoopTasks,
+    pub blobs: &'a mut LoopBlobs,
     /// The task of the call.
     pub task: &'a mut Option<TaskHandle>,
+    pub is_plain: bool,
+    pub has_plain_head: &'a mut bool,
     pub effects: Effects,
 }
 
@@ -55,7 +61,8 @@ impl Actions for Step<'_> {
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         self.effects.commits += 1;
-        self.batch.writes.begin(self.id.tag(), database, mode)
+        let writes = self.batch.writes_to(database);
+        writes.begin(self.id.tag(), database, mode)
     }
 
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
@@ -71,7 +78,22 @@ impl Actions for Step<'_> {
 
     fn drop_empty_database(&mut self, database: DatabaseId) {
         self.effects.commits += 1;
-        (self.batch.writes).drop_empty_database(self.id.tag(), database);
+        let writes = self.batch.writes_to(database);
+        writes.drop_empty_database(self.id.tag(), database);
+    }
+
+    fn blob(&mut self, work: Work) {
+        self.blobs.submit(work, self.id);
+    }
+
+    fn describe_blob(&mut self, name: &str, sealed: Box<Sealed>, condition: Condition<'_>) {
+        self.effects.commits += 1;
+        let tag = self.id.tag();
+        let mut commit = (self.batch.writes).begin(tag, DatabaseId::BLOBS, Mode::Independent);
+        let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
+        debug_assert_eq!(pushed, Ok(()), "a checked name and a short description fit");
+        commit.submit();
+        self.blobs.sealed.insert(tag, sealed);
     }
 
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
@@ -102,9 +124,36 @@ impl Actions for Step<'_> {
             .send_shared(self.stream, self.output, head, Arc::clone(body));
     }
 
+    fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
+        debug_assert!(self.effects.over.is_none(), "a call answers once");
+        self.effects.over = Some(code);
+        (self.connection).send_plain(self.stream, self.output, status, headers, body);
+    }
+
+    fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]) {
+        *self.has_plain_head = true;
+        (self.connection).send_plain_headers(self.stream, self.output, status, headers, false);
+    }
+
+    fn plain_body(&mut self, body: &[u8]) {
+        self.connection
+            .send_body(self.stream, self.output, body, false);
+    }
+
+    fn plain_end(&mut self, code: Code) {
+        debug_assert!(self.effects.over.is_none(), "a call ends once");
+        self.effects.over = Some(code);
+        self.connection
+            .send_body(self.stream, self.output, &[], true);
+    }
+
     fn finish(&mut self, status: Status) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
         self.effects.over = Some(status.code);
+        if self.is_plain {
+            let (stream, begun) = (self.stream, *self.has_plain_head);
+            return plain::fail(self.connection, self.output, stream, &status, begun);
+        }
         if status.code == Code::Unavailable {
             admission::add_pushback(self.connection, self.stream);
         }
@@ -129,6 +178,10 @@ impl Actions for Step<'_> {
         self.connection.hold(self.stream, true);
     }
 
+    fn limit_window(&mut self, bytes: u32) {
+        self.connection.limit_window(self.stream, bytes);
+    }
+
     fn resume(&mut self) {
         self.connection.hold(self.stream, false);
         self.effects.resumed = true;
@@ -140,6 +193,10 @@ impl Actions for Step<'_> {
 
     fn now_ms(&self) -> u64 {
         self.clock.store_ms()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.clock.wall_us()
     }
 
     fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {

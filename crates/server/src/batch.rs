@@ -39,15 +39,33 @@ pub(crate) struct TickBatch {
     /// Reads that may take long, in the order asked: a call that goes on comes behind those that wait.
     long_reads: VecDeque<(DatabaseId, CallId)>,
     pub writes: WriteBatch,
+    /// Those to databases on disk: what they wait for, the others need not.
+    pub disk_writes: WriteBatch,
 }
 
 impl TickBatch {
-    pub fn new(writes: WriteBatch) -> TickBatch {
+    pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
             reads: Reads::default(),
             long_reads: VecDeque::new(),
             writes,
+            disk_writes,
         }
+    }
+
+    /// Where the commits of a database go.
+    #[inline]
+    pub fn writes_to(&mut self, database: DatabaseId) -> &mut WriteBatch {
+        if self.writes.is_on_disk(database) {
+            &mut self.disk_writes
+        } else {
+            &mut self.writes
+        }
+    }
+
+    /// Whether something is to be written.
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty() || !self.disk_writes.is_empty()
     }
 
     #[inline]
@@ -98,6 +116,6 @@ impl TickBatch {
 
     /// Whether another tick should follow at once.
     pub fn has_work(&self) -> bool {
-        !self.reads.list.is_empty() || !self.long_reads.is_empty() || !self.writes.is_empty()
+        !self.reads.list.is_empty() || !self.long_reads.is_empty() || self.has_writes()
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Running {
     pub stream: StreamKey,
     pub method: Method,
     pub call: service::Call,
+    /// Of a plain request: whether its answer has begun.
+    pub has_plain_head: bool,
     /// `u64::MAX`: the caller set no deadline.
     pub deadline_ns: u64,
     /// The time of the tick in which it began.

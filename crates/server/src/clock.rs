@@ -12,6 +12,11 @@ pub trait TimeSource: Send + Sync {
 
     /// Milliseconds since 1970.
     fn wall_ms(&self) -> u64;
+
+    /// Microseconds since 1970, as exactly as it is known.
+    fn wall_us(&self) -> u64 {
+        self.wall_ms() * 1_000
+    }
 }
 
 /// The time of a loop.
@@ -57,6 +62,11 @@ impl Clock {
     /// Time now, read anew.
     pub fn read_ns(&self) -> u64 {
         self.source.monotonic_ns()
+    }
+
+    /// The wall clock now, read anew, in microseconds since 1970.
+    pub fn wall_us(&self) -> u64 {
+        self.source.wall_us()
     }
 
     /// The store's time as of this tick, in milliseconds since 1970.

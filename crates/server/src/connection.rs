@@ -3,7 +3,11 @@
 use drive::{ConnectionId, Io, Peer, PeerAddress};
 use service::PeerKind;
 use wire::Connection;
+use wire::ErrorCode;
 use wire::http1::{self, Greeting};
+use wire::http2::frame;
+
+use crate::tls::HTTP2;
 
 /// What a connection speaks.
 pub(crate) enum Protocol {
@@ -27,6 +31,8 @@ pub(crate) struct Channel {
     pub reported_bytes: usize,
     /// When they last changed.
     pub moved_ns: u64,
+    /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its answer.
+    pub without_http2: bool,
     /// Beyond the connection limit: its calls get UNAVAILABLE.
     pub refused: bool,
     /// Its error stands in the log.
@@ -48,6 +54,10 @@ impl Channel {
             armed_ns: u64::MAX,
             reported_bytes: 0,
             moved_ns: 0,
+            without_http2: peer
+                .tls
+                .as_ref()
+                .is_some_and(|agreed| agreed.application.as_deref() != Some(HTTP2)),
             refused: peer.over_limit,
             error_logged: false,
         }
@@ -81,8 +91,15 @@ pub(crate) enum Opening {
 }
 
 /// Looks at the first bytes, and answers those that are not HTTP/2.
-pub(crate) fn open(io: &mut Io, about: &str) -> Opening {
+pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
     match http1::recognise(io.input.bytes()) {
+        Greeting::Http2 if without_http2 => {
+            // RFC 9113 sections 3.2 and 3.4: who speaks it over TLS says so in ALPN, and we begin with SETTINGS.
+            const WHY: &str = "HTTP/2 over TLS needs h2 in ALPN";
+            frame::write_settings(&mut io.output, &[]);
+            frame::write_goaway(&mut io.output, 0, ErrorCode::InadequateSecurity, WHY);
+            Opening::Refuse("HTTP/2 over TLS without h2 in ALPN")
+        }
         Greeting::Http2 => Opening::Http2,
         Greeting::NeedMore if !io.end_of_input() => Opening::Wait,
         Greeting::Http1 => {
@@ -119,6 +136,30 @@ mod tests {
             let said = said(&pair);
             assert!(said.len() == 1 && said[0].contains(what), "{said:?}");
         }
+    }
+
+    #[test]
+    fn http2_over_tls_is_for_those_who_said_so_in_the_handshake() {
+        for (application, is_served) in [
+            (Some(&b"h2"[..]), true),
+            (Some(b"http/1.1"), false),
+            (None, false),
+        ] {
+            let mut pair = Pair::accepted(false);
+            pair.accept_over_tls(application);
+            pair.receive(wire::http1::PREFACE);
+            assert_eq!(pair.io.is_closing(), !is_served, "{application:?}");
+            if !is_served {
+                // SETTINGS, then GOAWAY with INADEQUATE_SECURITY: RFC 9113 sections 6.5, 6.8 and 7.
+                assert_eq!(pair.io.output[3], 4);
+                assert_eq!((pair.io.output[9 + 3], pair.io.output[9 + 9 + 7]), (7, 12));
+                assert_eq!(said(&pair), ["HTTP/2 over TLS without h2 in ALPN"]);
+            }
+        }
+        let mut pair = Pair::accepted(false);
+        pair.accept_over_tls(Some(b"http/1.1"));
+        pair.receive(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(pair.io.output.starts_with(b"HTTP/1.1 505 "));
     }
 
     #[test]

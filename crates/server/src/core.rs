@@ -11,13 +11,16 @@ use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
 use crate::actions::wire_status;
 use crate::admission::{self, Admission};
 use crate::batch::TickBatch;
+use crate::blobs::LoopBlobs;
 use crate::calls::{CallId, Calls, Running};
 use crate::clock::Clock;
 use crate::connection::{Channel, Protocol};
 use crate::drain::Drain;
 use crate::durations::EndedCalls;
+use crate::lane::Lane;
 use crate::limits;
 use crate::plain::Answer;
+use crate::readers::LoopReaders;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::tasks::LoopTasks;
@@ -34,10 +37,16 @@ pub(crate) struct Core {
     pub outcomes: Outcomes,
     pub(crate) committer: Committer,
     pub(crate) reaper: Reaper,
+    pub(crate) readers: LoopReaders,
+    /// The way to the committer for writes to databases on disk.
+    pub(crate) lane: Lane,
+    /// When it was last said that a database on disk could not be read.
+    pub(crate) damage_told_ns: Option<u64>,
     pub(crate) admission: Admission,
     /// To and from the committer of the databases that last.
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) tasks: LoopTasks,
+    pub(crate) blobs: LoopBlobs,
     /// It serves one connection at a time, and one request of it after the other.
     pub(crate) one_connection: bool,
     /// Open connections of this loop.
@@ -56,9 +65,11 @@ pub(crate) struct Core {
 /// What works for a loop beside it.
 pub(crate) struct Helpers {
     pub reaper: Reaper,
+    pub readers: LoopReaders,
     /// To the committer of the databases that last, if there are any.
     pub mailbox: Option<Mailbox>,
     pub tasks: LoopTasks,
+    pub blobs: LoopBlobs,
 }
 
 impl Core {
@@ -72,11 +83,15 @@ impl Core {
     ) -> Core {
         let Helpers {
             reaper,
+            readers,
             mailbox,
             tasks,
+            blobs,
         } = helpers;
         Core {
-            batch: TickBatch::new(shared.store.write_batch()),
+            batch: TickBatch::new(shared.store.write_batch(), shared.store.write_batch()),
+            lane: Lane::default(),
+            damage_told_ns: None,
             committer: shared.store.committer(),
             health_version: shared.health.version(),
             figures: shared.figures.add_loop(),
@@ -88,10 +103,12 @@ impl Core {
             clock,
             outcomes: Outcomes::new(),
             reaper,
+            readers,
             admission,
             mailbox,
             one_connection,
             tasks,
+            blobs,
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
@@ -316,6 +333,9 @@ impl Core {
         };
         let head = connection.head();
         if !head.is_grpc() {
+            if let Some(method) = service::http::route(head.method(), head.path()) {
+                return self.plain_request(channel, io, stream, method, end);
+            }
             let answer = Answer::to(connection);
             connection.set_token(stream, answer.token());
             if end {
@@ -333,6 +353,26 @@ impl Core {
             let status = admission::status(reason);
             let connection = channel.http2().expect("matched above");
             return admission::refuse(connection, stream, &mut io.output, status);
+        }
+        self.begin(channel, io, stream, method, end);
+    }
+
+    /// A plain request that is a call.
+    fn plain_request(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        stream: StreamKey,
+        method: Method,
+        end: bool,
+    ) {
+        if let Err(reason) = self.admit(channel) {
+            self.figures.refused(reason);
+            let status = admission::status(reason);
+            if let Protocol::Http2(connection) = &mut channel.protocol {
+                crate::plain::fail(connection, &mut io.output, stream, &status, false);
+            }
+            return;
         }
         self.begin(channel, io, stream, method, end);
     }
@@ -368,6 +408,7 @@ impl Core {
             connection: channel.id,
             stream,
             method,
+            has_plain_head: false,
             call: Call::Over,
             deadline_ns,
             begin_ns: self.clock.tick_ns(),
@@ -426,8 +467,11 @@ impl Core {
         });
     }
 
-    /// The body of a plain request is thrown away.
+    /// The body of a plain request that is no call is thrown away.
     fn body(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, last: bool) {
+        if self.call_of(channel, stream).is_some() {
+            return self.message(channel, io, stream, last);
+        }
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };

@@ -7,18 +7,23 @@
 mod actions;
 mod admission;
 mod batch;
+mod blobs;
 mod calls;
 mod clock;
 mod connection;
 mod core;
 mod drain;
 mod durations;
+mod inbox;
+mod lane;
 pub mod limits;
 mod metadata;
 #[cfg(test)]
 mod pair;
 mod plain;
 mod pulse;
+mod readers;
+mod reading;
 mod reaper;
 mod settings;
 mod steps;
@@ -26,30 +31,37 @@ mod storage;
 mod tasks;
 mod ticking;
 mod timers;
+pub mod tls;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
 
 use drive::{Address, BindError, CountersReader, Ended, LoopConfig, Loops, RunError, StopHandle};
+use service::compat::gupload::Settings as GuploadSettings;
+use service::compat::kvstore::Settings as KvstoreSettings;
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
 use store::backup::BackupRoot;
-use store::durable::{Durable, Mailbox, OpenError, Rounds, Waker};
+use store::blob::BlobConfig;
+use store::durable::{ConvertError, Durable, Mailbox, OpenError, Rounds, Waker};
 use store::log::{Recovered, WriteError};
-use store::{CreateError, Store};
+use store::{CreateError, Kind, Store};
 
 use crate::admission::{Admission, Budget};
+use crate::blobs::{BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
 use crate::core::{Core, Helpers};
+use crate::inbox::Inbox;
 pub use crate::pulse::{Pulse, Turns};
+use crate::readers::{LoopReaders, Pool, Readers};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 pub use crate::settings::{Log, Silent};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
-use crate::tasks::{Inbox, LoopTasks, StorageJobs, Tasks};
+use crate::tasks::{LoopTasks, StorageJobs, Tasks};
 use crate::worker::Worker;
 
 /// How a server is to be.
@@ -70,6 +82,10 @@ pub struct Config {
     pub connection_window: Option<u32>,
     /// Whether `grpc.testing.TestService` is served.
     pub interop: bool,
+    /// How `io.grpc.KeyValueService` is served.
+    pub kvstore: KvstoreSettings,
+    /// How `messaging.GuploadService` and `/upload` are served.
+    pub gupload: GuploadSettings,
     /// Secret seed of the hash of keys, so that nobody can choose keys that collide.
     pub hash_seed: u64,
     /// Where time comes from.
@@ -78,6 +94,8 @@ pub struct Config {
     pub log: Arc<dyn Log>,
     /// Where data are kept.
     pub storage: Storage,
+    /// The bounds of blobs.
+    pub blobs: BlobConfig,
     /// Where backups are made; `None`: nowhere, they are refused.
     pub backup_root: Option<BackupRoot>,
     /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of the clock for each tick.
@@ -94,6 +112,10 @@ pub enum StartError {
     Database(CreateError),
     /// The data folder cannot be used, or its log cannot be read.
     Open(OpenError),
+    /// The default database is of this kind, not of the one that is asked for, and something is in it.
+    OtherKind(Kind),
+    /// The default database, in which nothing is, could not be made one of the kind that is asked for.
+    NotConverted(ConvertError),
     /// A thread could not be started.
     Thread(std::io::Error),
     /// No handlers for the signals could be installed.
@@ -108,6 +130,22 @@ impl fmt::Display for StartError {
                 write!(formatter, "the default database cannot be made: {error}")
             }
             StartError::Open(error) => error.fmt(formatter),
+            StartError::OtherKind(kind) => {
+                let place = match kind {
+                    Kind::Memory => "in memory",
+                    _ => "on disk",
+                };
+                write!(
+                    formatter,
+                    "the default database in this data folder is {place}, and is not empty"
+                )
+            }
+            StartError::NotConverted(error) => {
+                write!(
+                    formatter,
+                    "the default database cannot be made one of this kind: {error}"
+                )
+            }
             StartError::Thread(error) => write!(formatter, "a thread cannot be started: {error}"),
             StartError::Signals(error) => write!(formatter, "signals cannot be handled: {error}"),
         }
@@ -121,7 +159,9 @@ pub struct Server {
     loops: Loops,
     parts: Parts,
     recovered: Option<Recovered>,
+    blobs_found: Option<store::blob::Found>,
     pulse: Pulse,
+    blob_threads: Arc<BlobThreads>,
 }
 
 /// What the loops of a server share.
@@ -132,6 +172,8 @@ struct Parts {
     budget: Arc<Budget>,
     time: Arc<dyn TimeSource>,
     reaper: Reaper,
+    /// Who reads databases on disk for event loops.
+    readers: Readers,
     /// Behind the databases that last.
     durable: Option<Arc<Durable>>,
     tasks: Arc<Tasks>,
@@ -144,21 +186,35 @@ struct Parts {
 /// If an address cannot be bound, the data folder cannot be used, or the limits make no sense together.
 pub fn start(config: Config) -> Result<Server, StartError> {
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
-    let reaper = Reaper::start().map_err(StartError::Thread)?;
+    let reaper = Reaper::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
     let Opening {
         store,
         committer,
         recovered,
+        blobs: blobs_found,
     } = storage::open(&config)?;
+    let blob_threads = Arc::new(BlobThreads::default());
+    if let Some(blobs) = store.blobs() {
+        blobs.set_runner(Arc::new(Threads(Arc::clone(&blob_threads))));
+    }
     let durable = committer.map(|committer| storage::start(committer, &config));
     let durable = durable.transpose()?.map(Arc::new);
-    let parts = Parts::new(config, reaper, store, durable);
+    if let Some(durable) = &durable {
+        storage::settle_kind(&config, &store, durable).inspect_err(|_| {
+            // What keeps it from starting is the better message, also if the log cannot be closed.
+            let _ = durable.stop();
+        })?;
+    }
+    let readers = Readers::Pool(Pool::new(store.clone()));
+    let parts = Parts::new(config, reaper, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         pulse: Pulse::new(loops.counters()),
         loops,
         parts,
         recovered,
+        blobs_found,
+        blob_threads,
     })
 }
 
@@ -193,6 +249,11 @@ impl Server {
         self.recovered.as_ref()
     }
 
+    /// What its folder of blobs held, if there is one.
+    pub fn blobs_found(&self) -> Option<&store::blob::Found> {
+        self.blobs_found.as_ref()
+    }
+
     /// Serves until it is stopped, and leaves the log closed. Answers whether everything that ran had ended by itself.
     ///
     /// # Errors
@@ -200,6 +261,7 @@ impl Server {
     pub fn run(self) -> Result<Ended, ServeError> {
         let parts = self.parts;
         let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
+        let readers = parts.readers.clone();
         let (pulse, of_loops) = (self.pulse.clone(), self.pulse);
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
@@ -207,6 +269,9 @@ impl Server {
             Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
         });
         pulse.end();
+        readers.stop();
+        // What the ends of uploads have left to do.
+        self.blob_threads.stop();
         // What is large takes minutes, and the log is all that a start needs.
         if let Some(durable) = &durable {
             durable.end_snapshots();
@@ -268,13 +333,15 @@ pub fn simulated(
         store,
         committer,
         recovered,
+        blobs: _,
     } = storage::open(&config)?;
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);
     let rounds = committer.map(Rounds::new);
     let register = |rounds: &Rounds| rounds.register(Box::new(move || for_mail()));
     let mailbox = rounds.as_ref().map(register);
-    let parts = Parts::new(config, Reaper::Inline, store.clone(), None);
+    let readers = Readers::Inline(store.clone());
+    let parts = Parts::new(config, Reaper::Inline, readers, store.clone(), None);
     Ok(Simulated {
         handler: parts.worker_with(mailbox, waker, false),
         rounds,
@@ -287,7 +354,13 @@ pub fn simulated(
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 
 impl Parts {
-    fn new(config: Config, reaper: Reaper, store: Store, durable: Option<Arc<Durable>>) -> Parts {
+    fn new(
+        config: Config,
+        reaper: Reaper,
+        readers: Readers,
+        store: Store,
+        durable: Option<Arc<Durable>>,
+    ) -> Parts {
         let mut http2 = wire::Config::server();
         http2.max_streams = config.max_streams;
         http2.stream_window = config.stream_window;
@@ -302,6 +375,9 @@ impl Parts {
         let budget = Budget::new(buffered_limit);
         let mut figures = Figures::new(config.time.monotonic_ns());
         figures.watch_buffers(budget.counter(), buffered_limit);
+        if let Readers::Pool(pool) = &readers {
+            figures.watch_readers(pool.figures());
+        }
         let shared = Shared {
             store,
             server: config.server,
@@ -309,12 +385,16 @@ impl Parts {
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
             interop: config.interop,
+            kvstore: config.kvstore,
+            gupload: config.gupload,
         };
         let jobs = StorageJobs {
+            store: shared.store.clone(),
             durable: durable.clone(),
             root: config.backup_root,
             time: Arc::clone(&config.time),
             server: format!("{} {}", config.server.name, config.server.version),
+            log: Arc::clone(&config.log),
         };
         Parts {
             tasks: Tasks::new(Box::new(jobs), Arc::clone(&config.time)),
@@ -329,6 +409,7 @@ impl Parts {
             budget: Arc::new(budget),
             time: config.time,
             reaper,
+            readers,
             durable,
         }
     }
@@ -349,12 +430,19 @@ impl Parts {
         waker: SharedWaker,
         one_connection: bool,
     ) -> Worker {
+        let readers = match one_connection {
+            // While it waits, nobody else waits for it.
+            true => Readers::Inline(self.shared.store.clone()),
+            false => self.readers.clone(),
+        };
         let helpers = Helpers {
+            readers: LoopReaders::new(readers, Arc::clone(&waker)),
             reaper: self.reaper.clone(),
             mailbox,
+            blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks {
                 tasks: Arc::clone(&self.tasks),
-                inbox: Inbox::new(Box::new(move || waker())),
+                inbox: Inbox::new(waker),
             },
         };
         let admission = Admission::new(Arc::clone(&self.budget));
@@ -373,7 +461,7 @@ fn about(server: &ServerInfo) -> String {
     let ServerInfo { name, version } = server;
     format!(
         "{name} {version}: a key-value server over gRPC.\n\
-         This port serves pelton.v1.KeyValue, pelton.v1.Echo, grpc.health.v1.Health and server reflection\n\
-         over HTTP/2 without TLS. Try: pelton status\n"
+         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, grpc.health.v1.Health, server reflection,\n\
+         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n"
     )
 }

@@ -12,9 +12,14 @@ pub const FIRST_BYTES_MS: u64 = 10_000;
 /// the waits for memory, few enough to still be there when their turn comes.
 pub const READS_WARMED_TOGETHER: usize = 128;
 
-/// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in microseconds.
-/// What is left over goes on in the next tick, so that short requests are served in between.
-pub const LONG_READS_PER_TICK_US: u64 = 200;
+/// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in microseconds, before the
+/// last slice begins, which takes as long at most. What is left over goes on in the next tick, so that short requests are
+/// served in between.
+pub const LONG_READS_PER_TICK_US: u64 = 100;
+
+/// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone would else have a tick for
+/// each page. A bound beside the time, as in a simulation that stands still.
+pub const LONG_READ_SLICES: usize = 4;
 
 /// The largest request that is received for values of up to `value_bytes`: 16 MiB, or one largest key and value and
 /// 64 KiB where that is more, so that whatever can be stored can be sent.
@@ -45,8 +50,8 @@ pub const LAST_CALL_MS: u64 = 250;
 /// the process may use, a quarter comes to 87.5 % in all.
 ///
 /// Not counted, as they are there with every connection: input that is not consumed, at most
-/// [`drive::limits::INPUT_MAX_BYTES`] (256 KiB) of one connection, and output below
-/// [`drive::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 320 KiB times the connections
+/// [`drive::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output below
+/// [`drive::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the connections
 /// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
@@ -74,3 +79,27 @@ pub const WINDOWS_SHUT_MS: u64 = 100;
 /// Calls that have ended in one tick and differ in method or begin, kept until its end to be counted with one reading of
 /// the clock; more need another one. 24 KiB.
 pub const ENDED_CALLS_KEPT: usize = 1_024;
+
+/// Threads that wait for the device for the reads of databases on disk. Begun when they are needed: as many reads as this
+/// are under way on the device at once, which is what makes a fast one fast; more would mostly wait for a CPU.
+pub const READERS: usize = 16;
+
+/// Jobs that may wait for a reader. Calls beyond it get UNAVAILABLE with a pushback: the device is then so far behind that
+/// they would wait in vain.
+pub const READ_JOBS: usize = 4_096;
+
+/// Reads of one tick that go to one reader together: enough to share its wake-up and its way back, few enough that several
+/// readers get something to do when many are asked for.
+pub const READS_PER_JOB: usize = 32;
+
+/// Bytes that readers have brought and loops have not taken up yet, above which readers wait: sixteen times what one
+/// run of a job usually brings at most.
+pub const BROUGHT_BYTES: usize = 64 << 20;
+
+/// How often a loop says in the log that a database on disk could not be read, in milliseconds: thousands of calls may find
+/// the same damage.
+pub const DAMAGE_TOLD_MS: u64 = 10_000;
+
+/// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a sync, few enough that their
+/// memory and their share of the processors stay small.
+pub const BLOB_THREADS: usize = 4;

@@ -1,5 +1,6 @@
 //! The metadata of a request, for the few methods that look at it.
 
+use service::method::Kind;
 use service::{Metadata, Method};
 use wire::Connection;
 
@@ -11,11 +12,12 @@ pub(crate) struct Snapshot(Vec<Field>);
 
 impl Snapshot {
     pub fn of(connection: &Connection, method: Method) -> Snapshot {
-        if !method.is_interop() {
-            return Snapshot(Vec::new());
-        }
         let copy = |(name, value): (&[u8], &[u8])| (name.into(), value.into());
-        Snapshot(connection.head().metadata().map(copy).collect())
+        match method.kind() {
+            Kind::Plain => Snapshot(connection.head().fields().map(copy).collect()),
+            _ if method.is_interop() => Snapshot(connection.head().metadata().map(copy).collect()),
+            _ => Snapshot(Vec::new()),
+        }
     }
 }
 

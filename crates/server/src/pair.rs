@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use service::{PeerKind, ServerInfo};
+use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
+use crate::readers::Readers;
 use crate::reaper::Reaper;
 use crate::settings::Log;
 use crate::tasks::{Jobs, Tasks};
@@ -26,6 +28,8 @@ pub(crate) struct Pair {
     pub client: Connection,
     /// What the client sends next.
     pub sent: Vec<u8>,
+    /// All messages that have come, for the test to take out.
+    pub messages: Vec<(StreamKey, Vec<u8>)>,
     pub now_ns: u64,
     /// What came into the log.
     pub said: Said,
@@ -97,36 +101,41 @@ impl Pair {
 
     fn with_worker(jobs: Option<Box<dyn Jobs>>, one_connection: bool) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
-        let config = Config {
-            loops: LoopConfig::default(),
-            server: ServerInfo {
-                name: "test",
-                version: "0",
-            },
-            memory_limit_bytes: 64 << 20,
-            max_value_bytes: 4_000_000,
-            max_streams: 100,
-            stream_window: None,
-            connection_window: None,
-            interop: false,
-            hash_seed: 1,
-            time: Arc::clone(&clock) as Arc<dyn TimeSource>,
-            log: Arc::new(Keep(Arc::clone(&said))),
-            storage: Storage::Volatile { history_id: 7 },
-            backup_root: None,
-            time_calls: true,
-        };
+        let config = config(&said, &clock);
         let opening = storage::open(&config).expect("the limits make sense");
-        let mut parts = Parts::new(config, Reaper::Inline, opening.store, None);
+        let readers = Readers::Inline(opening.store.clone());
+        let mut parts = Parts::new(config, Reaper::Inline, readers, opening.store, None);
         if let Some(jobs) = jobs {
             parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
         }
+        let worker = parts.worker(Box::new(|| {}), one_connection);
+        Pair::new(&parts, worker, said, clock)
+    }
+
+    /// A worker over a store that was opened elsewhere, with these readers. `waker` is called when it should tick.
+    pub fn over(
+        store: store::Store,
+        readers: Readers,
+        mailbox: Mailbox,
+        waker: Arc<dyn Fn() + Send + Sync>,
+    ) -> Pair {
+        let (said, clock) = (Said::default(), Arc::new(Now::default()));
+        let parts = Parts::new(config(&said, &clock), Reaper::Inline, readers, store, None);
+        let worker = parts.worker_with(Some(mailbox), waker, false);
+        let mut pair = Pair::new(&parts, worker, said, clock);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
+    fn new(parts: &Parts, worker: Worker, said: Said, clock: Arc<Now>) -> Pair {
         Pair {
             tasks: Arc::clone(&parts.tasks),
-            worker: parts.worker(Box::new(|| {}), one_connection),
+            worker,
             io: Io::new(),
             client: Connection::new(&wire::Config::client(), 0),
             sent: Vec::new(),
+            messages: Vec::new(),
             now_ns: 0,
             said,
             clock,
@@ -135,11 +144,25 @@ impl Pair {
 
     /// A connection takes the place of the one before.
     pub fn accept(&mut self, over_limit: bool) {
+        self.accept_peer(over_limit, None);
+    }
+
+    /// The same over TLS, with this in ALPN.
+    pub fn accept_over_tls(&mut self, application: Option<&[u8]>) {
+        let agreed = drive::tls::Agreed {
+            application: application.map(<[u8]>::to_vec),
+            resumed: false,
+        };
+        self.accept_peer(false, Some(agreed));
+    }
+
+    fn accept_peer(&mut self, over_limit: bool, tls: Option<drive::tls::Agreed>) {
         let peer = Peer {
             address: PeerAddress::Simulated(1),
             listener: 0,
             outgoing: false,
             over_limit,
+            tls,
         };
         self.worker.opened(ID, &peer, &mut self.io, self.now_ns);
     }
@@ -197,6 +220,8 @@ impl Pair {
         {
             events.push(event);
             if let Event::Message { stream, .. } = event {
+                let message = self.client.message(&input).to_vec();
+                self.messages.push((stream, message));
                 self.client.release(stream, &mut self.sent);
             }
             if matches!(event, Event::Finished { .. }) {
@@ -215,5 +240,30 @@ impl Pair {
     /// The server is asked to stop.
     pub fn stop(&mut self) {
         self.worker.stop(&mut Only(&mut self.io), self.now_ns);
+    }
+}
+
+fn config(said: &Said, clock: &Arc<Now>) -> Config {
+    Config {
+        loops: LoopConfig::default(),
+        server: ServerInfo {
+            name: "test",
+            version: "0",
+        },
+        memory_limit_bytes: 64 << 20,
+        max_value_bytes: 4_000_000,
+        max_streams: 100,
+        stream_window: None,
+        connection_window: None,
+        interop: false,
+        kvstore: Default::default(),
+        gupload: Default::default(),
+        hash_seed: 1,
+        time: Arc::clone(clock) as Arc<dyn TimeSource>,
+        log: Arc::new(Keep(Arc::clone(said))),
+        storage: Storage::Volatile { history_id: 7 },
+        blobs: Default::default(),
+        backup_root: None,
+        time_calls: true,
     }
 }

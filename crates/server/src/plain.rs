@@ -1,6 +1,7 @@
 //! Plain HTTP/2 requests: a word about this server, and a clear no to everything else.
 
-use wire::{Connection, StreamKey};
+use service::{Code, Status};
+use wire::{Connection, ErrorCode, StreamKey};
 
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
@@ -60,4 +61,29 @@ impl Answer {
         connection.set_token(stream, 0);
         connection.send_plain(stream, output, status, &TEXT, body.as_bytes());
     }
+}
+
+/// Ends a plain request that failed: with the status of HTTP that fits, or, if its answer has begun, by cutting it off.
+pub(crate) fn fail(
+    connection: &mut Connection,
+    output: &mut Vec<u8>,
+    stream: StreamKey,
+    status: &Status,
+    has_begun: bool,
+) {
+    if has_begun {
+        return connection.reset(stream, output, ErrorCode::InternalError);
+    }
+    let http = match status.code {
+        Code::InvalidArgument => 400,
+        Code::NotFound => 404,
+        Code::Aborted | Code::FailedPrecondition => 409,
+        Code::OutOfRange => 416,
+        Code::ResourceExhausted => 507,
+        Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
+        _ => 500,
+    };
+    let body = format!("{}\n", status.message);
+    connection.send_plain(stream, output, http, &TEXT, body.as_bytes());
 }

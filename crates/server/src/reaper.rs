@@ -1,11 +1,14 @@
 //! Frees what was cleared and dropped, away from the loops: freeing millions of entries takes a second.
 
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use store::Garbage;
+use store::background::Background;
 
 use crate::limits;
+use crate::settings::Log;
 
 /// Where garbage goes.
 #[derive(Clone)]
@@ -18,11 +21,16 @@ pub(crate) enum Reaper {
 
 impl Reaper {
     /// Starts the thread. It ends when the last loop has.
-    pub fn start() -> std::io::Result<Reaper> {
+    pub fn start(log: Arc<dyn Log>) -> std::io::Result<Reaper> {
         let (sender, receiver) = sync_channel::<Garbage>(limits::GARBAGE_QUEUE);
         thread::Builder::new()
             .name("pelton-reaper".into())
-            .spawn(move || receiver.iter().for_each(drop))?;
+            .spawn(move || {
+                if let Err(error) = Background::Bulk.enter() {
+                    log.storage(&error.to_string());
+                }
+                receiver.iter().for_each(drop);
+            })?;
         Ok(Reaper::Thread(sender))
     }
 

@@ -1,9 +1,11 @@
 //! The steps of a call, and what follows from them.
 
 use drive::Io;
-use service::keyvalue::database_gone;
+use service::keyvalue::{database_gone, not_read};
+use service::method::Kind;
 use service::{Actions, Call, Code, Shared, State, Status};
-use store::{CommitOutcome, View};
+use store::tree::FetchedCall;
+use store::{CommitOutcome, Shown};
 use wire::StreamKey;
 
 use crate::actions::{Effects, Step};
@@ -58,7 +60,10 @@ impl Core {
             batch: &mut self.batch,
             clock: &self.clock,
             tasks: &self.tasks,
+            blobs: &mut self.blobs,
             task: &mut running.task,
+            is_plain: running.method.kind() == Kind::Plain,
+            has_plain_head: &mut running.has_plain_head,
             effects: Effects::default(),
         };
         step(&mut running.call, &self.shared, &mut actions);
@@ -109,25 +114,42 @@ impl Core {
         }
     }
 
-    /// Answers a call from a view; `None`: its database was dropped meanwhile.
+    /// Shows a call its database; `None`: that was dropped meanwhile.
     #[inline]
     pub(crate) fn read(
         &mut self,
         channel: &mut Channel,
         io: &mut Io,
         id: CallId,
-        view: Option<&View<'_>>,
+        shown: Option<&Shown<'_>>,
         kept: &[u8],
     ) {
         self.step(
             channel,
             &mut io.output,
             id,
-            |call, shared, step| match view {
-                Some(view) => call.read(view, kept, shared, step),
+            |call, shared, step| match shown {
+                Some(shown) => call.read(shown, kept, shared, step),
                 None => step.finish(database_gone()),
             },
         );
+    }
+
+    /// Shows a call what was fetched for it.
+    pub(crate) fn show_fetched(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        id: CallId,
+        fetched: &FetchedCall<'_>,
+    ) {
+        match Shown::fetched(fetched) {
+            Ok(shown) => self.read(channel, io, id, Some(&shown), fetched.kept()),
+            Err(why) => {
+                self.tell_damage(why);
+                self.end(channel, io, id, not_read(why));
+            }
+        }
     }
 
     pub(crate) fn committed(

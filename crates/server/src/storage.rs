@@ -1,11 +1,16 @@
 //! Where a server keeps its data: in memory alone, or with a log in a data folder.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::disk::Disk;
-use store::durable::{Durable, DurableCommitter, Event, Opened};
+use store::durable::{ConvertError, Durable, DurableCommitter, Event, Opened, TreePlace};
 use store::log::{LogConfig, Recovered};
-use store::{DatabaseConfig, DatabaseLimits, Durability, Store, StoreConfig};
+use store::tree::TreeError;
+use store::{
+    DatabaseConfig, DatabaseId, DatabaseLimits, Direction, Durability, Kind, Range, Store,
+    StoreConfig,
+};
 
 use crate::clock::TimeSource;
 use crate::settings::Log;
@@ -24,8 +29,12 @@ pub enum Storage {
         disk: Arc<dyn Disk>,
         /// How the log is opened.
         log: LogConfig,
+        /// Where databases on disk are; `None`: there can be none.
+        trees: Option<TreePlace>,
         /// What an answer of the default database promises.
         durability: Durability,
+        /// What the default database becomes if nothing is in it; `None`: it stays what it is.
+        kind: Option<Kind>,
     },
 }
 
@@ -36,11 +45,13 @@ pub(crate) struct Opening {
     pub committer: Option<DurableCommitter>,
     /// What the log held.
     pub recovered: Option<Recovered>,
+    /// What the folder of blobs held.
+    pub blobs: Option<store::blob::Found>,
 }
 
 /// Opens the store that the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
-    let (disk, log, durability) = match &config.storage {
+    let (disk, log, trees, durability) = match &config.storage {
         Storage::Volatile { history_id } => {
             let store = Store::in_memory(StoreConfig {
                 history_id: *history_id,
@@ -50,25 +61,31 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
                 store: store.map_err(StartError::Database)?,
                 committer: None,
                 recovered: None,
+                blobs: None,
             });
         }
         Storage::Folder {
             disk,
             log,
+            trees,
             durability,
-        } => (Arc::clone(disk), log, *durability),
+            ..
+        } => (Arc::clone(disk), log, trees.as_ref(), *durability),
     };
-    let opened = Store::open(store_config(config, durability), disk, log);
+    let store_config = store_config(config, durability);
+    let opened = Store::open_with_trees(store_config, disk, log, trees);
     let Opened {
         store,
         committer,
         recovered,
+        blobs,
         ..
     } = opened.map_err(StartError::Open)?;
     Ok(Opening {
         store,
         committer: Some(committer),
         recovered: Some(recovered),
+        blobs: Some(blobs),
     })
 }
 
@@ -80,9 +97,51 @@ pub(crate) fn start(committer: DurableCommitter, config: &Config) -> Result<Dura
     Durable::start(committer, clock, report).map_err(StartError::Thread)
 }
 
+/// Makes the default database one of the kind that the configuration asks for, if nothing is in it.
+pub(crate) fn settle_kind(
+    config: &Config,
+    store: &Store,
+    durable: &Durable,
+) -> Result<(), StartError> {
+    let Storage::Folder {
+        kind: Some(wanted), ..
+    } = config.storage
+    else {
+        return Ok(());
+    };
+    let is_other = |of: &DatabaseConfig| of.kind != wanted;
+    let Some(is) = store.config(DatabaseId::DEFAULT).filter(is_other) else {
+        return Ok(());
+    };
+    let failed = |error| StartError::NotConverted(ConvertError::Tree(error));
+    if !is_default_empty(store).map_err(failed)? {
+        return Err(StartError::OtherKind(is.kind));
+    }
+    let watch = &mut |_| ControlFlow::Continue(());
+    let converted = durable.convert(DatabaseId::DEFAULT, wanted, watch);
+    converted.map(drop).map_err(StartError::NotConverted)
+}
+
+/// Whether the default database has no entry, not even one that has expired.
+fn is_default_empty(store: &Store) -> Result<bool, TreeError> {
+    if let Some(view) = store.view(DatabaseId::DEFAULT) {
+        return Ok(view.statistics().entries == 0);
+    }
+    let tree = store.tree(DatabaseId::DEFAULT);
+    let view = tree.expect("it always exists, and is not in memory").view();
+    let mut is_empty = true;
+    // No time has come for it to expire.
+    view.scan(&Range::ALL, Direction::Forward, 0, 1, &mut |_| {
+        is_empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(is_empty)
+}
+
 fn store_config(config: &Config, durability: Durability) -> StoreConfig {
     StoreConfig {
         memory_bytes: config.memory_limit_bytes,
+        blobs: config.blobs,
         default_database: DatabaseConfig {
             durability,
             limits: DatabaseLimits::for_values(config.max_value_bytes),
@@ -109,6 +168,13 @@ fn said(log: &dyn Log, event: Event) {
         Event::SnapshotFailed(why) => log.storage(&format!(
             "a snapshot failed, nothing is lost, and it will be tried again; the log grows until then: {why}"
         )),
+        Event::TreeFailed(why) => log.storage(&format!(
+            "a database on disk: nothing is lost, and it will be tried again; the log grows until then: {why}"
+        )),
+        Event::TreeWorks(which) => {
+            log.storage(&format!("the database on disk in {which} works again"));
+        }
+        Event::NoPriority(why) => log.storage(&why),
     }
 }
 

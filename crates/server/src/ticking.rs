@@ -2,12 +2,14 @@
 
 use drive::Io;
 use service::{Code, Status};
-use store::Outcomes;
 use store::durable::Mailbox;
+use store::tree::TreeError;
+use store::{Outcomes, WriteBatch};
 
 use crate::calls::CallId;
 use crate::connection::Channel;
 use crate::core::Core;
+use crate::limits;
 use crate::timers::Alarm;
 
 impl Core {
@@ -19,6 +21,36 @@ impl Core {
         self.reaper.take(garbage);
         if let Some(mailbox) = &self.mailbox {
             mailbox.submit(&mut self.batch.writes);
+            let (store, batch) = (&self.shared.store, &mut self.batch.disk_writes);
+            self.lane
+                .send(batch, || store.write_batch(), &self.readers, mailbox);
+        }
+    }
+
+    /// A reader gives commits back, with what they must know.
+    pub(crate) fn read_ahead_is_done(
+        &mut self,
+        number: u64,
+        batch: Box<WriteBatch>,
+        failure: Option<TreeError>,
+    ) {
+        if let Some(why) = &failure {
+            self.tell_damage(why);
+        }
+        if let Some(mailbox) = &self.mailbox {
+            self.lane.arrived(number, batch, mailbox);
+        }
+    }
+
+    /// Says that a database on disk could not be read, but not for every read.
+    pub(crate) fn tell_damage(&mut self, why: &TreeError) {
+        let now_ns = self.clock.tick_ns();
+        let interval_ns = limits::DAMAGE_TOLD_MS * 1_000_000;
+        let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
+        if self.damage_told_ns.is_none_or(is_due) {
+            self.damage_told_ns = Some(now_ns);
+            let words = format!("a database on disk could not be read: {why}");
+            self.settings.log.storage(&words);
         }
     }
 
@@ -26,12 +58,33 @@ impl Core {
     /// Nobody waits for the outcomes; their tag belongs to no call.
     pub(crate) fn sweep(&mut self) {
         let store = &self.shared.store;
-        store.sweep(self.clock.store_ms(), &mut self.batch.writes);
+        let (now_ms, writes) = (self.clock.store_ms(), &mut self.batch.writes);
+        store.sweep(now_ms, writes);
+        if let Some(blobs) = &self.blobs.blobs {
+            blobs.collect(store, now_ms, writes);
+        }
+        if store.begin_tree_sweep(now_ms) {
+            self.readers.sweep(store);
+        }
+    }
+
+    /// A reader has walked on through the databases on disk.
+    pub(crate) fn swept(&mut self, mut batch: Box<WriteBatch>, failure: Option<TreeError>) {
+        if let Some(why) = &failure {
+            self.tell_damage(why);
+        }
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.submit(&mut batch);
+        }
     }
 
     /// When the next sweep is due, on the clock of the ticks.
     fn sweep_due_ns(&self) -> Option<u64> {
-        let due_ms = self.shared.store.sweep_due_ms();
+        let store = &self.shared.store;
+        let blobs = self.blobs.blobs.as_ref();
+        let collect_due_ms = blobs.map_or(u64::MAX, |blobs| blobs.collect_due_ms());
+        let due_ms = store.sweep_due_ms().min(store.tree_sweep_due_ms());
+        let due_ms = due_ms.min(collect_due_ms);
         let wait_ms = due_ms.saturating_sub(self.clock.store_ms());
         let wait_ns = wait_ms.checked_mul(1_000_000)?;
         self.clock.tick_ns().checked_add(wait_ns)
@@ -96,7 +149,7 @@ impl Core {
     }
 
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
-        if self.batch.has_work() {
+        if self.batch.has_work() || self.readers.has_brought() {
             return Some(0);
         }
         let next = [

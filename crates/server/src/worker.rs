@@ -1,9 +1,8 @@
 //! One loop's share of the server: what the driver calls, in the order of a tick.
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
-use store::{Outcomes, View};
+use store::{DatabaseId, Outcomes};
 
-use crate::batch::{Read, Reads};
 use crate::calls::CallId;
 use crate::connection::{Channel, Opening, Protocol, open};
 use crate::core::Core;
@@ -13,8 +12,8 @@ use crate::timers::Alarm;
 /// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with the other loops.
 pub(crate) struct Worker {
     /// By the slot of the connection.
-    channels: Vec<Option<Channel>>,
-    core: Core,
+    pub(crate) channels: Vec<Option<Channel>>,
+    pub(crate) core: Core,
 }
 
 impl Worker {
@@ -42,7 +41,7 @@ impl Worker {
     /// News of tasks whose calls are gone, taken off.
     #[cfg(test)]
     pub fn tell_nobody(&mut self) -> usize {
-        let news = self.core.tasks.inbox.take();
+        let news = self.core.tasks.inbox.take_all();
         let is_dead = |(call, _): &&(CallId, _)| self.core.calls.get(*call).is_none();
         news.iter().filter(is_dead).count()
     }
@@ -57,7 +56,10 @@ impl Worker {
         &self.core.admission.budget
     }
 
-    fn channel(channels: &mut [Option<Channel>], id: ConnectionId) -> Option<&mut Channel> {
+    pub(crate) fn channel(
+        channels: &mut [Option<Channel>],
+        id: ConnectionId,
+    ) -> Option<&mut Channel> {
         let channel = channels.get_mut(id.slot as usize)?.as_mut()?;
         (channel.id == id).then_some(channel)
     }
@@ -119,7 +121,7 @@ impl Worker {
     }
 
     /// Runs `act` on a call with the connection it belongs to, if both are still there.
-    fn with_call(
+    pub(crate) fn with_call(
         &mut self,
         connections: &mut dyn Connections,
         call: CallId,
@@ -137,92 +139,11 @@ impl Worker {
         self.core.after_step(channel, io);
     }
 
-    /// Serves the short reads of this tick, each database from one view.
-    fn serve_reads(&mut self, connections: &mut dyn Connections) {
-        let reads = self.core.batch.take_reads();
-        let store = self.core.shared.store.clone();
-        let mut rest = &reads.list[..];
-        while let Some(first) = rest.first() {
-            let alike = rest
-                .iter()
-                .take_while(|read| read.database == first.database)
-                .count();
-            let (these, others) = rest.split_at(alike);
-            let view = store.view(first.database);
-            self.serve_from_view(connections, view.as_ref(), &reads, these);
-            rest = others;
-        }
-        self.core.batch.give_reads(reads);
-    }
-
-    /// Reads of one connection stand together: the connection is looked up once for all of them.
-    fn serve_from_view(
-        &mut self,
-        connections: &mut dyn Connections,
-        view: Option<&View<'_>>,
-        reads: &Reads,
-        these: &[Read],
-    ) {
-        let hasher = self.core.shared.store.hasher().clone();
-        for these in these.chunks(limits::READS_WARMED_TOGETHER) {
-            if let Some(view) = view {
-                view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
-            }
-            for alike in these.chunk_by(|one, other| one.connection == other.connection) {
-                self.serve_connection(connections, view, reads, alike);
-            }
-        }
-    }
-
-    fn serve_connection(
-        &mut self,
-        connections: &mut dyn Connections,
-        view: Option<&View<'_>>,
-        reads: &Reads,
-        alike: &[Read],
-    ) {
-        let id = alike[0].connection;
-        let Some(io) = connections.io(id) else {
-            return;
-        };
-        let Some(channel) = Self::channel(&mut self.channels, id) else {
-            return;
-        };
-        for read in alike {
-            self.core
-                .read(channel, io, read.call, view, reads.kept(read));
-        }
-        self.core.after_step(channel, io);
-    }
-
-    /// Serves long reads, one slice of each in turn, until their share of the tick is used up.
-    fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let store = self.core.shared.store.clone();
-        let waiting = self.core.batch.long_reads();
-        if waiting == 0 {
-            return;
-        }
-        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
-        for _ in 0..waiting {
-            let Some((database, call)) = self.core.batch.next_long_read() else {
-                break;
-            };
-            let view = store.view(database);
-            self.with_call(connections, call, |core, channel, io, call| {
-                core.read(channel, io, call, view.as_ref(), &[])
-            });
-            drop(view);
-            if self.core.clock.read_ns() >= until_ns {
-                break;
-            }
-        }
-    }
-
     /// Hands the writes of this tick to the committer and the outcomes to their calls.
     fn serve_writes(&mut self, connections: &mut dyn Connections) {
         self.core.sweep();
         let mut outcomes = std::mem::take(&mut self.core.outcomes);
-        if !self.core.batch.writes.is_empty() {
+        if self.core.batch.has_writes() {
             self.core.commit(&mut outcomes);
             self.answer_writes(connections, &outcomes);
         }
@@ -235,6 +156,9 @@ impl Worker {
 
     fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {
         for outcome in outcomes.iter() {
+            if outcome.database == DatabaseId::BLOBS {
+                self.core.blobs.settle(&outcome);
+            }
             let call = CallId::from_tag(outcome.tag);
             self.with_call(connections, call, |core, channel, io, call| {
                 core.committed(channel, io, call, &outcome)
@@ -244,9 +168,18 @@ impl Worker {
 
     /// Brings calls the news of their tasks.
     fn tell_of_tasks(&mut self, connections: &mut dyn Connections) {
-        for (call, news) in self.core.tasks.inbox.take() {
+        for (call, news) in self.core.tasks.inbox.take_all() {
             self.with_call(connections, call, |core, channel, io, call| {
                 core.task_news(channel, io, call, &news)
+            });
+        }
+    }
+
+    /// Brings calls the news of their blobs.
+    fn tell_of_blobs(&mut self, connections: &mut dyn Connections) {
+        for (call, news) in self.core.blobs.take_news() {
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.blob_news(channel, io, call, news)
             });
         }
     }
@@ -282,7 +215,7 @@ impl Handler for Worker {
             return;
         };
         if matches!(channel.protocol, Protocol::Undecided) {
-            match open(io, &self.core.settings.about) {
+            match open(io, &self.core.settings.about, channel.without_http2) {
                 Opening::Http2 => self.core.start_http2(channel, io, now_ns),
                 Opening::Wait => return,
                 Opening::Gone => return io.close_when_written(),
@@ -316,6 +249,8 @@ impl Handler for Worker {
         self.core.clock.set_ns(now_ns);
         self.serve_reads(connections);
         self.serve_long_reads(connections);
+        self.take_up_brought(connections);
+        self.tell_of_blobs(connections);
         self.serve_writes(connections);
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);

@@ -6,24 +6,31 @@
 
 use std::sync::Arc;
 
-use store::{Commit, CommitOutcome, DatabaseConfig, DatabaseId, Mode, Store, View};
+use store::blob::{News, Sealed, Work};
+use store::tree::Wishes;
+use store::{Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Shown, Store};
 
 use crate::admin::AdminCall;
+use crate::blob::BlobCall;
+use crate::compat::gupload::{self, GuploadCall};
+use crate::compat::kvstore::{self, KvstoreCall};
+use crate::compat::ydb_ping::YdbPingCall;
 use crate::echo::EchoCall;
 use crate::figures::Figures;
 use crate::health::{self, HealthCall};
+use crate::http::HttpCall;
 use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
 use crate::method::Method;
 use crate::reflection::ReflectionCall;
-use crate::status::Status;
+use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
 /// What a call may ask of the room above. Generic, so that nothing is called through a pointer on the way of a request.
 pub trait Actions {
-    /// Asks for [`State::read`] with a view of `database` later in this tick. `keep`, usually a key, is copied and
-    /// comes back with it. If the database is gone by then, the room above ends the call with
+    /// Asks for [`State::read`] with a view of `database`: later in this tick, or, if it is on disk, when what the call
+    /// [wishes](State::wish) was fetched. `keep`, usually a key, is copied and comes back with it. If the database is gone by then, the room above ends the call with
     /// [`database_gone`](crate::keyvalue::database_gone).
     fn read(&mut self, database: DatabaseId, keep: &[u8]);
 
@@ -44,6 +51,13 @@ pub trait Actions {
     /// The same, if it is empty when that is decided.
     fn drop_empty_database(&mut self, database: DatabaseId);
 
+    /// Has something done that waits for the disk, beside the loops; [`State::blob`] follows. One at a time.
+    fn blob(&mut self, work: Work);
+
+    /// Has an upload that is complete described under a name; [`State::committed`] follows. What it replaces is removed,
+    /// whatever becomes of the call.
+    fn describe_blob(&mut self, name: &str, sealed: Box<Sealed>, condition: Condition<'_>);
+
     /// Has a long task done beside the loops; [`State::task`] follows until it is over. Ended with the call, it leaves
     /// nothing behind. A call has at most one.
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal>;
@@ -61,7 +75,20 @@ pub trait Actions {
     /// [`Actions::message`] with a message that is `head` followed by `body`.
     fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
 
-    /// Ends the call.
+    /// Answers a plain request as a whole, and ends it. `code` is what it is counted as.
+    fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code);
+
+    /// Begins the answer to a plain request. [`Actions::plain_body`] and [`Actions::plain_end`] follow.
+    fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]);
+
+    /// A piece of the body.
+    fn plain_body(&mut self, body: &[u8]);
+
+    /// The end of it, and of the call. `code` is what it is counted as.
+    fn plain_end(&mut self, code: Code);
+
+    /// Ends the call. A plain request is answered with the status of HTTP that fits; if its answer has begun, it is cut
+    /// off.
     fn finish(&mut self, status: Status);
 
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
@@ -77,6 +104,9 @@ pub trait Actions {
     /// shut meanwhile, so the caller is slowed down instead of buffered.
     fn hold(&mut self);
 
+    /// Bounds what the window of the caller's stream may grow to, and so what waits while the call is held.
+    fn limit_window(&mut self, bytes: u32);
+
     /// Takes [`Actions::hold`] back.
     fn resume(&mut self);
 
@@ -85,6 +115,9 @@ pub trait Actions {
 
     /// The store's clock ([`Store::clock_ms`]) as of this tick, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
+
+    /// The wall clock, read anew, in microseconds since 1970. It may be set back.
+    fn wall_us(&self) -> u64;
 
     /// Adds a header to those that go before the first message. After the first message it has no effect.
     /// `value` is as on the wire: base64 for names that end in `-bin`.
@@ -150,6 +183,10 @@ pub struct Shared {
     pub figures: Figures,
     /// Whether `grpc.testing.TestService` is served.
     pub interop: bool,
+    /// How `io.grpc.KeyValueService` is served.
+    pub kvstore: kvstore::Settings,
+    /// How `messaging.GuploadService` and `/upload` are served.
+    pub gupload: gupload::Settings,
 }
 
 /// Who this server is.
@@ -170,10 +207,14 @@ pub trait State {
     /// The caller ended its side without a further message.
     fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions);
 
+    /// What [`State::read`] will look at, said beforehand: asked only of calls whose database is on disk. `kept` is what
+    /// was to be kept.
+    fn wish(&self, _kept: &[u8], _wishes: &mut Wishes) {}
+
     /// What [`Actions::read`] or [`Actions::read_long`] asked for. `kept` is what was to be kept.
     fn read(
         &mut self,
-        _view: &View<'_>,
+        _shown: &Shown<'_>,
         _kept: &[u8],
         _shared: &Shared,
         _actions: &mut impl Actions,
@@ -191,6 +232,9 @@ pub trait State {
 
     /// News of the task that [`Actions::start_task`] began. Some of the progress may be left out.
     fn task(&mut self, _news: &TaskNews<'_>, _shared: &Shared, _actions: &mut impl Actions) {}
+
+    /// What [`Actions::blob`] asked for is done, or another stream has taken an upload over.
+    fn blob(&mut self, _news: News, _shared: &Shared, _actions: &mut impl Actions) {}
 
     /// After [`Actions::can_send`] said no: now it says yes.
     fn writable(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
@@ -213,10 +257,20 @@ pub enum Call {
     Reflection(ReflectionCall),
     /// `pelton.v1.Admin`
     Admin(AdminCall),
+    /// `pelton.v1.Blob`
+    Blob(BlobCall),
     /// `pelton.v1.Echo`
     Echo(EchoCall),
     /// `grpc.testing.TestService`
     Interop(InteropCall),
+    /// `io.grpc.KeyValueService`
+    Kvstore(KvstoreCall),
+    /// `messaging.GuploadService`, and `/upload`
+    Gupload(GuploadCall),
+    /// `Ydb.Debug.V1.DebugService`
+    YdbPing(YdbPingCall),
+    /// A plain request
+    Http(Box<HttpCall>),
     /// Ended while it was started.
     Over,
 }
@@ -255,12 +309,26 @@ impl Call {
             M::AdminCreateDatabase
             | M::AdminListDatabases
             | M::AdminDropDatabase
+            | M::AdminConvertDatabase
             | M::AdminStatistics
             | M::AdminBackup
             | M::AdminSnapshot => Call::Admin(AdminCall::started(method, head, actions)),
+            M::BlobUpload | M::BlobDownload | M::BlobStat | M::BlobList | M::BlobDelete => {
+                Call::Blob(BlobCall::started(method))
+            }
+            M::HttpBlobPut | M::HttpBlobGet | M::HttpBlobHead | M::HttpBlobDelete => {
+                Call::Http(Box::new(HttpCall::started(method, head, shared, actions)))
+            }
             M::EchoUnary | M::EchoStream => {
                 Call::Echo(EchoCall::started(method, head, shared, actions))
             }
+            M::KvstoreCreate | M::KvstoreRetrieve | M::KvstoreUpdate | M::KvstoreDelete => {
+                Call::Kvstore(KvstoreCall::started(method))
+            }
+            M::GuploadUpload | M::HttpGupload => {
+                Call::Gupload(GuploadCall::started(method, head, shared, actions))
+            }
+            M::YdbPingUnary | M::YdbPingStream => Call::YdbPing(YdbPingCall::started(method)),
             method if method.is_interop() && shared.interop => {
                 Call::Interop(InteropCall::started(method, head, shared, actions))
             }
@@ -291,8 +359,13 @@ macro_rules! step {
             Call::Health($state) => $step,
             Call::Reflection($state) => $step,
             Call::Admin($state) => $step,
+            Call::Blob($state) => $step,
             Call::Echo($state) => $step,
             Call::Interop($state) => $step,
+            Call::Kvstore($state) => $step,
+            Call::Gupload($state) => $step,
+            Call::YdbPing($state) => $step,
+            Call::Http($state) => $step,
             Call::Over => {}
         }
     };
@@ -308,9 +381,19 @@ impl State for Call {
         step!(self, state => state.half_closed(shared, actions));
     }
 
+    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+        step!(self, state => state.wish(kept, wishes));
+    }
+
     #[inline]
-    fn read(&mut self, view: &View<'_>, kept: &[u8], shared: &Shared, actions: &mut impl Actions) {
-        step!(self, state => state.read(view, kept, shared, actions));
+    fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        kept: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.read(shown, kept, shared, actions));
     }
 
     #[inline]
@@ -325,6 +408,10 @@ impl State for Call {
 
     fn task(&mut self, news: &TaskNews<'_>, shared: &Shared, actions: &mut impl Actions) {
         step!(self, state => state.task(news, shared, actions));
+    }
+
+    fn blob(&mut self, news: News, shared: &Shared, actions: &mut impl Actions) {
+        step!(self, state => state.blob(news, shared, actions));
     }
 
     fn writable(&mut self, shared: &Shared, actions: &mut impl Actions) {

@@ -1,10 +1,12 @@
 //! For tests of calls that neither read nor write entries: a room above that writes down what a call asks for, and has
-//! databases made and dropped by the committer.
+//! databases made and dropped by the committer. Work on blobs, and their descriptions, are left to the test.
 
 use std::sync::Arc;
 
+use store::blob::{News, Sealed, Work};
 use store::{
-    Clock, Commit, DatabaseConfig, DatabaseId, Mode, Outcomes, Store, StoreConfig, WriteBatch,
+    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, Store,
+    StoreConfig, WriteBatch,
 };
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
@@ -12,7 +14,7 @@ use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
 use crate::services;
-use crate::status::Status;
+use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
@@ -28,6 +30,8 @@ pub(crate) fn shared() -> Shared {
         waiting: WaitingCalls::default(),
         figures: Figures::new(0),
         interop: true,
+        kvstore: Default::default(),
+        gupload: Default::default(),
     }
 }
 
@@ -40,6 +44,12 @@ pub(crate) enum Sent {
     Message(Vec<u8>),
     /// One message of several, to be compressed.
     Compressed(Vec<u8>),
+    /// The whole answer to a plain request.
+    Plain {
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    },
     /// The end.
     Status(Status),
 }
@@ -75,6 +85,11 @@ pub(crate) struct Recorder {
     pub dropped_entries: usize,
     pub task: Option<Task>,
     pub refuse_task: Option<TaskRefusal>,
+    /// Work on blobs that was asked for and is not done yet.
+    pub work: Option<Work>,
+    /// What is to be described by the commit in `changes`.
+    pub sealed: Option<Box<Sealed>>,
+    pub window_bytes: Option<u32>,
 }
 
 impl Actions for Recorder {
@@ -100,6 +115,46 @@ impl Actions for Recorder {
 
     fn drop_empty_database(&mut self, database: DatabaseId) {
         self.changes.drop_empty_database(0, database);
+    }
+
+    fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], _: Code) {
+        assert!(!self.is_over, "a call ends once");
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        self.sent.push(Sent::Plain {
+            status,
+            headers: headers.iter().map(owned).collect(),
+            body: body.to_vec(),
+        });
+        self.is_over = true;
+    }
+
+    fn plain_head(&mut self, _: u16, _: &[(&str, &str)]) {
+        panic!("this call answers nothing in pieces");
+    }
+
+    fn plain_body(&mut self, _: &[u8]) {
+        panic!("this call answers nothing in pieces");
+    }
+
+    fn plain_end(&mut self, _: Code) {
+        panic!("this call answers nothing in pieces");
+    }
+
+    fn limit_window(&mut self, bytes: u32) {
+        self.window_bytes = Some(bytes);
+    }
+
+    fn blob(&mut self, work: Work) {
+        assert!(self.work.is_none(), "one piece of work at a time");
+        self.work = Some(work);
+    }
+
+    fn describe_blob(&mut self, name: &str, sealed: Box<Sealed>, condition: Condition<'_>) {
+        let mut commit = (self.changes).begin(0, DatabaseId::BLOBS, Mode::Independent);
+        let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
+        assert_eq!(pushed, Ok(()), "it fits");
+        commit.submit();
+        self.sealed = Some(sealed);
     }
 
     fn start_task(&mut self, task: Task) -> Result<(), TaskRefusal> {
@@ -180,6 +235,10 @@ impl Actions for Recorder {
         self.now_ms
     }
 
+    fn wall_us(&self) -> u64 {
+        self.now_ms * 1_000 + self.now_ns / 1_000 % 1_000
+    }
+
     fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
         assert!(self.sent.is_empty(), "too late for initial metadata");
         self.initial.0.push((name.to_vec(), value.to_vec()));
@@ -248,6 +307,9 @@ impl Fake {
             dropped_entries: 0,
             task: None,
             refuse_task: None,
+            work: None,
+            sealed: None,
+            window_bytes: None,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -277,6 +339,17 @@ impl Fake {
             self.check_alive();
             self.call.committed(&outcome, shared, &mut self.actions);
         }
+    }
+
+    pub(crate) fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared) {
+        self.check_alive();
+        self.call.committed(outcome, shared, &mut self.actions);
+    }
+
+    /// What was asked for is done.
+    pub(crate) fn blob(&mut self, news: News, shared: &Shared) {
+        self.check_alive();
+        self.call.blob(news, shared, &mut self.actions);
     }
 
     pub(crate) fn half_closed(&mut self, shared: &Shared) {

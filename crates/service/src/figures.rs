@@ -15,6 +15,20 @@ pub struct Figures {
     loops: Mutex<Vec<Arc<LoopFigures>>>,
     buffered_bytes: Arc<AtomicUsize>,
     buffered_limit_bytes: usize,
+    readers: Arc<ReaderFigures>,
+}
+
+/// What is counted of the threads that read databases on disk.
+#[derive(Debug, Default)]
+pub struct ReaderFigures {
+    /// How many there are.
+    pub threads: AtomicU64,
+    /// Jobs that wait for one.
+    pub waiting_jobs: AtomicU64,
+    /// Jobs that were begun.
+    pub jobs: AtomicU64,
+    /// Jobs for which there was no place.
+    pub refused_jobs: AtomicU64,
 }
 
 /// The figures of one loop. Only that loop writes them, so that no two processors fight for them.
@@ -85,7 +99,18 @@ impl Figures {
             loops: Mutex::default(),
             buffered_bytes: Arc::default(),
             buffered_limit_bytes: usize::MAX,
+            readers: Arc::default(),
         }
+    }
+
+    /// Where it is counted what the readers of databases on disk do.
+    pub fn readers(&self) -> &Arc<ReaderFigures> {
+        &self.readers
+    }
+
+    /// Says where that is counted.
+    pub fn watch_readers(&mut self, readers: Arc<ReaderFigures>) {
+        self.readers = readers;
     }
 
     /// Says where the bytes are counted that are buffered for the peers of all connections, and how many may be.

@@ -4,7 +4,9 @@
 //! that the room above brings to it. What a call wants done it asks of [`Actions`].
 
 pub mod admin;
+pub mod blob;
 pub mod call;
+pub mod compat;
 mod descriptor;
 pub mod echo;
 #[cfg(test)]
@@ -13,6 +15,7 @@ pub mod figures;
 #[cfg(test)]
 mod fuzz;
 pub mod health;
+pub mod http;
 pub mod interop;
 pub mod keyvalue;
 pub mod limits;
@@ -25,7 +28,7 @@ pub mod task;
 pub mod waiting;
 
 pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
-pub use figures::{Figures, LoopFigures, RefusedFor};
+pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};
 pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};

@@ -8,15 +8,19 @@ pub const PROTOBUF_GROUP_DEPTH_MAX: usize = 32;
 pub const TIME_TO_LIVE_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// Bytes of entries in one page of a scan, unless its first entry alone is larger. Far below what a default client
-/// accepts, and copied in about 100 µs.
-pub const SCAN_PAGE_BYTES: usize = 1 << 20;
+/// accepts, and copied in about 100 µs from memory that is in no cache.
+pub const SCAN_PAGE_BYTES: usize = 256 << 10;
 
-/// Entries walked for one page of a scan: among a million entries each costs some 600 ns, as none is in the cache, and
-/// a step should take at most 200 µs.
-pub const SCAN_PAGE_ROWS: u32 = 300;
+/// Entries walked for one page of a scan: among a million entries each costs some 600 ns to 1 µs, as none is in the cache,
+/// and a page should take at most 100 µs.
+pub const SCAN_PAGE_ROWS: u32 = 100;
 
-/// Rows walked in one slice of a count, at some 36 ns each.
-pub const COUNT_SLICE_ROWS: u32 = 5_000;
+/// Rows walked in one slice of a count, at some 36 ns each: 100 µs.
+pub const COUNT_SLICE_ROWS: u32 = 2_500;
+
+/// Rows of a database on disk that are counted although an estimate would do: an estimate is poor where there are few, and
+/// this many are walked in some milliseconds, by a thread that may take its time.
+pub const EXACT_COUNT_ROWS: u32 = 20_000;
 
 /// `max_answer_bytes` of a batch that names none: what the default client of every language accepts.
 pub const ANSWER_BYTES: u64 = 4 << 20;
@@ -47,6 +51,17 @@ pub const ECHO_DELAY_MS_MAX: u32 = 60_000;
 
 /// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls, 160 MB in all.
 pub const ECHO_DELAYED_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of requests to the key-value example that wait for their simulated work (`--simulate`), in all: what 4 000 of
+/// its usual requests have. Beyond: RESOURCE_EXHAUSTED. Calls are counted by [`WAITING_CALLS_MAX`].
+pub const SIMULATED_BYTES: usize = 256 << 20;
+
+/// With `--simulate …,serial`, how far ahead turns are given out, in milliseconds: 10 minutes. More than any caller waits
+/// for, and it bounds what callers leave behind who go before their turn. Beyond: RESOURCE_EXHAUSTED.
+pub const SIMULATED_ROW_MS: u64 = 600_000;
+
+/// Longest delay of `--simulate`, in milliseconds: one minute, as of [`ECHO_DELAY_MS_MAX`].
+pub const SIMULATED_DELAY_MS_MAX: u64 = 60_000;
 
 /// Longest question of reflection. It holds one name, and comes back in the answer.
 pub const REFLECTION_REQUEST_BYTES_MAX: usize = 4096;
@@ -95,3 +110,31 @@ pub const DURABILITY_INTERVAL_MS_MAX: u64 = 60_000;
 
 /// Longest name of a backup, in bytes: it is the name of a folder, and people type it.
 pub const BACKUP_NAME_BYTES: usize = 128;
+
+/// Bytes of chunks of one upload that wait while others are written; beyond it the caller is held. Twice as much is in
+/// memory for an upload, and one chunk. Enough that handing work to a thread costs little beside it.
+pub const UPLOAD_GATHERED_BYTES: usize = 256 * 1024;
+
+/// The same as a share of the window, where many uploads make that small.
+pub const UPLOAD_GATHERED_SHARE: usize = 4;
+
+/// What the receive windows of all uploads may grow to together, each to its share: they wait in memory while the disk is
+/// slower than the network. As windows shrink only with what comes, a hundred uploads that begin one after the other have up
+/// to five times as much.
+pub const UPLOAD_WINDOWS_BYTES: usize = 8 << 20;
+
+/// The share that each upload has, however many there are: some 20 MB a second through a round trip of 5 ms.
+pub const UPLOAD_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The largest share, of one upload alone: a GB and more each second through a round trip of 5 ms.
+pub const UPLOAD_WINDOW_BYTES_MAX: u32 = 8 << 20;
+
+/// Bytes of data in one message of a download whose caller does not say: large enough that messages cost little beside their
+/// bytes, small enough for the limits of all clients.
+pub const DOWNLOAD_CHUNK_BYTES: usize = 256 * 1024;
+
+/// Bytes that a download reads at a time, at least.
+pub const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
+
+/// Pieces of a download that are read ahead.
+pub const DOWNLOAD_PIECES: usize = 2;

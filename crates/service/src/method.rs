@@ -11,6 +11,8 @@ pub enum Kind {
     ClientStreaming,
     /// A stream each way.
     Bidirectional,
+    /// No gRPC: a plain request, which [`http::route`](crate::http::route) finds.
+    Plain,
 }
 
 macro_rules! methods {
@@ -41,7 +43,7 @@ macro_rules! methods {
         pub fn route(path: &[u8]) -> Option<Method> {
             let name = path.strip_prefix(b"/")?;
             $(
-                if name == $path.as_bytes() {
+                if !matches!(Kind::$kind, Kind::Plain) && name == $path.as_bytes() {
                     return Some(Method::$method);
                 }
             )*
@@ -72,12 +74,19 @@ methods! {
     AdminCreateDatabase Unary "pelton.v1.Admin/CreateDatabase"
     AdminListDatabases Unary "pelton.v1.Admin/ListDatabases"
     AdminDropDatabase Unary "pelton.v1.Admin/DropDatabase"
+    AdminConvertDatabase ServerStreaming "pelton.v1.Admin/ConvertDatabase"
     AdminStatistics Unary "pelton.v1.Admin/Statistics"
     AdminBackup ServerStreaming "pelton.v1.Admin/Backup"
     AdminSnapshot Unary "pelton.v1.Admin/Snapshot"
 
     EchoUnary Unary "pelton.v1.Echo/Unary"
     EchoStream Bidirectional "pelton.v1.Echo/Stream"
+
+    HttpBlobPut Plain "http.Blob/PUT"
+    HttpBlobGet Plain "http.Blob/GET"
+    HttpBlobHead Plain "http.Blob/HEAD"
+    HttpBlobDelete Plain "http.Blob/DELETE"
+    HttpGupload Plain "http.Gupload/upload"
 
     HealthCheck Unary "grpc.health.v1.Health/Check"
     HealthList Unary "grpc.health.v1.Health/List"
@@ -93,6 +102,16 @@ methods! {
     InteropStreamingInputCall ClientStreaming "grpc.testing.TestService/StreamingInputCall"
     InteropFullDuplexCall Bidirectional "grpc.testing.TestService/FullDuplexCall"
     InteropHalfDuplexCall Bidirectional "grpc.testing.TestService/HalfDuplexCall"
+
+    KvstoreCreate Unary "io.grpc.KeyValueService/Create"
+    KvstoreRetrieve Unary "io.grpc.KeyValueService/Retrieve"
+    KvstoreUpdate Unary "io.grpc.KeyValueService/Update"
+    KvstoreDelete Unary "io.grpc.KeyValueService/Delete"
+
+    GuploadUpload ClientStreaming "messaging.GuploadService/Upload"
+
+    YdbPingUnary Unary "Ydb.Debug.V1.DebugService/PingPlainGrpc"
+    YdbPingStream Bidirectional "Ydb.Debug.V1.DebugService/PingStream"
 }
 
 impl Method {
@@ -111,6 +130,10 @@ mod tests {
         for (index, &method) in Method::ALL.iter().enumerate() {
             assert_eq!(method as usize, index);
             let path = format!("/{}", method.path());
+            if method.kind() == Kind::Plain {
+                assert_eq!(route(path.as_bytes()), None, "{path}");
+                continue;
+            }
             assert_eq!(route(path.as_bytes()), Some(method), "{path}");
             assert_eq!(
                 route(&path.as_bytes()[1..]),

@@ -1,11 +1,15 @@
 //! Which services this server serves, for those who tell others: health and reflection.
 
 /// Full names of the services that are served always.
-pub const SERVED: [&str; 6] = [
+pub const SERVED: [&str; 10] = [
+    "Ydb.Debug.V1.DebugService",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
+    "io.grpc.KeyValueService",
+    "messaging.GuploadService",
     "pelton.v1.Admin",
+    "pelton.v1.Blob",
     "pelton.v1.Echo",
     "pelton.v1.KeyValue",
 ];

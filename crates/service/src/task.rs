@@ -1,7 +1,9 @@
 //! Work that takes long: a call asks for it ([`Actions::start_task`](crate::Actions::start_task)), the room above does it
 //! beside its loops, one at a time, and tells the call how it goes ([`State::task`](crate::State::task)).
 
-use crate::admin::messages::{BackupProgress, SnapshotResponse};
+use store::{DatabaseId, Kind};
+
+use crate::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
 use crate::status::{Code, Status};
 
 /// What is to be done.
@@ -14,17 +16,28 @@ pub enum Task {
     },
     /// A snapshot in the data folder.
     Snapshot,
+    /// A database made one of another kind, with all that is in it.
+    Convert {
+        /// Which.
+        database: DatabaseId,
+        /// What it becomes.
+        kind: Kind,
+    },
 }
 
 /// What has become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskNews<'a> {
     /// A backup goes on.
-    Progress(BackupProgress<'a>),
+    BackingUp(BackupProgress<'a>),
     /// A backup is complete. Nothing follows.
     BackedUp(BackupProgress<'a>),
     /// A snapshot is made. Nothing follows.
     SnapshotMade(SnapshotResponse),
+    /// A conversion goes on.
+    Converting(ConvertProgress),
+    /// A conversion is done, or there was nothing to do. Nothing follows.
+    Converted(ConvertProgress),
     /// It failed, and nothing of it is left. Nothing follows.
     Failed(&'a TaskFailure),
 }
@@ -38,6 +51,8 @@ pub enum TaskRefusal {
     NothingKept,
     /// The server was not told where backups go.
     NoBackupRoot,
+    /// The server keeps nothing, and so has no place for a database on disk.
+    NoDataFolder,
     /// The server is about to stop.
     Stopping,
 }
@@ -47,10 +62,18 @@ pub enum TaskRefusal {
 pub enum TaskFailureKind {
     /// There is a folder of this name.
     Exists,
-    /// There is no room on a disk.
+    /// What it is to be done with is gone.
+    Gone,
+    /// As things are, it cannot be done.
+    NotPossible,
+    /// There is no room on a disk, or in memory.
     Full,
     /// The log has failed, so that nothing can be made durable until a restart.
     LogFailed,
+    /// The log failed with it: only a restart shows whether it is done.
+    OutcomeUnknown,
+    /// Not at this moment.
+    NotNow,
     /// What is on the device is not what was written.
     Damaged,
     /// The server is about to stop.
@@ -75,7 +98,7 @@ impl TaskRefusal {
         match self {
             TaskRefusal::Busy => Status::new(
                 Code::Unavailable,
-                "another backup or snapshot runs on this server; try again when it is done",
+                "another backup, snapshot or conversion runs on this server; try again when it is done",
             ),
             TaskRefusal::NothingKept => Status::new(
                 Code::FailedPrecondition,
@@ -85,6 +108,11 @@ impl TaskRefusal {
             TaskRefusal::NoBackupRoot => Status::new(
                 Code::FailedPrecondition,
                 "this server was not told where backups go; start it with --backup-root DIR",
+            ),
+            TaskRefusal::NoDataFolder => Status::new(
+                Code::FailedPrecondition,
+                "this server keeps nothing (--durability volatile without --data), so that no database can be on disk; \
+                 start it with --data DIR",
             ),
             TaskRefusal::Stopping => Status::new(
                 Code::Unavailable,
@@ -100,10 +128,12 @@ impl TaskFailure {
     pub fn status(&self) -> Status {
         let code = match self.kind {
             TaskFailureKind::Exists => Code::AlreadyExists,
+            TaskFailureKind::Gone => Code::NotFound,
             TaskFailureKind::Full => Code::ResourceExhausted,
-            TaskFailureKind::LogFailed => Code::FailedPrecondition,
+            TaskFailureKind::NotPossible | TaskFailureKind::LogFailed => Code::FailedPrecondition,
+            TaskFailureKind::OutcomeUnknown => Code::Unknown,
             TaskFailureKind::Damaged => Code::DataLoss,
-            TaskFailureKind::Stopping => Code::Unavailable,
+            TaskFailureKind::NotNow | TaskFailureKind::Stopping => Code::Unavailable,
             TaskFailureKind::Device => Code::Internal,
         };
         Status::new(code, self.message.clone())

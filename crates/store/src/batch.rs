@@ -6,12 +6,14 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability};
+use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, Kind};
 use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
+use crate::read_before::ReadBefore;
 use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Whole};
 use crate::store::Store;
+use crate::tree::TreeError;
 
 /// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log, which wait for
 /// [`durable`](crate::durable). Owns all its bytes, so that it can travel.
@@ -25,6 +27,10 @@ pub struct WriteBatch {
     logged: Vec<CommitRecord>,
     operations: Vec<OperationRecord>,
     bytes: Vec<u8>,
+    /// Some commit on a database on disk has to know what is there.
+    wants_reads: bool,
+    /// What was read for such commits.
+    before: ReadBefore,
 }
 
 impl WriteBatch {
@@ -37,12 +43,19 @@ impl WriteBatch {
             logged: Vec::new(),
             operations: Vec::new(),
             bytes: Vec::new(),
+            wants_reads: false,
+            before: ReadBefore::default(),
         }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Begins a commit. `tag` comes back with its outcome and means nothing here.
     pub fn begin(&mut self, tag: u64, database: DatabaseId, mode: Mode) -> Commit<'_> {
-        let Known { limits, is_logged } = self.know(database);
+        let known = self.know(database);
+        let limits = known.limits;
         let record = CommitRecord {
             tag,
             database,
@@ -58,9 +71,9 @@ impl WriteBatch {
         let bytes_start = self.bytes.len();
         Commit {
             batch: self,
-            limits,
+            known,
             record,
-            is_logged,
+            wants_reads: false,
             list: List::Compares,
             bytes_start,
             submitted: false,
@@ -85,6 +98,7 @@ impl WriteBatch {
     ///
     /// In a store with a log, what others put into a volatile database while its drop is logged goes with it.
     pub fn drop_empty_database(&mut self, tag: u64, database: DatabaseId) {
+        self.wants_reads |= self.know(database).is_on_disk;
         self.change_catalogue(tag, database, Whole::DropEmpty, "", &[]);
     }
 
@@ -153,8 +167,51 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// Whether a database is on disk, as far as it is known: it may have been converted just now.
+    #[inline]
+    pub fn is_on_disk(&mut self, database: DatabaseId) -> bool {
+        self.know(database).is_on_disk
+    }
+
+    /// Whether some of the commits have to know what is on the device before they can be decided. Then
+    /// [`read_ahead`](WriteBatch::read_ahead) is called before the batch is submitted.
+    pub fn wants_reads(&self) -> bool {
+        self.wants_reads
+    }
+
+    /// Reads what the commits have to know, and keeps it: on a thread that may wait for the device. A batch for which this
+    /// was not done may be submitted all the same; the commits that lack something are refused
+    /// ([`Refusal::NotReadAhead`](crate::Refusal::NotReadAhead)), and so are those for which a read has failed
+    /// ([`Refusal::Damaged`](crate::Refusal::Damaged)). Answers the first such failure.
+    ///
+    /// What is added to the batch afterwards is not read. Until the batch is decided or [cleared](WriteBatch::clear), what
+    /// others write to these databases stays in memory.
+    pub fn read_ahead(&mut self) -> Option<TreeError> {
+        if !self.wants_reads {
+            return None;
+        }
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        let mut databases: Vec<_> = self.logged.iter().map(|commit| commit.database).collect();
+        databases.sort_unstable();
+        databases.dedup();
+        let mut error = None;
+        for database in databases {
+            error = error.or(before.read(self, database, &self.logged));
+        }
+        self.before = before;
+        error
+    }
+
+    /// What was read for the commits.
+    pub(crate) fn before(&self) -> &ReadBefore {
+        &self.before
+    }
+
     /// Forgets all commits.
     pub fn clear(&mut self) {
+        self.wants_reads = false;
+        self.before.clear();
         self.commits.clear();
         self.logged.clear();
         self.operations.clear();
@@ -203,6 +260,8 @@ impl WriteBatch {
         };
         self.operations.extend(other.operations.iter().map(moved));
         self.bytes.extend_from_slice(&other.bytes);
+        self.wants_reads |= other.wants_reads;
+        self.before.append(&mut other.before, operations);
         other.clear();
     }
 
@@ -246,8 +305,10 @@ impl WriteBatch {
 
     /// What does not change about a database. Of an unknown one, whose commits will be refused, it is the default.
     fn know(&mut self, id: DatabaseId) -> Known {
+        let conversions = self.store.conversions();
         if let Some((known_id, known)) = self.known
             && known_id == id
+            && known.conversions == conversions
         {
             return known;
         }
@@ -257,6 +318,8 @@ impl WriteBatch {
         let known = Known {
             limits: config.limits,
             is_logged: config.durability != Durability::Volatile,
+            is_on_disk: config.kind == Kind::Disk,
+            conversions,
         };
         self.known = Some((id, known));
         known
@@ -264,10 +327,13 @@ impl WriteBatch {
 }
 
 /// What a batch knows of a database.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
     limits: DatabaseLimits,
     is_logged: bool,
+    is_on_disk: bool,
+    /// How many databases had been converted by then.
+    conversions: u64,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -286,9 +352,9 @@ impl fmt::Debug for WriteBatch {
 #[derive(Debug)]
 pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
-    limits: DatabaseLimits,
+    known: Known,
     record: CommitRecord,
-    is_logged: bool,
+    wants_reads: bool,
     list: List,
     bytes_start: usize,
     submitted: bool,
@@ -315,6 +381,7 @@ impl Commit<'_> {
         batch.bytes.extend_from_slice(parts.key);
         batch.bytes.extend_from_slice(parts.value);
         batch.bytes.extend_from_slice(parts.expected);
+        self.wants_reads |= self.known.is_on_disk && record.needs_state();
         batch.operations.push(record);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);
@@ -343,7 +410,8 @@ impl Commit<'_> {
     pub fn submit(mut self) {
         self.submitted = true;
         self.record.end = self.batch.operations.len();
-        self.batch.submit(self.record, self.is_logged);
+        self.batch.wants_reads |= self.wants_reads;
+        self.batch.submit(self.record, self.known.is_logged);
     }
 
     fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
@@ -361,23 +429,31 @@ impl Commit<'_> {
                 Ok(())
             }
         };
-        too_large(Limit::KeyBytes, parts.key.len(), self.limits.key_bytes)?;
+        too_large(
+            Limit::KeyBytes,
+            parts.key.len(),
+            self.known.limits.key_bytes,
+        )?;
         too_large(
             Limit::ValueBytes,
             parts.value.len(),
-            self.limits.value_bytes,
+            self.known.limits.value_bytes,
         )?;
         too_large(
             Limit::ValueBytes,
             parts.expected.len(),
-            self.limits.value_bytes,
+            self.known.limits.value_bytes,
         )?;
         too_large(
             Limit::CommitOperations,
             count + 1,
-            self.limits.commit_operations,
+            self.known.limits.commit_operations,
         )?;
-        too_large(Limit::CommitBytes, bytes + added, self.limits.commit_bytes)?;
+        too_large(
+            Limit::CommitBytes,
+            bytes + added,
+            self.known.limits.commit_bytes,
+        )?;
         let is_compare = matches!(operation, Operation::Compare { .. });
         if self.record.mode == Mode::Transact && self.list == List::Compares && !is_compare {
             return Err(PushError::OnlyCompares);

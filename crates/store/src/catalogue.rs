@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::blob::BlobUse;
 use crate::hash::KeyHasher;
+use crate::index::Index;
 use crate::limits;
 use crate::memory::MemoryIndex;
+use crate::tree::{self, TreeIndex};
 
 /// Names one database for as long as the store lives. Never reused, so that an id kept by a slow caller cannot
 /// mean a later database.
@@ -18,6 +21,10 @@ pub struct DatabaseId(pub(crate) u32);
 impl DatabaseId {
     /// The database with the empty name, which always exists.
     pub const DEFAULT: DatabaseId = DatabaseId(0);
+
+    /// The hidden index of all blobs, in a store with a log. Its keys and values are those of
+    /// [`blob`](crate::blob); no name leads to it.
+    pub const BLOBS: DatabaseId = DatabaseId(u32::MAX);
 
     /// The one after it, whether or not there is such a database.
     pub(crate) fn next(self) -> DatabaseId {
@@ -38,6 +45,8 @@ pub enum Kind {
     /// In memory.
     #[default]
     Memory,
+    /// On disk, in a tree, with a cache in memory. Never [volatile](Durability::Volatile).
+    Disk,
 }
 
 /// When a write to a database counts as done.
@@ -70,7 +79,7 @@ pub struct DatabaseLimits {
     pub commit_bytes: usize,
     /// Bytes of existing values that the Appends of one commit may copy.
     pub rewritten_bytes: usize,
-    /// Bytes of memory, by estimate; beyond it, commits that grow the database are refused.
+    /// Bytes of memory, or of disk for [`Kind::Disk`], by estimate; beyond it, commits that grow the database are refused.
     pub memory_bytes: u64,
 }
 
@@ -109,8 +118,24 @@ impl DatabaseConfig {
     /// Bytes of an encoded configuration.
     pub(crate) const ENCODED_BYTES: usize = CONFIG_BYTES;
 
-    /// Whether a store, with or without a log, can have such a database.
-    pub(crate) fn check(&self, has_log: bool) -> Result<(), CreateError> {
+    /// The same for a database of another kind, with the limits that it can have.
+    pub fn of_kind(self, kind: Kind) -> DatabaseConfig {
+        let mut limits = self.limits;
+        if kind == Kind::Disk {
+            limits.key_bytes = limits.key_bytes.min(tree::limits::KEY_BYTES);
+        }
+        DatabaseConfig {
+            kind,
+            limits,
+            ..self
+        }
+    }
+
+    /// Whether a store with or without a log, and with or without trees, can have such a database.
+    pub(crate) fn check(&self, has_log: bool, has_trees: bool) -> Result<(), CreateError> {
+        if self.kind == Kind::Disk {
+            self.check_disk(has_trees)?;
+        }
         if self.durability != Durability::Volatile && !has_log {
             return Err(CreateError::DurabilityNotSupported(self.durability));
         }
@@ -129,6 +154,22 @@ impl DatabaseConfig {
         Ok(())
     }
 
+    fn check_disk(&self, has_trees: bool) -> Result<(), CreateError> {
+        if self.durability == Durability::Volatile {
+            return Err(CreateError::VolatileOnDisk);
+        }
+        if !has_trees {
+            return Err(CreateError::KindNotSupported);
+        }
+        if self.limits.key_bytes > tree::limits::KEY_BYTES {
+            return Err(CreateError::LimitTooLarge {
+                name: "key_bytes",
+                max: tree::limits::KEY_BYTES,
+            });
+        }
+        Ok(())
+    }
+
     /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as little-endian numbers of
     /// eight bytes, the interval and the limits in the order of their fields.
     pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
@@ -138,7 +179,10 @@ impl DatabaseConfig {
             Durability::Interval { ms } => (2, ms),
             Durability::Synced => (3, 0),
         };
-        let Kind::Memory = self.kind;
+        let kind = match self.kind {
+            Kind::Memory => 0,
+            Kind::Disk => 1,
+        };
         let limits = &self.limits;
         let numbers = [
             interval_ms,
@@ -150,7 +194,7 @@ impl DatabaseConfig {
             limits.memory_bytes,
         ];
         let mut bytes = [0; CONFIG_BYTES];
-        bytes[..3].copy_from_slice(&[CONFIG_VERSION, 0, durability]);
+        bytes[..3].copy_from_slice(&[CONFIG_VERSION, kind, durability]);
         for (place, number) in numbers.iter().enumerate() {
             bytes[8 + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
         }
@@ -165,11 +209,19 @@ impl DatabaseConfig {
         });
         let mut number = || numbers.next().expect("there are as many as were encoded");
         let interval_ms = number();
-        let durability = match bytes[..8] {
-            [CONFIG_VERSION, 0, 0, 0, 0, 0, 0, 0] => Durability::Volatile,
-            [CONFIG_VERSION, 0, 1, 0, 0, 0, 0, 0] => Durability::Written,
-            [CONFIG_VERSION, 0, 2, 0, 0, 0, 0, 0] => Durability::Interval { ms: interval_ms },
-            [CONFIG_VERSION, 0, 3, 0, 0, 0, 0, 0] => Durability::Synced,
+        let [CONFIG_VERSION, kind, durability, 0, 0, 0, 0, 0] = bytes[..8] else {
+            return None;
+        };
+        let kind = match kind {
+            0 => Kind::Memory,
+            1 => Kind::Disk,
+            _ => return None,
+        };
+        let durability = match durability {
+            0 => Durability::Volatile,
+            1 => Durability::Written,
+            2 => Durability::Interval { ms: interval_ms },
+            3 => Durability::Synced,
             _ => return None,
         };
         let limits = DatabaseLimits {
@@ -181,7 +233,7 @@ impl DatabaseConfig {
             memory_bytes: number(),
         };
         Some(DatabaseConfig {
-            kind: Kind::Memory,
+            kind,
             durability,
             limits,
         })
@@ -205,7 +257,7 @@ pub(crate) struct Database {
 /// What the lock of a database guards: all that its readers see.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) index: MemoryIndex,
+    pub(crate) index: Index,
     /// The sequence of the last commit published here.
     pub(crate) sequence: u64,
     /// What the entries take, by estimate.
@@ -215,9 +267,15 @@ pub(crate) struct State {
 }
 
 impl Database {
-    pub(crate) fn new(name: &str, config: DatabaseConfig, hasher: &KeyHasher) -> Database {
+    /// One that is in memory, and empty.
+    pub(crate) fn in_memory(name: &str, config: DatabaseConfig, hasher: &KeyHasher) -> Database {
+        let index = Index::Memory(MemoryIndex::new(hasher.clone()));
+        Database::new(name, config, index)
+    }
+
+    pub(crate) fn new(name: &str, config: DatabaseConfig, index: Index) -> Database {
         let state = State {
-            index: MemoryIndex::new(hasher.clone()),
+            index,
             sequence: 0,
             memory_bytes: 0,
             dropped: false,
@@ -227,6 +285,17 @@ impl Database {
             config,
             state: Arc::new(RwLock::new(state)),
         }
+    }
+
+    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`: the database is in
+    /// memory, or dropped.
+    pub(crate) fn tree(&self) -> Option<TreeIndex> {
+        if self.config.kind == Kind::Memory {
+            return None;
+        }
+        let state = self.state.read();
+        let tree = state.index.tree().filter(|_| !state.dropped);
+        tree.cloned()
     }
 }
 
@@ -247,6 +316,11 @@ impl Catalogue {
             names: HashMap::from([(name, DatabaseId::DEFAULT)]),
             next: 1,
         }
+    }
+
+    /// Adds the hidden index of blobs.
+    pub(crate) fn add_blobs(&mut self, database: Database) {
+        self.databases.insert(DatabaseId::BLOBS, Arc::new(database));
     }
 
     /// The number that the next database gets.
@@ -283,7 +357,7 @@ impl Catalogue {
         if self.find(name).is_some() {
             return Err(CreateError::Exists);
         }
-        if self.databases.len() >= limits::DATABASES || self.next == u32::MAX {
+        if self.names.len() >= limits::DATABASES || self.next == u32::MAX {
             return Err(CreateError::TooMany);
         }
         Ok(DatabaseId(self.next))
@@ -298,12 +372,18 @@ impl Catalogue {
         self.databases.insert(id, Arc::new(database));
     }
 
+    /// Puts another one in the place of a database, of the same name.
+    pub(crate) fn replace(&mut self, id: DatabaseId, database: Database) {
+        debug_assert_eq!(self.find(&database.name), Some(id));
+        self.databases.insert(id, Arc::new(database));
+    }
+
     /// Whether a database can be dropped.
     pub(crate) fn check_remove(&self, id: DatabaseId) -> Result<(), DropError> {
         if id == DatabaseId::DEFAULT {
             return Err(DropError::IsDefault);
         }
-        if self.databases.contains_key(&id) {
+        if self.databases.contains_key(&id) && id != DatabaseId::BLOBS {
             Ok(())
         } else {
             Err(DropError::Unknown)
@@ -344,6 +424,10 @@ pub enum CreateError {
     TooMany,
     /// This store has no log.
     DurabilityNotSupported(Durability),
+    /// This store has no place for databases on disk.
+    KindNotSupported,
+    /// A database on disk is never volatile.
+    VolatileOnDisk,
     /// The configuration cannot be read.
     BadConfig,
     /// A limit is set higher than it can be.
@@ -375,6 +459,14 @@ impl fmt::Display for CreateError {
                     "durability {durability} needs a data folder, and this server has none; use volatile"
                 )
             }
+            CreateError::KindNotSupported => write!(
+                formatter,
+                "a database on disk needs a data folder, and this server has none; use memory"
+            ),
+            CreateError::VolatileOnDisk => write!(
+                formatter,
+                "a database on disk cannot be volatile; choose another durability, or memory"
+            ),
             CreateError::BadConfig => write!(formatter, "the configuration cannot be read"),
             CreateError::LimitTooLarge { name, max } => {
                 write!(formatter, "the limit {name} can be at most {max}")
@@ -407,7 +499,22 @@ pub enum DropError {
     NotEmpty {
         /// How many entries.
         entries: u64,
+        /// How many blobs, with those that are being uploaded.
+        blobs: u64,
+        /// Bytes of them.
+        blob_bytes: u64,
     },
+}
+
+impl DropError {
+    /// What is in it.
+    pub fn not_empty(entries: u64, used: BlobUse) -> DropError {
+        DropError::NotEmpty {
+            entries,
+            blobs: used.blobs + used.unfinished,
+            blob_bytes: used.bytes,
+        }
+    }
 }
 
 impl fmt::Display for DropError {
@@ -418,9 +525,22 @@ impl fmt::Display for DropError {
                 formatter,
                 "the default database cannot be dropped; clear it instead"
             ),
-            DropError::NotEmpty { entries } => write!(
+            DropError::NotEmpty {
+                entries,
+                blobs: 0,
+                blob_bytes: 0,
+            } => write!(
                 formatter,
                 "the database holds {entries} entries, and was to be dropped only if it were empty"
+            ),
+            DropError::NotEmpty {
+                entries,
+                blobs,
+                blob_bytes,
+            } => write!(
+                formatter,
+                "the database holds {entries} entries and {blobs} blobs with {blob_bytes} bytes, also unfinished ones, and \
+                 was to be dropped only if it were empty"
             ),
         }
     }

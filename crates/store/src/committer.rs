@@ -124,9 +124,8 @@ impl Committer {
                 warm_until = operations
                     .end
                     .max(operations.start + limits::WARM_OPERATIONS);
-                state
-                    .index
-                    .warm(run.batch.hashes(operations.start..warm_until));
+                let index = state.index.memory();
+                index.warm(run.batch.hashes(operations.start..warm_until));
             }
             self.commit(&database.config.limits, &mut state, commit, run);
             work +=
@@ -167,7 +166,14 @@ impl Committer {
                 limits: *limits,
             };
             let (effects, outcomes) = (&mut self.effects, &mut *run.outcomes);
-            let verdict = decide(&state.index, run.batch, commit, context, effects, outcomes);
+            let verdict = decide(
+                state.index.memory(),
+                run.batch,
+                commit,
+                context,
+                effects,
+                outcomes,
+            );
             match self.check_memory(limits, state) {
                 Ok(()) => {
                     self.apply(state, run.batch, sequence);
@@ -235,15 +241,16 @@ impl Committer {
 
     fn apply(&mut self, state: &mut State, batch: &WriteBatch, sequence: u64) {
         let mut first_expiry_ms = u64::MAX;
+        let index = state.index.memory_mut();
         for effect in self.effects.iter() {
             let old_value = match effect.entry(batch, sequence) {
                 Some(entry) => {
                     if entry.expires_ms != 0 {
                         first_expiry_ms = first_expiry_ms.min(entry.expires_ms);
                     }
-                    state.index.put(effect.hash(), &entry)
+                    index.put(effect.hash(), &entry)
                 }
-                None => state.index.remove(effect.key(batch), effect.hash()),
+                None => index.remove(effect.key(batch), effect.hash()),
             };
             self.old_values.extend(old_value);
         }
@@ -258,9 +265,10 @@ impl Committer {
     }
 
     fn clear(&self, state: &mut State, run: &mut Run<'_>) {
-        let removed = state.index.len();
+        let index = state.index.memory_mut();
+        let removed = index.len();
         if removed > 0 {
-            run.garbage.add(state.index.take());
+            run.garbage.add(index.take());
         }
         self.store.change_memory(state.memory_bytes, 0);
         state.memory_bytes = 0;

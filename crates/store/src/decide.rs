@@ -16,13 +16,19 @@ use crate::value::Entry;
 /// The state against which a commit is decided: what all earlier commits of its database have left, whether or not
 /// readers see it yet.
 pub(crate) trait Pending {
+    /// What it knows of a key is at hand. If not, it is asked only where that [matters](OperationRecord::needs_state); and
+    /// what an entry takes is not compared with what the one before took.
+    const IS_IN_MEMORY: bool;
+
     /// The entry of a key, be it expired or not.
-    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>>;
+    fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>>;
 }
 
 impl Pending for MemoryIndex {
+    const IS_IN_MEMORY: bool = true;
+
     #[inline]
-    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>> {
+    fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>> {
         MemoryIndex::find(self, key, hash)
     }
 }
@@ -140,13 +146,16 @@ impl<P: Pending> Decider<'_, P> {
         let (batch, pending, context) = (self.batch, self.pending, self.context);
         let record = batch.operation(place);
         let own = self.effects.find(batch, record);
-        let found = if own.is_some() {
+        let is_plain = !P::IS_IN_MEMORY && !record.needs_state();
+        let found = if own.is_some() || is_plain {
             None
         } else {
             pending.find(batch.key(record), record.hash)
         };
 
         let entry = match own {
+            // It is not told where it is known by chance either.
+            _ if is_plain => None,
             Some(own) => self.effects.get(own).entry(batch, context.sequence),
             None => found,
         };
@@ -187,8 +196,8 @@ impl<P: Pending> Decider<'_, P> {
                 }
             }
         };
-        self.effects
-            .set(batch, place, own, found.as_ref().map_or(0, bytes_of), after);
+        let base_bytes = base_bytes::<P>(found.as_ref());
+        self.effects.set(batch, place, own, base_bytes, after);
         Ok(status)
     }
 
@@ -205,13 +214,8 @@ impl<P: Pending> Decider<'_, P> {
         self.outcomes
             .push(status, absent, absent, i64::from(has_expired), None);
         if has_expired {
-            self.effects.set(
-                self.batch,
-                place,
-                own,
-                found.map_or(0, bytes_of),
-                After::Expired,
-            );
+            let base_bytes = base_bytes::<P>(found);
+            (self.effects).set(self.batch, place, own, base_bytes, After::Expired);
         }
         Ok(status)
     }
@@ -241,6 +245,11 @@ impl<P: Pending> Decider<'_, P> {
         value.extend_from_slice(added);
         Ok(value)
     }
+}
+
+/// What the entry of a key takes that a commit will replace. On disk it goes on to take that until the tables are merged.
+fn base_bytes<P: Pending>(found: Option<&Entry<'_>>) -> u64 {
+    found.filter(|_| P::IS_IN_MEMORY).map_or(0, bytes_of)
 }
 
 /// Adds to what the answer to a commit will take.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::memory::MemoryIndex;
+use crate::tree::TreeIndex;
 
 /// The content of cleared and dropped databases. To drop it frees the memory, which takes about a tenth of a second
 /// for a million entries: drop it on a thread that may pause.
@@ -10,13 +11,28 @@ use crate::memory::MemoryIndex;
 #[derive(Default)]
 pub struct Garbage {
     contents: Vec<MemoryIndex>,
+    /// Their folders go with their last handles.
+    trees: Vec<TreeIndex>,
 }
 
 impl Garbage {
     pub(crate) fn of(content: MemoryIndex) -> Garbage {
         Garbage {
             contents: vec![content],
+            trees: Vec::new(),
         }
+    }
+
+    pub(crate) fn of_tree(tree: TreeIndex) -> Garbage {
+        let mut garbage = Garbage::default();
+        garbage.add_tree(tree);
+        garbage
+    }
+
+    /// Adds a tree that nobody needs any more.
+    pub(crate) fn add_tree(&mut self, tree: TreeIndex) {
+        tree.discard();
+        self.trees.push(tree);
     }
 
     pub(crate) fn add(&mut self, content: MemoryIndex) {
@@ -25,6 +41,7 @@ impl Garbage {
 
     pub(crate) fn append(&mut self, mut other: Garbage) {
         self.contents.append(&mut other.contents);
+        self.trees.append(&mut other.trees);
     }
 
     /// How many entries wait to be freed. Small numbers are not worth another thread.
@@ -34,7 +51,7 @@ impl Garbage {
 
     /// Whether there is nothing to free.
     pub fn is_empty(&self) -> bool {
-        self.contents.is_empty()
+        self.contents.is_empty() && self.trees.is_empty()
     }
 }
 

@@ -30,7 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod background;
 pub mod backup;
+pub mod blob;
 pub mod disk;
 pub mod durable;
 pub mod durations;
@@ -48,11 +50,14 @@ mod decide;
 mod effects;
 mod garbage;
 mod hash;
+mod index;
 mod memory;
 mod operation;
 mod outcome;
 mod range;
+mod read_before;
 mod record;
+mod shown;
 mod store;
 mod sweep;
 mod value;
@@ -69,6 +74,7 @@ pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };
 pub use range::{CountSlice, Direction, Range, ScanEnd};
-pub use store::{DatabaseInfo, Statistics, Store, StoreConfig, View};
+pub use shown::{Counted, Shown};
+pub use store::{DatabaseInfo, Look, Statistics, Store, StoreConfig, View};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};

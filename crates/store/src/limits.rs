@@ -59,6 +59,14 @@ pub const SWEEP_DELAY_MS: u64 = 100;
 /// their waiting for memory overlaps. More than a few dozen bring nothing and push each other out.
 pub const WARM_OPERATIONS: usize = 64;
 
+/// Bytes of each of these entries that are brought there: 64 of them are as much as the nearest caches hold. What is
+/// larger is read in one row, which processors see coming.
+pub const WARMED_BYTES: usize = 1024;
+
+/// What an operation costs a loop, the committer and its caller, about, in nanoseconds: where all that are under way cost
+/// more than a sync takes, groups of the log are halved, so that one half is worked for while the other is synced.
+pub const WORK_NS_PER_OPERATION: u64 = 500;
+
 /// Databases that may exist at a time. Each costs about 10 KiB while it is empty.
 pub const DATABASES: usize = 1_000;
 
@@ -103,3 +111,21 @@ pub const LOG_HOLDS: usize = 4;
 /// Bytes of log up to which a backup keeps it from being shortened; beyond it the backup is given up. More is written
 /// during the backup of the largest memory only by a server that does nothing else.
 pub const HELD_LOG_BYTES: u64 = 64 << 30;
+
+/// Bytes of existing entries that one commit on a database on disk may need to know: they are read before it is decided, and
+/// wait with it in memory. Four times what a commit writes by default.
+pub const READ_BEFORE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How much lower the priority of the threads that flush memtables and make segments of the log ready is than that of the
+/// threads that answer calls, as a nice value. Their share of a CPU is a third: writers wait for these in the end, so
+/// less would only hold them back later and longer, and the same share lets them take the CPU for milliseconds while calls
+/// wait.
+pub const FLUSH_NICE: i32 = 5;
+
+/// The same, of threads that do what nobody waits for: merging tables, snapshots, backups, conversions, freeing what was
+/// dropped. Their share is a tenth. Not the least there is: such a thread may hold a lock for a moment that a call waits
+/// for, and must get on with it on a CPU that is busy.
+pub const BULK_NICE: i32 = 10;
+
+/// The lowest priority that there is (setpriority(2)).
+pub const NICE_MAX: i32 = 19;

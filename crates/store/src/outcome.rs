@@ -347,6 +347,24 @@ pub enum Refusal {
     OutcomeUnknown,
     /// The log is so slow that no commit sequence can be given out at the moment.
     LogBehind,
+    /// The commit is on a database on disk, and what it has to know was not read before: the database was converted
+    /// meanwhile, say.
+    NotReadAhead,
+    /// What the commit has to know of a database on disk cannot be read.
+    Damaged,
+    /// The commit has to know more bytes of existing entries than one commit may.
+    ReadsTooMuch {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The device is so far behind with a database on disk that it takes no more at the moment.
+    DiskBehind,
+    /// There is no room on the device for more of a database on disk.
+    DiskFull,
+    /// The folder of a database on disk could not be made.
+    NoFolder,
+    /// The database is being converted.
+    Converting,
 }
 
 impl fmt::Display for Refusal {
@@ -399,6 +417,36 @@ impl fmt::Display for Refusal {
             Refusal::LogBehind => write!(
                 formatter,
                 "the log is far behind; nothing was done; try again"
+            ),
+            Refusal::NotReadAhead => write!(
+                formatter,
+                "the database was changed while the request was on its way; nothing was done; try again"
+            ),
+            Refusal::Damaged => write!(
+                formatter,
+                "the database is damaged, and what the request has to know cannot be read; nothing was done; see the \
+                 server's log; restore a backup"
+            ),
+            Refusal::ReadsTooMuch { limit_bytes } => write!(
+                formatter,
+                "the operations of the request need more than {limit_bytes} bytes of existing values; send them in \
+                 several requests"
+            ),
+            Refusal::DiskBehind => write!(
+                formatter,
+                "the disk is far behind with this database; nothing was done; try again"
+            ),
+            Refusal::DiskFull => write!(
+                formatter,
+                "the disk has no room for more of this database; nothing was done; free some space there; reads go on"
+            ),
+            Refusal::NoFolder => write!(
+                formatter,
+                "a folder for the database could not be made on the disk; nothing was done; see the server's log"
+            ),
+            Refusal::Converting => write!(
+                formatter,
+                "the database is being converted; nothing was done; try again"
             ),
         }
     }

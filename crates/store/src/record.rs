@@ -65,6 +65,22 @@ pub(crate) struct OperationRecord {
     pub(crate) want_previous: bool,
 }
 
+impl OperationRecord {
+    /// Whether what it does or answers depends on what is there. If not, it is a plain Put.
+    #[inline]
+    pub(crate) fn needs_state(&self) -> bool {
+        match self.action {
+            Action::Put(expiry) => {
+                !matches!(self.check, Check::None)
+                    || self.want_previous
+                    || matches!(expiry, Expiry::Keep)
+            }
+            Action::Whole => false,
+            _ => true,
+        }
+    }
+}
+
 /// What an operation does; its key and value lie in the batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {

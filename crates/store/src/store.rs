@@ -1,23 +1,29 @@
 //! The handle to all databases.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
 use crate::batch::WriteBatch;
+use crate::blob::{BlobConfig, BlobUse, Blobs};
 use crate::catalogue::{
-    Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, State,
+    Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError,
+    Durability, Kind, State,
 };
 use crate::committer::Committer;
 use crate::durable::{LogStatistics, Reserve};
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
+use crate::index::Index;
+use crate::memory::MemoryIndex;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::sweep::{Passed, Schedule};
+use crate::tree::{Generation, TreeIndex, TreeSweep, Trees};
 use crate::value::Entry;
 
 /// What a store is made with.
@@ -34,6 +40,8 @@ pub struct StoreConfig {
     pub memory_bytes: u64,
     /// The default database.
     pub default_database: DatabaseConfig,
+    /// The bounds of blobs.
+    pub blobs: BlobConfig,
 }
 
 impl StoreConfig {
@@ -44,6 +52,7 @@ impl StoreConfig {
             history_id: 0,
             memory_bytes: u64::MAX,
             default_database: DatabaseConfig::default(),
+            blobs: BlobConfig::default(),
         }
     }
 }
@@ -65,22 +74,38 @@ struct Shared {
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
     schedule: Schedule,
+    tree_sweep: TreeSweep,
     reserve: Reserve,
     has_log: bool,
+    /// Where databases on disk are.
+    trees: Option<Trees>,
+    /// How many databases were converted since the start.
+    conversions: AtomicU64,
     history_id: AtomicU64,
     log_statistics: Mutex<LogStatistics>,
+    blobs: OnceLock<Arc<Blobs>>,
 }
 
 impl Store {
     /// A store in memory, with an empty default database.
     pub fn in_memory(config: StoreConfig) -> Result<Store, CreateError> {
-        Store::new(config, false)
+        Store::new(config, false, None)
     }
 
-    pub(crate) fn new(config: StoreConfig, has_log: bool) -> Result<Store, CreateError> {
-        config.default_database.check(has_log)?;
+    pub(crate) fn new(
+        config: StoreConfig,
+        has_log: bool,
+        trees: Option<Trees>,
+    ) -> Result<Store, CreateError> {
+        // The default database begins in memory.
+        config.default_database.check(has_log, false)?;
         let hasher = KeyHasher::new(config.hash_seed);
-        let catalogue = Catalogue::new(Database::new("", config.default_database, &hasher));
+        let mut catalogue =
+            Catalogue::new(Database::in_memory("", config.default_database, &hasher));
+        if has_log {
+            let blobs = Database::in_memory(BLOBS_NAME, blobs_config(), &hasher);
+            catalogue.add_blobs(blobs);
+        }
         let shared = Shared {
             hasher,
             catalogue: RwLock::new(catalogue),
@@ -89,10 +114,14 @@ impl Store {
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
             schedule: Schedule::new(),
+            tree_sweep: TreeSweep::new(trees.is_some()),
             reserve: Reserve::unbounded(),
             has_log,
+            trees,
+            conversions: AtomicU64::new(0),
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
+            blobs: OnceLock::new(),
         };
         Ok(Store {
             shared: Arc::new(shared),
@@ -106,11 +135,19 @@ impl Store {
 
     /// All databases, in the order of their creation.
     pub fn databases(&self) -> Vec<DatabaseInfo> {
+        let mut databases = self.all_databases();
+        databases.retain(|database| database.id != DatabaseId::BLOBS);
+        databases
+    }
+
+    /// The same with the hidden index of blobs, which comes last.
+    pub(crate) fn all_databases(&self) -> Vec<DatabaseInfo> {
         let catalogue = self.shared.catalogue.read();
         let info = |(id, database): (DatabaseId, &Arc<Database>)| DatabaseInfo {
             id,
             name: database.name.to_string(),
             config: database.config,
+            tree: database.tree().map(|tree| tree.generation()),
         };
         catalogue.iter().map(info).collect()
     }
@@ -122,10 +159,11 @@ impl Store {
         config: DatabaseConfig,
     ) -> Result<DatabaseId, CreateError> {
         debug_assert!(!self.has_log(), "what is logged is made when it is durable");
-        config.check(false)?;
+        config.check(false, false)?;
         let mut catalogue = self.shared.catalogue.write();
         let id = catalogue.check_insert(name)?;
-        catalogue.insert(id, Database::new(name, config, &self.shared.hasher));
+        let database = Database::in_memory(name, config, &self.shared.hasher);
+        catalogue.insert(id, database);
         Ok(id)
     }
 
@@ -135,7 +173,7 @@ impl Store {
         name: &str,
         config: &DatabaseConfig,
     ) -> Result<DatabaseId, CreateError> {
-        config.check(self.has_log())?;
+        config.check(self.has_log(), self.shared.trees.is_some())?;
         self.shared.catalogue.read().check_insert(name)
     }
 
@@ -143,10 +181,86 @@ impl Store {
         self.shared.catalogue.read().check_remove(id)
     }
 
-    /// Makes a database that was checked, now or in an earlier life.
-    pub(crate) fn insert_database(&self, id: DatabaseId, name: &str, config: DatabaseConfig) {
-        let database = Database::new(name, config, &self.shared.hasher);
+    /// Makes a database that was checked, now or in an earlier life. One on disk comes with its tree.
+    pub(crate) fn insert_database(
+        &self,
+        id: DatabaseId,
+        name: &str,
+        config: DatabaseConfig,
+        tree: Option<TreeIndex>,
+    ) {
+        let database = match tree {
+            None => Database::in_memory(name, config, &self.shared.hasher),
+            Some(tree) => Database::new(name, config, Index::Tree(tree)),
+        };
         self.shared.catalogue.write().insert(id, database);
+    }
+
+    /// Gives a database its tree at a start: it was in the catalogue without.
+    pub(crate) fn set_tree(&self, id: DatabaseId, tree: TreeIndex) {
+        if let Some(database) = self.find(id) {
+            database.state.write().index = Index::Tree(tree);
+        }
+    }
+
+    /// Makes a database one of another kind at a start, empty for now.
+    pub(crate) fn replace_empty(&self, id: DatabaseId, kind: Kind) {
+        let older = self.find(id).expect("it was just found");
+        let config = older.config.of_kind(kind);
+        let database = Database::in_memory(&older.name, config, self.hasher());
+        self.shared.catalogue.write().replace(id, database);
+    }
+
+    /// Makes a database one of another kind, under the same id, with this index in the place of what it was in.
+    pub(crate) fn convert_database(
+        &self,
+        id: DatabaseId,
+        config: DatabaseConfig,
+        index: Index,
+        sequence: u64,
+    ) -> Index {
+        let older = self.find(id).expect("nobody drops what is converted");
+        let memory_bytes = match &index {
+            Index::Memory(index) => index.memory_bytes(),
+            Index::Tree(_) => 0,
+        };
+        let database = Database::new(&older.name, config, index);
+        {
+            let mut state = database.state.write();
+            state.sequence = sequence;
+            state.memory_bytes = memory_bytes;
+        }
+        self.change_memory(0, memory_bytes);
+        self.shared.catalogue.write().replace(id, database);
+        // Whoever found the older one before must look again.
+        let mut state = older.state.write();
+        state.dropped = true;
+        self.change_memory(state.memory_bytes, 0);
+        state.memory_bytes = 0;
+        self.shared.conversions.fetch_add(1, Ordering::Release);
+        // What expires has not been looked for there.
+        self.schedule().expect(0);
+        std::mem::replace(
+            &mut state.index,
+            Index::Memory(MemoryIndex::new(self.hasher().clone())),
+        )
+    }
+
+    /// Where databases on disk are, if this store can have any.
+    pub(crate) fn trees(&self) -> Option<&Trees> {
+        self.shared.trees.as_ref()
+    }
+
+    /// How many databases were converted since the start: what is known of a database does not change but by that.
+    #[inline]
+    pub(crate) fn conversions(&self) -> u64 {
+        self.shared.conversions.load(Ordering::Acquire)
+    }
+
+    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`: there is no such
+    /// database (any more), or it is in memory.
+    pub fn tree(&self, id: DatabaseId) -> Option<TreeIndex> {
+        self.read_state(id)?.index.tree().cloned()
     }
 
     /// The number that the next database gets.
@@ -182,14 +296,17 @@ impl Store {
         if state.dropped {
             return Err(DropError::Unknown);
         }
-        let entries = state.index.len() as u64;
+        let entries = state.index.entries();
         if !may_go(entries) {
-            return Err(DropError::NotEmpty { entries });
+            return Err(DropError::not_empty(entries, BlobUse::default()));
         }
         state.dropped = true;
         self.change_memory(state.memory_bytes, 0);
         state.memory_bytes = 0;
-        let content = Garbage::of(state.index.take());
+        let content = match &mut state.index {
+            Index::Memory(index) => Garbage::of(index.take()),
+            Index::Tree(tree) => Garbage::of_tree(tree.clone()),
+        };
         drop(state);
         self.shared.catalogue.write().remove(id)?;
         Ok(content)
@@ -220,6 +337,22 @@ impl Store {
         *self.shared.log_statistics.lock() = statistics;
     }
 
+    /// The blobs of a store with a log that is open.
+    pub fn blobs(&self) -> Option<&Arc<Blobs>> {
+        self.shared.blobs.get()
+    }
+
+    /// What a database has of blobs; nothing in a store without them.
+    pub fn blob_use(&self, database: DatabaseId) -> BlobUse {
+        let blobs = self.blobs();
+        blobs.map_or_else(BlobUse::default, |blobs| blobs.used(database))
+    }
+
+    pub(crate) fn set_blobs(&self, blobs: Arc<Blobs>) {
+        let set = self.shared.blobs.set(blobs);
+        debug_assert!(set.is_ok(), "a store is opened once");
+    }
+
     /// What a database was made with.
     pub fn config(&self, id: DatabaseId) -> Option<DatabaseConfig> {
         let catalogue = self.shared.catalogue.read();
@@ -231,21 +364,59 @@ impl Store {
         self.shared.has_log
     }
 
-    /// What readers of a database see, held still until the view is dropped: `None` if there is no such database
+    /// What readers of a database in memory see, held still until the view is dropped: `None` if there is no such database
     /// (any more). Writers wait meanwhile, so a loop takes one view per tick and drops it with the tick's reads.
     ///
     /// A thread that holds a view must neither take another one of the same database nor run a committer.
     pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
-        let state = Arc::clone(&self.shared.catalogue.read().get(id)?.state);
-        let state = state.read_arc();
-        if state.dropped {
-            None
-        } else {
-            Some(View {
+        match self.look(id) {
+            Look::Memory(view) => Some(view),
+            Look::Disk(_) | Look::Gone => None,
+        }
+    }
+
+    /// Figures of a database of either kind, without a look at the device. `None`: there is no such database (any more).
+    pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
+        match self.look(id) {
+            Look::Memory(view) => Some(view.statistics()),
+            Look::Disk(tree) => Some(Statistics {
+                entries: tree.entries(),
+                content_bytes: 0,
+                expiring: 0,
+                memory_bytes: tree.memtable_bytes(),
+                disk_bytes: tree.disk_bytes(),
+                sequence: tree.sequence(),
+            }),
+            Look::Gone => None,
+        }
+    }
+
+    /// Where the entries of a database are to be looked for now. The kind of a database can change while it is there.
+    pub fn look(&self, id: DatabaseId) -> Look<'_> {
+        let Some(state) = self.read_state(id) else {
+            return Look::Gone;
+        };
+        match state.index.tree() {
+            Some(tree) => Look::Disk(tree.clone()),
+            None => Look::Memory(View {
                 state,
                 history_id: self.history_id(),
                 store: PhantomData,
-            })
+            }),
+        }
+    }
+
+    /// What readers of a database see.
+    fn read_state(&self, id: DatabaseId) -> Option<ArcRwLockReadGuard<RawRwLock, State>> {
+        loop {
+            let state = Arc::clone(&self.shared.catalogue.read().get(id)?.state);
+            let state = state.read_arc();
+            if !state.dropped {
+                return Some(state);
+            }
+            // It was dropped, or converted, just now: then the catalogue has, or will have in a moment, nothing or another.
+            drop(state);
+            std::thread::yield_now();
         }
     }
 
@@ -294,6 +465,10 @@ impl Store {
         self.shared.catalogue.read().get(id).cloned()
     }
 
+    pub(crate) fn tree_sweep(&self) -> &TreeSweep {
+        &self.shared.tree_sweep
+    }
+
     pub(crate) fn schedule(&self) -> &Schedule {
         &self.shared.schedule
     }
@@ -333,8 +508,12 @@ impl Store {
     pub(crate) fn finish_loading(&self) {
         for (_, database) in self.shared.catalogue.read().iter() {
             let mut state = database.state.write();
-            state.index.finish_loading();
-            let memory_bytes = state.index.memory_bytes();
+            let state = &mut *state;
+            let Index::Memory(index) = &mut state.index else {
+                continue;
+            };
+            index.finish_loading();
+            let memory_bytes = index.memory_bytes();
             self.change_memory(state.memory_bytes, memory_bytes);
             state.memory_bytes = memory_bytes;
         }
@@ -354,6 +533,17 @@ impl Store {
     }
 }
 
+/// The hidden index of blobs in lists of databases. No database can have this name.
+const BLOBS_NAME: &str = ".blobs";
+
+/// A blob is there when it is on the device, whatever its database promises for other writes.
+fn blobs_config() -> DatabaseConfig {
+    DatabaseConfig {
+        durability: Durability::Synced,
+        ..DatabaseConfig::default()
+    }
+}
+
 /// What is known of a database without looking into it.
 #[derive(Clone, Debug)]
 pub struct DatabaseInfo {
@@ -363,9 +553,22 @@ pub struct DatabaseInfo {
     pub name: String,
     /// What it was made with.
     pub config: DatabaseConfig,
+    /// On disk: the tree that it is in.
+    pub tree: Option<Generation>,
 }
 
-/// One database between two commits: the visible view.
+/// Where the entries of a database are.
+#[derive(Debug)]
+pub enum Look<'a> {
+    /// Here.
+    Memory(View<'a>),
+    /// On disk: a thread that may wait for the device [fetches](crate::tree::Fetch) them.
+    Disk(TreeIndex),
+    /// There is no such database (any more).
+    Gone,
+}
+
+/// One database in memory between two commits: the visible view.
 pub struct View<'a> {
     state: ArcRwLockReadGuard<RawRwLock, State>,
     history_id: u64,
@@ -389,6 +592,7 @@ impl View<'_> {
     pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Option<Entry<'_>> {
         self.state
             .index
+            .memory()
             .find(key, hash)
             .filter(|entry| !entry.is_expired(now_ms))
     }
@@ -397,7 +601,7 @@ impl View<'_> {
     /// The look-ups of one call overlap in waiting for memory, which those of separate gets do not.
     #[inline]
     pub fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        self.state.index.warm(hashes);
+        self.state.index.memory().warm(hashes);
     }
 
     /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at least one.
@@ -411,6 +615,7 @@ impl View<'_> {
     ) -> ScanEnd<'a> {
         self.state
             .index
+            .memory()
             .scan(range, direction, now_ms, budget_rows, visit)
     }
 
@@ -418,12 +623,12 @@ impl View<'_> {
     /// counts [`COUNT_ROWS_PER_LOOKUP`](crate::limits::COUNT_ROWS_PER_LOOKUP) times where expired entries wait to be
     /// swept. All entries of a database without such are counted at once.
     pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
-        self.state.index.count(range, now_ms, budget_rows)
+        self.state.index.memory().count(range, now_ms, budget_rows)
     }
 
     /// The keys that have expired and are still there, those that expired first at first: work for a sweeper.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
-        self.state.index.expired(now_ms)
+        self.state.index.memory().expired(now_ms)
     }
 
     /// The same with their expiries, beginning behind the entry `passed`.
@@ -432,40 +637,55 @@ impl View<'_> {
         now_ms: u64,
         passed: Option<&Passed>,
     ) -> impl Iterator<Item = (u64, &[u8])> {
-        self.state.index.expired_after(now_ms, passed)
+        self.state.index.memory().expired_after(now_ms, passed)
     }
 
     /// When the next entry expires that has not expired yet; `None` if there is none.
     pub fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
-        self.state.index.next_expiry_ms(now_ms)
+        self.state.index.memory().next_expiry_ms(now_ms)
     }
 
     /// Checks that the parts of the index agree, and adds up what the entries take in memory.
     #[cfg(any(test, feature = "suite"))]
     pub fn verify(&self) -> u64 {
-        self.state.index.verify()
+        self.state.index.memory().verify()
     }
 
     /// Figures of the whole database, at no cost.
     pub fn statistics(&self) -> Statistics {
         Statistics {
-            entries: self.state.index.len() as u64,
-            content_bytes: self.state.index.content_bytes(),
-            expiring: self.state.index.expiring_len() as u64,
+            entries: self.state.index.memory().len() as u64,
+            content_bytes: self.state.index.memory().content_bytes(),
+            expiring: self.state.index.memory().expiring_len() as u64,
             memory_bytes: self.state.memory_bytes,
+            disk_bytes: 0,
+            sequence: self.sequence(),
         }
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("View")
+            .field("sequence", &self.sequence())
+            .finish_non_exhaustive()
     }
 }
 
 /// Figures of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Entries, with those that have expired and are not swept yet.
+    /// Entries, with those that have expired and are not swept yet; on disk by estimate.
     pub entries: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of their keys and values; 0 on disk, where they are not counted.
     pub content_bytes: u64,
-    /// Of these, the ones that have an expiry.
+    /// Entries that have an expiry; 0 on disk, where they are not counted.
     pub expiring: u64,
     /// What the entries take in memory, by estimate.
     pub memory_bytes: u64,
+    /// What files of its own take; 0 in memory: the log belongs to all.
+    pub disk_bytes: u64,
+    /// The last commit that reads see.
+    pub sequence: u64,
 }

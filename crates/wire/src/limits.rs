@@ -31,6 +31,14 @@ pub const MAX_CONTINUATION_FRAMES: u32 = 8;
 /// Compressed bytes of one header block over all of its frames: twice the largest list.
 pub const MAX_COMPRESSED_BLOCK_BYTES: usize = 32_768;
 
+/// How long the rest of a plain request is thrown away after its answer, in milliseconds, until the peer is told with
+/// RST_STREAM to send no more. Told at once, some clients, curl among them, take that for a failure and never show the
+/// answer. Those that read it stop by themselves, and others are stopped by the stream's window, which stays as it is.
+pub const LINGER_MS: u64 = 1_000;
+
+/// Streams of a connection that may be waited for in this way. Others are reset at once.
+pub const LINGERING_STREAMS: usize = 16;
+
 /// How long a header block may take from its HEADERS frame to END_HEADERS, in milliseconds. Nothing else may be sent on
 /// the connection meanwhile, so that a longer one is only there to hold it.
 pub const HEADER_BLOCK_TIMEOUT_MS: u64 = 10_000;
@@ -126,6 +134,9 @@ pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// ends with RESOURCE_EXHAUSTED. Stops thousands of streams that each send all of a large message but its last byte.
 pub const MAX_GATHERED_BYTES: usize = 64 << 20;
 
+/// Bytes of a plain body that were kept back while its stream was held and are handed on at a time.
+pub const BACKLOG_PIECE_BYTES: usize = 64 << 10;
+
 /// Bytes that wait to be sent, over all streams. Beyond it new calls get UNAVAILABLE and answers RESOURCE_EXHAUSTED.
 /// Stops slow readers (CVE-2019-9517 class). Shared bodies count in full although they are not copied.
 pub const MAX_UNSENT_BYTES: usize = 64 << 20;
@@ -141,8 +152,12 @@ pub const OUTPUT_BOUND_BYTES: usize = 256 << 10;
 pub const POOLED_BUFFERS: usize = 8;
 
 /// Bytes of all these buffers together. Nobody counts them while they wait, so that ten thousand connections must be able
-/// to have as much.
+/// to have as much. A server's connection with streams whose windows are limited, which bring much, keeps as much as two such
+/// windows, and counts it.
 pub const POOLED_BYTES: usize = 64 << 10;
+
+/// The same for a client, which has few connections: two messages of a size that is usual for large ones.
+pub const CLIENT_POOLED_BYTES: usize = 9 << 20;
 
 /// Places for streams that are kept, about 250 bytes each, when there is no stream. Stops connections that once had as
 /// many streams as they may and keep the memory for them ever after.
@@ -209,9 +224,10 @@ pub const INFLATE_BURST_BYTES: u32 = 64 << 20;
 /// The same in the long run, each second.
 pub const INFLATE_BYTES_PER_SECOND: u32 = 32 << 20;
 
-/// What small DATA frames may waste that end neither a message nor a stream: each shorter than [`SMALL_DATA_BYTES`]
-/// costs what it lacks, each longer one earns what it has beyond, each stream and each message earns one small frame.
-/// Stops floods of empty frames (CVE-2019-9518) and messages cut into single bytes, but not streams of small messages.
+/// What small DATA frames may waste that end neither a message nor a stream, and bring nothing of a plain body: each shorter
+/// than [`SMALL_DATA_BYTES`] costs what it lacks, each longer one earns what it has beyond, each stream, each message and
+/// each piece of a plain body earns one small frame. Stops floods of empty frames (CVE-2019-9518) and messages cut into
+/// single bytes, but not streams of small messages, nor bodies that are written in small pieces.
 pub const SMALL_DATA_BUDGET: u32 = 25_600;
 
 /// See [`SMALL_DATA_BUDGET`].

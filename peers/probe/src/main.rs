@@ -9,16 +9,18 @@ mod head;
 mod moments;
 mod processor;
 mod random;
+mod stalls;
 mod workload;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lexopt::prelude::*;
 
 use crate::closed_loop::{Outcome, Plan};
 use crate::head::Variation;
+use crate::stalls::Stalls;
 use crate::workload::{Operation, ValueSizes, Workload};
 
 const USAGE: &str = "\
@@ -33,6 +35,7 @@ Commands
   idle     memory of the server for each of --connections idle connections
   start    start PROGRAM, and measure until it has answered a Get; it prints `listening on ADDRESS`
   meter    CPU time of --server-pid while PROGRAM runs
+  stalls   for --duration-ms look at the clock and do nothing else: how long the machine lets nobody run
 
 Options
   --address HOST:PORT   the server (127.0.0.1:1978)
@@ -236,6 +239,17 @@ fn run(options: &Options) -> Result<String, String> {
             Ok(format!(
                 "{{\"server_ns\":{used_ns},\"elapsed_s\":{:.6}}}",
                 elapsed.as_secs_f64()
+            ))
+        }
+        "stalls" => {
+            let begin = Instant::now();
+            let stalls = Stalls::watch(options.duration, || begin.elapsed());
+            Ok(format!(
+                "{{\"seconds\":{:.6},\"stalls\":{},\"stalled_ms\":{:.3},\"longest_ms\":{:.3}}}",
+                stalls.watched.as_secs_f64(),
+                stalls.count,
+                stalls.stalled.as_secs_f64() * 1e3,
+                stalls.longest.as_secs_f64() * 1e3,
             ))
         }
         "" => Err("which command? See probe --help".into()),

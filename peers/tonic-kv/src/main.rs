@@ -3,7 +3,9 @@
 //! Written the way its users would write it, with nothing tuned and nothing left out that they would have.
 
 use std::collections::HashMap;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +13,7 @@ use lexopt::prelude::*;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::Bytes;
-use tonic::transport::Server;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 use pelton::key_value_server::{KeyValue, KeyValueServer};
@@ -34,6 +36,8 @@ Options
   --listen HOST:PORT   where to listen (127.0.0.1:1979)
   --preload N          begin with N keys, key-000000000000 and so on, with values of --value bytes (0)
   --value N            bytes of a preloaded value (32)
+  --tls-cert FILE      speak TLS with this certificate, in PEM
+  --tls-key FILE       its private key
 ";
 
 type AnyError = Box<dyn std::error::Error>;
@@ -42,6 +46,8 @@ struct Settings {
     listen: SocketAddr,
     preload: u64,
     value_bytes: usize,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
 }
 
 /// What a key has.
@@ -118,6 +124,8 @@ fn settings() -> Result<Settings, AnyError> {
         listen: "127.0.0.1:1979".parse()?,
         preload: 0,
         value_bytes: 32,
+        tls_cert: None,
+        tls_key: None,
     };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
@@ -125,6 +133,8 @@ fn settings() -> Result<Settings, AnyError> {
             Long("listen") => settings.listen = arguments.value()?.parse()?,
             Long("preload") => settings.preload = arguments.value()?.parse()?,
             Long("value") => settings.value_bytes = arguments.value()?.parse()?,
+            Long("tls-cert") => settings.tls_cert = Some(arguments.value()?.into()),
+            Long("tls-key") => settings.tls_key = Some(arguments.value()?.into()),
             Long("help") => {
                 print!("{USAGE}");
                 std::process::exit(0);
@@ -145,8 +155,12 @@ async fn serve(settings: &Settings) -> Result<(), AnyError> {
         .await
         .map_err(|error| format!("cannot listen on {} (--listen): {error}", settings.listen))?;
     println!("listening on {}", listener.local_addr()?);
-    Server::builder()
-        .tcp_nodelay(true)
+    let mut server = Server::builder().tcp_nodelay(true);
+    if let (Some(certificate), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
+        let identity = Identity::from_pem(fs::read(certificate)?, fs::read(key)?);
+        server = server.tls_config(ServerTlsConfig::new().identity(identity))?;
+    }
+    server
         .add_service(KeyValueServer::new(store))
         .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
             // Without a handler for the signal the process just goes on until it is killed.

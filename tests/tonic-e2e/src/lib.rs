@@ -1,12 +1,14 @@
 //! A running `pelton serve` and tonic channels to it, for the tests of this crate.
 
+pub mod certificates;
+
 use std::env;
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error, Identity};
 
 /// `pelton.v1`, generated from the public .proto files.
 pub mod pelton {
@@ -27,18 +29,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the program that `PELTON_BINARY` names.
+    /// Starts the program that `PELTON_BINARY` names. What it stores is volatile unless there is a `--data`.
     pub async fn start(arguments: &[&str]) -> Server {
         let binary = env::var("PELTON_BINARY")
             .expect("PELTON_BINARY names the program; run script/test tonic");
+        let durability: &[&str] = match arguments.contains(&"--data") {
+            true => &[],
+            false => &["--durability", "volatile"],
+        };
         let mut process = Command::new(binary)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--durability",
-                "volatile",
-            ])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(durability)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -68,6 +69,24 @@ impl Server {
             .connect()
             .await
             .expect("the server accepts connections")
+    }
+
+    /// A new connection with TLS, which trusts an authority (PEM) and shows its own certificate if it has one. That the
+    /// server refuses the client may be heard here, or with TLS 1.3 only by the first call.
+    pub async fn tls_channel(
+        &self,
+        authority: &str,
+        own: Option<&certificates::Identity>,
+    ) -> Result<Channel, Error> {
+        let mut tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(authority))
+            .domain_name("localhost");
+        if let Some(own) = own {
+            tls = tls.identity(Identity::from_pem(&own.certificate, &own.key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.address))
+            .expect("the address is valid");
+        endpoint.tls_config(tls)?.connect().await
     }
 
     /// Asks it to stop, as `kill` does.

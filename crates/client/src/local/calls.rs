@@ -53,11 +53,10 @@ impl Calls {
         Some(running)
     }
 
-    /// Removes a call by its name, which takes a walk; whether it was there.
-    pub(super) fn remove_call(&mut self, call: CallKey) -> bool {
-        let is_it = |place: &Option<Running>| place.is_some_and(|running| running.call == call);
-        let place = self.places.iter().position(is_it);
-        place.is_some_and(|token| self.remove(token as u32).is_some())
+    /// Removes the call that has this token, if it is the one that is meant; whether it was.
+    pub(super) fn remove_call(&mut self, token: u32, call: CallKey) -> bool {
+        let is_it = self.get_mut(token).is_some_and(|found| found.call == call);
+        is_it && self.remove(token).is_some()
     }
 
     /// Removes all calls of a connection.
@@ -69,33 +68,33 @@ impl Calls {
         }
     }
 
-    /// When [`Calls::expired`] may find something.
+    /// When [`Calls::take_expired`] may find something.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.next_deadline_ns
     }
 
-    /// Removes a call whose deadline has passed; to be called until it answers `None`.
+    /// Removes the calls whose deadline has passed, and adds them to a list.
     ///
     /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found to be gone. Where
     /// all calls have the same time, that is once in this time for each set of calls that run together, so that a
     /// deadline costs a call nothing.
-    pub(super) fn expired(&mut self, now_ns: u64) -> Option<Running> {
+    pub(super) fn take_expired(&mut self, now_ns: u64, expired: &mut Vec<Running>) {
         if self.next_deadline_ns.is_none_or(|at_ns| at_ns > now_ns) {
-            return None;
+            return;
         }
-        let mut earliest_ns = None;
-        for token in 0..self.places.len() {
-            let deadline_ns = self.places[token].and_then(|running| running.deadline_ns);
-            let Some(deadline_ns) = deadline_ns else {
+        self.next_deadline_ns = None;
+        for (token, place) in (0..).zip(&mut self.places) {
+            let Some(deadline_ns) = place.and_then(|running| running.deadline_ns) else {
                 continue;
             };
             if deadline_ns <= now_ns {
-                return self.remove(token as u32);
+                expired.extend(place.take());
+                self.free.push(token);
+            } else {
+                let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
+                self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
             }
-            earliest_ns = Some(earliest_ns.unwrap_or(u64::MAX).min(deadline_ns));
         }
-        self.next_deadline_ns = earliest_ns;
-        None
     }
 }
 
@@ -121,6 +120,12 @@ mod tests {
         }
     }
 
+    fn expired(calls: &mut Calls, now_ns: u64) -> Vec<u64> {
+        let mut expired = Vec::new();
+        calls.take_expired(now_ns, &mut expired);
+        expired.iter().map(|running| running.tag).collect()
+    }
+
     #[test]
     fn deadlines_pass_once_each_and_not_before() {
         let mut calls = Calls::default();
@@ -128,20 +133,30 @@ mod tests {
             calls.insert(running(tag, (tag != 3).then_some(100 + tag * 10)));
         }
         assert_eq!(calls.next_deadline_ns(), Some(100));
-        assert!(calls.expired(99).is_none());
-        let mut gone = Vec::new();
-        while let Some(running) = calls.expired(125) {
-            gone.push(running.tag);
-        }
-        assert_eq!(gone, [0, 1, 2]);
+        assert!(expired(&mut calls, 99).is_empty());
+        assert_eq!(expired(&mut calls, 125), [0, 1, 2]);
+        assert!(expired(&mut calls, 125).is_empty());
         assert_eq!(calls.next_deadline_ns(), Some(140), "3 has none");
         assert_eq!(calls.len(), 7);
         calls.forget_channel(running(4, None).call.channel);
         assert_eq!(calls.len(), 4, "3, 5, 7 and 9");
-        assert!(calls.remove_call(running(5, None).call));
-        assert!(!calls.remove_call(running(5, None).call));
         let token = calls.insert(running(20, Some(1)));
         assert_eq!(calls.get_mut(token).map(|running| running.tag), Some(20));
-        assert_eq!(calls.expired(1).map(|running| running.tag), Some(20));
+        assert_eq!(expired(&mut calls, 1), [20]);
+    }
+
+    #[test]
+    fn a_call_is_removed_by_its_name_only() {
+        let mut calls = Calls::default();
+        let token = calls.insert(running(5, None));
+        let other = calls.insert(running(7, None));
+        assert!(!calls.remove_call(token, running(7, None).call));
+        assert!(calls.remove_call(token, running(5, None).call));
+        assert!(!calls.remove_call(token, running(5, None).call));
+        assert_eq!(calls.insert(running(9, None)), token, "its place");
+        assert!(!calls.remove_call(token, running(5, None).call));
+        assert!(!calls.remove_call(99, running(5, None).call));
+        assert!(calls.remove_call(other, running(7, None).call));
+        assert_eq!(calls.len(), 1);
     }
 }

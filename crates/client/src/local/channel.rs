@@ -1,6 +1,7 @@
 //! One connection of a local face.
 
 use drive::ConnectionId;
+use drive::tls::TlsPipe;
 
 use super::happened::ChannelKey;
 use crate::core::Core;
@@ -25,6 +26,8 @@ pub(super) struct LocalChannel {
     pub(super) generation: u32,
     pub(super) core: Option<Core>,
     pub(super) socket: Option<ConnectionId>,
+    /// Between the two, once the socket stands.
+    pub(super) tls: Option<TlsPipe>,
     /// The endpoint that is being tried, or stands.
     pub(super) endpoint: usize,
     /// While dialing or greeting.
@@ -43,6 +46,7 @@ impl LocalChannel {
             generation: 0,
             core: None,
             socket: None,
+            tls: None,
             endpoint: 0,
             give_up_ns: 0,
             is_dirty: false,

@@ -1,5 +1,6 @@
 //! What the local face is asked for, and what it tells.
 
+use drive::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Metadata, Status};
 
@@ -19,6 +20,8 @@ pub struct LocalOptions {
     pub max_message_bytes: usize,
     /// For whom the server is to answer; `None`: the address.
     pub authority: Option<String>,
+    /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN; `None`: plain.
+    pub tls: Option<ClientTls>,
 }
 
 impl Default for LocalOptions {
@@ -29,6 +32,7 @@ impl Default for LocalOptions {
             connect_timeout_ns: limits::CONNECT_TIMEOUT.as_nanos() as u64,
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
             authority: None,
+            tls: None,
         }
     }
 }

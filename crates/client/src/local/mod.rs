@@ -40,6 +40,8 @@ pub struct Local {
     dirty: Vec<u32>,
     /// Channels that are to be closed without a word from the socket, each with its reason.
     failed: Vec<(ChannelKey, ConnectError)>,
+    /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated anew.
+    expired: Vec<Running>,
     buffer: Box<[u8]>,
     next_timers_ns: u64,
     begun: u64,
@@ -73,6 +75,7 @@ impl Local {
             calls: Calls::default(),
             dirty: Vec::new(),
             failed: Vec::new(),
+            expired: Vec::new(),
             buffer: vec![0; limits::LOCAL_READ_BYTES].into_boxed_slice(),
             next_timers_ns: 0,
             begun: 0,
@@ -215,8 +218,12 @@ impl Local {
 
     /// Gives a call up: the server is told, and nothing more is heard of it.
     pub fn cancel(&mut self, call: CallKey) {
-        if self.calls.remove_call(call)
-            && let Some(core) = self.core(call.channel)
+        let Some(channel) = self.channels.get_mut(call.channel.slot as usize) else {
+            return;
+        };
+        if channel.is(call.channel)
+            && let Some(core) = channel.core.as_mut()
+            && self.calls.remove_call(core.token(call.stream), call)
         {
             core.cancel(call.stream);
             self.touch(call.channel.slot);

@@ -1,16 +1,21 @@
 //! A turn of the local face: dialing, writing, reading, and what happens by time.
 
+use std::fmt;
 use std::io;
 
+use drive::tls::{TlsFailure, TlsPipe};
 use drive::{ConnectionId, Read, Written};
+use wire::grpc::Code;
 
 use super::Local;
+use super::calls::Running;
 use super::channel::Stage;
 use super::happened::{ChannelKey, Ending, Happened};
 use crate::channel::foreign_greeting;
-use crate::core::What;
+use crate::core::{Core, What};
 use crate::error::ConnectError;
 use crate::limits;
+use crate::line::{check_agreed, closed_in_handshake, in_words, tls_error};
 use crate::socket::connect_error;
 
 impl Local {
@@ -57,6 +62,19 @@ impl Local {
                 let channel = &mut self.channels[key.slot as usize];
                 channel.stage = Stage::Greeting;
                 self.preferred = channel.endpoint;
+                match self
+                    .options
+                    .tls
+                    .as_ref()
+                    .map(|tls| tls.connect(&self.address))
+                {
+                    None => {}
+                    Some(Ok(pipe)) => channel.tls = Some(pipe),
+                    Some(Err(failure)) => {
+                        self.failed.push((key, tls_error(&self.address, failure)));
+                        return false;
+                    }
+                }
                 true
             }
             Err(error) => {
@@ -78,24 +96,31 @@ impl Local {
             core.transmit(now_ns);
         }
         let output = core.output();
-        if output.is_empty() {
+        if let Some(pipe) = &mut channel.tls {
+            seal(output, pipe);
+        }
+        let bytes = match &channel.tls {
+            Some(pipe) => pipe.output(),
+            None => output,
+        };
+        if bytes.is_empty() {
             return;
         }
-        match self.sockets.write(socket, output) {
-            Written::Bytes(count) if count == output.len() => {
-                output.clear();
-                output.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
-                // What did not fit under the bound of the output follows in the next turn.
-                if core.wants_transmit() {
-                    self.touch(slot);
-                }
-            }
-            Written::Bytes(count) => {
-                output.drain(..count);
-                channel.is_blocked = true;
-            }
+        let written = self.sockets.write(socket, bytes);
+        let is_all = written == Written::Bytes(bytes.len());
+        match (written, &mut channel.tls) {
+            (Written::Bytes(count), Some(pipe)) => pipe.sent(count),
+            (Written::Bytes(count), None) => drop(output.drain(..count)),
             // The read that follows tells why, and what the server said before.
-            Written::Broken => output.clear(),
+            (Written::Broken, _) => return output.clear(),
+        }
+        channel.is_blocked = !is_all;
+        if is_all {
+            output.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
+            // What did not fit under the bound of the output follows in the next turn.
+            if core.wants_transmit() {
+                self.touch(slot);
+            }
         }
     }
 
@@ -110,28 +135,45 @@ impl Local {
         let Some(core) = channel.core.as_mut() else {
             return;
         };
-        let mut end = None;
-        match self.sockets.read(socket, &mut self.buffer) {
+        let is_handshaking = channel.tls.as_ref().is_some_and(TlsPipe::is_handshaking);
+        let end = match self.sockets.read(socket, &mut self.buffer) {
             Read::Bytes(count) => {
                 let bytes = &self.buffer[..count];
-                if !std::mem::replace(&mut channel.has_received, true)
-                    && let Some(reason) = foreign_greeting(bytes)
-                {
-                    end = Some(reason.to_owned());
-                } else {
-                    core.received(bytes);
+                let first = !std::mem::replace(&mut channel.has_received, true);
+                match &mut channel.tls {
+                    Some(pipe) => open(bytes, pipe, core).err(),
+                    None => match foreign_greeting(bytes).filter(|_| first) {
+                        Some(reason) => Some(End::Said(reason)),
+                        None => {
+                            core.received(bytes);
+                            None
+                        }
+                    },
                 }
             }
             Read::Nothing => return,
-            Read::End => end = Some("the server closed it".to_owned()),
-            Read::Broken => end = Some("the server reset it".to_owned()),
-        }
+            Read::End | Read::Broken if is_handshaking => Some(End::Tls(closed_in_handshake())),
+            Read::End => Some(End::Said("the server closed it")),
+            Read::Broken => Some(End::Said("the server reset it")),
+        };
         if end.is_some() {
             core.disconnected();
         }
-        self.hear(key, end.as_deref(), now_ns, on);
-        if let Some(reason) = end {
-            let error = connect_error(&self.address, io::Error::other(reason));
+        if channel
+            .tls
+            .as_ref()
+            .is_some_and(|pipe| !pipe.output().is_empty())
+            || is_handshaking
+        {
+            self.touch(key.slot);
+        }
+        let reason = end.as_ref().map(End::to_string);
+        self.hear(key, reason.as_deref(), now_ns, on);
+        if let Some(end) = end {
+            let error = match end {
+                End::Tls(failure) => tls_error(&self.address, failure),
+                End::Said(reason) => connect_error(&self.address, io::Error::other(reason)),
+            };
             self.failed.push((key, error));
         }
     }
@@ -168,7 +210,7 @@ impl Local {
                 }
                 ended => {
                     if let Some(running) = self.calls.remove(happening.token) {
-                        let ending = ending(&ended, running.messages, end);
+                        let ending = ending(&ended, &running, end, now_ns);
                         on(Happened::Ended {
                             tag: running.tag,
                             channel: key,
@@ -194,7 +236,9 @@ impl Local {
 
     /// What is due by now: calls whose time has passed, and now and then a look at each connection.
     pub(super) fn pass_deadlines(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
-        while let Some(running) = self.calls.expired(now_ns) {
+        let mut expired = std::mem::take(&mut self.expired);
+        self.calls.take_expired(now_ns, &mut expired);
+        for running in expired.drain(..) {
             let channel = running.call.channel;
             if let Some(core) = self.core(channel) {
                 core.cancel(running.call.stream);
@@ -206,6 +250,7 @@ impl Local {
                 ending: Ending::DeadlineExceeded,
             });
         }
+        self.expired = expired;
         if now_ns < self.next_timers_ns {
             return;
         }
@@ -269,9 +314,59 @@ impl Local {
     }
 }
 
-fn ending<'a>(what: &'a What, messages: u64, end: Option<&'a str>) -> Ending<'a> {
+/// Why a socket is of no further use.
+enum End {
+    Said(&'static str),
+    Tls(TlsFailure),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Said(reason) => f.write_str(reason),
+            End::Tls(failure) => failure.fmt(f),
+        }
+    }
+}
+
+/// Seals output, if nothing that was sealed waits for the socket.
+fn seal(output: &mut Vec<u8>, pipe: &mut TlsPipe) {
+    if output.is_empty() || pipe.is_handshaking() || !pipe.output().is_empty() {
+        return;
+    }
+    // Of a session that is over the next read tells why.
+    let _ = pipe.seal(output);
+    output.clear();
+}
+
+/// Opens what came; plaintext goes to the core.
+fn open(bytes: &[u8], pipe: &mut TlsPipe, core: &mut Core) -> Result<(), End> {
+    let was_handshaking = pipe.is_handshaking();
+    let opened = pipe.received(bytes, &mut |plain| core.received(plain));
+    opened.map_err(|failure| End::Tls(in_words(failure)))?;
+    if was_handshaking && !pipe.is_handshaking() {
+        check_agreed(pipe).map_err(End::Tls)?;
+    }
+    if pipe.peer_closed() {
+        return Err(End::Said("the server closed it"));
+    }
+    Ok(())
+}
+
+/// `end`: why the connection has ended, if the socket says so.
+fn ending<'a>(what: &'a What, running: &Running, end: Option<&'a str>, now_ns: u64) -> Ending<'a> {
     match what {
-        What::Ended(status) => Ending::Status { status, messages },
+        // A server that keeps the deadline may reset the call at it, and that may be heard before it passes here.
+        What::Ended(status)
+            if status.code() == Code::Cancelled
+                && running.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) =>
+        {
+            Ending::DeadlineExceeded
+        }
+        What::Ended(status) => Ending::Status {
+            status,
+            messages: running.messages,
+        },
         What::NotBegun => Ending::NotBegun,
         What::Lost { reason } => Ending::ConnectionLost {
             reason: end.unwrap_or(reason),

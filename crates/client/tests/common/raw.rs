@@ -1,5 +1,7 @@
 //! A server frame by frame, which does what no honest server does.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -132,6 +134,10 @@ impl Raw {
 
     pub fn ping(&mut self, opaque: [u8; 8]) {
         frame::write_ping(&mut self.out, 0, opaque);
+    }
+
+    pub fn open_window(&mut self, stream: u32, bytes: u32) {
+        frame::write_window_update(&mut self.out, stream, bytes);
     }
 
     pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {

@@ -17,65 +17,80 @@ impl<P: Port> Core<P> {
             return;
         };
         connection.touched = false;
-        if connection.state != State::Open {
+        if matches!(connection.state, State::Lingering { .. }) {
             return;
         }
         if connection.io.closing() == Closing::Now {
             return self.close(id, Closed::ByHandler, now_ns);
         }
-        let waiting_bytes = connection.io.unwritten();
+        let waiting_bytes = connection.unwritten();
         connection.above_low_water |= waiting_bytes > OUTPUT_LOW_WATER_BYTES;
-        if waiting_bytes > 0 && !connection.blocked && self.write_once(id, now_ns).is_err() {
+        let has_to_write = waiting_bytes > 0 || connection.owes_goodbye();
+        if has_to_write && !connection.blocked && self.write(id, now_ns).is_err() {
             return self.close(id, Closed::ByPeer, now_ns);
         }
         self.keep_water_marks(id);
         let Some(connection) = self.table.slots.get_mut(id) else {
             return;
         };
-        if connection.io.closing() == Closing::WhenWritten && connection.io.unwritten() == 0 {
+        if connection.io.closing() == Closing::WhenWritten && connection.unwritten() == 0 {
             return self.say_goodbye(id, now_ns);
         }
         let has_turn = connection.writable_due || connection.io.is_unfinished();
         let interest = connection.wanted_interest();
         self.table.buffers.settle_output(&mut connection.io);
         self.table.buffers.settle_input(&mut connection.io.input);
+        if let Some(secure) = &mut connection.secure {
+            self.table.buffers.settle_input(&mut secure.outgoing);
+        }
         if has_turn && !connection.choked && !connection.io.is_closing() {
             self.enqueue(id);
         }
         self.watch(id, interest);
     }
 
-    fn write_once(&mut self, id: ConnectionId, now_ns: u64) -> Result<(), TransferError> {
-        let Some(connection) = self.table.slots.get_mut(id) else {
-            return Ok(());
-        };
-        self.counters.writes.add(1);
-        let sent = match self
-            .port
-            .send(&connection.socket, connection.io.unwritten_bytes())
-        {
-            Err(TransferError::NotReady) => 0,
-            sent => sent?,
-        };
-        if sent > 0 {
+    /// Writes once; with TLS once for each [`SEAL_BYTES`](crate::limits::SEAL_BYTES) while the socket takes all.
+    fn write(&mut self, id: ConnectionId, now_ns: u64) -> Result<(), TransferError> {
+        loop {
+            let Some(connection) = self.table.slots.get_mut(id) else {
+                return Ok(());
+            };
+            let sealed = connection.seal(&mut self.table.buffers);
+            sealed.map_err(|_| TransferError::Broken)?;
+            self.counters.writes.add(1);
+            let sent = match self.port.send(&connection.socket, connection.next_bytes()) {
+                Err(TransferError::NotReady) => 0,
+                sent => sent?,
+            };
             self.counters.bytes_out.add(sent as u64);
-            connection.io.advance_written(sent);
+            connection.sent(sent);
+            if !connection.has_more_to_seal() {
+                break;
+            }
         }
-        if connection.io.unwritten() > 0 {
+        self.note_blocked(id, now_ns);
+        Ok(())
+    }
+
+    /// What could not be written waits for the peer.
+    fn note_blocked(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(connection) = self.table.slots.get_mut(id) else {
+            return;
+        };
+        if connection.unwritten() > 0 {
             self.counters.short_writes.add(1);
             connection.blocked = true;
             connection.progress_ns = now_ns;
             self.blocked += 1;
             self.expect_stall_check(now_ns);
         }
-        Ok(())
     }
 
     fn keep_water_marks(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.slots.get_mut(id) else {
             return;
         };
-        let waiting_bytes = connection.io.unwritten();
+        let waiting_bytes = connection.unwritten();
         if waiting_bytes <= OUTPUT_LOW_WATER_BYTES {
             connection.choked = false;
             connection.writable_due |= std::mem::take(&mut connection.above_low_water);
@@ -102,17 +117,29 @@ impl<P: Port> Core<P> {
         } else {
             LINGER_MS
         };
+        self.linger(id, now_ns + linger_ms * 1_000_000);
+    }
+
+    /// The socket lives on until the peer has closed too, so that it reads what was written.
+    pub(super) fn linger(&mut self, id: ConnectionId, until_ns: u64) {
         let Some(connection) = self.table.slots.get_mut(id) else {
             return;
         };
         if connection.io.end_of_input() {
+            connection.state = State::Lingering { discarded_bytes: 0 };
             return self.remove(id);
         }
-        self.table.buffers.take_back(&mut connection.io);
+        if std::mem::take(&mut connection.blocked) {
+            self.blocked -= 1;
+        }
         self.port.end_output(&connection.socket);
         connection.state = State::Lingering { discarded_bytes: 0 };
         connection.read_size = FIRST_READ_SIZE;
-        self.linger_until(now_ns + linger_ms * 1_000_000, id);
+        if let Some(mut secure) = connection.secure.take() {
+            secure.take_back(&mut self.table.buffers);
+        }
+        self.table.buffers.take_back(&mut connection.io);
+        self.linger_until(until_ns, id);
         self.watch(
             id,
             Interest {
@@ -150,7 +177,10 @@ impl<P: Port> Core<P> {
 
     /// Ends a connection at once; what waits is lost.
     pub(super) fn close(&mut self, id: ConnectionId, why: Closed, now_ns: u64) {
-        self.handler.closed(id, why, now_ns);
+        // Of a connection whose handshake is not done the handler does not know.
+        if !self.table.is_handshaking(id) {
+            self.handler.closed(id, why, now_ns);
+        }
         self.remove(id);
     }
 }

@@ -28,7 +28,17 @@ impl<P: Port> Core<P> {
             self.phase = Phase::Draining {
                 until_ns: now_ns.saturating_add(self.drain_ns),
             };
+            self.end_handshakes();
             self.handler.stop(&mut self.table, now_ns);
+        }
+    }
+
+    /// Nothing was answered: the peers may safely try elsewhere.
+    fn end_handshakes(&mut self) {
+        for id in self.all() {
+            if self.table.is_handshaking(id) {
+                self.remove(id);
+            }
         }
     }
 

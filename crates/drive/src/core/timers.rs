@@ -17,6 +17,7 @@ impl<P: Port> Core<P> {
             self.lingering.front().map(|&(until_ns, _)| until_ns),
             (self.blocked > 0).then_some(self.stall_check_ns),
             self.stop_deadline_ns(),
+            self.security.deadline_ns(),
         ]
         .into_iter()
         .flatten()
@@ -30,6 +31,7 @@ impl<P: Port> Core<P> {
             self.lingering.pop_front();
             self.remove(id);
         }
+        self.pass_handshake_deadlines(now_ns);
         if self.blocked > 0 && self.stall_check_ns <= now_ns {
             self.close_stalled(now_ns);
             self.stall_check_ns = now_ns + self.stall_check_period_ns();

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use super::fabric::{Fabric, FabricPort};
 use super::faults::{FaultCounts, Faults};
-use crate::core::Core;
+use crate::Address;
+use crate::core::{Core, Security};
 use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Handler, Peer, PeerAddress};
 use crate::limits::{DRAIN_MS, WRITE_STALL_MS};
+use crate::tls::{ClientTls, ServerTls};
 
 /// A node of a simulated network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +50,22 @@ impl Network {
     /// Adds a loop with its handler. To keep a hand on the handler, box a clone of an
     /// `Rc<RefCell<_>>`.
     pub fn add_node(&mut self, handler: Box<dyn Handler>) -> NodeId {
-        let node = self.make_node(handler);
+        self.add(handler, Security::none())
+    }
+
+    /// The same, with TLS for the connections that the node accepts, and for those that it opens (to this address, as
+    /// certificates name it). The handshakes draw random numbers of their own: such runs are not the same twice.
+    pub fn add_secure_node(
+        &mut self,
+        handler: Box<dyn Handler>,
+        accept: Option<ServerTls>,
+        connect: Option<(ClientTls, Address)>,
+    ) -> NodeId {
+        self.add(handler, Security::simulated(accept, connect))
+    }
+
+    fn add(&mut self, handler: Box<dyn Handler>, security: Security) -> NodeId {
+        let node = self.make_node(handler, security);
         self.nodes.push(node);
         NodeId(u32::try_from(self.nodes.len() - 1).expect("nodes are few"))
     }
@@ -70,6 +87,7 @@ impl Network {
                 listener: 0,
                 outgoing,
                 over_limit: false,
+                tls: None,
             };
             node.core.open(end, &peer, now_ns);
             node.due = true;
@@ -104,7 +122,7 @@ impl Network {
     /// replaced.
     pub fn restart(&mut self, node: NodeId, handler: Box<dyn Handler>) {
         self.fabric.borrow_mut().cut_all(node.0);
-        let fresh = self.make_node(handler);
+        let fresh = self.make_node(handler, Security::none());
         self.nodes[node.0 as usize] = fresh;
     }
 
@@ -174,10 +192,17 @@ impl Network {
         done(self)
     }
 
-    fn make_node(&self, handler: Box<dyn Handler>) -> Node {
+    fn make_node(&self, handler: Box<dyn Handler>, security: Security) -> Node {
         let counters = Arc::new(CounterCells::default());
         let port = FabricPort(self.fabric.clone());
-        let core = Core::new(port, handler, counters.clone(), WRITE_STALL_MS, DRAIN_MS);
+        let core = Core::new(
+            port,
+            handler,
+            counters.clone(),
+            security,
+            WRITE_STALL_MS,
+            DRAIN_MS,
+        );
         Node {
             core,
             counters,

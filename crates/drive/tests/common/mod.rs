@@ -1,6 +1,8 @@
 //! A server of echoes with the habits that tests need, and a hand on it.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod tls;
+
 use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,12 @@
 //! What a run has shown: as text for people, as CSV and JSON for programs.
 
+mod kvstore;
+mod ping;
 mod text;
 mod void;
+
+pub use kvstore::KvstoreReport;
+pub use ping::PingTable;
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
@@ -82,17 +87,12 @@ impl Report {
 
     /// A line of names and a line of figures (RFC 4180), each with its line end.
     pub fn csv(&self) -> String {
-        let fields = self.fields();
-        let names: Vec<String> = fields.keys().map(|name| csv_cell(name)).collect();
-        let values: Vec<String> = fields
-            .values()
-            .map(|value| match value {
-                Value::Null => String::new(),
-                Value::String(text) => csv_cell(text),
-                other => csv_cell(&other.to_string()),
-            })
-            .collect();
-        format!("{}\n{}\n", names.join(","), values.join(","))
+        csv_lines(&self.fields())
+    }
+
+    /// [`Report::text`] without the lines that say why the result is void.
+    fn text_without_void(&self) -> String {
+        text::text_without_void(self)
     }
 
     fn is_open_loop(&self) -> bool {
@@ -269,6 +269,20 @@ fn object<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Val
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// A line of names and a line of figures.
+fn csv_lines(fields: &Map<String, Value>) -> String {
+    let names: Vec<String> = fields.keys().map(|name| csv_cell(name)).collect();
+    let values: Vec<String> = fields
+        .values()
+        .map(|value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => csv_cell(text),
+            other => csv_cell(&other.to_string()),
+        })
+        .collect();
+    format!("{}\n{}\n", names.join(","), values.join(","))
 }
 
 fn csv_cell(text: &str) -> String {

@@ -12,6 +12,7 @@ use crate::worker::{Mode, WorkerPlan};
 fn plan(pace: Pace) -> Plan {
     Plan {
         address: "127.0.0.1:1978".parse().expect("an address"),
+        tls: None,
         connect_timeout: Duration::from_secs(1),
         authority: None,
         threads: 1,
@@ -30,6 +31,7 @@ fn plan(pace: Pace) -> Plan {
         },
         warm_up: Duration::ZERO,
         length: Length::Duration(Duration::from_secs(1)),
+        stop_on_failure: false,
         server_process: None,
     }
 }

@@ -16,7 +16,12 @@ pub(super) fn text(report: &Report) -> String {
     for reason in &report.void {
         lines.push(format!("VOID: {reason}"));
     }
-    lines.push(load(report));
+    lines.push(text_without_void(report));
+    lines.join("\n")
+}
+
+pub(super) fn text_without_void(report: &Report) -> String {
+    let mut lines = vec![load(report)];
     lines.extend(calls(report));
     lines.extend(latencies(report));
     lines.extend(costs(report));

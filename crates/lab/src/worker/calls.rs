@@ -10,6 +10,8 @@ pub(super) struct Call {
     /// When it did.
     pub(super) sent_ns: u64,
     pub(super) kind: usize,
+    /// What the workload calls it.
+    pub(super) ticket: u32,
     pub(super) line: usize,
     /// What its answer says, if one has come.
     pub(super) verdict: Option<Verdict>,

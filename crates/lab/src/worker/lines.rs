@@ -12,8 +12,34 @@ use crate::measure::FailureKind;
 use crate::transport::Transport;
 use crate::workload::Workload;
 
-/// Marks the tag of a Pipe; the rest is its line.
+/// Marks the tag of a Pipe; the rest is its line and its number there.
 pub(super) const PIPE_TAG: u64 = 1 << 63;
+
+/// The tag of a Pipe of a line.
+pub(super) fn pipe_tag(line: usize, number: usize) -> u64 {
+    debug_assert!(
+        line < 1 << 31 && number < 1 << 32,
+        "both are bounded far below"
+    );
+    PIPE_TAG | (line as u64) << 32 | number as u64
+}
+
+/// Line and number of the Pipe of a tag.
+pub(super) fn pipe_of(tag: u64) -> (usize, usize) {
+    (
+        ((tag & !PIPE_TAG) >> 32) as usize,
+        (tag & 0xffff_ffff) as usize,
+    )
+}
+
+/// A long call whose messages are answered in order.
+#[derive(Debug)]
+pub(super) struct Pipe<S> {
+    /// `None`: it is not open.
+    pub(super) stream: Option<S>,
+    /// Messages that wait for their answer, in their order.
+    pub(super) waiting: VecDeque<u64>,
+}
 
 /// A place for a connection, and what runs on it.
 #[derive(Debug)]
@@ -27,15 +53,20 @@ pub(super) struct Line<S> {
     pub(super) redial_ns: Option<u64>,
     /// Short: the call that waits for the connection.
     pub(super) waiting_call: Option<Call>,
-    pub(super) pipe: Option<S>,
-    /// Batches in the Pipe, in their order.
-    pub(super) in_pipe: VecDeque<u64>,
+    /// One, or one for each call in flight.
+    pub(super) pipes: Vec<Pipe<S>>,
+    /// Those with no call, if each has one call.
+    idle_pipes: Vec<u32>,
     is_offered: bool,
     is_to_mend: bool,
 }
 
 impl<S> Line<S> {
-    fn new() -> Line<S> {
+    fn new(pipes: usize) -> Line<S> {
+        let pipe = |_| Pipe {
+            stream: None,
+            waiting: VecDeque::new(),
+        };
         Line {
             channel: None,
             is_open: false,
@@ -43,11 +74,35 @@ impl<S> Line<S> {
             is_retiring: false,
             redial_ns: None,
             waiting_call: None,
-            pipe: None,
-            in_pipe: VecDeque::new(),
+            pipes: (0..pipes).map(pipe).collect(),
+            idle_pipes: (0..pipes as u32).rev().collect(),
             is_offered: false,
             is_to_mend: false,
         }
+    }
+
+    /// The Pipe for the next call, of which there are fewer than may be in flight.
+    pub(super) fn free_pipe(&mut self, is_for_each: bool) -> usize {
+        match is_for_each {
+            false => 0,
+            true => self.idle_pipes.pop().map_or(0, |number| number as usize),
+        }
+    }
+
+    /// A call has left its Pipe.
+    pub(super) fn give_back(&mut self, number: usize, is_for_each: bool) {
+        if is_for_each {
+            self.idle_pipes.push(number as u32);
+        }
+    }
+
+    /// Whether the next call needs no new Pipe.
+    pub(super) fn next_pipe_is_open(&self, is_for_each: bool) -> bool {
+        let next = match is_for_each {
+            false => Some(0),
+            true => self.idle_pipes.last().map(|&number| number as usize),
+        };
+        next.is_some_and(|number| self.pipes[number].stream.is_some())
     }
 }
 
@@ -80,9 +135,9 @@ impl<S> IndexMut<usize> for Lines<S> {
 }
 
 impl<S> Lines<S> {
-    pub(super) fn new(count: usize) -> Lines<S> {
+    pub(super) fn new(count: usize, pipes: usize) -> Lines<S> {
         Lines {
-            all: (0..count).map(|_| Line::new()).collect(),
+            all: (0..count).map(|_| Line::new(pipes)).collect(),
             offered: VecDeque::new(),
             to_mend: Vec::new(),
             by_slot: Vec::new(),
@@ -249,7 +304,10 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         found.channel = None;
         found.is_open = false;
         found.is_retiring = false;
-        found.pipe = None;
+        for pipe in &mut found.pipes {
+            debug_assert!(pipe.waiting.is_empty(), "calls end before their connection");
+            pipe.stream = None;
+        }
         if !self.has_begun {
             self.fatal
                 .get_or_insert(RunError::Connect(error.to_string()));

@@ -86,10 +86,13 @@ pub struct Worker<W, T: Transport> {
     workload: W,
     paths: Vec<String>,
     is_pipe: bool,
+    has_pipe_for_each: bool,
     heads: Heads,
     lines: Lines<T::Stream>,
     calls: Calls,
     schedule: Option<Schedule>,
+    /// Before it nothing is taken up of the schedule, so that more comes together.
+    take_up_ns: u64,
     /// Moments that have come and whose calls wait for a free place.
     backlog: VecDeque<u64>,
     window: Window,
@@ -112,13 +115,24 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             until_ns: u64::MAX,
         };
         let mut random = Random::of_thread(!plan.seed, plan.thread.0);
+        let paths = workload.paths();
+        assert!(paths.len() <= limits::MAX_KINDS, "each kind is counted");
         Worker {
-            paths: workload.paths(),
+            paths,
             is_pipe: workload.is_pipe(),
+            has_pipe_for_each: workload.has_pipe_for_each(),
             heads: Heads::new(&plan.metadata, Random::new(random.next())),
-            lines: Lines::new(plan.connections),
+            lines: Lines::new(
+                plan.connections,
+                if workload.has_pipe_for_each() {
+                    plan.in_flight
+                } else {
+                    1
+                },
+            ),
             calls: Calls::default(),
             schedule: None,
+            take_up_ns: 0,
             backlog: VecDeque::new(),
             window: never,
             has_begun: false,
@@ -232,6 +246,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         let until_ns = self.window.until_ns;
         let scheduled_ns = self.schedule.as_ref().map(Schedule::next_ns);
         let scheduled_ns = scheduled_ns.filter(|&at_ns| self.is_running && at_ns < until_ns);
+        let scheduled_ns = scheduled_ns.map(|at_ns| at_ns.max(self.take_up_ns));
         // Behind its end a run goes on only for what is due and found no place yet.
         let drain_ns = if self.is_past_end {
             limits::DRAIN.as_nanos() as u64
@@ -271,6 +286,10 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         let Some(schedule) = &mut self.schedule else {
             return;
         };
+        if now_ns < self.take_up_ns {
+            return;
+        }
+        self.take_up_ns = now_ns + schedule.together_ns();
         for _ in 0..limits::DUE_PER_TURN {
             let due_ns = schedule.next_ns();
             if due_ns > now_ns || due_ns >= self.window.until_ns {
@@ -293,13 +312,16 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     /// Begins calls on the lines that have room.
     fn begin_calls(&mut self, transport: &mut T, now_ns: u64) {
         let is_open_loop = self.schedule.is_some();
+        // In equal parts, so that no connection has the small ones only.
+        let connections = self.backlog.len().div_ceil(limits::CALLS_TOGETHER).max(1);
+        let together_max = self.backlog.len().div_ceil(connections);
         while let Some(line) = self.lines.next_offered() {
             if is_open_loop && self.backlog.is_empty() {
                 self.lines.offer_first(line);
                 break;
             }
-            // A closed loop fills a connection in one go; an open one goes round.
-            let mut began = true;
+            // A closed loop fills a connection in one go; an open one goes round, with a few at a time.
+            let (mut began, mut together) = (true, 0);
             while began && self.may_begin(line, transport) {
                 let intended_ns = if is_open_loop {
                     self.backlog.pop_front()
@@ -310,7 +332,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                     break;
                 };
                 began = self.begin_call(line, intended_ns, transport, now_ns);
-                if is_open_loop {
+                together += 1;
+                if is_open_loop && together == together_max {
                     break;
                 }
             }
@@ -352,7 +375,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         let Some(channel) = found.channel else {
             return false;
         };
-        if self.is_pipe && found.pipe.is_some() {
+        if self.is_pipe && found.next_pipe_is_open(self.has_pipe_for_each) {
             return true;
         }
         let has_room = transport.room(channel) > 0;
@@ -376,6 +399,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             intended_ns,
             sent_ns: now_ns,
             kind,
+            ticket: self.workload.ticket(),
             line,
             verdict: None,
         };
@@ -430,6 +454,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                     self.lines.retire(call.line);
                 }
                 self.measured -= u64::from(self.window.contains(call.intended_ns));
+                let _ = (self.workload).ended(call.kind, call.ticket, Err(FailureKind::NotBegun));
                 if self.schedule.is_some() {
                     self.backlog.push_front(call.intended_ns);
                 }
@@ -443,11 +468,13 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         }
     }
 
-    /// Sends a batch into the Pipe of its line, which is opened if there is none.
+    /// Sends a message into a Pipe of its line, which is opened if there is none.
     fn send_into_pipe(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
         let line = call.line;
-        if self.lines[line].pipe.is_none() {
+        let number = self.lines[line].free_pipe(self.has_pipe_for_each);
+        if self.lines[line].pipes[number].stream.is_none() {
             let Some(channel) = self.lines[line].channel else {
+                self.lines[line].give_back(number, self.has_pipe_for_each);
                 return false;
             };
             let start = CallStart {
@@ -455,19 +482,20 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                 timeout_ns: None,
                 metadata: self.heads.next(),
             };
-            let tag = PIPE_TAG | line as u64;
+            let tag = lines::pipe_tag(line, number);
             match transport.begin_stream(channel, tag, &start, now_ns) {
-                Ok(stream) => self.lines[line].pipe = Some(stream),
+                Ok(stream) => self.lines[line].pipes[number].stream = Some(stream),
                 Err(error) => {
+                    self.lines[line].give_back(number, self.has_pipe_for_each);
                     self.refuse(&call, error, now_ns);
                     return false;
                 }
             }
         }
         let found = &mut self.lines[line];
-        if let Some(stream) = found.pipe {
-            let tag = self.calls.insert(call);
-            found.in_pipe.push_back(tag);
+        let pipe = &mut found.pipes[number];
+        if let Some(stream) = pipe.stream {
+            pipe.waiting.push_back(self.calls.insert(call));
             found.in_flight += 1;
             let workload = &mut self.workload;
             transport.send(stream, |out| workload.encode(out));
@@ -481,24 +509,36 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             Happened::Connected { channel } => self.lines.connected(*channel),
             Happened::Disconnected { channel, error } => self.disconnected(*channel, error, now_ns),
             Happened::Message { tag, bytes } if tag & PIPE_TAG != 0 => {
-                self.pipe_answered((tag & !PIPE_TAG) as usize, bytes, now_ns);
+                self.pipe_answered(lines::pipe_of(*tag), bytes, now_ns);
             }
             Happened::Message { tag, bytes } => {
                 if let Some(call) = self.calls.get_mut(*tag) {
-                    call.verdict = Some(self.workload.judge(call.kind, bytes));
+                    call.verdict = Some(self.workload.judge(call.kind, call.ticket, bytes));
                 }
             }
             Happened::Writable { .. } => {}
             Happened::Ended { tag, ending, .. } if tag & PIPE_TAG != 0 => {
-                self.pipe_ended((tag & !PIPE_TAG) as usize, ending, now_ns);
+                self.pipe_ended(lines::pipe_of(*tag), ending, now_ns);
             }
             Happened::Ended { tag, ending, .. } => {
                 if let Some(call) = self.calls.remove(*tag) {
                     let outcome = measure::count_as(ending, call.verdict);
                     self.leave_line(call.line);
+                    // One call on each connection: the connection is its place. Otherwise the tag, which is used again.
+                    let place = match self.plan.in_flight {
+                        1 => call.line,
+                        _ => *tag as usize,
+                    };
+                    self.count_place(place, now_ns);
                     self.end_call(&call, outcome, now_ns, || measure::describe(ending));
                 }
             }
+        }
+    }
+
+    fn count_place(&mut self, place: usize, now_ns: u64) {
+        if self.window.contains(now_ns) {
+            self.tally.end_at(place);
         }
     }
 
@@ -518,44 +558,57 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         now_ns: u64,
         text: impl FnOnce() -> String,
     ) {
-        self.tally.ended_in_window += u64::from(self.window.contains(now_ns));
+        let outcome = self.workload.ended(call.kind, call.ticket, outcome);
+        let is_in_window = u64::from(self.window.contains(now_ns));
+        self.tally.ended_in_window += is_in_window;
+        self.tally.ended_by_kind[call.kind] += is_in_window;
         self.tally.ended += 1;
         self.tally.last_end_ns = now_ns;
         if self.window.contains(call.intended_ns) {
             match outcome {
-                Ok(is_miss) => self
-                    .tally
-                    .succeed(call.intended_ns, call.sent_ns, now_ns, is_miss),
+                Ok(is_miss) => {
+                    self.tally.misses_by_kind[call.kind] += u64::from(is_miss);
+                    self.tally
+                        .succeed(call.intended_ns, call.sent_ns, now_ns, is_miss);
+                }
                 Err(kind) => self.tally.fail(kind, 1, text),
             }
         }
     }
 
-    /// A Pipe answers its batches in the order sent.
-    fn pipe_answered(&mut self, line: usize, bytes: &[u8], now_ns: u64) {
-        let Some(tag) = self.lines[line].in_pipe.pop_front() else {
+    /// A Pipe answers its messages in the order sent.
+    fn pipe_answered(&mut self, (line, number): (usize, usize), bytes: &[u8], now_ns: u64) {
+        let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() else {
             return;
         };
         if let Some(call) = self.calls.remove(tag) {
-            let outcome = match self.workload.judge(call.kind, bytes) {
+            let outcome = match self.workload.judge(call.kind, call.ticket, bytes) {
                 Verdict::Good => Ok(false),
                 Verdict::Miss => Ok(true),
                 Verdict::NoEffect => Err(FailureKind::NoEffect),
+                Verdict::Wrong => Err(FailureKind::WrongValue),
                 Verdict::Unreadable => Err(FailureKind::BadAnswer),
             };
+            self.lines[line].give_back(number, self.has_pipe_for_each);
             self.leave_line(line);
+            let place = match self.has_pipe_for_each {
+                true => line * self.plan.in_flight + number,
+                false => tag as usize,
+            };
+            self.count_place(place, now_ns);
             self.end_call(&call, outcome, now_ns, || "a batch had no effect".into());
         }
     }
 
-    fn pipe_ended(&mut self, line: usize, ending: &Ending<'_>, now_ns: u64) {
+    fn pipe_ended(&mut self, (line, number): (usize, usize), ending: &Ending<'_>, now_ns: u64) {
         let kind = match measure::count_as(ending, None) {
             Err(kind) => kind,
             Ok(_) => FailureKind::BadAnswer,
         };
-        self.lines[line].pipe = None;
-        while let Some(tag) = self.lines[line].in_pipe.pop_front() {
+        self.lines[line].pipes[number].stream = None;
+        while let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() {
             if let Some(call) = self.calls.remove(tag) {
+                self.lines[line].give_back(number, self.has_pipe_for_each);
                 self.leave_line(line);
                 self.end_call(&call, Err(kind), now_ns, || measure::describe(ending));
             }

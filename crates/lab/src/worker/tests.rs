@@ -37,6 +37,9 @@ struct Fake {
     opened: u32,
     closed: u32,
     begun_in_all: u64,
+    last_channel: Option<ChannelKey>,
+    /// How often a call was not on the connection of the call before it.
+    changes: u64,
 }
 
 impl Fake {
@@ -52,6 +55,8 @@ impl Fake {
             opened: 0,
             closed: 0,
             begun_in_all: 0,
+            last_channel: None,
+            changes: 0,
         }
     }
 
@@ -108,6 +113,7 @@ impl Transport for Fake {
         }
         *calls = (calls.0 + 1, calls.1 + 1);
         self.begun_in_all += 1;
+        self.changes += u64::from(self.last_channel.replace(channel) != Some(channel));
         encode(&mut Vec::new());
         let answered_ns = self.answered_ns(now_ns);
         self.at(answered_ns, Next::Answer(tag, channel));
@@ -298,6 +304,7 @@ fn a_closed_loop_sees_one_slow_call_for_each_place() {
         6 * (490 + 109),
         "the last end at the window's end"
     );
+    assert_eq!(tally.ended_by_place, [490 + 109; 6]);
     assert!(tally.latency_ns == tally.uncorrected_ns);
 }
 
@@ -478,4 +485,60 @@ fn lost_connections_are_made_again() {
     assert_eq!(tally.failed, [(FailureKind::ConnectionLost, 1)]);
     assert_eq!(tally.first_failure.as_deref(), Some("cut"));
     assert_eq!(tally.reconnects, 1);
+}
+
+/// Where calls come due faster than turns can follow, those of 50 µs begin together; the wait is lag, and part of the latency.
+#[test]
+fn dense_calls_begin_together() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 20 * MS + 1_000,
+    };
+    let together_ns = limits::TOGETHER.as_nanos() as u64;
+    let run = |rate: f64| {
+        let mut fake = Fake::new(100_000, 0..0);
+        simulate(plan(open_loop(rate), 1, 10_000), &mut fake, window, 0..0)
+    };
+    let dense = run(1e6);
+    assert_eq!((dense.due, dense.succeeded), (10_001, 10_001));
+    // The last of each 50 has just come due.
+    assert_eq!(dense.lag_ns.count_between(0, 0), 201);
+    let longest_ns = dense.lag_ns.max();
+    assert!(
+        longest_ns > together_ns / 2 && longest_ns < together_ns,
+        "{longest_ns}"
+    );
+    assert!(dense.latency_ns.min().abs_diff(100_000) < 100);
+    assert!(dense.latency_ns.max().abs_diff(100_000 + longest_ns) < 300);
+    assert_eq!(dense.uncorrected_ns.count_between(101_000, u64::MAX), 0);
+    // One that comes behind a pause does not wait, and others no longer than they must.
+    let sparse = run(limits::TOGETHER_FROM_RATE - 1.0);
+    assert_eq!((sparse.due, sparse.lag_ns.max()), (2_501, 0));
+}
+
+/// Those that begin together share connections by the system call; all connections have their turns.
+#[test]
+fn calls_that_are_due_together_share_a_connection() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 20 * MS,
+    };
+    let run = |rate: f64| {
+        let mut fake = Fake::new(100_000, 0..0);
+        simulate(plan(open_loop(rate), 4, 10_000), &mut fake, window, 0..0);
+        let per_connection: Vec<u64> = fake.begun.values().map(|calls| calls.1).collect();
+        let spread = per_connection.iter().max().zip(per_connection.iter().min());
+        let (most, fewest) = spread.expect("there are four");
+        assert!(
+            most - fewest <= 2 * limits::CALLS_TOGETHER as u64,
+            "{per_connection:?}"
+        );
+        (fake.begun_in_all, fake.changes)
+    };
+    // Two connections for each 50.
+    let (calls, changes) = run(1e6);
+    assert_eq!(calls, 10_000);
+    assert!((400..=402).contains(&changes), "{changes}");
+    let (calls, changes) = run(1e5);
+    assert_eq!((calls, changes), (1_000, 1_000), "one by one");
 }

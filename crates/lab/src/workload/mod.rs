@@ -1,10 +1,16 @@
 //! What is called, with what, and what the answers must look like.
 
+mod kvstore;
 mod pelton;
+mod ping;
 mod same;
 
+pub use kvstore::{KINDS as KVSTORE_KINDS, KeyUse, KvstoreLoad, KvstoreWorkload};
 pub use pelton::{Mix, MixError, PeltonLoad, PeltonWorkload, Shape as PeltonShape};
+pub use ping::Ping;
 pub use same::SameRequest;
+
+use crate::measure::FailureKind;
 
 /// The calls of one thread.
 pub trait Workload {
@@ -16,14 +22,36 @@ pub trait Workload {
         false
     }
 
+    /// With [`Workload::is_pipe`]: whether each call in flight has such a long call of its own.
+    fn has_pipe_for_each(&self) -> bool {
+        false
+    }
+
     /// Chooses the next call: its kind.
     fn choose(&mut self) -> usize;
 
     /// Appends the request of the call chosen last.
     fn encode(&mut self, out: &mut Vec<u8>);
 
+    /// What the call chosen last is called until it has [ended](Workload::ended), for workloads that keep an account of
+    /// each; all others say 0.
+    fn ticket(&self) -> u32 {
+        0
+    }
+
     /// Looks at an answer with status OK.
-    fn judge(&self, kind: usize, answer: &[u8]) -> Verdict;
+    fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict;
+
+    /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure. Answers how it counts.
+    #[inline]
+    fn ended(
+        &mut self,
+        _kind: usize,
+        _ticket: u32,
+        outcome: Result<bool, FailureKind>,
+    ) -> Result<bool, FailureKind> {
+        outcome
+    }
 
     /// Records that one call reads or writes.
     fn records_per_call(&self) -> u64 {
@@ -40,6 +68,8 @@ pub enum Verdict {
     Miss,
     /// It did not take effect.
     NoEffect,
+    /// It brought another value than it should.
+    Wrong,
     /// It is no answer to this request.
     Unreadable,
 }

@@ -339,7 +339,7 @@ impl Workload for PeltonWorkload {
     }
 
     #[inline]
-    fn judge(&self, kind: usize, answer: &[u8]) -> Verdict {
+    fn judge(&self, kind: usize, _ticket: u32, answer: &[u8]) -> Verdict {
         if self.is_pipe() {
             return judge_pipe(answer);
         }
@@ -491,10 +491,10 @@ mod tests {
             ..GetResponse::default()
         }
         .encode(&mut found);
-        assert_eq!(workload.judge(0, &found), Verdict::Good);
-        assert_eq!(workload.judge(0, b""), Verdict::Miss);
-        assert_eq!(workload.judge(1, b""), Verdict::NoEffect);
-        assert_eq!(workload.judge(0, b"\xff\xff"), Verdict::Unreadable);
+        assert_eq!(workload.judge(0, 0, &found), Verdict::Good);
+        assert_eq!(workload.judge(0, 0, b""), Verdict::Miss);
+        assert_eq!(workload.judge(1, 0, b""), Verdict::NoEffect);
+        assert_eq!(workload.judge(0, 0, b"\xff\xff"), Verdict::Unreadable);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Workload for SameRequest {
         out.extend_from_slice(&self.request);
     }
 
-    fn judge(&self, _kind: usize, _answer: &[u8]) -> Verdict {
+    fn judge(&self, _kind: usize, _ticket: u32, _answer: &[u8]) -> Verdict {
         Verdict::Good
     }
 }

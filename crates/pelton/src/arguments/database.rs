@@ -1,6 +1,9 @@
 //! `pelton database …`
 
+use std::fmt;
+
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
 
 use super::store::ConnectionArguments;
 use crate::durability::Durability;
@@ -21,6 +24,13 @@ pub enum DatabaseCommand {
     ///
     /// One that is not there is a miss: exit code 1. The default database cannot be removed.
     Drop(DropDatabaseArguments),
+
+    /// Move a database with all that is in it from memory to disk, or back
+    ///
+    /// Reads go on meanwhile, writes to it are refused with UNAVAILABLE. All or nothing: Ctrl-C gives it up, and the
+    /// database stays what it was, as it does if the server dies. One that is of that kind already stays as it is:
+    /// exit code 1.
+    Convert(ConvertDatabaseArguments),
 }
 
 /// `pelton database create`
@@ -53,13 +63,45 @@ pub struct CreateDatabaseArguments {
     pub connection: ConnectionArguments,
 }
 
+/// `pelton database convert`
+#[derive(Args, Debug)]
+pub struct ConvertDatabaseArguments {
+    /// Its name [default: the default database]
+    #[arg(value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub name: String,
+
+    /// What it becomes
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub kind: KindArgument,
+
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
 /// Where the entries of a database are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum KindArgument {
     /// all in memory
     Memory,
     /// on disk, with a cache in memory
     Disk,
+}
+
+impl From<KindArgument> for store::Kind {
+    fn from(kind: KindArgument) -> store::Kind {
+        match kind {
+            KindArgument::Memory => store::Kind::Memory,
+            KindArgument::Disk => store::Kind::Disk,
+        }
+    }
+}
+
+impl fmt::Display for KindArgument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no kind is hidden");
+        f.write_str(value.get_name())
+    }
 }
 
 /// `pelton database list`

@@ -7,13 +7,17 @@ use clap::{ArgGroup, Args, ValueEnum, value_parser};
 use drive::Address;
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
 
-use super::CpuList;
+use super::{CpuList, LoadService, TlsArguments};
 use crate::size::{Size, Span};
 
 /// `pelton load`
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("request").args(["data", "data_file"]))]
 pub struct LoadArguments {
+    /// Another workload than those below
+    #[command(subcommand)]
+    pub service: Option<LoadService>,
+
     /// The server: host:port, [ipv6]:port or unix:/path
     #[arg(
         long,
@@ -31,6 +35,9 @@ pub struct LoadArguments {
         default_value = "10s"
     )]
     pub timeout: Span,
+
+    #[command(flatten)]
+    pub tls: TlsArguments,
 
     /// How to print the result
     #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]

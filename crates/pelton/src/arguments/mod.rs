@@ -1,28 +1,40 @@
 //! The command line as a table. Help, the checks of every flag, and docs/cli.md come from it.
 
 mod backup;
+mod blob;
 mod bulk;
 mod database;
 mod load;
+mod load_services;
 mod serve;
 mod store;
+mod tls;
 
 pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
+pub use blob::{
+    BlobArguments, BlobCommand, DownloadArguments, ListBlobsArguments, TransferArguments,
+    UploadArguments,
+};
 pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,
     TransactArguments,
 };
 pub use database::{
-    CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments, KindArgument,
-    ListDatabasesArguments,
+    ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
+    KindArgument, ListDatabasesArguments,
 };
 pub use load::{LoadArguments, LoadArrivals, LoadFormat, LoadMode};
+pub use load_services::{
+    KvstoreLoadArguments, LoadKeys, LoadService, LoadTarget, PingConnections, PingLoadArguments,
+};
 pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, OutputFormat,
     PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
+
+pub use tls::TlsArguments;
 
 use std::path::PathBuf;
 
@@ -118,7 +130,23 @@ pub enum Command {
     /// Count keys; prints the bare number
     Count(CountArguments),
 
-    /// Create, list and remove databases; only on the machine of the server
+    /// Store files as blobs
+    ///
+    /// An upload goes on by itself after a broken connection, and where it stopped if the command is given again and the
+    /// file is the same. Each chunk and the whole are compared by checksum.
+    Upload(UploadArguments),
+
+    /// Fetch blobs into files
+    ///
+    /// A download goes on by itself after a broken connection. The file appears under its name when it is complete and
+    /// its checksum is right.
+    Download(DownloadArguments),
+
+    /// List, describe and remove blobs
+    #[command(subcommand)]
+    Blob(BlobCommand),
+
+    /// Create, list, remove and convert databases; only on the machine of the server
     #[command(subcommand)]
     Database(DatabaseCommand),
 
@@ -149,7 +177,8 @@ pub enum Command {
     ///
     /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers come (closed loop) or
     /// at a --rate (open loop). If the generator was the limit and not the server, the first line of the result says
-    /// VOID. docs/load.md says what each figure means. Exit code 1: the result is void, or calls failed.
+    /// VOID. docs/measuring.md says what each figure means. Exit code 1: the result is void, or calls failed.
+    #[command(args_conflicts_with_subcommands = true)]
     Load(Box<LoadArguments>),
 
     /// Look at the log in a data folder that no server uses

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use drive::Address;
 use serde::{Deserialize, Deserializer};
 
+use super::database::KindArgument;
 use crate::durability::Durability;
+use crate::listen::{ListenAddress, OriginalPorts};
 use crate::metrics::MetricsAddress;
+use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
 
 /// All settings of a server, each `None` where it was not given. The same fields are read from flags and environment
@@ -24,6 +26,8 @@ pub struct ServeArguments {
 
     /// Where to listen: host:port, [ipv6]:port or unix:/path; may be repeated, or several separated by commas
     ///
+    /// With a certificate (--tls-cert, --tls-self-signed) TLS is spoken there, but for UNIX sockets. In front of an address,
+    /// `plain:` means without TLS and `tls:` with it: `--listen tls:0.0.0.0:1978 --listen plain:127.0.0.1:1979`.
     /// Port 0 lets the system choose one; the line `listening on …` says which. [default: 127.0.0.1:1978]
     #[arg(
         long,
@@ -32,7 +36,52 @@ pub struct ServeArguments {
         value_delimiter = ','
     )]
     #[serde(default, deserialize_with = "from_texts")]
-    pub listen: Option<Vec<Address>>,
+    pub listen: Option<Vec<ListenAddress>>,
+
+    /// Also listen on the ports that clients of drop-in services know: 1313 (gupload) and 2137 (YDB ping), on the host given
+    ///
+    /// With `=` only: --original-ports=HOST. TLS is spoken on that of gupload if there is a certificate, on that of YDB ping
+    /// never. The key-value example of the gRPC project has no port of its own.
+    /// [without a value: 127.0.0.1]
+    #[arg(
+        long,
+        value_name = "HOST",
+        env = "PELTON_ORIGINAL_PORTS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1"
+    )]
+    #[serde(default, deserialize_with = "from_text")]
+    pub original_ports: Option<OriginalPorts>,
+
+    /// Certificate of the server in PEM, followed by those between it and the root; needs --tls-key
+    ///
+    /// Read anew when the file changes, and on SIGHUP; what does not fit is said in the log, and the old one stays in use.
+    #[arg(long, value_name = "FILE", env = "PELTON_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "PELTON_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Only clients with a certificate signed by one of these authorities (PEM) may connect with TLS
+    ///
+    /// Read anew like --tls-cert. [default: clients need no certificate]
+    #[arg(long, value_name = "FILE", env = "PELTON_CLIENT_CA")]
+    pub client_ca: Option<PathBuf>,
+
+    /// TLS for a first try: make a certificate for this machine in a folder, or use the one that is there
+    ///
+    /// Clients trust it by DIR/ca.pem. With `=` only: --tls-self-signed=DIR. [without a value: pelton-tls]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "PELTON_TLS_SELF_SIGNED",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "pelton-tls"
+    )]
+    pub tls_self_signed: Option<PathBuf>,
 
     /// Folder for the log of all databases that last; made if there is none
     ///
@@ -49,6 +98,11 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub durability: Option<Durability>,
 
+    /// Where the default database is: it goes there at the start if it has no entries, and must be there already if it has
+    /// [default: where it was, in memory if it is new]
+    #[arg(long, value_name = "KIND", env = "PELTON_KIND", value_enum)]
+    pub kind: Option<KindArgument>,
+
     /// Size of the files of the log, 64KiB to 1GiB; the next one is always made before it is needed
     ///
     /// Smaller ones suit a small disk, larger ones a great many writes. Files that are there keep their size.
@@ -57,9 +111,26 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub log_segment: Option<Size>,
 
+    /// Memory that keeps blocks and entries of databases on disk for their reads, 1MiB to 1TiB; beside --memory-limit
+    ///
+    /// The system's own cache of files comes on top of it. [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "PELTON_DISK_CACHE")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub disk_cache: Option<Size>,
+
     /// Folder in which `pelton backup` makes its copies; made if there is none [default: none, backups are refused]
     #[arg(long, value_name = "DIR", env = "PELTON_BACKUP_ROOT")]
     pub backup_root: Option<PathBuf>,
+
+    /// Bytes that the blobs of each database may have together, with unfinished uploads [default: as the disk has room]
+    #[arg(long, value_name = "SIZE", env = "PELTON_BLOB_QUOTA")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub blob_quota: Option<Size>,
+
+    /// How long an upload that nobody continues is kept [default: 24h]
+    #[arg(long, value_name = "TIME", env = "PELTON_KEEP_UPLOADS")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub keep_uploads: Option<Span>,
 
     /// Start with a damaged log: give up what comes after the damage
     ///
@@ -151,6 +222,30 @@ pub struct ServeArguments {
         default_missing_value = "true"
     )]
     pub interop: Option<bool>,
+
+    /// The database whose keys io.grpc.KeyValueService serves [default: the default database]
+    #[arg(long, value_name = "NAME", env = "PELTON_KVSTORE_DATABASE")]
+    pub kvstore_database: Option<String>,
+
+    /// Delay each operation of io.grpc.KeyValueService: read=TIME,write=TIME; with ,serial one after the other
+    ///
+    /// As the servers of the article that it comes from do, with read=10ms,write=50ms. No thread is held meanwhile.
+    /// [default: no delay]
+    #[arg(long, value_name = "DELAYS", env = "PELTON_SIMULATE")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub simulate: Option<Simulation>,
+
+    /// Throw away what messaging.GuploadService and POST /upload receive, as gupload's server does, instead of keeping it
+    /// as blobs [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "PELTON_DISCARD_UPLOADS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub discard_uploads: Option<bool>,
 
     /// Also serve metrics for Prometheus at http://ADDRESS/metrics; a port alone is of this machine only
     ///

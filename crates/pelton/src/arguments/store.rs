@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, value_parser};
 use drive::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
+use super::TlsArguments;
 use crate::size::Span;
 
 /// Which server, and how long to wait for it.
@@ -33,6 +34,9 @@ pub struct ConnectionArguments {
     /// How to print the answer
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
+
+    #[command(flatten)]
+    pub tls: TlsArguments,
 }
 
 /// Which database, and how keys are written.
@@ -256,6 +260,12 @@ pub struct ScanArguments {
 pub struct CountArguments {
     #[command(flatten)]
     pub range: RangeArguments,
+
+    /// About how many will do: at once where counting takes long, which is in databases on disk
+    ///
+    /// With --output json, `exact` says whether it is an estimate.
+    #[arg(long)]
+    pub estimate: bool,
 
     #[command(flatten)]
     pub database: DatabaseArguments,

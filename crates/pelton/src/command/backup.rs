@@ -16,9 +16,9 @@ use crate::progress::Progress;
 /// How long to wait for a message before the user is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a server that makes a backup may say nothing. It tells several times a second how far it has come, but a
+/// How long a server that makes a backup or converts a database may say nothing. It tells several times a second how far it has come, but a
 /// device may take long for a sync.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// Has the server copy everything into a new folder.
 pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
@@ -118,15 +118,15 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
 }
 
 /// How long a task is waited for.
-struct Patience {
+pub(super) struct Patience {
     /// How long the server may say nothing; `None`: as long as it takes.
-    longest: Option<Duration>,
+    pub(super) longest: Option<Duration>,
     /// What the user is told who has enough of it.
-    interrupted: &'static str,
+    pub(super) interrupted: &'static str,
 }
 
 /// Calls a method and shows its answers to `visit` until it ends, or the user has enough of it.
-fn wait(
+pub(super) fn wait(
     caller: &mut Caller,
     method: Method,
     request: &[u8],

@@ -84,6 +84,9 @@ fn print(output: &mut Output, database: &DatabaseStatistics<'_>) -> Result<(), F
             ("memory_bytes", database.memory_bytes),
             ("disk_bytes", database.disk_bytes),
             ("sequence", database.sequence),
+            ("blobs", database.blobs),
+            ("blob_bytes", database.blob_bytes),
+            ("unfinished_uploads", database.unfinished_uploads),
         ] {
             fields.insert(name.into(), value.into());
         }
@@ -93,11 +96,19 @@ fn print(output: &mut Output, database: &DatabaseStatistics<'_>) -> Result<(), F
         "" => "(default)",
         name => name,
     };
+    let size = match database.database.kind {
+        DatabaseKind::Memory => format!(
+            "{} entries\t{} bytes",
+            database.entries, database.content_bytes
+        ),
+        DatabaseKind::Disk => format!(
+            "about {} entries\t{} bytes of disk",
+            database.entries, database.disk_bytes
+        ),
+    };
     output.line(&format!(
-        "{name}\t{}\t{} entries\t{} bytes\t{} bytes of memory\tsequence {}",
+        "{name}\t{}\t{size}\t{} bytes of memory\tsequence {}",
         describe(&database.database),
-        database.entries,
-        database.content_bytes,
         database.memory_bytes,
         database.sequence
     ))

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::{Channel, ChannelOptions};
+use drive::Address;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{
     Arrivals, Length, MethodError, MethodName, Mode, Outcome, Pace, PeltonLoad, PeltonShape,
@@ -13,7 +14,10 @@ use lab::{
 };
 
 use super::CONNECT_HINT;
-use crate::arguments::{LoadArguments, LoadArrivals, LoadFormat, LoadMode, OutputFormat};
+use super::tls::{client_tls, connect_failure};
+use crate::arguments::{
+    LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
+};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -31,6 +35,11 @@ const OPEN_IN_FLIGHT: usize = 1_000;
 
 /// Loads a server and prints what was measured.
 pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
+    match &arguments.service {
+        Some(LoadService::Kvstore(arguments)) => return super::load_kvstore(arguments),
+        Some(LoadService::Ping(arguments)) => return super::load_ping(arguments),
+        None => {}
+    }
     let plan = plan(arguments)?;
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
@@ -46,10 +55,14 @@ pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
         None => load_pelton(arguments, &plan, &interrupt)?,
     };
     print(&report, arguments.format)?;
+    verdict(&report, &arguments.address)
+}
+
+/// How a load ends that has been printed.
+pub(super) fn verdict(report: &Report, address: &Address) -> Result<Exit, Failure> {
     if report.outcome().tally.succeeded == 0 {
         return Err(Failure::Failed(format!(
-            "no call to {} succeeded; the result says why",
-            arguments.address
+            "no call to {address} succeeded; the result says why"
         )));
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures();
@@ -85,6 +98,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
     Ok(Plan {
         address: arguments.address.clone(),
         connect_timeout: Duration::from_millis(arguments.timeout.ms),
+        tls: client_tls(&arguments.tls)?,
         authority: arguments.authority.clone(),
         threads: arguments.threads,
         pin: arguments
@@ -110,6 +124,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Failure> {
             Some(calls) => Length::Calls(calls),
             None => Length::Duration(Duration::from_millis(arguments.duration.ms)),
         },
+        stop_on_failure: false,
         server_process: arguments.server_pid,
     })
 }
@@ -217,7 +232,7 @@ fn load_method(
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let request = match (&arguments.data, &arguments.data_file) {
-        (Some(json), _) => encode(arguments, method, json)?,
+        (Some(json), _) => encode(arguments, plan, method, json)?,
         (None, Some(file)) => read(file, limits::MAX_REQUEST_BYTES)?,
         (None, None) => {
             return Err(Failure::Usage(
@@ -231,7 +246,12 @@ fn load_method(
 }
 
 /// The bytes of a JSON request, by a file of descriptors or the server's own.
-fn encode(arguments: &LoadArguments, method: &MethodName, json: &str) -> Result<Vec<u8>, Failure> {
+fn encode(
+    arguments: &LoadArguments,
+    plan: &Plan,
+    method: &MethodName,
+    json: &str,
+) -> Result<Vec<u8>, Failure> {
     let in_words = |error: MethodError| match error {
         error @ MethodError::NoReflection(_) => {
             Failure::Failed(format!("{}: {error}", arguments.address))
@@ -244,10 +264,11 @@ fn encode(arguments: &LoadArguments, method: &MethodName, json: &str) -> Result<
             let timeout = Duration::from_millis(arguments.timeout.ms);
             let options = ChannelOptions {
                 connect_timeout: timeout,
+                tls: plan.tls.clone(),
                 ..ChannelOptions::default()
             };
             let mut channel = Channel::connect(&arguments.address, &options)
-                .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
+                .map_err(|error| connect_failure(&error))?;
             lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
         }
     };
@@ -266,7 +287,8 @@ fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn run<W: lab::Workload>(
+/// Runs a plan, with a line on standard error that says how far it is.
+pub(super) fn run<W: lab::Workload>(
     plan: &Plan,
     make: impl Fn(usize) -> W + Sync,
     interrupt: &Interrupt,
@@ -281,6 +303,13 @@ fn run<W: lab::Workload>(
         RunError::BadRequest(_) => Failure::Usage(error.to_string()),
         RunError::System(_) => Failure::Failed(error.to_string()),
     })
+}
+
+/// Prints lines of a result.
+pub(super) fn print_lines(text: &str) -> Result<(), Failure> {
+    let mut output = Output::new(OutputFormat::Text);
+    output.line(text)?;
+    output.end()
 }
 
 fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {

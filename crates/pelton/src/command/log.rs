@@ -177,6 +177,7 @@ fn kind(kind: RecordKind) -> &'static str {
         RecordKind::Clear => "clear",
         RecordKind::DatabaseCreated => "database created",
         RecordKind::DatabaseDropped => "database dropped",
+        RecordKind::DatabaseConverted => "database converted",
         RecordKind::Mark => "mark",
     }
 }

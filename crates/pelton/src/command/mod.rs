@@ -3,6 +3,8 @@
 mod append;
 mod backup;
 mod batch;
+mod blob;
+mod convert;
 mod database;
 mod delete;
 mod echo;
@@ -11,6 +13,7 @@ mod get;
 mod import;
 mod increment;
 mod load;
+mod load_services;
 mod log;
 mod pipe;
 mod proto;
@@ -19,12 +22,15 @@ mod range;
 mod restore;
 mod results;
 mod status;
+mod tls;
 mod transact;
 mod value;
 
 pub use append::append;
 pub use backup::{backup, snapshot};
 pub use batch::batch;
+pub use blob::{delete_blob, download, list_blobs, stat_blob, upload};
+pub use convert::convert_database;
 pub use database::{create_database, drop_database, list_databases};
 pub use delete::delete;
 pub use echo::echo;
@@ -33,6 +39,7 @@ pub use get::get;
 pub use import::import;
 pub use increment::increment;
 pub use load::load;
+use load_services::{load_kvstore, load_ping};
 pub use log::{inspect_log, verify_log};
 pub use proto::write_proto_files;
 pub use put::put;
@@ -67,10 +74,11 @@ impl Caller {
         let timeout = Duration::from_millis(arguments.timeout.ms);
         let options = ChannelOptions {
             connect_timeout: timeout,
+            tls: tls::client_tls(&arguments.tls)?,
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(&arguments.address, &options)
-            .map_err(|error| Failure::Failed(format!("{error}; {CONNECT_HINT}")))?;
+            .map_err(|error| tls::connect_failure(&error))?;
         Ok(Caller {
             channel,
             address: arguments.address.to_string(),
@@ -100,7 +108,8 @@ impl Caller {
 }
 
 fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
-    Failure::Failed(format!("{called} on {address}: {error}"))
+    let hint = tls::call_hint(error);
+    Failure::Failed(format!("{called} on {address}: {error}{hint}"))
 }
 
 /// An answer that cannot be read: another program listens there, or one of another version.

@@ -17,6 +17,9 @@ macro_rules! proto_files {
 }
 
 proto_files! {
+    "compat/gupload.proto"
+    "compat/kvstore.proto"
+    "compat/ydb_ping.proto"
     "grpc/health/v1/health.proto"
     "grpc/reflection/v1/reflection.proto"
     "grpc/reflection/v1alpha/reflection.proto"

@@ -65,7 +65,7 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     CountRequest {
         database: &database.database,
         keys: range.keys(),
-        estimate: false,
+        estimate: arguments.estimate,
     }
     .encode(&mut request);
 

@@ -9,7 +9,9 @@ use server::TimeSource;
 use store::StoreConfig;
 use store::backup::{self, Manifest, RestoreConfig, RestoreError};
 use store::disk::{Disk, RealDisk};
+use store::durable::{TREES_FOLDER, TreePlace};
 use store::log::{LogConfig, LogId};
+use store::tree::TreeConfig;
 
 use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};
@@ -73,7 +75,7 @@ fn restore_into(
     let failed = |error: RestoreError| Failure::Failed(error.to_string());
     let (target, is_made) = backup::new_folder(data).map_err(failed)?;
     let target: Arc<dyn Disk> = Arc::new(target);
-    let config = config();
+    let config = config(data);
     let restored = with_progress("restoring", |watch| {
         backup::restore(source, &target, &config, &mut Clock, watch)
     });
@@ -111,7 +113,7 @@ fn restore_into(
 }
 
 /// All that was in the server is to be in the folder, whatever this process may use of memory.
-fn config() -> RestoreConfig {
+fn config(data: &Path) -> RestoreConfig {
     let log_id = LogId {
         history: random(),
         secret: random(),
@@ -121,6 +123,10 @@ fn config() -> RestoreConfig {
     RestoreConfig {
         store,
         log: LogConfig::new(log_id, SystemTimeSource.wall_ms()),
+        trees: Some(TreePlace {
+            folder: data.join(TREES_FOLDER),
+            config: TreeConfig::default(),
+        }),
     }
 }
 

@@ -104,6 +104,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
         ),
         format!("history: {:016x}", figures.history_id),
     ];
+    lines.extend(blobs(figures));
     if let Some(log) = &figures.log {
         lines.push(format!(
             "log: {} in {} segments; durable up to sequence {}; since the start {} records in {} groups, {} syncs",
@@ -124,6 +125,44 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
     lines
 }
 
+/// What there is of blobs, where there is something.
+fn blobs(figures: &StatisticsResponse<'_>) -> Option<String> {
+    let used = BlobTotals::of(figures);
+    let quota = match figures.blob_quota_bytes {
+        0 => String::new(),
+        bytes => format!("; quota of each database: {}", mebibytes(bytes)),
+    };
+    let is_shown = figures.blob_quota_bytes > 0 || used.blobs + used.bytes + used.unfinished > 0;
+    is_shown.then(|| {
+        format!(
+            "blobs: {} with {}; unfinished uploads: {}{quota}",
+            used.blobs,
+            mebibytes(used.bytes),
+            used.unfinished
+        )
+    })
+}
+
+/// Of all databases together.
+#[derive(Default)]
+struct BlobTotals {
+    blobs: u64,
+    bytes: u64,
+    unfinished: u64,
+}
+
+impl BlobTotals {
+    fn of(figures: &StatisticsResponse<'_>) -> BlobTotals {
+        let mut totals = BlobTotals::default();
+        for database in &figures.databases {
+            totals.blobs += database.blobs;
+            totals.bytes += database.blob_bytes;
+            totals.unfinished += database.unfinished_uploads;
+        }
+        totals
+    }
+}
+
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -139,6 +178,13 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
         ("buffered_bytes", figures.buffered_bytes.into()),
         ("buffered_limit_bytes", figures.buffered_limit_bytes.into()),
         ("history_id", format!("{:016x}", figures.history_id).into()),
+    ]));
+    let used = BlobTotals::of(figures);
+    fields.extend(object([
+        ("blobs", used.blobs.into()),
+        ("blob_bytes", used.bytes.into()),
+        ("unfinished_uploads", used.unfinished.into()),
+        ("blob_quota_bytes", figures.blob_quota_bytes.into()),
     ]));
     let log = figures.log.map(|log| {
         Value::Object(object([

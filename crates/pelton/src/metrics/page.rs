@@ -1,10 +1,13 @@
 //! What is served: every metric with its name and what it means.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use drive::tls::ServerTls;
 use drive::{CountersReader, LoopCounters};
 use service::figures::Totals;
 use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
+use store::blob::BlobUse;
 use store::durable::LogStatistics;
 
 use super::exposition::Kind::{Counter, Gauge, Histogram};
@@ -18,6 +21,8 @@ type Of<T> = dyn Fn(&T) -> u64;
 pub struct Sources {
     pub shared: Arc<Shared>,
     pub counters: CountersReader,
+    /// Of the listeners with TLS, if there are some.
+    pub tls: Option<ServerTls>,
     /// When the process began, in seconds since 1970.
     pub start_s: u64,
 }
@@ -35,8 +40,15 @@ impl Sources {
         let totals = self.shared.figures.totals();
         calls(&mut page, &totals, self.shared.interop);
         sockets(&mut page, &totals, &self.counters.read());
+        if let Some(tls) = &self.tls {
+            self::tls(&mut page, tls, &self.counters.read());
+        }
         memory(&mut page, &totals, &self.shared);
+        readers(&mut page, &self.shared);
         databases(&mut page, &self.shared);
+        if let Some(blobs) = self.shared.store.blobs() {
+            blob_quota(&mut page, blobs.statistics().quota_bytes);
+        }
         if let Some(figures) = self.shared.store.log_statistics() {
             log(&mut page, &figures);
             syncs_and_snapshots(&mut page, &figures);
@@ -56,6 +68,7 @@ fn method_labels(method: Method) -> [Label<'static>; 3] {
         Shape::Unary => "unary",
         Shape::ServerStreaming => "server_stream",
         Shape::ClientStreaming => "client_stream",
+        Shape::Plain => "plain",
         Shape::Bidirectional => "bidi_stream",
     };
     [
@@ -208,6 +221,47 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
     }
 }
 
+fn tls(page: &mut Page, tls: &ServerTls, loops: &[LoopCounters]) {
+    let sum = |of: &Of<LoopCounters>| loops.iter().map(of).sum::<u64>();
+    page.single(
+        "pelton_tls_certificate_not_after_seconds",
+        Gauge,
+        "When the certificate in use runs out, in seconds since 1970.",
+        tls.validity().not_after_s,
+    );
+    page.single(
+        "pelton_tls_handshakes_total",
+        Counter,
+        "TLS handshakes done.",
+        sum(&|one| one.handshakes),
+    );
+    page.single(
+        "pelton_tls_resumed_total",
+        Counter,
+        "Those of them that resumed a session.",
+        sum(&|one| one.resumed),
+    );
+    page.family(
+        "pelton_tls_failures_total",
+        Counter,
+        "Connections with TLS that failed, most in their handshake, by reason.",
+    );
+    let reasons: [(_, &Of<LoopCounters>); 9] = [
+        ("not_tls", &|one| one.failed_not_tls),
+        ("client_certificate", &|one| one.failed_certificate),
+        ("incompatible", &|one| one.failed_incompatible),
+        ("refused_by_client", &|one| one.failed_refused_by_peer),
+        ("broken", &|one| one.failed_broken),
+        ("ended", &|one| one.failed_ended),
+        ("timed_out", &|one| one.failed_timed_out),
+        ("too_large", &|one| one.failed_too_large),
+        ("crowded_out", &|one| one.failed_crowded_out),
+    ];
+    for (reason, of) in reasons {
+        page.sample(&[("reason", reason)], sum(of));
+    }
+}
+
 fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
     let gauges = [
         (
@@ -236,11 +290,45 @@ fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
     }
 }
 
+/// The threads that read databases on disk.
+fn readers(page: &mut Page, shared: &Shared) {
+    let readers = shared.figures.readers();
+    let figures = [
+        (
+            "pelton_readers",
+            Gauge,
+            "Threads that read databases on disk, begun when they are needed.",
+            &readers.threads,
+        ),
+        (
+            "pelton_reader_jobs_waiting",
+            Gauge,
+            "Reads of databases on disk, some of one tick together, that wait for such a thread.",
+            &readers.waiting_jobs,
+        ),
+        (
+            "pelton_reader_jobs_total",
+            Counter,
+            "Such reads that were begun.",
+            &readers.jobs,
+        ),
+        (
+            "pelton_reader_jobs_refused_total",
+            Counter,
+            "Such reads for which there was no place: their calls got UNAVAILABLE.",
+            &readers.refused_jobs,
+        ),
+    ];
+    for (name, kind, help, value) in figures {
+        page.single(name, kind, help, value.load(Ordering::Relaxed));
+    }
+}
+
 /// Figures of one database.
 struct Database {
     name: String,
-    sequence: u64,
     statistics: store::Statistics,
+    blobs: BlobUse,
 }
 
 fn databases(page: &mut Page, shared: &Shared) {
@@ -248,28 +336,28 @@ fn databases(page: &mut Page, shared: &Shared) {
     let infos = store.databases().into_iter();
     let databases: Vec<_> = infos
         .filter_map(|info| {
-            let view = store.view(info.id)?;
             Some(Database {
+                statistics: store.statistics(info.id)?,
+                blobs: store.blob_use(info.id),
                 name: info.name,
-                sequence: view.sequence(),
-                statistics: view.statistics(),
             })
         })
         .collect();
-    let gauges: [(_, _, &Of<Database>); 5] = [
+    let gauges: [(_, _, &Of<Database>); 9] = [
         (
             "pelton_database_entries",
-            "Entries, with those that have expired and are not removed yet. The default database has an empty name.",
+            "Entries, with those that have expired and are not removed yet; on disk by estimate. The default database has \
+             an empty name.",
             &|one| one.statistics.entries,
         ),
         (
             "pelton_database_expiring_entries",
-            "Those of the entries that have a time to live.",
+            "Those of the entries that have a time to live; not counted on disk.",
             &|one| one.statistics.expiring,
         ),
         (
             "pelton_database_content_bytes",
-            "Bytes of keys and values.",
+            "Bytes of keys and values; not counted on disk.",
             &|one| one.statistics.content_bytes,
         ),
         (
@@ -278,9 +366,29 @@ fn databases(page: &mut Page, shared: &Shared) {
             &|one| one.statistics.memory_bytes,
         ),
         (
+            "pelton_database_disk_bytes",
+            "What files of its own take, of a database on disk.",
+            &|one| one.statistics.disk_bytes,
+        ),
+        (
             "pelton_database_sequence",
             "The commit sequence that reads see.",
-            &|one| one.sequence,
+            &|one| one.statistics.sequence,
+        ),
+        (
+            "pelton_database_blobs",
+            "Blobs that are complete.",
+            &|one| one.blobs.blobs,
+        ),
+        (
+            "pelton_database_blob_bytes",
+            "Bytes of their content, with unfinished uploads and what is not removed yet.",
+            &|one| one.blobs.bytes,
+        ),
+        (
+            "pelton_database_unfinished_uploads",
+            "Uploads of blobs that are not complete.",
+            &|one| one.blobs.unfinished,
         ),
     ];
     for (name, help, of) in gauges {
@@ -288,6 +396,18 @@ fn databases(page: &mut Page, shared: &Shared) {
         for database in &databases {
             page.sample(&[("database", &database.name)], of(database));
         }
+    }
+}
+
+/// Without a quota there is nothing to compare with.
+fn blob_quota(page: &mut Page, quota_bytes: u64) {
+    if quota_bytes < u64::MAX {
+        page.single(
+            "pelton_blob_quota_bytes",
+            Gauge,
+            "What pelton_database_blob_bytes of each database may be: --blob-quota.",
+            quota_bytes,
+        );
     }
 }
 

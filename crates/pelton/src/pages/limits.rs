@@ -22,6 +22,7 @@ const MODULES: &[(&str, &str, &str)] = &[
         "Trees on disk, which no database uses yet",
     ),
     ("store", "backup/limits.rs", "Backups"),
+    ("store", "blob/limits.rs", "Blobs"),
     ("client", "limits.rs", "The client"),
     ("lab", "limits.rs", "The load generator"),
     ("pelton", "limits.rs", "The program"),

@@ -80,11 +80,11 @@ fn cli_page() -> String {
 fn describe_all(command: &Command, path: &str, page: &mut String) {
     for sub in command.get_subcommands() {
         let path = format!("{path} {}", sub.get_name());
-        if sub.has_subcommands() {
-            describe_all(sub, &path, page);
-        } else {
+        // `pelton load` does something by itself, and has commands below it.
+        if !sub.has_subcommands() || sub.get_name() == "load" {
             describe(sub, &path, page);
         }
+        describe_all(sub, &path, page);
     }
 }
 

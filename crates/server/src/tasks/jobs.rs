@@ -1,22 +1,25 @@
-//! Backups and snapshots of the store of this server.
+//! Backups, snapshots and conversions in the store of this server.
 
 use std::io;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use service::admin::messages::{BackupProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
+use store::Store;
+use store::background::Background;
 use store::backup::{BackupError, BackupRoot};
 use store::disk::Disk;
 use store::durable::Durable;
 use store::snapshot::SnapshotError;
 
-use super::{Done, Jobs, Watch};
+use super::{Done, Jobs, Progress, Watch, convert};
 use crate::clock::TimeSource;
+use crate::settings::Log;
 use crate::storage::Unticked;
 
 /// The tasks of a server that keeps its data, or of one that does not.
 pub(crate) struct StorageJobs {
+    pub store: Store,
     /// `None`: nothing lasts.
     pub durable: Option<Arc<Durable>>,
     /// Where backups go.
@@ -24,11 +27,13 @@ pub(crate) struct StorageJobs {
     pub time: Arc<dyn TimeSource>,
     /// Name and version, for the manifest of a backup.
     pub server: String,
+    pub log: Arc<dyn Log>,
 }
 
 impl Jobs for StorageJobs {
     fn refuse(&self, task: &Task) -> Option<TaskRefusal> {
         match task {
+            Task::Convert { .. } if self.durable.is_none() => Some(TaskRefusal::NoDataFolder),
             _ if self.durable.is_none() => Some(TaskRefusal::NothingKept),
             Task::Backup { .. } if self.root.is_none() => Some(TaskRefusal::NoBackupRoot),
             _ => None,
@@ -36,9 +41,15 @@ impl Jobs for StorageJobs {
     }
 
     fn run(&self, task: &Task, watch: &mut Watch<'_>) -> Result<Done, TaskFailure> {
+        if let Err(error) = Background::Bulk.enter() {
+            self.log.storage(&error.to_string());
+        }
         let durable = self.durable.as_ref().expect("refused without");
         match task {
             Task::Snapshot => snapshot(durable),
+            Task::Convert { database, kind } => {
+                convert::convert(&self.store, durable, *database, *kind, watch)
+            }
             Task::Backup { name } => {
                 let root = self.root.as_ref().expect("refused without");
                 self.backup(durable, root, name, watch)
@@ -62,16 +73,13 @@ impl StorageJobs {
         };
         let mut clock = Unticked(Arc::clone(&self.time));
         let report = durable.backup(disk, &self.server, &mut clock, &mut |progress| {
-            watch.tell(BackupProgress {
+            watch.tell(Progress::Backup(BackupProgress {
                 written_bytes: progress.written_bytes,
                 total_bytes: progress.total_bytes,
                 sequence: progress.sequence,
                 ..BackupProgress::default()
-            });
-            match watch.is_cancelled() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            }));
+            watch.go_on()
         });
         let report = report.map_err(|error| {
             // Its files are removed. If that failed, the folder stays, and is known not to be complete.

@@ -1,21 +1,24 @@
 //! Tasks: work that calls ask for and that takes too long for a loop. One runs at a time, on a thread of its own.
 //!
 //! The call keeps a [`TaskHandle`]; when that goes, whatever the reason, the task is told to stop and cleans up behind
-//! itself. News go into the [`Inbox`] of the loop that the call lives on.
+//! itself. News go into the inbox of the loop that the call lives on.
 
+mod convert;
 mod jobs;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use service::admin::messages::{BackupProgress, SnapshotResponse};
+use service::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
 
 use crate::calls::CallId;
 use crate::clock::TimeSource;
+use crate::inbox::Inbox;
 use crate::limits;
 
 pub(crate) use jobs::StorageJobs;
@@ -39,12 +42,21 @@ pub(crate) enum Done {
     },
     /// A snapshot.
     Snapshot(SnapshotResponse),
+    /// A database of another kind.
+    Conversion(ConvertProgress),
+}
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Backup(BackupProgress<'static>),
+    Conversion(ConvertProgress),
 }
 
 /// News on their way to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    Progress(BackupProgress<'static>),
+    Progress(Progress),
     Done(Done),
     Failed(TaskFailure),
 }
@@ -53,11 +65,15 @@ impl News {
     /// In the words of the service.
     pub fn with<R>(&self, tell: impl FnOnce(&TaskNews<'_>) -> R) -> R {
         match self {
-            News::Progress(progress) => tell(&TaskNews::Progress(*progress)),
+            News::Progress(Progress::Backup(progress)) => tell(&TaskNews::BackingUp(*progress)),
+            News::Progress(Progress::Conversion(progress)) => {
+                tell(&TaskNews::Converting(*progress))
+            }
             News::Done(Done::Backup { progress, path }) => {
                 tell(&TaskNews::BackedUp(BackupProgress { path, ..*progress }))
             }
             News::Done(Done::Snapshot(made)) => tell(&TaskNews::SnapshotMade(*made)),
+            News::Done(Done::Conversion(progress)) => tell(&TaskNews::Converted(*progress)),
             News::Failed(failure) => tell(&TaskNews::Failed(failure)),
         }
     }
@@ -95,7 +111,7 @@ impl Tasks {
         self: &Arc<Tasks>,
         task: Task,
         call: CallId,
-        inbox: &Arc<Inbox>,
+        inbox: &Arc<Inbox<(CallId, News)>>,
     ) -> Result<TaskHandle, TaskRefusal> {
         if let Some(refusal) = self.jobs.refuse(&task) {
             return Err(refusal);
@@ -161,7 +177,7 @@ struct Work {
     tasks: Arc<Tasks>,
     task: Task,
     call: CallId,
-    inbox: Arc<Inbox>,
+    inbox: Arc<Inbox<(CallId, News)>>,
     cancel: Arc<AtomicBool>,
 }
 
@@ -188,14 +204,21 @@ impl Work {
         };
         // Before the call hears of the end and another one can begin. After a stop there is nothing to take.
         self.tasks.lock().running = None;
-        self.inbox.put(self.call, news);
+        tell(&self.inbox, self.call, news);
     }
+}
+
+/// Of the progress of a call only the newest is kept, so that there are never many news.
+fn tell(inbox: &Inbox<(CallId, News)>, call: CallId, news: News) {
+    inbox.put_instead((call, news), |(other, old)| {
+        *other == call && matches!(old, News::Progress(_))
+    });
 }
 
 /// Through which a task looks whether it should stop, and tells how far it has come.
 pub(crate) struct Watch<'a> {
     cancel: &'a AtomicBool,
-    inbox: &'a Inbox,
+    inbox: &'a Inbox<(CallId, News)>,
     call: CallId,
     time: &'a dyn TimeSource,
     told_ns: Option<u64>,
@@ -207,66 +230,30 @@ impl Watch<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
+    /// For work that asks at each step whether it is to go on.
+    pub fn go_on(&self) -> ControlFlow<()> {
+        match self.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
     /// Tells the call, if it has not been told a moment ago.
-    pub fn tell(&mut self, progress: BackupProgress<'static>) {
+    pub fn tell(&mut self, progress: Progress) {
         let now_ns = self.time.monotonic_ns();
         let interval_ns = limits::TASK_PROGRESS_MS * 1_000_000;
         let is_due = |told_ns| now_ns.saturating_sub(told_ns) >= interval_ns;
         if self.told_ns.is_none_or(is_due) {
             self.told_ns = Some(now_ns);
-            self.inbox.put(self.call, News::Progress(progress));
+            tell(self.inbox, self.call, News::Progress(progress));
         }
-    }
-}
-
-/// What has come in for the calls of one loop.
-pub(crate) struct Inbox {
-    waker: Box<dyn Fn() + Send + Sync>,
-    has_news: AtomicBool,
-    news: Mutex<Vec<(CallId, News)>>,
-}
-
-impl Inbox {
-    /// `waker` asks the loop for a tick.
-    pub fn new(waker: Box<dyn Fn() + Send + Sync>) -> Arc<Inbox> {
-        Arc::new(Inbox {
-            waker,
-            has_news: AtomicBool::new(false),
-            news: Mutex::default(),
-        })
-    }
-
-    /// Of the progress of a call only the newest is kept, so that there are never many.
-    fn put(&self, call: CallId, news: News) {
-        let mut waiting = self.lock();
-        waiting.retain(|(other, old)| *other != call || !matches!(old, News::Progress(_)));
-        waiting.push((call, news));
-        self.has_news.store(true, Ordering::Release);
-        drop(waiting);
-        (self.waker)();
-    }
-
-    /// Takes what has come. Costs next to nothing while there is nothing.
-    #[inline]
-    pub fn take(&self) -> Vec<(CallId, News)> {
-        if !self.has_news.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let mut waiting = self.lock();
-        self.has_news.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *waiting)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(CallId, News)>> {
-        // Whole entries are put in and taken out: sound whoever panicked.
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The tasks of a server, seen from one of its loops.
 pub(crate) struct LoopTasks {
     pub tasks: Arc<Tasks>,
-    pub inbox: Arc<Inbox>,
+    pub inbox: Arc<Inbox<(CallId, News)>>,
 }
 
 impl LoopTasks {

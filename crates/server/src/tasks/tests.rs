@@ -9,7 +9,8 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
-use super::{Done, Jobs, Watch};
+use super::{Done, Jobs, Progress, Watch};
+use crate::inbox::Inbox;
 use crate::pair::Pair;
 
 const BACKUP: &str = "/pelton.v1.Admin/Backup";
@@ -47,10 +48,10 @@ impl Jobs for Obeying {
                 return Err(failure(TaskFailureKind::Stopping));
             }
             match orders.recv_timeout(Duration::from_millis(1)) {
-                Ok(Order::Tell(written_bytes)) => watch.tell(BackupProgress {
+                Ok(Order::Tell(written_bytes)) => watch.tell(Progress::Backup(BackupProgress {
                     written_bytes,
                     ..BackupProgress::default()
-                }),
+                })),
                 Ok(Order::End(result)) => return result,
                 Ok(Order::Panic) => {
                     drop(orders);
@@ -234,7 +235,7 @@ fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
             .start(
                 Task::Snapshot,
                 crate::calls::CallId::from_tag(0),
-                &super::Inbox::new(Box::new(|| {}))
+                &Inbox::new(Arc::new(|| {}))
             )
             .err(),
         Some(TaskRefusal::Stopping)

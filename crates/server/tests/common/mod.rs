@@ -77,10 +77,13 @@ impl Host {
             stream_window: None,
             connection_window: None,
             interop: false,
+            kvstore: Default::default(),
+            gupload: Default::default(),
             hash_seed: 1,
             time: time.clone(),
             log: Arc::new(Silent),
             storage: Storage::Volatile { history_id: 7 },
+            blobs: Default::default(),
             backup_root: None,
             time_calls: true,
         };
@@ -107,6 +110,7 @@ impl Host {
             listener: 0,
             outgoing: false,
             over_limit,
+            tls: None,
         };
         let mut io = Io::new();
         self.handler.opened(id, &peer, &mut io, self.now_ns);

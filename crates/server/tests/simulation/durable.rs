@@ -174,7 +174,10 @@ impl Durable {
                 Event::RoomAgain => self.room_again_times += 1,
                 Event::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
-                Event::SnapshotFailed(_) | Event::NotRetired(_) => {}
+                Event::SnapshotFailed(_) | Event::NotRetired(_) | Event::NoPriority(_) => {}
+                Event::TreeFailed(_) | Event::TreeWorks(_) => {
+                    unreachable!("a simulated store has no databases on disk")
+                }
             }
         }
     }

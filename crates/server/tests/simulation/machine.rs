@@ -10,6 +10,7 @@ use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use store::Store;
+use store::blob::BlobConfig;
 use store::disk::{Fault, SimulatedDisk};
 use store::durable::{Event, Rounds};
 use store::log::limits::SEQUENCE_RESERVE;
@@ -24,6 +25,9 @@ const BUSY_NS: u64 = 400_000;
 
 /// The committer's node is asked for a snapshot once in so many turns, beside those that it makes by itself.
 const SNAPSHOT_ASKED_ONCE_IN: u64 = 200;
+
+/// Half of the groups are complete with fewer operations than this and one, so that batches are parted at all places.
+const GROUP_OPERATIONS: u64 = 6;
 
 /// What is behind the server's handler.
 pub struct Machine {
@@ -139,7 +143,9 @@ impl Machine {
                 segment_bytes: self.segment_bytes,
                 ..LogConfig::new(log_id, self.time.wall_ms())
             },
+            trees: None,
             durability: databases::durability(databases::DEFAULT),
+            kind: None,
         };
         let config = config(self.seed, Arc::clone(&self.time), storage);
         let mail = Arc::clone(&self.mail);
@@ -211,10 +217,18 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         stream_window: has_fixed_windows.then_some(5_000),
         connection_window: has_fixed_windows.then_some(65_535),
         interop: false,
+        kvstore: Default::default(),
+        gupload: Default::default(),
         hash_seed: seed,
         time,
         log: Arc::new(Silent),
         storage,
+        // So that uploads of these sizes are made durable several times.
+        blobs: BlobConfig {
+            free_bytes: 0,
+            sync_bytes: 30_000,
+            ..BlobConfig::default()
+        },
         backup_root: None,
         time_calls: true,
     }
@@ -247,6 +261,12 @@ impl Handler for Committer {
         self.time.set(now_ns);
         let mut clock = CommitterClock(Arc::clone(&self.time));
         let mut random = self.random.borrow_mut();
+        let is_small = random.below(2) == 0;
+        rounds.set_group_operations(if is_small {
+            1 + random.below(GROUP_OPERATIONS) as usize
+        } else {
+            usize::MAX
+        });
         let worked = rounds.round(&mut clock);
         if random.below(SNAPSHOT_ASKED_ONCE_IN) == 0 {
             rounds.ask_for_snapshot();

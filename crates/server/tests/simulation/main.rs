@@ -5,6 +5,7 @@
 //! with and without what it had not synced. Every answer is held against a model. A failure prints the command that
 //! brings its round back. How to run more, and what is covered, stands in ARCHITECTURE.md, section 9.
 
+mod blobs;
 mod call;
 mod catalogue;
 mod check;

@@ -2,8 +2,10 @@
 //! their numbers.
 
 mod backup;
+mod convert;
 
 pub use backup::{BackupProgress, SnapshotResponse, decode_backup, encode_backup};
+pub use convert::{ConvertDatabaseRequest, ConvertProgress};
 
 use crate::keyvalue::messages::{
     Invalid, decode_fields, decode_history_id, decode_parts, encode_history_id, part, repeated,
@@ -229,6 +231,12 @@ pub struct DatabaseStatistics<'a> {
     pub disk_bytes: u64,
     /// The last visible commit.
     pub sequence: u64,
+    /// Blobs that are complete.
+    pub blobs: u64,
+    /// Bytes of content, also of what is unfinished or not removed yet.
+    pub blob_bytes: u64,
+    /// Uploads that are not complete.
+    pub unfinished_uploads: u64,
 }
 
 impl<'a> DatabaseStatistics<'a> {
@@ -240,6 +248,9 @@ impl<'a> DatabaseStatistics<'a> {
         writer::uint64(out, 4, self.memory_bytes);
         writer::uint64(out, 5, self.disk_bytes);
         writer::uint64(out, 6, self.sequence);
+        writer::uint64(out, 7, self.blobs);
+        writer::uint64(out, 8, self.blob_bytes);
+        writer::uint64(out, 9, self.unfinished_uploads);
     }
 
     fn decode(message: &'a [u8]) -> Result<DatabaseStatistics<'a>, Invalid> {
@@ -253,6 +264,9 @@ impl<'a> DatabaseStatistics<'a> {
             "memory_bytes",
             "disk_bytes",
             "sequence",
+            "blobs",
+            "blob_bytes",
+            "unfinished_uploads",
         ];
         decode_fields(message, names, |number, value| {
             match number {
@@ -262,6 +276,9 @@ impl<'a> DatabaseStatistics<'a> {
                 4 => statistics.memory_bytes = value.varint()?,
                 5 => statistics.disk_bytes = value.varint()?,
                 6 => statistics.sequence = value.varint()?,
+                7 => statistics.blobs = value.varint()?,
+                8 => statistics.blob_bytes = value.varint()?,
+                9 => statistics.unfinished_uploads = value.varint()?,
                 _ => {}
             }
             Ok(())
@@ -416,6 +433,8 @@ pub struct StatisticsResponse<'a> {
     pub buffered_bytes: u64,
     /// The bound on them.
     pub buffered_limit_bytes: u64,
+    /// What the blobs of each database may have; 0: as the disk has room.
+    pub blob_quota_bytes: u64,
 }
 
 impl<'a> StatisticsResponse<'a> {
@@ -439,6 +458,7 @@ impl<'a> StatisticsResponse<'a> {
         }
         writer::uint64(out, 11, self.buffered_bytes);
         writer::uint64(out, 12, self.buffered_limit_bytes);
+        writer::uint64(out, 13, self.blob_quota_bytes);
     }
 
     /// Decodes the message.
@@ -457,6 +477,7 @@ impl<'a> StatisticsResponse<'a> {
             "log",
             "buffered_bytes",
             "buffered_limit_bytes",
+            "blob_quota_bytes",
         ];
         let mut response = StatisticsResponse::default();
         decode_fields(message, NAMES, |number, value| {
@@ -470,6 +491,7 @@ impl<'a> StatisticsResponse<'a> {
                 9 => response.history_id = decode_history_id(value)?,
                 11 => response.buffered_bytes = value.varint()?,
                 12 => response.buffered_limit_bytes = value.varint()?,
+                13 => response.blob_quota_bytes = value.varint()?,
                 _ => {}
             }
             Ok(())

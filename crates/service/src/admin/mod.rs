@@ -1,13 +1,13 @@
 //! `pelton.v1.Admin`: databases, statistics, backups and snapshots, for those who sit at this machine.
 //!
 //! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is served whole in one
-//! step, although a list of many databases may take longer than a step of a request should. Backups and snapshots are
-//! tasks, which the room above does beside its loops.
+//! step, although a list of many databases may take longer than a step of a request should. Backups, snapshots and
+//! conversions are tasks, which the room above does beside its loops.
 
-mod backup;
 pub mod messages;
 #[cfg(test)]
 mod task_tests;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -76,8 +76,9 @@ impl State for AdminCall {
             Method::AdminListDatabases => list_databases(bytes, shared, actions),
             Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
             Method::AdminStatistics => statistics(bytes, shared, actions),
-            Method::AdminBackup => backup::begin_backup(bytes, actions),
-            Method::AdminSnapshot => backup::begin_snapshot(bytes, actions),
+            Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
+            Method::AdminBackup => tasks::begin_backup(bytes, actions),
+            Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
             method => Err(Status::unimplemented(method.path())),
         };
         if let Err(status) = served {
@@ -92,7 +93,7 @@ impl State for AdminCall {
     }
 
     fn task(&mut self, news: &TaskNews<'_>, _shared: &Shared, actions: &mut impl Actions) {
-        backup::answer(news, actions);
+        tasks::answer(news, actions);
     }
 
     /// The catalogue was changed, or the change was refused.
@@ -114,8 +115,8 @@ impl State for AdminCall {
             Decision::Refused(Refusal::NotDropped(DropError::Unknown)) => {
                 answer_dropped(false, actions)
             }
-            Decision::Refused(Refusal::NotDropped(DropError::NotEmpty { entries })) => {
-                Err(not_confirmed(&self.name, entries))
+            Decision::Refused(Refusal::NotDropped(error @ DropError::NotEmpty { .. })) => {
+                Err(not_confirmed(&self.name, &error))
             }
             Decision::Refused(Refusal::NotDropped(error)) => Err(not_dropped(&error)),
             Decision::Refused(other) => Err(refusal(other)),
@@ -182,6 +183,8 @@ fn not_created(error: &CreateError) -> Status {
     let (code, field) = match error {
         CreateError::BadName => (Code::InvalidArgument, "field database.name: "),
         CreateError::LimitTooLarge { .. } => (Code::InvalidArgument, "field database: "),
+        CreateError::VolatileOnDisk => (Code::InvalidArgument, "field database.durability: "),
+        CreateError::KindNotSupported => (Code::Unimplemented, "field database.kind: "),
         CreateError::TooMany => (Code::ResourceExhausted, ""),
         CreateError::DurabilityNotSupported(_) => {
             (Code::Unimplemented, "field database.durability: ")
@@ -193,30 +196,19 @@ fn not_created(error: &CreateError) -> Status {
 }
 
 fn config_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<DatabaseConfig, Status> {
-    if wanted.kind == DatabaseKind::Disk {
-        return Err(disk_not_served(wanted.durability));
-    }
     let mut limits = DatabaseLimits::for_values(value_bytes_of(wanted, store)?);
     if wanted.quota_bytes > 0 {
         limits.memory_bytes = wanted.quota_bytes;
     }
-    Ok(DatabaseConfig {
+    let config = DatabaseConfig {
         kind: Kind::Memory,
         durability: durability_of(wanted)?,
         limits,
-    })
-}
-
-#[cold]
-fn disk_not_served(durability: DurabilityMode) -> Status {
-    if durability == DurabilityMode::Volatile {
-        return Status::invalid_argument(
-            "field database.durability: a database on disk cannot be volatile; choose another durability, or kind MEMORY",
-        );
-    }
-    Status::unimplemented(
-        "field database.kind: databases on disk are not served by this version; use MEMORY",
-    )
+    };
+    Ok(config.of_kind(match wanted.kind {
+        DatabaseKind::Memory => Kind::Memory,
+        DatabaseKind::Disk => Kind::Disk,
+    }))
 }
 
 /// A value that the server's requests and answers cannot carry would be of no use.
@@ -303,9 +295,10 @@ impl AdminCall {
             // Whether it is empty shows when its turn has come: others write meanwhile.
             actions.drop_empty_database(id);
         } else {
-            let view = store.view(id);
-            let entries = view.map_or(0, |view| view.statistics().entries);
-            return Err(not_confirmed(request.name, entries));
+            let figures = store.statistics(id);
+            let entries = figures.map_or(0, |figures| figures.entries);
+            let content = DropError::not_empty(entries, store.blob_use(id));
+            return Err(not_confirmed(request.name, &content));
         }
         Ok(())
     }
@@ -322,11 +315,10 @@ fn not_dropped(error: &DropError) -> Status {
 }
 
 #[cold]
-fn not_confirmed(name: &str, entries: u64) -> Status {
+fn not_confirmed(name: &str, content: &DropError) -> Status {
     let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
     Status::invalid_argument(format!(
-        "field confirm_name: the database {short:?} holds {entries} entries; to drop it with all of them, \
-         give its name here again"
+        "field confirm_name: {short:?}: {content}; to drop it with all of that, give its name here again"
     ))
 }
 
@@ -355,16 +347,18 @@ fn figures_of<'a>(
     store: &'a Store,
 ) -> impl Iterator<Item = DatabaseStatistics<'a>> {
     infos.iter().filter_map(|info| {
-        let view = store.view(info.id)?;
-        let statistics = view.statistics();
+        let statistics = store.statistics(info.id)?;
+        let blobs = store.blob_use(info.id);
         Some(DatabaseStatistics {
             database: describe(info),
             entries: statistics.entries,
             content_bytes: statistics.content_bytes,
             memory_bytes: statistics.memory_bytes,
-            // The log is one for all databases, and no share of it belongs to one of them.
-            disk_bytes: 0,
-            sequence: view.sequence(),
+            disk_bytes: statistics.disk_bytes,
+            sequence: statistics.sequence,
+            blobs: blobs.blobs,
+            blob_bytes: blobs.bytes,
+            unfinished_uploads: blobs.unfinished,
         })
     })
 }
@@ -394,9 +388,16 @@ fn statistics(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Resu
         log: shared.store.log_statistics().map(log_message),
         buffered_bytes: totals.buffered_bytes,
         buffered_limit_bytes: totals.buffered_limit_bytes,
+        blob_quota_bytes: blob_quota_bytes(&shared.store),
     };
     actions.respond(|out| response.encode(out));
     Ok(())
+}
+
+/// 0: as the disk has room.
+fn blob_quota_bytes(store: &Store) -> u64 {
+    let quota = store.blobs().map(|blobs| blobs.statistics().quota_bytes);
+    quota.filter(|&bytes| bytes < u64::MAX).unwrap_or(0)
 }
 
 fn log_message(log: LogStatistics) -> LogMessage {

@@ -1,4 +1,4 @@
-//! Backup and Snapshot, with a room above that is as slow as the test wants.
+//! Backup, Snapshot and ConvertDatabase, with a room above that is as slow as the test wants.
 
 use super::messages::*;
 use crate::call::{PeerKind, Shared};
@@ -40,11 +40,11 @@ fn a_backup_tells_how_it_goes_and_ends_once() {
         total_bytes: 20,
         ..BackupProgress::default()
     };
-    fake.task(&TaskNews::Progress(half), &shared);
+    fake.task(&TaskNews::BackingUp(half), &shared);
     assert_eq!(progress(&fake.take_sent()), [half]);
     // A caller who does not read is not buried in progress, and learns the end.
     fake.actions.can_send = false;
-    fake.task(&TaskNews::Progress(half), &shared);
+    fake.task(&TaskNews::BackingUp(half), &shared);
     assert_eq!(fake.take_sent(), []);
     let whole = BackupProgress {
         written_bytes: 20,
@@ -83,6 +83,87 @@ fn a_snapshot_is_answered_when_it_is_made() {
     }
 }
 
+fn convert_request(name: &str, kind: DatabaseKind) -> Vec<u8> {
+    let mut request = Vec::new();
+    ConvertDatabaseRequest { name, kind }.encode(&mut request);
+    request
+}
+
+fn conversions(sent: &[Sent]) -> Vec<ConvertProgress> {
+    let messages = sent.iter().filter_map(|sent| match sent {
+        Sent::Message(message) => Some(ConvertProgress::decode(message).expect("it is one")),
+        _ => None,
+    });
+    messages.collect()
+}
+
+#[test]
+fn a_conversion_tells_how_it_goes_and_ends_once() {
+    let shared = shared();
+    let mut fake = Fake::new(Method::AdminConvertDatabase, &shared);
+    fake.message(&convert_request("", DatabaseKind::Disk), true, &shared);
+    let (database, kind) = (store::DatabaseId::DEFAULT, store::Kind::Disk);
+    assert_eq!(fake.actions.task, Some(Task::Convert { database, kind }));
+    assert_eq!(fake.take_sent(), []);
+    let half = ConvertProgress {
+        copied_entries: 10,
+        total_entries: 20,
+        ..ConvertProgress::default()
+    };
+    fake.task(&TaskNews::Converting(half), &shared);
+    assert_eq!(conversions(&fake.take_sent()), [half]);
+    fake.actions.can_send = false;
+    fake.task(&TaskNews::Converting(half), &shared);
+    assert_eq!(fake.take_sent(), []);
+    let whole = ConvertProgress {
+        copied_entries: 20,
+        complete: true,
+        converted: true,
+        sequence: 77,
+        ..half
+    };
+    fake.task(&TaskNews::Converted(whole), &shared);
+    let sent = fake.take_sent();
+    assert_eq!(conversions(&sent), [whole]);
+    assert_eq!(sent[1..], [Sent::Status(Status::OK)]);
+}
+
+#[test]
+fn a_database_that_is_of_the_kind_needs_no_conversion() {
+    let shared = shared();
+    let mut fake = Fake::new(Method::AdminConvertDatabase, &shared);
+    fake.message(&convert_request("", DatabaseKind::Memory), true, &shared);
+    assert_eq!(fake.actions.task, None);
+    let sent = fake.take_sent();
+    assert_eq!(conversions(&sent), [ConvertProgress::NOTHING_DONE]);
+    assert_eq!(sent[1..], [Sent::Status(Status::OK)]);
+}
+
+#[test]
+fn what_cannot_be_converted_is_named() {
+    let shared = shared();
+    let mut no_kind = convert_request("", DatabaseKind::Disk);
+    no_kind.truncate(no_kind.len() - 2);
+    let mut no_such_kind = no_kind.clone();
+    no_such_kind.extend([0x10, 3]);
+    for (request, code, words) in [
+        (
+            convert_request("no", DatabaseKind::Disk),
+            Code::NotFound,
+            "\"no\"",
+        ),
+        (no_kind, Code::InvalidArgument, "field kind"),
+        (no_such_kind, Code::InvalidArgument, "field kind"),
+    ] {
+        let mut fake = Fake::new(Method::AdminConvertDatabase, &shared);
+        fake.message(&request, true, &shared);
+        assert_eq!(fake.actions.task, None);
+        let status = fake.take_status().expect("it is over");
+        assert_eq!(status.code, code);
+        assert!(status.message.contains(words), "{}", status.message);
+    }
+}
+
 #[test]
 fn names_that_lead_elsewhere_are_refused_before_anything_is_done() {
     let shared = shared();
@@ -118,6 +199,11 @@ fn refusals_and_failures_have_their_codes() {
             Code::FailedPrecondition,
             "--backup-root",
         ),
+        (
+            TaskRefusal::NoDataFolder,
+            Code::FailedPrecondition,
+            "--data",
+        ),
         (TaskRefusal::Stopping, Code::Unavailable, "stop"),
     ] {
         let mut fake = Fake::new(Method::AdminBackup, &shared);
@@ -133,6 +219,10 @@ fn refusals_and_failures_have_their_codes() {
         (K::Full, Code::ResourceExhausted),
         (K::LogFailed, Code::FailedPrecondition),
         (K::Damaged, Code::DataLoss),
+        (K::Gone, Code::NotFound),
+        (K::NotPossible, Code::FailedPrecondition),
+        (K::OutcomeUnknown, Code::Unknown),
+        (K::NotNow, Code::Unavailable),
         (K::Stopping, Code::Unavailable),
         (K::Device, Code::Internal),
     ] {
@@ -147,7 +237,11 @@ fn refusals_and_failures_have_their_codes() {
 #[test]
 fn one_request_from_this_machine_is_what_a_task_takes() {
     let shared = shared();
-    for method in [Method::AdminBackup, Method::AdminSnapshot] {
+    for method in [
+        Method::AdminBackup,
+        Method::AdminSnapshot,
+        Method::AdminConvertDatabase,
+    ] {
         let mut fake = Fake::from(PeerKind::Remote, method, &shared);
         let status = fake.take_status().expect("it is refused");
         assert_eq!(status.code, Code::PermissionDenied);
@@ -158,8 +252,12 @@ fn one_request_from_this_machine_is_what_a_task_takes() {
         assert_eq!(status.code, Code::Unimplemented);
 
         let mut fake = Fake::new(method, &shared);
-        fake.message(&backup_request("a"), false, &shared);
-        fake.message(&backup_request("b"), false, &shared);
+        let request = match method {
+            Method::AdminConvertDatabase => convert_request("", DatabaseKind::Disk),
+            _ => backup_request("a"),
+        };
+        fake.message(&request, false, &shared);
+        fake.message(&request, false, &shared);
         let status = fake.take_status().expect("it is over");
         assert_eq!(status.code, Code::Unimplemented);
         assert!(status.message.contains("second"), "{}", status.message);

@@ -332,7 +332,9 @@ fn databases_are_dropped_with_their_content_by_who_means_it() {
     let status = fake.take_status().expect("it is refused");
     assert_eq!(status.code, Code::InvalidArgument);
     assert!(
-        status.message.contains("\"late\" holds 3 entries"),
+        status
+            .message
+            .contains("\"late\": the database holds 3 entries"),
         "{}",
         status.message
     );

@@ -1,6 +1,7 @@
 //! Batch: several operations in one request.
 
-use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, Refusal, View};
+use store::tree::{NotFetched, Wishes};
+use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, Refusal, Shown};
 
 use super::messages::{
     BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
@@ -132,18 +133,28 @@ fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
 }
 
 impl ReadBatch {
+    /// Says which keys will be looked at: no further ones when their values come to more than the answer may have.
+    pub(super) fn wish(&self, wishes: &mut Wishes) {
+        let bytes = usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX);
+        wishes.keys(bytes, keys_of(&self.decoded()));
+    }
+
+    fn decoded(&self) -> BatchRequest<'_> {
+        BatchRequest::decode(&self.request).expect("it was decoded before")
+    }
+
     /// Answers all reads from one view.
-    pub(super) fn read(&self, view: &View<'_>, shared: &Shared, actions: &mut impl Actions) {
-        let request = BatchRequest::decode(&self.request).expect("it was decoded before");
+    pub(super) fn read(
+        &self,
+        shown: &Shown<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), NotFetched> {
         let now_ms = actions.now_ms();
-        let keys = request.operations().map(|operation| match operation {
-            Ok((_, Operation::Get { key })) => key,
-            _ => unreachable!("check_reads let only Gets pass"),
-        });
         let mut answer = Vec::new();
-        BatchResponse::encode_applied(&mut answer, point_of(view), []);
-        for key in keys {
-            let response = match view.get(key, shared.store.hasher().hash(key), now_ms) {
+        BatchResponse::encode_applied(&mut answer, point_of(shown), []);
+        for key in keys_of(&self.decoded()) {
+            let response = match shown.get(key, shared.store.hasher().hash(key), now_ms)? {
                 None => GetResponse::default(),
                 Some(entry) => GetResponse {
                     found: true,
@@ -156,15 +167,22 @@ impl ReadBatch {
             let bytes =
                 answer.len() + response.value.len() + store::limits::ANSWER_BYTES_PER_OPERATION;
             if bytes as u64 > self.max_answer_bytes {
-                return actions.finish(refuse::answer_too_large(
-                    Method::Batch,
-                    self.max_answer_bytes,
-                ));
+                let status = refuse::answer_too_large(Method::Batch, self.max_answer_bytes);
+                actions.finish(status);
+                return Ok(());
             }
             BatchResponse::encode_result(&mut answer, &OperationResult::Get(response));
         }
         actions.respond(|out| out.extend_from_slice(&answer));
+        Ok(())
     }
+}
+
+fn keys_of<'a>(request: &BatchRequest<'a>) -> impl Iterator<Item = &'a [u8]> {
+    request.operations().map(|operation| match operation {
+        Ok((_, Operation::Get { key })) => key,
+        _ => unreachable!("check_reads let only Gets pass"),
+    })
 }
 
 impl WriteBatch {
@@ -191,10 +209,10 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
 }
 
 /// The view that a read was answered from.
-pub(super) fn point_of(view: &View<'_>) -> ResumePoint {
+pub(super) fn point_of(shown: &Shown<'_>) -> ResumePoint {
     ResumePoint {
-        history_id: view.history_id(),
-        sequence: view.sequence(),
+        history_id: shown.history_id(),
+        sequence: shown.sequence(),
     }
 }
 

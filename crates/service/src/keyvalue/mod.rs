@@ -11,10 +11,11 @@ mod pipe;
 mod range;
 mod refuse;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transact;
 
-use store::{CommitOutcome, Decision, Mode, Value, View};
+use store::tree::{NotFetched, Wishes};
+use store::{CommitOutcome, Decision, Mode, Shown, Value};
 
 use crate::call::{Actions, Shared, State};
 use crate::method::Method;
@@ -23,8 +24,8 @@ use batch::{ReadBatch, WriteBatch};
 use messages::{GetResponse, OperationKind, Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
-pub use refuse::database_gone;
-pub(crate) use refuse::refusal;
+pub(crate) use refuse::{check_key, find_database, invalid, not_fetched, push_error, refusal};
+pub use refuse::{database_gone, not_read, reads_wait};
 use transact::Transact;
 
 /// A call of `pelton.v1.KeyValue`.
@@ -111,14 +112,34 @@ impl State for KeyValueCall {
         }
     }
 
-    #[inline]
-    fn read(&mut self, view: &View<'_>, kept: &[u8], shared: &Shared, actions: &mut impl Actions) {
-        match &mut self.0 {
-            Step::Get { hash } => answer_get(view, kept, *hash, actions),
-            Step::ReadBatch(batch) => batch.read(view, shared, actions),
-            Step::Scan(scan) => scan.read(view, actions),
-            Step::Count(count) => count.read(view, actions),
+    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+        match &self.0 {
+            Step::Get { .. } => wishes.key(kept),
+            Step::ReadBatch(batch) => batch.wish(wishes),
+            Step::Scan(scan) => scan.wish(wishes),
+            Step::Count(count) => count.wish(wishes),
             _ => debug_assert!(false, "nothing was to be read"),
+        }
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        kept: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let read = match &mut self.0 {
+            Step::Get { hash } => answer_get(shown, kept, *hash, actions),
+            Step::ReadBatch(batch) => batch.read(shown, shared, actions),
+            Step::Scan(scan) => scan.read(shown, actions),
+            Step::Count(count) => count.read(shown, actions),
+            _ => return debug_assert!(false, "nothing was to be read"),
+        };
+        if let Err(NotFetched) = read {
+            debug_assert!(false, "a call wishes all that it looks at");
+            actions.finish(refuse::not_fetched());
         }
     }
 
@@ -195,9 +216,15 @@ fn begin_get(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Resul
 }
 
 #[inline]
-fn answer_get(view: &View<'_>, key: &[u8], hash: u64, actions: &mut impl Actions) {
-    let Some(entry) = view.get(key, hash, actions.now_ms()) else {
-        return actions.respond(|out| GetResponse::default().encode(out));
+fn answer_get(
+    shown: &Shown<'_>,
+    key: &[u8],
+    hash: u64,
+    actions: &mut impl Actions,
+) -> Result<(), NotFetched> {
+    let Some(entry) = shown.get(key, hash, actions.now_ms())? else {
+        actions.respond(|out| GetResponse::default().encode(out));
+        return Ok(());
     };
     let value = entry.value.bytes();
     let response = GetResponse {
@@ -212,6 +239,7 @@ fn answer_get(view: &View<'_>, key: &[u8], hash: u64, actions: &mut impl Actions
             actions.respond_shared(|out| response.encode_head(out, value.len()), body)
         }
     }
+    Ok(())
 }
 
 #[inline]

@@ -3,7 +3,8 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Value, View};
+use store::tree::{NotFetched, PageWish, Wishes};
+use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Shown, Value};
 
 use super::batch::point_of;
 use super::messages::{
@@ -12,7 +13,7 @@ use super::messages::{
 };
 use super::refuse;
 use crate::call::{Actions, Shared};
-use crate::limits::{COUNT_SLICE_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+use crate::limits::{COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
@@ -77,6 +78,9 @@ pub(super) struct Scan {
     asked: bool,
 }
 
+/// An entry with its value.
+type LargeEntry<'v> = (Entry<'v>, &'v Arc<[u8]>);
+
 /// What one page has brought.
 struct Page<'v> {
     /// The walk has passed this key.
@@ -123,30 +127,48 @@ impl Scan {
         }))
     }
 
+    /// Says which page will be looked at.
+    pub(super) fn wish(&self, wishes: &mut Wishes) {
+        let page = PageWish {
+            direction: self.direction,
+            keys_only: self.keys_only,
+            rows: SCAN_PAGE_ROWS,
+            entries: self.left,
+            bytes: SCAN_PAGE_BYTES,
+        };
+        wishes.page(&self.rest.range(), page);
+    }
+
     /// Sends one page, and sees to it that the next one follows.
-    pub(super) fn read(&mut self, view: &View<'_>, actions: &mut impl Actions) {
+    pub(super) fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        actions: &mut impl Actions,
+    ) -> Result<(), NotFetched> {
         self.asked = false;
         // Asked for while there was room; other calls of the same connection may have used it up since.
         if !actions.can_send() {
-            return;
+            return Ok(());
         }
         let now_ms = actions.now_ms();
-        let page = match self.large_first_entry(view, now_ms) {
-            Some((entry, body)) => self.send_large(&entry, body, point_of(view), actions),
+        let page = match self.large_first_entry(shown, now_ms)? {
+            Some((entry, body)) => self.send_large(&entry, body, point_of(shown), actions),
             None => {
                 let mut page = None;
-                actions.message(|out| page = Some(self.encode_page(view, now_ms, out)));
-                page.expect("a message is encoded at once")
+                actions.message(|out| page = Some(self.encode_page(shown, now_ms, out)));
+                page.expect("a message is encoded at once")?
             }
         };
         if page.complete {
-            return actions.finish(Status::OK);
+            actions.finish(Status::OK);
+            return Ok(());
         }
         self.left -= page.entries;
         if let Some(key) = page.passed {
             self.rest.pass(key, self.direction);
         }
         self.go_on(actions);
+        Ok(())
     }
 
     /// Asks for the next page as soon as there is room for it.
@@ -160,14 +182,14 @@ impl Scan {
     /// The first entry, if it fills a page by itself and need not be copied.
     fn large_first_entry<'v>(
         &self,
-        view: &'v View<'_>,
+        shown: &'v Shown<'_>,
         now_ms: u64,
-    ) -> Option<(Entry<'v>, &'v Arc<[u8]>)> {
+    ) -> Result<Option<LargeEntry<'v>>, NotFetched> {
         if self.keys_only {
-            return None;
+            return Ok(None);
         }
         let mut first = None;
-        view.scan(
+        shown.scan(
             &self.rest.range(),
             self.direction,
             now_ms,
@@ -176,14 +198,16 @@ impl Scan {
                 first = Some(*entry);
                 ControlFlow::Break(())
             },
-        );
-        match first? {
-            entry @ Entry {
-                value: Value::Shared(body),
-                ..
-            } if body.len() >= SCAN_PAGE_BYTES => Some((entry, body)),
+        )?;
+        Ok(match first {
+            Some(
+                entry @ Entry {
+                    value: Value::Shared(body),
+                    ..
+                },
+            ) if body.len() >= SCAN_PAGE_BYTES => Some((entry, body)),
             _ => None,
-        }
+        })
     }
 
     /// Sends a page of one large entry, whose value comes last so that it can follow the head without being copied.
@@ -212,15 +236,20 @@ impl Scan {
     }
 
     /// Appends a page of as many entries as its bytes and the time of a step allow.
-    fn encode_page<'v>(&self, view: &'v View<'_>, now_ms: u64, out: &mut Vec<u8>) -> Page<'v> {
+    fn encode_page<'v>(
+        &self,
+        shown: &'v Shown<'_>,
+        now_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Page<'v>, NotFetched> {
         let page_start = out.len();
-        ScanPage::encode_point(out, point_of(view));
+        ScanPage::encode_point(out, point_of(shown));
         let mut page = Page {
             passed: None,
             entries: 0,
             complete: false,
         };
-        let end = view.scan(
+        let end = shown.scan(
             &self.rest.range(),
             self.direction,
             now_ms,
@@ -243,13 +272,13 @@ impl Scan {
                     ControlFlow::Continue(())
                 }
             },
-        );
+        )?;
         if let ScanEnd::BudgetSpent(key) = end {
             page.passed = Some(key);
         }
         page.complete = end == ScanEnd::Complete || page.entries == self.left;
         writer::bool(out, page_field::LAST, page.complete);
-        page
+        Ok(page)
     }
 }
 
@@ -266,6 +295,7 @@ fn entry_message<'v>(entry: &Entry<'v>, keys_only: bool) -> EntryMessage<'v> {
 pub(super) struct Count {
     database: DatabaseId,
     rest: Rest,
+    may_estimate: bool,
     counted: u64,
     views: u64,
 }
@@ -277,7 +307,6 @@ impl Count {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<Box<Count>, Status> {
-        // Where an exact count is this cheap there is no need to estimate: whoever would be content with less gets it.
         let request = CountRequest::decode(bytes)
             .map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
@@ -285,14 +314,29 @@ impl Count {
         Ok(Box::new(Count {
             database,
             rest: Rest::new(request.keys),
+            may_estimate: request.estimate,
             counted: 0,
             views: 0,
         }))
     }
 
-    /// Counts one slice.
-    pub(super) fn read(&mut self, view: &View<'_>, actions: &mut impl Actions) {
-        let slice = view.count(&self.rest.range(), actions.now_ms(), COUNT_SLICE_ROWS);
+    /// Says which slice will be looked at.
+    pub(super) fn wish(&self, wishes: &mut Wishes) {
+        let rows = match self.may_estimate {
+            true => EXACT_COUNT_ROWS,
+            false => COUNT_SLICE_ROWS,
+        };
+        wishes.count(&self.rest.range(), rows, self.may_estimate);
+    }
+
+    /// Counts one slice. In memory, where an exact count is cheap, whoever would be content with an estimate gets one too.
+    pub(super) fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        actions: &mut impl Actions,
+    ) -> Result<(), NotFetched> {
+        let range = self.rest.range();
+        let slice = shown.count(&range, actions.now_ms(), COUNT_SLICE_ROWS)?;
         self.counted += slice.count;
         self.views += 1;
         match slice.passed {
@@ -303,12 +347,13 @@ impl Count {
             None => {
                 let response = CountResponse {
                     count: self.counted,
-                    exact: true,
+                    exact: !slice.is_estimate,
                     views: self.views,
-                    point: point_of(view),
+                    point: point_of(shown),
                 };
                 actions.respond(|out| response.encode(out));
             }
         }
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
+use store::tree::TreeError;
 use store::{DatabaseId, PushError, Refusal};
 
 use super::messages::{Invalid, Rule};
@@ -12,7 +13,7 @@ use crate::status::{Code, Status};
 
 /// The id of a database by its name.
 #[inline]
-pub(super) fn find_database(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
+pub(crate) fn find_database(name: &str, shared: &Shared) -> Result<DatabaseId, Status> {
     if name.is_empty() {
         return Ok(DatabaseId::DEFAULT);
     }
@@ -37,9 +38,36 @@ pub fn database_gone() -> Status {
     Status::not_found("field database: the database was dropped while the call waited")
 }
 
+/// The end of a call that read from a tree which cannot be read.
+#[cold]
+pub fn not_read(why: &TreeError) -> Status {
+    match why {
+        TreeError::Damaged { .. } => Status::new(Code::DataLoss, why.to_string()),
+        why => Status::new(Code::Unavailable, format!("{why}; nothing was done")),
+    }
+}
+
+/// The end of a call for which there was no place among those that wait for the device.
+#[cold]
+pub fn reads_wait() -> Status {
+    Status::new(
+        Code::Unavailable,
+        "too many calls wait for databases on disk; nothing was done, try again later",
+    )
+}
+
+/// The end of a call that looked at what was not fetched for it.
+#[cold]
+pub(crate) fn not_fetched() -> Status {
+    Status::new(
+        Code::Internal,
+        "the server looked at something that it had not read before: this is a fault of the program, please report it",
+    )
+}
+
 /// Refuses keys that no database can hold. The committer looks at those of writes; this is for reads.
 #[inline]
-pub(super) fn check_key(key: &[u8]) -> Result<(), Status> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Status> {
     if key.len() <= store::limits::KEY_BYTES {
         Ok(())
     } else {
@@ -57,7 +85,7 @@ fn key_too_long(bytes: usize) -> Status {
 
 /// A field is wrong.
 #[cold]
-pub(super) fn invalid(method: Method, invalid: Invalid) -> Status {
+pub(crate) fn invalid(method: Method, invalid: Invalid) -> Status {
     Status::new(code_of(invalid), format!("{}: {invalid}", method.path()))
 }
 
@@ -84,7 +112,7 @@ fn code_of(invalid: Invalid) -> Code {
 
 /// An operation does not fit into a commit.
 #[cold]
-pub(super) fn push_error(method: Method, error: PushError) -> Status {
+pub(crate) fn push_error(method: Method, error: PushError) -> Status {
     let code = match error {
         PushError::TooLarge { .. } => Code::ResourceExhausted,
         _ => Code::InvalidArgument,
@@ -99,7 +127,12 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         Refusal::UnknownDatabase => return database_gone(),
         Refusal::LogFailed => Code::FailedPrecondition,
         Refusal::OutcomeUnknown => Code::Unknown,
-        Refusal::LogBehind => Code::Unavailable,
+        Refusal::LogBehind
+        | Refusal::NotReadAhead
+        | Refusal::DiskBehind
+        | Refusal::NoFolder
+        | Refusal::Converting => Code::Unavailable,
+        Refusal::Damaged => Code::DataLoss,
         _ => Code::ResourceExhausted,
     };
     Status::new(code, refusal.to_string())
@@ -110,9 +143,16 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
 fn what_the_log_refuses_has_the_status_of_the_table() {
     let code = |given| refusal(given).code;
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
+    assert_eq!(code(Refusal::DiskFull), Code::ResourceExhausted);
+    assert_eq!(code(Refusal::DiskBehind), Code::Unavailable);
     assert_eq!(code(Refusal::LogFailed), Code::FailedPrecondition);
     assert_eq!(code(Refusal::OutcomeUnknown), Code::Unknown);
     assert_eq!(code(Refusal::LogBehind), Code::Unavailable);
+    assert_eq!(code(Refusal::Converting), Code::Unavailable);
+    assert_eq!(code(Refusal::Damaged), Code::DataLoss);
+    let limit_bytes = 1;
+    let too_much = Refusal::ReadsTooMuch { limit_bytes };
+    assert_eq!(code(too_much), Code::ResourceExhausted);
 }
 
 /// An append would make a value too large.

@@ -76,9 +76,15 @@ pub fn fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
 #[inline]
 pub fn fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
     if value != 0 {
-        tag(out, field, FIXED32);
-        out.extend_from_slice(&value.to_le_bytes());
+        fixed32_always(out, field, value);
     }
+}
+
+/// Appends a `fixed32` field, also if it is 0.
+#[inline]
+pub fn fixed32_always(out: &mut Vec<u8>, field: u32, value: u32) {
+    tag(out, field, FIXED32);
+    out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a `bytes` or `string` field, also if it is empty.

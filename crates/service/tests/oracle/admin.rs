@@ -43,6 +43,9 @@ fn statistics<'a>(random: &mut Random, name: &'a str) -> DatabaseStatistics<'a> 
         memory_bytes: random.number(),
         disk_bytes: random.number(),
         sequence: random.number(),
+        blobs: random.number(),
+        blob_bytes: random.number(),
+        unfinished_uploads: random.number(),
     }
 }
 
@@ -56,6 +59,9 @@ fn statistics_value(statistics: &DatabaseStatistics<'_>) -> Value {
             ("memory_bytes", number(statistics.memory_bytes)),
             ("disk_bytes", number(statistics.disk_bytes)),
             ("sequence", number(statistics.sequence)),
+            ("blobs", number(statistics.blobs)),
+            ("blob_bytes", number(statistics.blob_bytes)),
+            ("unfinished_uploads", number(statistics.unfinished_uploads)),
         ],
     ))
 }
@@ -190,6 +196,7 @@ fn databases_are_listed_and_counted() {
             }),
             buffered_bytes: random.number(),
             buffered_limit_bytes: random.number(),
+            blob_quota_bytes: random.number(),
         };
         let point = ResumePoint {
             history_id: response.history_id,
@@ -216,6 +223,7 @@ fn databases_are_listed_and_counted() {
                     "buffered_limit_bytes",
                     number(response.buffered_limit_bytes),
                 ),
+                ("blob_quota_bytes", number(response.blob_quota_bytes)),
             ],
         );
         let ours = encoded(|out| response.encode(out));
@@ -292,5 +300,49 @@ fn backups_and_snapshots_are_told_of() {
             SnapshotResponse::decode(&expected.encode_to_vec()),
             Ok(made)
         );
+    }
+}
+
+#[test]
+fn conversions_are_told_of() {
+    for seed in 0..ROUNDS {
+        let mut random = Random::new(seed);
+        let request = ConvertDatabaseRequest {
+            name: ["", "monday", "ä"][random.below(3) as usize],
+            kind: [DatabaseKind::Memory, DatabaseKind::Disk][random.below(2) as usize],
+        };
+        let expected = message(
+            "ConvertDatabaseRequest",
+            [
+                ("name", text(request.name)),
+                ("kind", Some(Value::EnumNumber(request.kind as i32))),
+            ],
+        );
+        let ours = encoded(|out| request.encode(out));
+        assert_same("ConvertDatabaseRequest", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(ConvertDatabaseRequest::decode(&theirs), Ok(request));
+
+        let progress = ConvertProgress {
+            copied_entries: random.number(),
+            total_entries: random.number(),
+            complete: random.flag(),
+            converted: random.flag(),
+            sequence: random.number(),
+        };
+        let expected = message(
+            "ConvertProgress",
+            [
+                ("copied_entries", number(progress.copied_entries)),
+                ("total_entries", number(progress.total_entries)),
+                ("complete", Some(Value::Bool(progress.complete))),
+                ("converted", Some(Value::Bool(progress.converted))),
+                ("sequence", number(progress.sequence)),
+            ],
+        );
+        let ours = encoded(|out| progress.encode(out));
+        assert_same("ConvertProgress", &ours, &expected);
+        let theirs = expected.encode_to_vec();
+        assert_eq!(ConvertProgress::decode(&theirs), Ok(progress));
     }
 }

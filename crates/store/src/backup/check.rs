@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use super::blobs::{ContentError, Contents, Described, Needed, find_foreign};
 use super::copy::ReadFile;
 use super::error::RestoreError;
 use super::manifest::{self, FileEntry, MANIFEST_NAME, Manifest};
+use crate::blob::{self, CheckError};
 use crate::catalogue::DatabaseId;
 use crate::disk::Disk;
 use crate::log;
@@ -25,6 +28,8 @@ pub struct Verified {
     pub snapshot_entries: u64,
     /// Records in its log.
     pub log_records: u64,
+    /// Blobs, each with its content.
+    pub blobs: u64,
 }
 
 /// Checks a backup: its manifest, the checksum of each file, the pages of its snapshot, the chain and the records of its
@@ -42,13 +47,85 @@ pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreEr
         source,
         manifest: &manifest,
     };
-    let summary = one.read_snapshot()?;
-    let log_records = one.read_log(&summary)?;
+    let mut described = Described::default();
+    let summary = one.read_snapshot(&mut described)?;
+    let log_records = one.read_log(&summary, &mut described)?;
+    let blobs = check_blobs(source, &described, total_bytes, watch)?;
     Ok(Verified {
         snapshot_entries: summary.totals.entries,
         manifest,
         log_records,
+        blobs,
     })
+}
+
+/// Checks that each description has its content, and that there is nothing else.
+fn check_blobs(
+    source: &dyn Disk,
+    described: &Described,
+    before_bytes: u64,
+    watch: Watch<'_>,
+) -> Result<u64, RestoreError> {
+    let needed = needed(source, described)?;
+    if needed.is_empty() {
+        return Ok(0);
+    }
+    let folder = open_blobs(source, &needed)?;
+    let blobs = needed.len() as u64;
+    let mut contents = Contents::new(folder, None, needed);
+    walk_blobs(&mut contents, before_bytes, watch)?;
+    Ok(blobs)
+}
+
+pub(super) fn needed(
+    source: &dyn Disk,
+    described: &Described,
+) -> Result<Vec<Needed>, RestoreError> {
+    described.needed().ok_or_else(|| RestoreError::NotOne {
+        folder: source.describe(""),
+        what: "the description of a blob makes no sense",
+    })
+}
+
+/// Opens the folder of contents, if there is nothing in it that is not needed.
+pub(super) fn open_blobs(
+    source: &dyn Disk,
+    needed: &[Needed],
+) -> Result<Arc<dyn Disk>, RestoreError> {
+    let failed = |error| RestoreError::Device {
+        file: source.describe(blob::FOLDER),
+        source: error,
+    };
+    let folder = source.subfolder(blob::FOLDER).map_err(failed)?;
+    match find_foreign(&*folder, needed).map_err(failed)? {
+        Some(file) => Err(RestoreError::Foreign { file }),
+        None => Ok(folder),
+    }
+}
+
+/// Goes through all contents. `watch` is told of the bytes done, with those of the files before.
+pub(super) fn walk_blobs(
+    contents: &mut Contents,
+    before_bytes: u64,
+    watch: Watch<'_>,
+) -> Result<(), RestoreError> {
+    while !contents.step().map_err(blob_error)? {
+        let done_bytes = before_bytes + contents.done_bytes();
+        if watch(done_bytes, done_bytes).is_break() {
+            return Err(RestoreError::Cancelled);
+        }
+    }
+    Ok(())
+}
+
+fn blob_error(ContentError { file, what }: ContentError) -> RestoreError {
+    match what {
+        CheckError::Damaged => RestoreError::Changed { file },
+        CheckError::Device(source) if source.kind() == io::ErrorKind::NotFound => {
+            RestoreError::Missing { file }
+        }
+        CheckError::Device(source) => RestoreError::Device { file, source },
+    }
 }
 
 /// Reads the manifest, and checks that its files are there, and no others, each as long as it was.
@@ -133,7 +210,7 @@ impl Together<'_> {
         RestoreError::NotOne { folder, what }
     }
 
-    fn read_snapshot(&self) -> Result<snapshot::Summary, RestoreError> {
+    fn read_snapshot(&self, described: &mut Described) -> Result<snapshot::Summary, RestoreError> {
         let name = &self.manifest.files[0].name;
         let sequences = snapshot::list(self.source).unwrap_or_default();
         let [sequence] = sequences[..] else {
@@ -142,7 +219,7 @@ impl Together<'_> {
         if snapshot::file_name(sequence) != *name {
             return Err(self.error("the snapshot is not the one that is named"));
         }
-        let summary = snapshot::read(self.source, sequence, &mut Nobody);
+        let summary = snapshot::read(self.source, sequence, &mut OfBlobs(described));
         let summary = summary.map_err(RestoreError::Snapshot)?;
         if summary.header.history_id != self.manifest.history_id {
             return Err(self.error("the snapshot is of another history"));
@@ -153,14 +230,23 @@ impl Together<'_> {
         Ok(summary)
     }
 
-    fn read_log(&self, snapshot: &snapshot::Summary) -> Result<u64, RestoreError> {
+    fn read_log(
+        &self,
+        snapshot: &snapshot::Summary,
+        described: &mut Described,
+    ) -> Result<u64, RestoreError> {
         let mut last = None;
-        let report = log::verify(self.source, &mut |_, group| last = Some(group.header));
+        let report = log::verify(self.source, &mut |_, group| {
+            last = Some(group.header);
+            let records = group.records().flatten();
+            let behind = records.filter(|record| record.sequence > snapshot.header.sequence);
+            behind.for_each(|record| described.note_record(&record));
+        });
         let report = report.map_err(RestoreError::Log)?;
         if matches!(report.ending, log::Ending::Damaged(_) | log::Ending::Empty) {
             return Err(self.error("a part of the log is missing"));
         }
-        if report.first_sequence > snapshot.header.sequence + 1 {
+        if report.first_sequence > snapshot.header.replay_sequence + 1 {
             return Err(self.error("the log does not reach back to the snapshot"));
         }
         if last.map(|header| header.position()) != Some(self.manifest.cut) {
@@ -170,15 +256,18 @@ impl Together<'_> {
     }
 }
 
-/// Looks at nothing: the reader makes all checks.
-struct Nobody;
+/// Looks at the descriptions of blobs only: the reader makes all checks.
+struct OfBlobs<'a>(&'a mut Described);
 
-impl Visitor for Nobody {
+impl Visitor for OfBlobs<'_> {
     fn header(&mut self, _header: &Header) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn entry(&mut self, _database: DatabaseId, _entry: &Entry<'_>) -> Result<(), &'static str> {
+    fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str> {
+        if database == DatabaseId::BLOBS {
+            self.0.note_entry(entry);
+        }
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use super::manifest::ManifestError;
 use crate::durable;
 use crate::log::{self, GroupError, WriteError};
 use crate::snapshot::{self, SnapshotError};
+use crate::tree::TreeError;
 
 /// Why a backup was not made.
 #[derive(Debug)]
@@ -20,8 +21,17 @@ pub enum BackupError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A database on disk could not be read.
+    Tree(TreeError),
+    /// A database is being converted.
+    Converting,
     /// The server's log could not be read.
     Log(GroupError),
+    /// The content of a blob is not what was written.
+    BlobDamaged {
+        /// Its file.
+        file: String,
+    },
     /// The server's log has failed: what was written lately cannot be made durable.
     LogFailed,
     /// The log that it needs was given up, because the server had no room for more.
@@ -51,7 +61,15 @@ impl fmt::Display for BackupError {
         match self {
             BackupError::Snapshot(error) => error.fmt(formatter),
             BackupError::Device { file, source } => write!(formatter, "{file}: {source}"),
+            BackupError::Tree(error) => error.fmt(formatter),
+            BackupError::Converting => formatter.write_str(
+                "a database is being converted; try again when that is done",
+            ),
             BackupError::Log(error) => write!(formatter, "the server's own log: {error}"),
+            BackupError::BlobDamaged { file } => write!(
+                formatter,
+                "{file}: the content of a blob is damaged; delete the blob, or restore it from an older backup"
+            ),
             BackupError::LogFailed => formatter.write_str(
                 "a write or sync of the server's log has failed, so that a backup would miss something; \
                  restart the server",
@@ -75,6 +93,7 @@ impl std::error::Error for BackupError {
             BackupError::Device { source, .. } => Some(source),
             BackupError::Snapshot(error) => Some(error),
             BackupError::Log(error) => Some(error),
+            BackupError::Tree(error) => Some(error),
             _ => None,
         }
     }

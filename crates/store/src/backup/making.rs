@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use super::blobs::{ContentError, Contents, Described, Needed};
 use super::copy::{GrowingFile, ReadFile};
 use super::error::BackupError;
 use super::limits;
 use super::manifest::{self, FileEntry, Manifest};
+use super::trees::{CopyError, CopyStep, Copying};
+use crate::blob::{self, BlobHold, CheckError};
 use crate::catalogue::{DatabaseConfig, DatabaseId, Durability};
 use crate::committer::Clock;
 use crate::disk::Disk;
@@ -15,6 +18,7 @@ use crate::durable::LogHold;
 use crate::log::{GroupReader, LogEnd, Record, RecordKind, segment_name};
 use crate::snapshot;
 use crate::store::Store;
+use crate::tree::TreeIndex;
 
 /// From what a backup begins: taken between two groups of the log.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct Base {
     pub(crate) hold: LogHold,
     /// The data folder.
     pub(crate) source: Arc<dyn Disk>,
+    /// The trees of databases on disk.
+    pub(crate) trees: Vec<TreeIndex>,
 }
 
 /// A backup in the making: see ARCHITECTURE.md, section 8. Each [`step`](Making::step) does a little and returns.
@@ -36,14 +42,21 @@ pub struct Making {
     phase: Phase,
     /// Whether each database is volatile, as of what was copied.
     databases: BTreeMap<DatabaseId, bool>,
-    /// Files that are complete.
+    /// Files that are complete: the snapshot and the log.
     files: Vec<FileEntry>,
+    /// Those of trees.
+    tree_files: Vec<FileEntry>,
     /// The names of all files that were begun.
     begun: Vec<String>,
     end: Option<LogEnd>,
     wall_ms: u64,
     log_file_bytes: u64,
     progress: Progress,
+    /// Keeps the contents of blobs.
+    blobs: Option<BlobHold>,
+    /// The blobs that there are at the cut, once the log was copied.
+    described: Described,
+    needed: Vec<Needed>,
 }
 
 #[derive(Debug)]
@@ -52,10 +65,13 @@ struct BaseParts {
     hold: LogHold,
     history_id: u64,
     sequence: u64,
+    replay_sequence: u64,
 }
 
 #[derive(Debug)]
 enum Phase {
+    /// The files of trees are linked and read. What comes into the trees later stands in the log.
+    Trees(Copying, Box<snapshot::Making>),
     /// The snapshot is written.
     Snapshot(Box<snapshot::Making>),
     /// It is read again, for its checksum.
@@ -64,6 +80,8 @@ enum Phase {
     OpenLog,
     /// Groups are copied into a file.
     Log(Box<GroupReader>, Option<GrowingFile>),
+    /// Contents of blobs are copied.
+    Blobs(Box<Contents>),
     /// All files are on the device but for their names.
     SyncFolder,
     Manifest,
@@ -105,6 +123,8 @@ pub struct BackupReport {
     pub databases: u64,
     /// Databases of which only the description is in it.
     pub volatile_databases: u64,
+    /// Blobs that are in it.
+    pub blobs: u64,
 }
 
 impl Making {
@@ -119,9 +139,11 @@ impl Making {
             header,
             hold,
             source,
+            trees,
         } = base;
         let is_volatile = |config: &DatabaseConfig| config.durability == Durability::Volatile;
         let databases = header.databases.iter();
+        let databases = databases.filter(|database| database.id != DatabaseId::BLOBS);
         let databases = databases.map(|database| (database.id, is_volatile(&database.config)));
         let databases: BTreeMap<_, _> = databases.collect();
         let parts = BaseParts {
@@ -129,32 +151,44 @@ impl Making {
             hold,
             history_id: header.history_id,
             sequence: header.sequence,
+            replay_sequence: header.replay_sequence,
         };
+        let disk_bytes = trees.iter().map(TreeIndex::disk_bytes).sum::<u64>();
         let progress = Progress {
-            total_bytes: content_bytes(store, &databases),
+            total_bytes: content_bytes(store, &databases) + disk_bytes,
             ..Progress::default()
         };
+        let blobs = store.blobs().map(|blobs| blobs.hold());
+        // Behind the hold. What changes from the base on is in the log that will be copied.
+        let described = Described::in_store(store);
         let name = snapshot::file_name(parts.sequence);
         let wall_ms = header.wall_ms;
         let snapshot = snapshot::Making::new(store, header, target.clone());
         Ok(Making {
             base: parts,
-            phase: Phase::Snapshot(Box::new(snapshot.map_err(BackupError::Snapshot)?)),
+            phase: Phase::Trees(
+                Copying::new(trees),
+                Box::new(snapshot.map_err(BackupError::Snapshot)?),
+            ),
             target,
             server: one_line(server),
             databases,
             files: Vec::new(),
+            tree_files: Vec::new(),
             begun: vec![name],
             end: None,
             wall_ms,
             log_file_bytes: limits::LOG_FILE_BYTES,
             progress,
+            blobs,
+            described,
+            needed: Vec::new(),
         })
     }
 
     /// Puts fewer entries into a page of the snapshot: tests want many pages.
     pub fn set_slice_rows(&mut self, rows: u32) {
-        if let Phase::Snapshot(snapshot) = &mut self.phase {
+        if let Phase::Trees(_, snapshot) | Phase::Snapshot(snapshot) = &mut self.phase {
             snapshot.set_slice_rows(rows);
         }
     }
@@ -175,10 +209,12 @@ impl Making {
             return Err(BackupError::LogGone);
         }
         match &mut self.phase {
+            Phase::Trees(..) => self.copy_trees()?,
             Phase::Snapshot(_) => return self.write_snapshot(clock),
             Phase::Reading(_) => self.read_snapshot()?,
             Phase::OpenLog => self.open_log()?,
             Phase::Log(..) => self.copy_groups()?,
+            Phase::Blobs(_) => self.copy_blobs()?,
             Phase::SyncFolder => {
                 self.sync_folder()?;
                 self.phase = Phase::Manifest;
@@ -200,10 +236,15 @@ impl Making {
     }
 
     /// Removes all that it made. What cannot be removed is no backup: it has no manifest.
-    pub fn discard(self) {
-        if let Phase::Snapshot(snapshot) = self.phase {
-            snapshot.discard();
+    pub fn discard(mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Done);
+        match phase {
+            Phase::Trees(_, snapshot) | Phase::Snapshot(snapshot) => snapshot.discard(),
+            Phase::Blobs(contents) => contents.discard(),
+            _ if !self.needed.is_empty() => self.discard_blobs(),
+            _ => {}
         }
+        let _ = self.target.remove_subfolder(blob::FOLDER);
         // First of all: without it, what is left is none.
         for name in [manifest::MANIFEST_NAME, manifest::MANIFEST_NEW_NAME] {
             let _ = self.target.remove(name);
@@ -214,12 +255,55 @@ impl Making {
         let _ = self.target.sync_folder();
     }
 
+    /// Removes contents that were all copied.
+    fn discard_blobs(&self) {
+        if let Ok(folder) = self.target.subfolder(blob::FOLDER) {
+            for needed in &self.needed {
+                let _ = folder.remove(&blob::file_name(needed.number));
+            }
+        }
+    }
+
+    /// Links the files of a tree, or reads a piece of one for its checksum.
+    fn copy_trees(&mut self) -> Result<(), BackupError> {
+        let Phase::Trees(mut copying, snapshot) = std::mem::replace(&mut self.phase, Phase::Done)
+        else {
+            unreachable!("the phase was looked at");
+        };
+        let stepped = copying.step(&*self.target);
+        self.progress.written_bytes = copying.bytes;
+        // It is put back before anything else, so that it can be discarded.
+        self.phase = match &stepped {
+            Ok(CopyStep::Done) => Phase::Snapshot(snapshot),
+            _ => Phase::Trees(copying, snapshot),
+        };
+        match stepped {
+            Ok(CopyStep::More | CopyStep::Done) => {}
+            Ok(CopyStep::Begun(names)) => self.begun.extend(names),
+            Ok(CopyStep::File(entry)) => self.tree_files.push(entry),
+            Err(CopyError::Tree(error)) => return Err(BackupError::Tree(error)),
+            Err(CopyError::Device { name, source }) => {
+                let error = self.device(&name, source);
+                // It may be there in part.
+                self.begun.push(name);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the files of trees.
+    fn tree_bytes(&self) -> u64 {
+        self.tree_files.iter().map(|file| file.bytes).sum()
+    }
+
     fn write_snapshot(&mut self, clock: &mut dyn Clock) -> Result<Step, BackupError> {
         let Phase::Snapshot(snapshot) = &mut self.phase else {
             unreachable!("the phase was looked at");
         };
         let step = snapshot.step(clock).map_err(BackupError::Snapshot)?;
-        self.progress.written_bytes = snapshot.file_bytes();
+        let tree_bytes = self.tree_files.iter().map(|file| file.bytes).sum::<u64>();
+        self.progress.written_bytes = tree_bytes + snapshot.file_bytes();
         self.progress.total_bytes = self.progress.total_bytes.max(self.progress.written_bytes);
         match step {
             snapshot::Step::More => Ok(Step::More),
@@ -228,8 +312,8 @@ impl Making {
                 let name = snapshot::file_name(report.sequence);
                 let file = ReadFile::open(&*self.target, &name);
                 self.phase = Phase::Reading(file.map_err(|error| self.device(&name, error))?);
-                self.progress.written_bytes = report.file_bytes;
-                self.progress.total_bytes = report.file_bytes;
+                self.progress.written_bytes = self.tree_bytes() + report.file_bytes;
+                self.progress.total_bytes = self.progress.written_bytes;
                 Ok(Step::More)
             }
         }
@@ -257,7 +341,7 @@ impl Making {
     fn open_log(&mut self) -> Result<(), BackupError> {
         let end = self.end.expect("the snapshot was not installed before");
         let source = self.base.source.clone();
-        let groups = GroupReader::open(source, self.base.sequence, end);
+        let groups = GroupReader::open(source, self.base.replay_sequence, end);
         let groups = groups.map_err(|error| self.log_error(error))?;
         self.progress.total_bytes = self.progress.written_bytes + groups.rest_bytes();
         self.phase = Phase::Log(Box::new(groups), None);
@@ -276,8 +360,7 @@ impl Making {
             let Some(group) = group else {
                 self.finish_log_file(file)?;
                 self.progress.total_bytes = self.progress.written_bytes;
-                self.phase = Phase::SyncFolder;
-                return Ok(());
+                return self.begin_blobs();
             };
             for record in group.group.records() {
                 let record = record.map_err(|_| BackupError::LogFailed)?;
@@ -323,8 +406,45 @@ impl Making {
         Ok(())
     }
 
-    /// Notes what a record says of the catalogue.
+    /// Now it is known which there are at the cut.
+    fn begin_blobs(&mut self) -> Result<(), BackupError> {
+        self.needed = self.described.needed().ok_or(BackupError::LogFailed)?;
+        self.phase = match &self.blobs {
+            Some(blobs) if !self.needed.is_empty() => {
+                let target = self.target.subfolder(blob::FOLDER);
+                let target = target.map_err(|error| self.device(blob::FOLDER, error))?;
+                let source = Arc::clone(blobs.disk());
+                let contents = Contents::new(source, Some(target), self.needed.clone());
+                Phase::Blobs(Box::new(contents))
+            }
+            _ => Phase::SyncFolder,
+        };
+        self.progress.total_bytes += self.blob_bytes();
+        Ok(())
+    }
+
+    fn blob_bytes(&self) -> u64 {
+        self.needed.iter().map(|needed| needed.size_bytes).sum()
+    }
+
+    fn copy_blobs(&mut self) -> Result<(), BackupError> {
+        let Phase::Blobs(contents) = &mut self.phase else {
+            unreachable!("the phase was looked at");
+        };
+        let before_bytes = contents.done_bytes();
+        let is_done = contents.step().map_err(blob_error)?;
+        self.progress.written_bytes += contents.done_bytes() - before_bytes;
+        if is_done {
+            self.phase = Phase::SyncFolder;
+        }
+        Ok(())
+    }
+
+    /// Notes what a record says of the catalogue and of blobs.
     fn note(&mut self, record: &Record<'_>) {
+        if record.sequence > self.base.sequence {
+            self.described.note_record(record);
+        }
         match record.kind {
             _ if record.sequence <= self.base.sequence => {}
             RecordKind::DatabaseCreated => {
@@ -346,6 +466,9 @@ impl Making {
     }
 
     fn complete(&mut self) -> Result<BackupReport, BackupError> {
+        self.tree_files
+            .sort_by(|one, next| one.name.cmp(&next.name));
+        self.files.append(&mut self.tree_files);
         let volatile = self.databases.values().filter(|&&volatile| volatile);
         let volatile_databases = volatile.count() as u64;
         let manifest = Manifest {
@@ -362,9 +485,10 @@ impl Making {
         self.phase = Phase::Done;
         Ok(BackupReport {
             sequence: manifest.cut.sequence,
-            bytes: manifest.bytes(),
+            bytes: manifest.bytes() + self.blob_bytes(),
             databases: manifest.databases,
             volatile_databases,
+            blobs: self.needed.len() as u64,
         })
     }
 
@@ -381,6 +505,16 @@ impl Making {
             file: self.target.describe(name),
             source,
         }
+    }
+}
+
+fn blob_error(error: ContentError) -> BackupError {
+    match error.what {
+        CheckError::Damaged => BackupError::BlobDamaged { file: error.file },
+        CheckError::Device(source) => BackupError::Device {
+            file: error.file,
+            source,
+        },
     }
 }
 

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::str::FromStr;
 
-use super::limits;
+use super::{limits, trees};
 use crate::disk::Disk;
 use crate::log::Position;
 
@@ -52,7 +52,7 @@ pub struct Manifest {
     pub databases: u64,
     /// Databases of which only the description is in it.
     pub volatile_databases: u64,
-    /// Its files: the snapshot, then the log in order.
+    /// Its files: the snapshot, then the log in order, then those of databases on disk.
     pub files: Vec<FileEntry>,
 }
 
@@ -155,15 +155,21 @@ impl Manifest {
         let is_name = |name: &str| {
             name.bytes().all(is_plain) && name.starts_with(|first: char| first.is_ascii_digit())
         };
-        let [snapshot, log @ ..] = &self.files[..] else {
+        let [snapshot, rest @ ..] = &self.files[..] else {
             return false;
         };
+        let is_tree = |file: &FileEntry| file.name.ends_with(trees::SUFFIX);
+        let (log, trees) = rest.split_at(rest.iter().take_while(|file| !is_tree(file)).count());
         let mut names = self.files.iter().map(|file| &*file.name);
         !log.is_empty()
             && names.all(is_name)
             && snapshot.name.ends_with(".snapshot")
             && log.iter().all(|file| file.name.ends_with(".log"))
             && log.is_sorted_by(|one, next| one.name < next.name)
+            && trees
+                .iter()
+                .all(|file| trees::path_of(&file.name).is_some())
+            && trees.is_sorted_by(|one, next| one.name < next.name)
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod limits;
 
+mod blobs;
 mod check;
 mod copy;
 mod error;
@@ -13,6 +14,7 @@ mod making;
 mod manifest;
 mod restore;
 mod root;
+mod trees;
 
 pub use check::{Verified, verify};
 pub use error::{BackupError, RestoreError};

@@ -6,24 +6,29 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::blobs::{Contents, Described};
 use super::check::{self, Watch};
 use super::copy::GrowingFile;
 use super::error::RestoreError;
 use super::manifest::{FileEntry, Manifest};
+use super::trees;
+use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
 use crate::disk::{Disk, RealDisk};
-use crate::durable::{Opened, Rounds, mark_folder};
+use crate::durable::{Opened, Rounds, TreePlace, mark_folder};
 use crate::log::LogConfig;
 use crate::store::{Store, StoreConfig};
 
 /// How a backup is restored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RestoreConfig {
     /// For the store that checks what was restored. Its default database must have a log.
     pub store: StoreConfig,
     /// For the log of the new folder, with the id of its new history.
     pub log: LogConfig,
+    /// Where databases on disk go; `None`: a backup that has such is refused.
+    pub trees: Option<TreePlace>,
 }
 
 /// What was restored.
@@ -33,10 +38,12 @@ pub struct Restored {
     pub manifest: Manifest,
     /// The history that begins with it: places in another one mean nothing in it.
     pub history_id: u64,
-    /// Entries in all databases.
+    /// Entries in all databases; of those on disk by estimate.
     pub entries: u64,
     /// Databases, with those that are empty since they are volatile.
     pub databases: u64,
+    /// Blobs.
+    pub blobs: u64,
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history. `target` is empty, and
@@ -65,6 +72,9 @@ pub fn restore(
     };
     let restored = restoring.run(manifest, clock, watch);
     if restored.is_err() {
+        if let Some(trees) = &config.trees {
+            let _ = fs::remove_dir_all(&trees.folder);
+        }
         empty(&**target);
     }
     restored
@@ -77,6 +87,12 @@ fn empty(disk: &dyn Disk) {
     for name in names {
         let _ = disk.remove(&name);
     }
+    if let Ok(folder) = disk.subfolder(blob::FOLDER) {
+        for name in folder.list().unwrap_or_default() {
+            let _ = folder.remove(&name);
+        }
+    }
+    let _ = disk.remove_subfolder(blob::FOLDER);
     let _ = disk.sync_folder();
 }
 
@@ -101,7 +117,9 @@ impl Restoring<'_> {
         }
         let synced = self.target.sync_folder();
         synced.map_err(|error| device(&**self.target, "", error))?;
-        let restored = self.open(manifest, clock)?;
+        let restored = self.open(manifest, clock, &mut |bytes, _| {
+            watch(total_bytes + bytes, total_bytes + bytes)
+        })?;
         // Last of all: without it no server takes the folder.
         mark_folder(&**self.target).map_err(|error| device(&**self.target, "", error))?;
         Ok(restored)
@@ -109,7 +127,17 @@ impl Restoring<'_> {
 
     fn copy(&self, file: &FileEntry, watch: Watch<'_>) -> Result<u64, RestoreError> {
         let failed = |error| device(&**self.target, &file.name, error);
-        let mut copy = GrowingFile::create(&**self.target, &file.name).map_err(failed)?;
+        let copy = if file.name.ends_with(trees::SUFFIX) {
+            let Some(place) = &self.config.trees else {
+                let folder = self.source.describe("");
+                let what = "it has databases on disk, for which there is no place";
+                return Err(RestoreError::NotOne { folder, what });
+            };
+            trees::create(&place.folder, &file.name)
+        } else {
+            GrowingFile::create(&**self.target, &file.name)
+        };
+        let mut copy = copy.map_err(failed)?;
         let mut problem = None;
         let read = check::read_file(self.source, file, &mut |end, piece| {
             if let Err(error) = copy.add(piece) {
@@ -123,12 +151,18 @@ impl Restoring<'_> {
             None => read?,
         };
         let copied = copy.finish().map_err(failed)?;
-        debug_assert_eq!(copied, *file, "what was read is what was written");
+        debug_assert_eq!(copied.checksum, file.checksum, "what was read was written");
         Ok(file.bytes)
     }
 
-    /// Opens what was copied as a server does, with a new history, and closes it.
-    fn open(&self, manifest: Manifest, clock: &mut dyn Clock) -> Result<Restored, RestoreError> {
+    /// Opens what was copied as a server does, with a new history, brings the contents of the blobs that it describes,
+    /// and closes it.
+    fn open(
+        &self,
+        manifest: Manifest,
+        clock: &mut dyn Clock,
+        watch: Watch<'_>,
+    ) -> Result<Restored, RestoreError> {
         let mut config = self.config.store;
         if config.default_database.durability == Durability::Volatile {
             config.default_database.durability = Durability::Synced;
@@ -138,7 +172,12 @@ impl Restoring<'_> {
             accept_loss: false,
             ..self.config.log
         };
-        let opened = Store::open_restored(config, self.target.clone(), &log_config);
+        let opened = Store::open_restored(
+            config,
+            self.target.clone(),
+            &log_config,
+            self.config.trees.as_ref(),
+        );
         let Opened {
             store,
             committer,
@@ -150,17 +189,40 @@ impl Restoring<'_> {
             let what = "the log does not end where the backup was cut";
             return Err(RestoreError::NotOne { folder, what });
         }
+        let blobs = self.copy_blobs(&store, watch)?;
         let databases = store.databases();
         let views = databases.iter().filter_map(|info| store.view(info.id));
+        let trees = databases.iter().filter_map(|info| store.tree(info.id));
+        let on_disk = trees.map(|tree| tree.statistics().entries).sum::<u64>();
         let restored = Restored {
             history_id: recovered.history_id,
-            entries: views.map(|view| view.statistics().entries).sum(),
+            entries: on_disk + views.map(|view| view.statistics().entries).sum::<u64>(),
             databases: databases.len() as u64,
+            blobs,
             manifest,
         };
         let closed = Rounds::new(committer).close(clock);
         closed.map_err(RestoreError::Close)?;
         Ok(restored)
+    }
+}
+
+impl Restoring<'_> {
+    fn copy_blobs(&self, store: &Store, watch: Watch<'_>) -> Result<u64, RestoreError> {
+        let needed = check::needed(self.source, &Described::in_store(store))?;
+        if needed.is_empty() {
+            return Ok(0);
+        }
+        let source = check::open_blobs(self.source, &needed)?;
+        let target = self.target.subfolder(blob::FOLDER);
+        let target = target.map_err(|error| device(&**self.target, blob::FOLDER, error))?;
+        let blobs = needed.len() as u64;
+        let mut contents = Contents::new(source, Some(target), needed);
+        let walked = check::walk_blobs(&mut contents, 0, watch);
+        if walked.is_err() {
+            contents.discard();
+        }
+        walked.map(|()| blobs)
     }
 }
 

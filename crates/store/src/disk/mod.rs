@@ -12,6 +12,7 @@ mod window;
 
 use std::fmt::Debug;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use real::RealDisk;
@@ -41,11 +42,23 @@ pub trait Disk: Debug + Send + Sync {
     /// Makes durable which files there are, and what they are called.
     fn sync_folder(&self) -> io::Result<()>;
 
+    /// Gives the file at a path of the file system a name here too; where that cannot be, it is copied. It must not change
+    /// any more.
+    fn link_from(&self, _from: &Path, _name: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Takes the lock of the folder, for as long as the guard lives. `None`: somebody else has it.
     fn lock(&self) -> io::Result<Option<FolderLock>>;
 
     /// How many bytes can still be written, as far as known.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// A folder in this one, which is made if there is none. [`Disk::list`] does not show it.
+    fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>>;
+
+    /// Removes an empty folder in this one; that there is none is no error.
+    fn remove_subfolder(&self, name: &str) -> io::Result<()>;
 
     /// A file as a user would name it, for messages.
     fn describe(&self, name: &str) -> String;

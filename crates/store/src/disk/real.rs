@@ -103,6 +103,16 @@ impl Disk for RealDisk {
         self.folder.sync_all()
     }
 
+    fn link_from(&self, from: &Path, name: &str) -> io::Result<()> {
+        let to = self.path.join(name);
+        if fs::hard_link(from, &to).is_ok() {
+            return Ok(());
+        }
+        // Another file system, or one without links.
+        fs::copy(from, &to)?;
+        File::open(&to)?.sync_all()
+    }
+
     fn lock(&self) -> io::Result<Option<FolderLock>> {
         let file = File::options()
             .write(true)
@@ -119,6 +129,17 @@ impl Disk for RealDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let room = fstatvfs(&self.folder)?;
         Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
+    fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>> {
+        Ok(Arc::new(RealDisk::open_or_create(self.path.join(name))?))
+    }
+
+    fn remove_subfolder(&self, name: &str) -> io::Result<()> {
+        match fs::remove_dir(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
     }
 
     fn describe(&self, name: &str) -> String {

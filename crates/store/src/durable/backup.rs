@@ -22,15 +22,19 @@ pub type BackupWatch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 /// From what a backup begins that begins now, between two groups.
 fn base(
     hub: &Arc<Hub>,
-    committer: &DurableCommitter,
+    committer: &mut DurableCommitter,
     clock: &mut dyn Clock,
 ) -> Result<Base, BackupError> {
+    if committer.is_converting() {
+        return Err(BackupError::Converting);
+    }
     let header = committer.base_header(clock).ok_or(BackupError::LogFailed)?;
-    let hold = LogHold::new(hub, header.sequence).ok_or(BackupError::TooMany)?;
+    let hold = LogHold::new(hub, header.replay_sequence).ok_or(BackupError::TooMany)?;
     Ok(Base {
         header,
         hold,
         source: committer.snapshots().disk().clone(),
+        trees: committer.trees().indexes().cloned().collect(),
     })
 }
 

@@ -2,21 +2,26 @@
 
 use std::collections::VecDeque;
 
-use super::decider::{Answers, Decider};
+use super::convert::{Conversion, Frozen};
+use super::decider::{Answers, Decider, ORIGIN};
+use super::halves::Halves;
 use super::pending::Rule;
 use super::publish::Publisher;
+use super::replay_trees::{ReplayedTrees, Retained};
 use super::snapshot_plan::SnapshotPlan;
 use super::statistics::LogStatistics;
+use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
-use crate::catalogue::Durability;
+use crate::catalogue::{DatabaseConfig, DatabaseId, Durability};
 use crate::committer::Clock;
 use crate::disk::FolderLock;
 use crate::durations::Durations;
 use crate::garbage::Garbage;
+use crate::index::Index;
 use crate::log::limits::SEQUENCE_RESERVE;
 use crate::log::{
-    ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock,
-    WantedSegment, WriteError,
+    ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, Record, RecordKind, RetiredSegment,
+    SegmentStock, WantedSegment, WriteError,
 };
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
@@ -35,6 +40,9 @@ pub struct DurableCommitter {
     /// Until somebody else [takes](DurableCommitter::take_stock) it.
     stock: Option<SegmentStock>,
     gathered: VecDeque<Gathered>,
+    halves: Halves,
+    /// No group has more operations than this, but for those of its last commit.
+    group_operations: usize,
     decider: Decider,
     publisher: Publisher,
     /// By loop.
@@ -49,6 +57,12 @@ pub struct DurableCommitter {
     events: Vec<Event>,
     snapshots: SnapshotPlan,
     sync_durations: Durations,
+    trees: TreeWriters,
+    /// Trees of which a snapshot has nothing yet, though what was in them is in memory now.
+    retained: Vec<Retained>,
+    conversion: Option<Conversion>,
+    /// How long to wait before the next group, so that the device keeps up with the trees.
+    delay_ns: u64,
     _lock: FolderLock,
 }
 
@@ -58,6 +72,7 @@ pub(super) struct Parts {
     pub(super) stock: SegmentStock,
     pub(super) lock: FolderLock,
     pub(super) snapshots: SnapshotPlan,
+    pub(super) trees: ReplayedTrees,
 }
 
 /// A batch of a loop.
@@ -67,6 +82,17 @@ struct Gathered {
     batch: WriteBatch,
     /// How many of its commits are decided.
     next: usize,
+}
+
+impl Gathered {
+    /// Operations of the commits that are not decided.
+    fn operations(&self) -> usize {
+        match &self.batch.logged()[self.next..] {
+            [] => 0,
+            [first, .., last] => last.operations().end - first.operations().start,
+            [only] => only.operations().len(),
+        }
+    }
 }
 
 /// Something that whoever runs the server should know.
@@ -84,6 +110,13 @@ pub enum Event {
     SnapshotMade(SnapshotReport),
     /// A snapshot could not be made: nothing is lost, but the log grows until one can.
     SnapshotFailed(String),
+    /// A folder of a database on disk could not be made, or a flush or compaction of one has failed. Nothing is lost; what
+    /// failed is tried again.
+    TreeFailed(String),
+    /// The database on disk that had failed works again.
+    TreeWorks(String),
+    /// A thread whose work can wait has the priority of those that answer calls.
+    NoPriority(String),
 }
 
 /// How far the writing of a group has come.
@@ -99,8 +132,18 @@ pub enum Progress {
 
 impl DurableCommitter {
     pub(super) fn new(store: &Store, parts: Parts) -> DurableCommitter {
+        let mut trees = TreeWriters::new(store);
+        for (id, writer) in parts.trees.writers {
+            trees.insert(id, writer);
+        }
         let committer = DurableCommitter {
+            trees,
+            retained: parts.trees.retained,
+            conversion: None,
+            delay_ns: 0,
             store: store.clone(),
+            halves: Halves::default(),
+            group_operations: usize::MAX,
             decider: Decider::new(store),
             publisher: Publisher::new(store),
             log: parts.log,
@@ -161,9 +204,14 @@ impl DurableCommitter {
         });
     }
 
+    /// Completes groups with so many operations, at least 1: tests want many groups.
+    pub(super) fn set_group_operations(&mut self, operations: usize) {
+        self.group_operations = operations;
+    }
+
     /// Whether there are commits that are not decided.
     pub fn has_gathered(&self) -> bool {
-        !self.gathered.is_empty()
+        !self.gathered.is_empty() || self.conversion.is_some()
     }
 
     /// Decides commits, in the order gathered, until the group is complete or nothing is left. Batches that are done
@@ -172,18 +220,26 @@ impl DurableCommitter {
         debug_assert!(self.decider.group().is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
         let refusal = self.refusal();
+        let gathered = self.gathered.iter().map(Gathered::operations).sum();
+        let most_operations = self.halves.begin(gathered, clock.now_ns());
+        self.decider
+            .begin(most_operations.min(self.group_operations));
+        self.decide_conversion();
         while let Some(gathered) = self.gathered.front_mut() {
             let answers = &mut self.answers[gathered.from];
             let Gathered { batch, next, .. } = gathered;
             if let Some(refusal) = refusal {
                 refuse(batch, next, refusal, &mut answers.synced);
-            } else if !self.decider.decide(batch, next, now_ms, answers) {
+            } else if !(self.decider).decide(batch, next, now_ms, &self.trees, answers) {
                 break;
             }
             let mut gathered = self.gathered.pop_front().expect("it is the first one");
             gathered.batch.clear();
             done(gathered.from, gathered.batch);
         }
+        let failures = self.decider.take_failures();
+        self.events
+            .extend(failures.into_iter().map(Event::TreeFailed));
         if self.wants_mark() {
             let sequence = self.last_sequence();
             let written_sequence = self.log.written().sequence;
@@ -277,8 +333,17 @@ impl DurableCommitter {
             rule == Rule::Written || !self.decider.needs_sync(),
             "a group is synced before it is published"
         );
-        self.publisher.publish(self.decider.group(), rule, clock);
+        let group = self.decider.group();
+        if let Err(error) = (self.publisher).publish(group, rule, &mut self.trees, clock) {
+            // It is in the log, and a restart will make it visible.
+            self.fail(error.to_string());
+            self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[rule]);
+        }
         if rule == Rule::Synced {
+            let operations = self.decider.operations();
+            self.halves.end(operations, clock.now_ns());
+            self.publish_conversion();
+            self.look_after_trees();
             self.decider.reset();
         }
         for (from, answers) in self.answers.iter_mut().enumerate() {
@@ -288,6 +353,68 @@ impl DurableCommitter {
                 outcomes.clear();
             }
         }
+    }
+
+    /// Seals memtables that are full, and says how long to wait for the device. A group has ended.
+    fn look_after_trees(&mut self) {
+        self.delay_ns = 0;
+        if self.trees.is_empty() {
+            return;
+        }
+        let durable_sequence = self.log.durable().sequence;
+        self.sync_asked |= self.trees.maintain(durable_sequence);
+        self.delay_ns = self.trees.delay_ns(self.decider.touched_ids());
+    }
+
+    /// Something has been flushed or compacted, or has failed.
+    pub(super) fn trees_have_changed(&mut self, events: Vec<Event>) {
+        self.events.extend(events);
+        self.trees.rebook();
+    }
+
+    /// How long to wait before the next group, in nanoseconds, so that the device keeps up with databases on disk; at most
+    /// [`DELAY_NS`](crate::tree::limits::DELAY_NS).
+    pub fn delay_ns(&self) -> u64 {
+        self.delay_ns
+    }
+
+    /// The conversion that is on its way.
+    pub(super) fn conversion(&mut self) -> &mut Option<Conversion> {
+        &mut self.conversion
+    }
+
+    /// The database that is being converted.
+    pub(super) fn frozen(&mut self) -> &mut Option<Frozen> {
+        self.decider.frozen()
+    }
+
+    /// Adds the record of a conversion to the group.
+    pub(super) fn add_conversion(
+        &mut self,
+        id: DatabaseId,
+        name: &str,
+        config: &DatabaseConfig,
+        sequence: u64,
+    ) {
+        let (kind, name) = (RecordKind::DatabaseConverted, name.as_bytes());
+        self.decider.add_conversion(&Record {
+            value: &config.encode(),
+            ..Record::of_key(kind, sequence, id, ORIGIN, name)
+        });
+    }
+
+    /// What a database was in until a commit converted it.
+    pub(super) fn retire_index(&mut self, index: Index, sequence: u64) {
+        match index {
+            Index::Memory(content) => self.publisher.garbage.add(content),
+            // A start before the next snapshot needs it.
+            Index::Tree(tree) => self.retained.push(Retained { sequence, tree }),
+        }
+    }
+
+    /// The trees of the databases on disk.
+    pub(super) fn trees(&mut self) -> &mut TreeWriters {
+        &mut self.trees
     }
 
     /// Whether something waits for a sync: a commit of the group, the bound on sequences, or an interval that is over.
@@ -312,9 +439,13 @@ impl DurableCommitter {
 
     /// Syncs the log for writes that wait for it, and counts how long they did.
     pub fn sync_for_writes(&mut self, clock: &mut dyn Clock) {
+        let is_awaited = self.decider.needs_sync();
         let begin_ns = clock.now_ns();
         self.sync_log();
         let took_ns = clock.now_ns().saturating_sub(begin_ns);
+        if is_awaited {
+            self.halves.synced(took_ns);
+        }
         self.sync_durations.add(took_ns);
         self.show_statistics();
     }
@@ -360,6 +491,7 @@ impl DurableCommitter {
                 answers.of(rule).refuse_all(applied, other);
             }
         }
+        self.refuse_conversion(applied);
         // What was published already is over too.
         self.decider.reset();
     }
@@ -465,6 +597,10 @@ impl DurableCommitter {
     /// Call it between two groups.
     pub fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
         let header = self.base_header(clock)?;
+        // What is in memory since before the last one keeps the log from being shortened.
+        let durable_sequence = self.log.durable().sequence;
+        self.trees
+            .seal_older_than(self.snapshots.sequence(), durable_sequence);
         self.snapshots.begin(self.log.work().bytes);
         Some(header)
     }
@@ -475,12 +611,14 @@ impl DurableCommitter {
             self.decider.group().is_empty(),
             "a snapshot begins between two groups"
         );
+        let sequence = self.log.written().sequence;
         (!self.failed).then(|| Header {
             history_id: self.log.history_id(),
-            sequence: self.log.written().sequence,
+            sequence,
+            replay_sequence: self.trees.flushed_through(sequence),
             wall_ms: self.store.clock_ms(clock.now_ms()),
             next_database: self.store.next_database_number(),
-            databases: self.store.databases(),
+            databases: self.store.all_databases(),
         })
     }
 
@@ -507,6 +645,7 @@ impl DurableCommitter {
     ) {
         match result {
             Ok(report) => {
+                self.let_retained_go(report.sequence);
                 self.snapshots.installed(&report);
                 self.events.push(Event::SnapshotMade(report));
             }
@@ -519,6 +658,17 @@ impl DurableCommitter {
             }
         }
         self.show_statistics();
+    }
+
+    /// A snapshot has what was in trees that databases came into memory from.
+    fn let_retained_go(&mut self, sequence: u64) {
+        let (gone, kept) = std::mem::take(&mut self.retained)
+            .into_iter()
+            .partition(|retained| retained.sequence <= sequence);
+        self.retained = kept;
+        for retained in gone {
+            self.publisher.garbage.add_tree(retained.tree);
+        }
     }
 
     /// The log.

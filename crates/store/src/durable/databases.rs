@@ -2,11 +2,14 @@
 
 use super::decider::{Answers, ORIGIN, Work};
 use super::pending::{PendingCommit, Rule, What};
+use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
-use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, DropError};
+use crate::blob::BlobUse;
+use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, DropError, Kind};
 use crate::log::{Record, RecordKind};
 use crate::outcome::{Decision, Refusal};
 use crate::record::{CommitRecord, Whole};
+use crate::tree::TreeWriter;
 
 impl Work {
     /// Decides a commit that creates or drops a database. It completes the group if it takes effect, so that what
@@ -17,12 +20,13 @@ impl Work {
         batch: &WriteBatch,
         commit: &CommitRecord,
         growth_entries: i64,
+        trees: &TreeWriters,
         answers: &mut Answers,
     ) -> bool {
         let outcomes = &mut answers.synced;
         let mark = outcomes.mark();
         let mut commit = *commit;
-        let what = match self.plan_catalogue(batch, &mut commit, growth_entries) {
+        let what = match self.plan_catalogue(batch, &mut commit, growth_entries, trees) {
             Ok(what) => what,
             Err(refusal) => {
                 outcomes.finish(&mark, &commit, 0, Decision::Refused(refusal).into());
@@ -32,6 +36,14 @@ impl Work {
         let Some(sequence) = self.next_sequence() else {
             return false;
         };
+        if let What::Create { config, .. } = &what
+            && config.kind == Kind::Disk
+            && !self.prepare_tree(commit.database, sequence)
+        {
+            let verdict = Decision::Refused(Refusal::NoFolder).into();
+            outcomes.finish(&mark, &commit, 0, verdict);
+            return true;
+        }
         let name = self.database_name(&commit, &what);
         let config;
         let (kind, value) = match &what {
@@ -64,8 +76,15 @@ impl Work {
         batch: &WriteBatch,
         commit: &mut CommitRecord,
         growth_entries: i64,
+        trees: &TreeWriters,
     ) -> Result<What, Refusal> {
         if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
+            if self.is_frozen(commit.database) {
+                return Err(Refusal::Converting);
+            }
+            if let Some(tree) = trees.get(commit.database) {
+                return self.plan_tree_drop(batch, commit.database, whole, tree);
+            }
             let checked = self.check_drop(commit.database, whole, growth_entries);
             return checked.map(|()| What::Drop).map_err(Refusal::NotDropped);
         }
@@ -85,6 +104,33 @@ impl Work {
         })
     }
 
+    /// The same for a database on disk. Whether it is empty was read ahead; what has changed since is taken for an entry.
+    fn plan_tree_drop(
+        &self,
+        batch: &WriteBatch,
+        id: DatabaseId,
+        whole: Whole,
+        tree: &TreeWriter,
+    ) -> Result<What, Refusal> {
+        self.store.check_drop(id).map_err(Refusal::NotDropped)?;
+        if whole == Whole::DropEmpty {
+            let index = tree.index();
+            let last_change = self.group.last_change(id).max(tree.last_change());
+            let is_empty = batch.before().is_empty(index, last_change);
+            let is_empty = is_empty.ok_or(Refusal::NotReadAhead)?;
+            let blobs = self.store.blob_use(id);
+            if !is_empty || blobs != BlobUse::default() {
+                // How many there are is not known; of none, it is.
+                let entries = match is_empty {
+                    true => 0,
+                    false => index.statistics().entries.max(1),
+                };
+                return Err(Refusal::NotDropped(DropError::not_empty(entries, blobs)));
+            }
+        }
+        Ok(What::Drop)
+    }
+
     fn check_drop(
         &self,
         id: DatabaseId,
@@ -93,10 +139,10 @@ impl Work {
     ) -> Result<(), DropError> {
         self.store.check_drop(id)?;
         let database = self.store.find(id).ok_or(DropError::Unknown)?;
-        let entries =
-            (database.state.read().index.len() as u64).saturating_add_signed(growth_entries);
-        if whole == Whole::DropEmpty && entries > 0 {
-            return Err(DropError::NotEmpty { entries });
+        let entries = (database.state.read().index.entries()).saturating_add_signed(growth_entries);
+        let blobs = self.store.blob_use(id);
+        if whole == Whole::DropEmpty && (entries > 0 || blobs != BlobUse::default()) {
+            return Err(DropError::not_empty(entries, blobs));
         }
         Ok(())
     }

@@ -1,9 +1,14 @@
 //! Decides the commits of a group, one after the other, against what is pending.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::pending::{PendingCommit, PendingDatabase, PendingGroup, PendingView, Rule, What};
+use super::convert::Frozen;
+use super::pending::{
+    PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
+};
+use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::catalogue::{DatabaseId, State};
 use crate::committer::Used;
@@ -11,9 +16,11 @@ use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
 use crate::log::{GroupBuffer, Record, RecordKind};
+use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
+use crate::tree::{Arena, Generation, Pressure, TreeWriter};
 
 /// The number of this server in the records.
 pub(super) const ORIGIN: u32 = 0;
@@ -53,10 +60,18 @@ pub(super) struct Work {
     /// By how much the group changes the memory in use, of all databases.
     growth_bytes: i64,
     pub(super) needs_sync: bool,
+    /// Operations of the group so far.
+    operations: usize,
+    /// The group is complete with so many.
+    most_operations: usize,
     /// Nothing more goes into the group.
     pub(super) is_complete: bool,
     /// Why commits that grow a database are refused.
     pub(super) refusal: Option<Refusal>,
+    /// A database that nothing is written to, since it is being converted.
+    pub(super) frozen: Option<Frozen>,
+    /// What has gone wrong with folders of trees.
+    pub(super) failures: Vec<String>,
 }
 
 /// A commit where it is decided.
@@ -64,6 +79,66 @@ struct Place<'a> {
     batch: &'a WriteBatch,
     commit: &'a CommitRecord,
     now_ms: u64,
+    sequence: u64,
+}
+
+/// What readers see of a database.
+struct Visible<'a> {
+    index: VisibleIndex<'a>,
+    /// What it takes of what it may take.
+    used_bytes: u64,
+    /// Why commits that grow it are refused.
+    refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Copy)]
+enum VisibleIndex<'a> {
+    Memory(&'a MemoryIndex),
+    Tree(&'a TreeWriter),
+}
+
+impl<'a> Visible<'a> {
+    fn new(state: &'a State, tree: Option<&'a TreeWriter>) -> Visible<'a> {
+        let Some(tree) = tree else {
+            return Visible {
+                index: VisibleIndex::Memory(state.index.memory()),
+                used_bytes: state.memory_bytes,
+                refusal: None,
+            };
+        };
+        let index = tree.index();
+        let is_behind = index.pressure() == Pressure::Refuse;
+        let why = if index.has_no_room() {
+            Refusal::DiskFull
+        } else {
+            Refusal::DiskBehind
+        };
+        Visible {
+            index: VisibleIndex::Tree(tree),
+            used_bytes: index.disk_bytes() + index.memtable_bytes(),
+            refusal: is_behind.then_some(why),
+        }
+    }
+
+    fn tree(&self) -> Option<&'a TreeWriter> {
+        match self.index {
+            VisibleIndex::Memory(_) => None,
+            VisibleIndex::Tree(tree) => Some(tree),
+        }
+    }
+
+    fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        if let VisibleIndex::Memory(index) = self.index {
+            index.warm(hashes);
+        }
+    }
+
+    fn entries(&self) -> u64 {
+        match self.index {
+            VisibleIndex::Memory(index) => index.len() as u64,
+            VisibleIndex::Tree(tree) => tree.index().statistics().entries,
+        }
+    }
 }
 
 impl Decider {
@@ -78,8 +153,12 @@ impl Decider {
                 records: GroupBuffer::new(),
                 growth_bytes: 0,
                 needs_sync: false,
+                operations: 0,
+                most_operations: usize::MAX,
                 is_complete: false,
                 refusal: None,
+                frozen: None,
+                failures: Vec::new(),
             },
         }
     }
@@ -104,9 +183,49 @@ impl Decider {
         self.work.needs_sync = false;
     }
 
+    /// Begins a group that is complete with so many operations.
+    pub(super) fn begin(&mut self, most_operations: usize) {
+        debug_assert!(most_operations > 0, "or no group would ever have a commit");
+        self.work.most_operations = most_operations;
+    }
+
+    /// Operations of the group.
+    pub(super) fn operations(&self) -> usize {
+        self.work.operations
+    }
+
     /// Commits that grow a database are refused from now on; `None`: no more.
     pub(super) fn refuse_growth(&mut self, refusal: Option<Refusal>) {
         self.work.refusal = refusal;
+    }
+
+    /// The same, by their ids.
+    pub(super) fn touched_ids(&self) -> impl Iterator<Item = DatabaseId> {
+        self.touched.iter().copied()
+    }
+
+    /// What has gone wrong with folders of trees.
+    pub(super) fn take_failures(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.work.failures)
+    }
+
+    /// The database that is being converted.
+    pub(super) fn frozen(&mut self) -> &mut Option<Frozen> {
+        &mut self.work.frozen
+    }
+
+    /// Adds the record of a conversion, which completes the group.
+    pub(super) fn add_conversion(&mut self, record: &Record<'_>) {
+        self.work.records.push(record);
+        self.work.group.push(PendingCommit {
+            database: record.database,
+            sequence: record.sequence,
+            rule: Rule::Synced,
+            what: What::Convert,
+            growth_bytes: 0,
+        });
+        self.work.needs_sync = true;
+        self.work.is_complete = true;
     }
 
     /// The databases in which the group has done something.
@@ -121,6 +240,7 @@ impl Decider {
         batch: &WriteBatch,
         next: &mut usize,
         now_ms: u64,
+        trees: &TreeWriters,
         answers: &mut Answers,
     ) -> bool {
         while let Some(first) = batch.logged().get(*next) {
@@ -131,7 +251,7 @@ impl Decider {
                 let pending = self.databases.get(&first.database);
                 let growth_entries = pending.map_or(0, |pending| pending.growth_entries);
                 let work = &mut self.work;
-                if !work.change_catalogue(batch, first, growth_entries, answers) {
+                if !work.change_catalogue(batch, first, growth_entries, trees, answers) {
                     return false;
                 }
                 *next += 1;
@@ -142,7 +262,7 @@ impl Decider {
                 .iter()
                 .take_while(|commit| commit.database == first.database && !commit.is_of_catalogue())
                 .count();
-            *next += self.decide_run(batch, &rest[..alike], now_ms, answers);
+            *next += self.decide_run(batch, &rest[..alike], now_ms, trees, answers);
         }
         true
     }
@@ -153,13 +273,14 @@ impl Decider {
         batch: &WriteBatch,
         commits: &[CommitRecord],
         now_ms: u64,
+        trees: &TreeWriters,
         answers: &mut Answers,
     ) -> usize {
         let id = commits[0].database;
-        if !self.touch(id) {
+        if let Some(refusal) = self.cannot_touch(id) {
             for commit in commits {
                 let mark = answers.written.mark();
-                let verdict = Decision::Refused(Refusal::UnknownDatabase).into();
+                let verdict = Decision::Refused(refusal).into();
                 answers.written.finish(&mark, commit, 0, verdict);
             }
             return commits.len();
@@ -167,9 +288,9 @@ impl Decider {
         let work = &mut self.work;
         let pending = self.databases.get_mut(&id).expect("it was just touched");
         let database = pending.database.clone();
-        let rule = Rule::of(database.config.durability);
         // Nobody else writes here, so readers are all that the lock has to do with.
         let state = database.state.read();
+        let visible = Visible::new(&state, trees.get(id));
         let mut warm_until = 0;
         for (index, commit) in commits.iter().enumerate() {
             if work.is_complete() {
@@ -178,7 +299,7 @@ impl Decider {
             let operations = commit.operations();
             if operations.end > warm_until {
                 warm_until = (operations.end).max(operations.start + limits::WARM_OPERATIONS);
-                state.index.warm(batch.hashes(operations.start..warm_until));
+                visible.warm(batch.hashes(operations.start..warm_until));
             }
             let Some(sequence) = work.next_sequence() else {
                 return index;
@@ -187,10 +308,19 @@ impl Decider {
                 batch,
                 commit,
                 now_ms,
+                sequence,
             };
-            work.commit(pending, &state, &place, sequence, answers.of(rule));
+            work.commit(pending, &visible, &place, answers);
         }
         commits.len()
+    }
+
+    /// Notes that the group does something in a database, or says why it cannot.
+    fn cannot_touch(&mut self, id: DatabaseId) -> Option<Refusal> {
+        if self.work.is_frozen(id) {
+            return Some(Refusal::Converting);
+        }
+        (!self.touch(id)).then_some(Refusal::UnknownDatabase)
     }
 
     /// Notes that the group does something in a database, if there is one.
@@ -225,7 +355,7 @@ impl Decider {
             }
         }
         for commit in self.work.group.commits() {
-            if matches!(commit.what, What::Drop) {
+            if matches!(commit.what, What::Drop | What::Convert) {
                 self.databases.remove(&commit.database);
             }
         }
@@ -233,13 +363,19 @@ impl Decider {
         self.work.records.clear();
         self.work.growth_bytes = 0;
         self.work.needs_sync = false;
+        self.work.operations = 0;
         self.work.is_complete = false;
     }
 }
 
 impl Work {
+    /// Whether nothing is written to a database at the moment.
+    pub(super) fn is_frozen(&self, id: DatabaseId) -> bool {
+        (self.frozen.as_ref()).is_some_and(|frozen| frozen.is_frozen(id))
+    }
+
     fn is_complete(&self) -> bool {
-        self.is_complete || self.records.is_full()
+        self.is_complete || self.operations >= self.most_operations || self.records.is_full()
     }
 
     /// The next sequence; `None` completes the group, since the log must be synced before there is one.
@@ -252,60 +388,57 @@ impl Work {
     fn commit(
         &mut self,
         pending: &mut PendingDatabase,
-        state: &State,
+        visible: &Visible<'_>,
         place: &Place<'_>,
-        sequence: u64,
-        outcomes: &mut Outcomes,
+        answers: &mut Answers,
     ) {
+        let mut rule = Rule::of(pending.database.config.durability);
+        let is_clear = place.commit.whole == Some(Whole::Clear);
+        if is_clear && visible.tree().is_some() {
+            // A folder is made for what comes after it: the log must have it before.
+            rule = Rule::Synced;
+        }
+        let outcomes = answers.of(rule);
         let mark = outcomes.mark();
-        let (verdict, what, growth_bytes) = if place.commit.whole == Some(Whole::Clear) {
-            self.clear(pending, state, place, sequence, outcomes)
+        let (verdict, what, growth_bytes) = if is_clear {
+            self.clear(pending, visible, place, outcomes)
         } else {
-            self.decide(pending, state, place, sequence, outcomes)
+            self.decide(pending, visible, place, outcomes)
         };
-        let config = &pending.database.config;
-        let rule = Rule::of(config.durability);
         pending.growth_bytes += growth_bytes;
         self.growth_bytes += growth_bytes;
+        self.operations += place.commit.operations().len();
         self.group.push(PendingCommit {
             database: place.commit.database,
-            sequence,
+            sequence: place.sequence,
             rule,
             what,
             growth_bytes,
         });
-        outcomes.finish(&mark, place.commit, sequence, verdict);
+        outcomes.finish(&mark, place.commit, place.sequence, verdict);
     }
 
     fn decide(
         &mut self,
         pending: &mut PendingDatabase,
-        state: &State,
+        visible: &Visible<'_>,
         place: &Place<'_>,
-        sequence: u64,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
-        let limits = pending.database.config.limits;
-        let context = Context {
-            sequence,
-            now_ms: place.now_ms,
-            limits,
-        };
-        let view = PendingView {
-            overlay: &pending.overlay,
-            is_cleared: pending.is_cleared,
-            group: &self.group,
-            index: &state.index,
-        };
         let mark = outcomes.mark();
-        let effects = &mut self.effects;
-        let verdict = decide(&view, place.batch, place.commit, context, effects, outcomes);
-        if let Err(refusal) = self.check_growth(pending, state) {
-            outcomes.truncate(&mark, false);
-            let verdict = Decision::Refused(refusal).into();
-            return (verdict, What::Keys(0..0), 0);
-        }
+        let checked = self
+            .decide_keys(pending, visible, place, outcomes)
+            .and_then(|verdict| self.check_growth(pending, visible).map(|()| verdict));
+        let verdict = match checked {
+            Ok(verdict) => verdict,
+            Err(refusal) => {
+                outcomes.truncate(&mark, false);
+                let verdict = Decision::Refused(refusal).into();
+                return (verdict, What::Keys(0..0), 0);
+            }
+        };
         pending.growth_entries += self.effects.growth_entries();
+        let sequence = place.sequence;
         let places = (self.group).add(&self.effects, place.batch, sequence, &mut pending.overlay);
         self.log(place.commit.database, sequence, places.clone());
         self.needs_sync |=
@@ -313,15 +446,60 @@ impl Work {
         (verdict, What::Keys(places), self.effects.growth_bytes())
     }
 
-    fn check_growth(&self, pending: &PendingDatabase, state: &State) -> Result<(), Refusal> {
+    /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is not known.
+    fn decide_keys(
+        &mut self,
+        pending: &PendingDatabase,
+        visible: &Visible<'_>,
+        place: &Place<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Result<Verdict, Refusal> {
+        let context = Context {
+            sequence: place.sequence,
+            now_ms: place.now_ms,
+            limits: pending.database.config.limits,
+        };
+        let (batch, commit, effects) = (place.batch, place.commit, &mut self.effects);
+        let (overlay, group) = (&pending.overlay, &self.group);
+        match visible.index {
+            VisibleIndex::Memory(index) => {
+                let view = PendingView {
+                    overlay,
+                    is_cleared: pending.is_cleared,
+                    group,
+                    index,
+                };
+                Ok(decide(&view, batch, commit, context, effects, outcomes))
+            }
+            VisibleIndex::Tree(tree) => {
+                let view = PendingTree {
+                    overlay,
+                    group,
+                    tree,
+                    batch,
+                    found: Arena::new(),
+                    problem: Cell::new(None),
+                };
+                let verdict = decide(&view, batch, commit, context, effects, outcomes);
+                view.problem.get().map_or(Ok(verdict), Err)
+            }
+        }
+    }
+
+    fn check_growth(
+        &self,
+        pending: &PendingDatabase,
+        visible: &Visible<'_>,
+    ) -> Result<(), Refusal> {
         let growth_bytes = self.effects.growth_bytes();
+        let refusal = self.refusal.or(visible.refusal);
         if growth_bytes > 0
-            && let Some(refusal) = self.refusal
+            && let Some(refusal) = refusal
         {
             return Err(refusal);
         }
         let used = Used {
-            database_bytes: state.memory_bytes.wrapping_add_signed(pending.growth_bytes),
+            database_bytes: visible.used_bytes.wrapping_add_signed(pending.growth_bytes),
             store_bytes: (self.store.memory_bytes()).saturating_add_signed(self.growth_bytes),
         };
         used.check_growth(growth_bytes, &pending.database.config.limits, &self.store)
@@ -348,21 +526,41 @@ impl Work {
     fn clear(
         &mut self,
         pending: &mut PendingDatabase,
-        state: &State,
+        visible: &Visible<'_>,
         place: &Place<'_>,
-        sequence: u64,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
-        let removed = state.index.len() as i64 + pending.growth_entries;
+        let (database, sequence) = (place.commit.database, place.sequence);
+        if visible.tree().is_some() && !self.prepare_tree(database, sequence) {
+            let verdict = Decision::Refused(Refusal::NoFolder).into();
+            return (verdict, What::Keys(0..0), 0);
+        }
+        let removed = visible.entries() as i64 + pending.growth_entries;
         let untouched = KeyState::default();
         outcomes.push(OperationStatus::Done, untouched, untouched, removed, None);
-        let database = place.commit.database;
         let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
         self.records.push(&record);
         self.needs_sync |= Rule::of(pending.database.config.durability) == Rule::Synced;
-        let used_bytes = (state.memory_bytes).wrapping_add_signed(pending.growth_bytes);
+        if visible.tree().is_some() {
+            // What comes behind it finds the new tree.
+            self.needs_sync = true;
+            self.is_complete = true;
+        }
+        let used_bytes = visible.used_bytes.wrapping_add_signed(pending.growth_bytes);
         pending.growth_entries -= removed;
         pending.clear();
         (Decision::Applied.into(), What::Clear, -(used_bytes as i64))
+    }
+
+    /// Makes the folder of a tree ready, before the commit that makes the tree is in the log.
+    pub(super) fn prepare_tree(&mut self, database: DatabaseId, sequence: u64) -> bool {
+        let trees = self.store.trees().expect("there are databases on disk");
+        match trees.prepare(Generation { database, sequence }) {
+            Ok(()) => true,
+            Err(error) => {
+                self.failures.push(error.to_string());
+                false
+            }
+        }
     }
 }

@@ -55,6 +55,11 @@ impl Holds {
         least
     }
 
+    /// Whether somebody holds the log.
+    pub(super) fn is_held(&self) -> bool {
+        !self.held.lock().list.is_empty()
+    }
+
     /// Gives up all holds, since there is no room for more log. Answers up to which sequence segments should be retired.
     pub(super) fn break_all(&self) -> u64 {
         self.held.lock().break_all()
@@ -73,8 +78,8 @@ impl Held {
 impl LogHold {
     /// Keeps what comes after a sequence. `None`: there are too many holds.
     ///
-    /// Call it on the committer's thread, and with the last sequence in the log: whatever was asked to be retired before
-    /// is not behind it.
+    /// Call it on the committer's thread, and with a sequence up to which no index needs the log: whatever was asked to be
+    /// retired before is not behind it.
     pub(super) fn new(hub: &Arc<Hub>, sequence: u64) -> Option<LogHold> {
         let mut held = hub.holds.held.lock();
         if held.list.len() >= limits::LOG_HOLDS {

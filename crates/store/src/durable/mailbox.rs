@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::committer::Event;
 use super::errand::Errands;
 use super::hold::Holds;
 use super::snapshot_desk::Desk;
@@ -36,6 +37,9 @@ pub(super) struct Hub {
     pub(super) desk: Desk,
     /// What the committer's thread does for others.
     pub(super) errands: Errands,
+    /// What has happened to trees.
+    tree_news: Mutex<Vec<Event>>,
+    has_tree_news: AtomicBool,
 }
 
 /// Syncs that somebody has asked for.
@@ -62,6 +66,8 @@ impl Hub {
             holds: Holds::default(),
             desk: Desk::default(),
             errands: Errands::default(),
+            tree_news: Mutex::default(),
+            has_tree_news: AtomicBool::new(false),
         })
     }
 
@@ -138,6 +144,20 @@ impl Hub {
             0 => {}
             waiting => self.retire_through(waiting),
         }
+    }
+
+    /// Tells the committer what has happened on another thread; `None`: something was flushed or compacted.
+    pub(super) fn tell(&self, event: Option<Event>) {
+        self.tree_news.lock().extend(event);
+        self.has_tree_news.store(true, Ordering::Release);
+        self.signal.wake();
+    }
+
+    /// What has happened to trees since this was asked last; `None`: nothing.
+    pub(super) fn take_tree_news(&self) -> Option<Vec<Event>> {
+        let has_news = self.has_tree_news.load(Ordering::Relaxed)
+            && self.has_tree_news.swap(false, Ordering::Acquire);
+        has_news.then(|| std::mem::take(&mut *self.tree_news.lock()))
     }
 
     /// Fills up a list of the mailboxes, which never become fewer.

@@ -1,18 +1,35 @@
 //! The start of a durable store: claim the folder, replay the log.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
 use super::folder::{self, FolderError, claim};
 use super::replay::{Replay, ReplayError};
+use super::replay_trees::ReplayTrees;
 use super::snapshot_plan::SnapshotPlan;
+use crate::blob::{self, Blobs, Found};
 use crate::catalogue::CreateError;
 use crate::disk::{Disk, FolderLock};
 use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
+use crate::tree::{TreeConfig, TreeError, Trees};
+
+/// The folder of databases on disk within a data folder.
+pub const TREES_FOLDER: &str = "trees";
+
+/// Where databases on disk are.
+#[derive(Clone, Debug)]
+pub struct TreePlace {
+    /// A folder of their own, within the data folder or elsewhere.
+    pub folder: PathBuf,
+    /// What they are made with.
+    pub config: TreeConfig,
+}
 
 /// A durable store that is open.
 #[derive(Debug)]
@@ -25,6 +42,8 @@ pub struct Opened {
     pub recovered: Recovered,
     /// The snapshot that was loaded before it.
     pub snapshot: Option<Summary>,
+    /// What the folder of blobs held.
+    pub blobs: Found,
 }
 
 impl Store {
@@ -37,8 +56,18 @@ impl Store {
         disk: Arc<dyn Disk>,
         log_config: &LogConfig,
     ) -> Result<Opened, OpenError> {
+        Store::open_with_trees(config, disk, log_config, None)
+    }
+
+    /// The same with a place for databases on disk, which is made if it is not there. Without one there can be none.
+    pub fn open_with_trees(
+        config: StoreConfig,
+        disk: Arc<dyn Disk>,
+        log_config: &LogConfig,
+        trees: Option<&TreePlace>,
+    ) -> Result<Opened, OpenError> {
         let lock = claim(&*disk).map_err(OpenError::Folder)?;
-        Store::open_locked(config, disk, log_config, lock)
+        Store::open_locked(config, disk, log_config, trees, lock)
     }
 
     /// Opens the store in a folder that was filled from a backup, and is not marked as a data folder yet.
@@ -46,21 +75,28 @@ impl Store {
         config: StoreConfig,
         disk: Arc<dyn Disk>,
         log_config: &LogConfig,
+        trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
         let lock = folder::lock(&*disk).map_err(OpenError::Folder)?;
-        Store::open_locked(config, disk, log_config, lock)
+        Store::open_locked(config, disk, log_config, trees, lock)
     }
 
     fn open_locked(
         config: StoreConfig,
         disk: Arc<dyn Disk>,
         log_config: &LogConfig,
+        trees: Option<&TreePlace>,
         lock: FolderLock,
     ) -> Result<Opened, OpenError> {
-        let store = Store::new(config, true).map_err(OpenError::Config)?;
-        let mut replay = Replay::new(&store);
+        let trees = trees.map(|place| Trees::open(&place.folder, place.config));
+        let trees = trees.transpose().map_err(OpenError::Tree)?;
+        let store = Store::new(config, true, trees).map_err(OpenError::Config)?;
+        let mut replay = Replay::new(&store).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
-        let log_config = with_snapshot(log_config, snapshot.as_ref());
+        let log_config = with_trees(
+            &with_snapshot(log_config, snapshot.as_ref()),
+            replay.trees(),
+        );
         let mut ahead = ReadAhead::new(store.hasher().clone());
         let read = log::read(disk.clone(), &log_config, &mut |record| {
             ahead.add(record, &mut replay);
@@ -69,19 +105,44 @@ impl Store {
         // A log that cannot be replayed may be damaged: then that is the better message.
         let read = read.map_err(OpenError::Log)?;
         // Before anything is written: a refused start leaves the folder as it was.
-        replay.finish(config.default_database.durability)?;
+        let trees = replay.finish(config.default_database.durability)?;
+        let last_sequence = read.last_sequence();
+        let tree_sequence = match last_sequence {
+            // What the log does not know is removed, but not if there is no log at all.
+            0 => trees.highest_sequence(),
+            _ => trees.durable_sequence(),
+        };
+        if tree_sequence > last_sequence && !log_config.accept_loss {
+            return Err(OpenError::TreeAhead {
+                tree_sequence,
+                last_sequence,
+            });
+        }
         let OpenLog {
             log,
             stock,
             recovered,
         } = read.open().map_err(OpenError::Log)?;
+        let mut trees = trees.finish().map_err(OpenError::Tree)?;
         store.skip_sequences(recovered.next_sequence - 1);
+        for (&id, writer) in &mut trees.writers {
+            // What was answered in an earlier life may have had a later sequence than the last change.
+            writer.end_commit(recovered.next_sequence - 1);
+            store.set_tree(id, writer.index().clone());
+        }
         if !recovered.created {
             store.raise_views(recovered.next_sequence - 1);
         }
         store.set_history_id(recovered.history_id);
         store.clock_ms(recovered.wall_ms.max(wall_ms(snapshot.as_ref())));
         clear_away(&*disk, snapshot.as_ref());
+        let blobs = (disk.subfolder(blob::FOLDER))
+            .and_then(|folder| Blobs::open(&store, folder, config.blobs));
+        let (blobs, blobs_found) = blobs.map_err(|source| OpenError::Blobs {
+            folder: disk.describe(blob::FOLDER),
+            source,
+        })?;
+        store.set_blobs(blobs);
         let plan = SnapshotPlan::new(
             disk,
             log_config.segment_bytes,
@@ -93,6 +154,7 @@ impl Store {
             stock,
             lock,
             snapshots: plan,
+            trees,
         };
         let committer = DurableCommitter::new(&store, parts);
         Ok(Opened {
@@ -100,6 +162,7 @@ impl Store {
             committer,
             recovered,
             snapshot,
+            blobs: blobs_found,
         })
     }
 }
@@ -130,6 +193,20 @@ fn with_snapshot(log_config: &LogConfig, snapshot: Option<&Summary>) -> LogConfi
     }
 }
 
+/// The same with what is known from the trees.
+fn with_trees(log_config: &LogConfig, trees: &ReplayTrees<'_>) -> LogConfig {
+    let known = log_config.known.map(|known| Known {
+        durable_sequence: known.durable_sequence.max(trees.durable_sequence()),
+        ..known
+    });
+    let highest_sequence = trees.highest_sequence();
+    LogConfig {
+        known,
+        least_sequence: log_config.least_sequence.max(highest_sequence),
+        ..*log_config
+    }
+}
+
 fn base_sequence(snapshot: Option<&Summary>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.header.sequence)
 }
@@ -155,8 +232,24 @@ pub enum OpenError {
     Snapshot(snapshot::ReadError),
     /// The log cannot be used.
     Log(log::OpenError),
+    /// A database on disk cannot be used.
+    Tree(TreeError),
+    /// A database on disk has commits that the log has not, although it should.
+    TreeAhead {
+        /// The last commit on disk.
+        tree_sequence: u64,
+        /// The last one in the log.
+        last_sequence: u64,
+    },
     /// The log is whole and makes no sense.
     Replay(ReplayError),
+    /// The folder of blobs cannot be read.
+    Blobs {
+        /// The folder.
+        folder: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The default database was durable, and what is in it would come back after each restart.
     DefaultHasContent,
 }
@@ -168,11 +261,26 @@ impl fmt::Display for OpenError {
             OpenError::Config(error) => write!(formatter, "the default database: {error}"),
             OpenError::Snapshot(error) => error.fmt(formatter),
             OpenError::Log(error) => error.fmt(formatter),
+            OpenError::Tree(error) => error.fmt(formatter),
+            OpenError::TreeAhead {
+                tree_sequence,
+                last_sequence,
+            } => write!(
+                formatter,
+                "the log ends with sequence {last_sequence}, though a database on disk has everything up to \
+                 {tree_sequence}: a file of the log is missing; put it back, or restore a backup"
+            ),
             OpenError::Replay(ReplayError { sequence, what }) => write!(
                 formatter,
                 "the log does not fit together at sequence {sequence}: {what}; \
                  if another version wrote it, use that one"
             ),
+            OpenError::Blobs { folder, source } => {
+                write!(
+                    formatter,
+                    "{folder}: the folder of blobs cannot be read: {source}"
+                )
+            }
             OpenError::DefaultHasContent => write!(
                 formatter,
                 "the default database in this data folder has content and cannot be volatile; \
@@ -189,7 +297,11 @@ impl std::error::Error for OpenError {
             OpenError::Config(error) => Some(error),
             OpenError::Snapshot(error) => Some(error),
             OpenError::Log(error) => Some(error),
-            OpenError::Replay(_) | OpenError::DefaultHasContent => None,
+            OpenError::Tree(error) => Some(error),
+            OpenError::Blobs { source, .. } => Some(source),
+            OpenError::TreeAhead { .. } | OpenError::Replay(_) | OpenError::DefaultHasContent => {
+                None
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a group has decided and readers do not see yet.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +12,9 @@ use crate::decide::Pending;
 use crate::effects::Effects;
 use crate::limits;
 use crate::memory::MemoryIndex;
+use crate::outcome::Refusal;
+use crate::read_before::Found;
+use crate::tree::{Arena, InMemory, OwnedValue, TreeWriter};
 use crate::value::{Entry, Value};
 
 /// When the outcome of a commit may leave.
@@ -60,7 +64,7 @@ pub(super) struct PendingCommit {
 impl PendingCommit {
     /// Whether it changes which databases there are.
     pub(super) fn is_of_catalogue(&self) -> bool {
-        matches!(self.what, What::Create { .. } | What::Drop)
+        matches!(self.what, What::Create { .. } | What::Drop | What::Convert)
     }
 }
 
@@ -75,6 +79,8 @@ pub(super) enum What {
         config: Box<DatabaseConfig>,
     },
     Drop,
+    /// It becomes a database of another kind. What it becomes is with the one who commits.
+    Convert,
 }
 
 /// The result for one key.
@@ -109,6 +115,15 @@ impl PendingGroup {
 
     pub(super) fn push(&mut self, commit: PendingCommit) {
         self.commits.push(commit);
+    }
+
+    /// The last commit on a database that has changed keys; 0: none has.
+    pub(super) fn last_change(&self, id: DatabaseId) -> u64 {
+        let changes = self.commits.iter().rev().filter(|commit| {
+            commit.database == id
+                && matches!(&commit.what, What::Keys(places) if !places.is_empty())
+        });
+        changes.map(|commit| commit.sequence).next().unwrap_or(0)
     }
 
     pub(super) fn clear(&mut self) {
@@ -269,7 +284,7 @@ impl PendingDatabase {
     }
 }
 
-/// The state that a commit is decided against: the overlay before the index.
+/// The state that a commit on a database in memory is decided against: the overlay before the index.
 pub(super) struct PendingView<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) is_cleared: bool,
@@ -278,12 +293,54 @@ pub(super) struct PendingView<'a> {
 }
 
 impl Pending for PendingView<'_> {
+    const IS_IN_MEMORY: bool = true;
+
     #[inline]
-    fn find(&self, key: &[u8], hash: u64) -> Option<Entry<'_>> {
+    fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>> {
         match self.overlay.find(self.group, key, hash) {
             Some(place) => self.group.entry(place),
             None if self.is_cleared => None,
             None => self.index.find(key, hash),
         }
+    }
+}
+
+/// The same for a database on disk: the overlay, then the memtables, then what was read ahead. If the memtables know
+/// nothing of a key, what was read ahead is how it is: they know all that came later.
+pub(super) struct PendingTree<'a> {
+    pub(super) overlay: &'a Overlay,
+    pub(super) group: &'a PendingGroup,
+    pub(super) tree: &'a TreeWriter,
+    pub(super) batch: &'a WriteBatch,
+    /// What is found is kept here, since memtables lend nothing.
+    pub(super) found: Arena<OwnedValue>,
+    /// Why the commit cannot be decided.
+    pub(super) problem: Cell<Option<Refusal>>,
+}
+
+impl Pending for PendingTree<'_> {
+    const IS_IN_MEMORY: bool = false;
+
+    fn find<'a>(&'a self, key: &'a [u8], hash: u64) -> Option<Entry<'a>> {
+        if let Some(place) = self.overlay.find(self.group, key, hash) {
+            return self.group.entry(place);
+        }
+        match self.tree.find_in_memory(key) {
+            InMemory::Entry(value) => return Some(self.found.keep(value).entry(key)),
+            InMemory::Removed => return None,
+            InMemory::Unknown => {}
+        }
+        let refusal = match self
+            .batch
+            .before()
+            .find(self.batch, self.tree.index(), key, hash)
+        {
+            Some(Found::Absent) => return None,
+            Some(Found::Entry(value)) => return Some(value.entry(key)),
+            Some(Found::Not(refusal)) => *refusal,
+            None => Refusal::NotReadAhead,
+        };
+        self.problem.set(Some(refusal));
+        None
     }
 }

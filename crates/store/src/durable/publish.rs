@@ -5,11 +5,14 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 
 use super::pending::{PendingCommit, PendingGroup, Rule, What};
-use crate::catalogue::{Database, State};
+use super::trees::TreeWriters;
+use crate::catalogue::{Database, DatabaseConfig, Kind, State};
 use crate::committer::Clock;
 use crate::garbage::Garbage;
+use crate::index::Index;
 use crate::limits;
 use crate::store::Store;
+use crate::tree::{Generation, TreeError};
 
 /// Applies what is decided and safe in the log.
 #[derive(Debug)]
@@ -30,7 +33,13 @@ impl Publisher {
     }
 
     /// Publishes the commits of a group that follow a rule, in their order.
-    pub(super) fn publish(&mut self, group: &PendingGroup, rule: Rule, clock: &mut dyn Clock) {
+    pub(super) fn publish(
+        &mut self,
+        group: &PendingGroup,
+        rule: Rule,
+        trees: &mut TreeWriters,
+        clock: &mut dyn Clock,
+    ) -> Result<(), TreeError> {
         let alike = |one: &PendingCommit, other: &PendingCommit| {
             one.database == other.database
                 && one.rule == other.rule
@@ -44,21 +53,100 @@ impl Publisher {
             }
             match &first.what {
                 What::Create { name, config } => {
-                    self.store.insert_database(first.database, name, **config);
+                    self.create(first, name, config, trees)?;
                 }
                 What::Drop => {
+                    trees.remove(first.database);
                     let dropped = self.store.remove_database(first.database);
                     let content = dropped.expect("it was checked, and nobody else drops");
                     self.garbage.append(content);
                 }
+                // It is published by the one who has the content.
+                What::Convert => {}
                 What::Keys(_) | What::Clear => {
                     let database = self.store.find(first.database);
                     let database = database.expect("a drop ends its group, and nobody else drops");
-                    self.publish_run(&database, run, group, clock);
+                    match database.config.kind {
+                        Kind::Memory => self.publish_run(&database, run, group, clock),
+                        Kind::Disk => self.publish_tree(&database, run, group, trees)?,
+                    }
                 }
             }
             self.old_values.clear();
         }
+        Ok(())
+    }
+
+    fn create(
+        &self,
+        commit: &PendingCommit,
+        name: &str,
+        config: &DatabaseConfig,
+        trees: &mut TreeWriters,
+    ) -> Result<(), TreeError> {
+        let id = commit.database;
+        let mut tree = None;
+        if config.kind == Kind::Disk {
+            let generation = Generation {
+                database: id,
+                sequence: commit.sequence,
+            };
+            let folder = self.store.trees().expect("it was checked");
+            let writer = folder.install(generation, generation, None)?;
+            tree = Some(writer.index().clone());
+            trees.insert(id, writer);
+        }
+        self.store.insert_database(id, name, *config, tree);
+        Ok(())
+    }
+
+    /// Publishes commits of one database on disk.
+    fn publish_tree(
+        &mut self,
+        database: &Database,
+        commits: &[PendingCommit],
+        group: &PendingGroup,
+        trees: &mut TreeWriters,
+    ) -> Result<(), TreeError> {
+        let id = commits[0].database;
+        for commit in commits {
+            match &commit.what {
+                What::Keys(places) => {
+                    let writer = trees.get_mut(id).expect("each database on disk has a tree");
+                    for place in places.clone() {
+                        match group.entry(place) {
+                            Some(entry) => writer.put(&entry),
+                            None => writer.remove(commit.sequence, group.key(place)),
+                        }
+                    }
+                    writer.end_commit(commit.sequence);
+                }
+                What::Clear => self.clear_tree(database, commit, trees)?,
+                _ => unreachable!("these are published by themselves"),
+            }
+        }
+        trees.book(id);
+        Ok(())
+    }
+
+    /// Puts an empty tree in the place of one that is cleared.
+    fn clear_tree(
+        &mut self,
+        database: &Database,
+        commit: &PendingCommit,
+        trees: &mut TreeWriters,
+    ) -> Result<(), TreeError> {
+        let generation = Generation {
+            database: commit.database,
+            sequence: commit.sequence,
+        };
+        let folder = self.store.trees().expect("it has a tree");
+        let older = database.tree().expect("nobody else drops");
+        let writer = folder.install(generation, generation, Some(&older))?;
+        database.state.write().index = Index::Tree(writer.index().clone());
+        trees.insert(commit.database, writer);
+        self.garbage.add_tree(older);
+        Ok(())
     }
 
     /// Publishes commits of one database, in slices.
@@ -99,7 +187,10 @@ impl Publisher {
             What::Keys(places) => {
                 if places.end > *warm_until {
                     *warm_until = (places.end).max(places.start + limits::WARM_OPERATIONS);
-                    state.index.warm(group.hashes(places.start..*warm_until));
+                    state
+                        .index
+                        .memory()
+                        .warm(group.hashes(places.start..*warm_until));
                 }
                 for place in places.clone() {
                     self.apply_key(state, group, place);
@@ -107,12 +198,15 @@ impl Publisher {
                 places.len()
             }
             What::Clear => {
-                if state.index.len() > 0 {
-                    self.garbage.add(state.index.take());
+                let index = state.index.memory_mut();
+                if index.len() > 0 {
+                    self.garbage.add(index.take());
                 }
                 0
             }
-            What::Create { .. } | What::Drop => unreachable!("these are published by themselves"),
+            What::Create { .. } | What::Drop | What::Convert => {
+                unreachable!("these are published by themselves")
+            }
         };
         let memory_bytes = state.memory_bytes.wrapping_add_signed(commit.growth_bytes);
         self.store.change_memory(state.memory_bytes, memory_bytes);
@@ -123,14 +217,15 @@ impl Publisher {
 
     fn apply_key(&mut self, state: &mut State, group: &PendingGroup, place: usize) {
         let hash = group.hash(place);
+        let index = state.index.memory_mut();
         let old_value = match group.entry(place) {
             Some(entry) => {
                 if entry.expires_ms != 0 {
                     self.store.schedule().expect(entry.expires_ms);
                 }
-                state.index.put(hash, &entry)
+                index.put(hash, &entry)
             }
-            None => state.index.remove(group.key(place), hash),
+            None => index.remove(group.key(place), hash),
         };
         self.old_values.extend(old_value);
     }

@@ -1,13 +1,18 @@
 //! Makes the state of the databases from a snapshot and the records of the log behind it.
 
+use std::ops::ControlFlow;
+
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::ArcRwLockWriteGuard;
 
 use super::open::OpenError;
-use crate::catalogue::{DatabaseConfig, DatabaseId, Durability, State};
+use super::replay_trees::ReplayTrees;
+use crate::catalogue::{DatabaseConfig, DatabaseId, Durability, Kind, State};
 use crate::log::{Record, RecordKind};
-use crate::snapshot::{Header, Visitor};
+use crate::range::{Direction, Range, ScanEnd};
+use crate::snapshot::{self, Header, Visitor};
 use crate::store::Store;
+use crate::tree::{Generation, TreeError, TreeIndex};
 use crate::value::Entry;
 
 /// Applies a snapshot, and the records of the log behind it, to the indexes. What they take in memory is added up when all are there.
@@ -17,30 +22,46 @@ pub(super) struct Replay<'a> {
     base_sequence: u64,
     /// The database of the last record, open for the next one.
     current: Option<(DatabaseId, ArcRwLockWriteGuard<RawRwLock, State>)>,
+    trees: ReplayTrees<'a>,
     problem: Option<ReplayError>,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(store: &'a Store) -> Replay<'a> {
-        Replay {
+    pub(super) fn new(store: &'a Store) -> Result<Replay<'a>, TreeError> {
+        Ok(Replay {
             store,
             base_sequence: 0,
             current: None,
+            trees: ReplayTrees::open(store.trees())?,
             problem: None,
-        }
+        })
+    }
+
+    /// The trees.
+    pub(super) fn trees(&self) -> &ReplayTrees<'a> {
+        &self.trees
     }
 
     /// Brings what records with such hashes are going to change into the processor's caches.
     pub(super) fn warm(&mut self, database: DatabaseId, hashes: impl Iterator<Item = u64>) {
         if let Some(state) = self.state_of(database) {
-            state.index.warm(hashes);
+            state.index.memory().warm(hashes);
         }
     }
 
-    /// Applies a record, unless it came with the snapshot.
+    /// Applies a record, unless it came with the snapshot, or is in a tree.
     pub(super) fn apply(&mut self, record: &Record<'_>) {
-        if record.sequence > self.base_sequence && self.problem.is_none() {
+        if self.problem.is_some() {
+            return;
+        }
+        if record.sequence > self.base_sequence {
             self.problem = self.try_apply(record).err();
+        } else if matches!(
+            record.kind,
+            RecordKind::Set | RecordKind::Delete | RecordKind::Expire
+        ) {
+            // A tree may lag behind the snapshot.
+            self.trees.change(record);
         }
     }
 
@@ -56,16 +77,31 @@ impl<'a> Replay<'a> {
                 let config = config.ok_or(error("the configuration of a database"))?;
                 let name = std::str::from_utf8(record.key);
                 let name = name.map_err(|_| error("the name of a database"))?;
+                if config.kind == Kind::Disk && self.store.trees().is_none() {
+                    return Err(error("a database on disk, for which there is no place"));
+                }
                 let least = self.store.check_create(name, &config);
                 if least.map_err(|_| error("a second database of a name"))? > record.database {
                     return Err(error("a database with the number of another one"));
                 }
-                self.store.insert_database(record.database, name, config);
+                self.store
+                    .insert_database(record.database, name, config, None);
+                if config.kind == Kind::Disk {
+                    let generation = generation_of(record);
+                    self.trees.begin_empty(record.database, generation);
+                }
                 Ok(())
+            }
+            RecordKind::DatabaseConverted => {
+                let config = DatabaseConfig::decode(record.value);
+                let config = config.ok_or(error("the configuration of a database"))?;
+                self.convert(record, config.kind)
+                    .ok_or(error("an unknown database"))
             }
             RecordKind::DatabaseDropped => {
                 // Its lock is needed.
                 self.current = None;
+                self.trees.forget(record.database);
                 let dropped = self.store.remove_database(record.database);
                 dropped.map(drop).map_err(|_| error("an unknown database"))
             }
@@ -75,18 +111,78 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Makes a database one of another kind; `None`: there is no such database.
+    fn convert(&mut self, record: &Record<'_>, kind: Kind) -> Option<()> {
+        self.current = None;
+        let id = record.database;
+        self.store.find(id)?;
+        self.store.replace_empty(id, kind);
+        match kind {
+            Kind::Disk => self.trees.expect(id, generation_of(record)),
+            Kind::Memory => {
+                if let Some(tree) = self.trees.take(id, record.sequence)
+                    && let Err(error) = self.load(id, &tree)
+                {
+                    self.trees.lose(id, error);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Loads a database into memory from the tree that it was in.
+    fn load(&mut self, id: DatabaseId, tree: &TreeIndex) -> Result<(), TreeError> {
+        let Some(state) = self.state_of(id) else {
+            return Ok(());
+        };
+        let index = state.index.memory_mut();
+        let mut behind: Option<Vec<u8>> = None;
+        loop {
+            // What a view has lent is in memory until it goes: page by page.
+            let view = tree.view();
+            let range = match &behind {
+                None => Range::ALL,
+                Some(key) => Range::ALL.beyond(key, Direction::Forward),
+            };
+            let rows = snapshot::limits::SLICE_ROWS;
+            let end = view.scan(&range, Direction::Forward, 0, rows, &mut |entry| {
+                let hash = index.hash(entry.key);
+                index.load(hash, entry);
+                ControlFlow::Continue(())
+            })?;
+            match end {
+                ScanEnd::BudgetSpent(key) => behind = Some(key.to_vec()),
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// Applies a change of a database; `None`: there is no such database.
     fn change(&mut self, record: &Record<'_>) -> Option<()> {
+        if self.trees.has(record.database) {
+            if record.kind == RecordKind::Clear {
+                let generation = generation_of(record);
+                self.trees.begin_empty(record.database, generation);
+            } else {
+                self.trees.change(record);
+            }
+            return Some(());
+        }
+        if record.kind == RecordKind::Clear {
+            // Nothing that came out of a tree is left.
+            self.trees.forget(record.database);
+        }
         let state = self.state_of(record.database)?;
+        let index = state.index.memory_mut();
         match record.entry() {
             Some(entry) => {
-                let hash = state.index.hash(record.key);
-                state.index.load(hash, &entry);
+                let hash = index.hash(record.key);
+                index.load(hash, &entry);
             }
-            None if record.kind == RecordKind::Clear => drop(state.index.take()),
+            None if record.kind == RecordKind::Clear => drop(index.take()),
             None => {
-                let hash = state.index.hash(record.key);
-                state.index.remove(record.key, hash);
+                let hash = index.hash(record.key);
+                index.remove(record.key, hash);
             }
         }
         state.sequence = record.sequence;
@@ -102,18 +198,28 @@ impl<'a> Replay<'a> {
         self.current.as_mut().map(|(_, state)| &mut **state)
     }
 
-    pub(super) fn finish(mut self, default_durability: Durability) -> Result<(), OpenError> {
+    /// Ends the replay, and changes nothing in the folder: what is left to do is to
+    /// [finish](ReplayTrees::finish) the trees.
+    pub(super) fn finish(
+        mut self,
+        default_durability: Durability,
+    ) -> Result<ReplayTrees<'a>, OpenError> {
         if let Some(problem) = self.problem {
             return Err(OpenError::Replay(problem));
         }
         self.current = None;
         self.store.finish_loading();
+        if let Some(error) = self.trees.take_problem() {
+            return Err(OpenError::Tree(error));
+        }
+        let is_on_disk = self.trees.has(DatabaseId::DEFAULT);
         let database = self.store.find(DatabaseId::DEFAULT);
         let database = database.expect("the default database always exists");
-        if default_durability == Durability::Volatile && database.state.read().index.len() > 0 {
+        let has_content = is_on_disk || database.state.read().index.entries() > 0;
+        if default_durability == Durability::Volatile && has_content {
             return Err(OpenError::DefaultHasContent);
         }
-        Ok(())
+        Ok(self.trees)
     }
 }
 
@@ -121,14 +227,25 @@ impl Visitor for Replay<'_> {
     fn header(&mut self, header: &Header) -> Result<(), &'static str> {
         self.base_sequence = header.sequence;
         for database in &header.databases {
-            // The default one is as this start says.
+            if let Some(generation) = database.tree {
+                if self.store.trees().is_none() {
+                    return Err("a database on disk, for which there is no place");
+                }
+                self.trees.expect(database.id, generation);
+            }
+            // That of blobs is as this version says.
+            if database.id == DatabaseId::BLOBS {
+                continue;
+            }
+            // The default one is as this start says, but for its kind.
             if database.id == DatabaseId::DEFAULT {
+                self.store.replace_empty(database.id, database.config.kind);
                 continue;
             }
             let checked = self.store.check_create(&database.name, &database.config);
             checked.map_err(|_| "a database of its catalogue cannot be made")?;
             self.store
-                .insert_database(database.id, &database.name, database.config);
+                .insert_database(database.id, &database.name, database.config, None);
         }
         self.store.skip_database_numbers(header.next_database);
         Ok(())
@@ -136,9 +253,18 @@ impl Visitor for Replay<'_> {
 
     fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str> {
         let state = self.state_of(database).ok_or("an unknown database")?;
-        let hash = state.index.hash(entry.key);
-        state.index.load(hash, entry);
+        let index = state.index.memory_mut();
+        let hash = index.hash(entry.key);
+        index.load(hash, entry);
         Ok(())
+    }
+}
+
+/// The tree that begins with a record.
+fn generation_of(record: &Record<'_>) -> Generation {
+    Generation {
+        database: record.database,
+        sequence: record.sequence,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::committer::Clock;
 use crate::garbage::Garbage;
 use crate::log::{RetiredSegment, WriteError};
 use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
+use crate::tree::TreeError;
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs, and a simulation
 /// without a thread.
@@ -43,7 +44,7 @@ impl Rounds {
         };
         committer.store().reserve().on_due(Box::new(ask));
         // An earlier life may have ended before it came to that.
-        hub.retire_through(committer.snapshots().sequence());
+        hub.retire_through(committer.snapshots().replay_sequence());
         Rounds {
             committer,
             _ending: Ending(hub.clone()),
@@ -94,6 +95,9 @@ impl Rounds {
         let sync_asked = self.hub.sync_asked();
         if sync_asked.is_some() {
             committer.ask_for_sync();
+        }
+        if let Some(events) = self.hub.take_tree_news() {
+            self.committer.trees_have_changed(events);
         }
         let worked = self.group(clock, bring);
         if let Some(number) = sync_asked {
@@ -186,6 +190,17 @@ impl Rounds {
         self.committer.take_events()
     }
 
+    /// Writes what is sealed of databases on disk to the device, and merges what is due, for a committer without threads.
+    pub fn flush_trees(&mut self) -> Result<(), TreeError> {
+        self.committer.trees().flush()
+    }
+
+    /// Seals what is in the memtables of all databases on disk, as far as the log is durable: what a keeper flushes then.
+    pub fn seal_trees(&mut self) {
+        let durable_sequence = self.committer.log().durable().sequence;
+        (self.committer.trees()).seal_older_than(u64::MAX, durable_sequence);
+    }
+
     /// What was cleared: drop it on a thread that may pause.
     pub fn take_garbage(&mut self) -> Garbage {
         self.committer.take_garbage()
@@ -203,6 +218,11 @@ impl Rounds {
         self.slice_rows = rows;
     }
 
+    /// Completes the groups to come with so many operations, at least 1: tests want many groups.
+    pub fn set_group_operations(&mut self, operations: usize) {
+        self.committer.set_group_operations(operations);
+    }
+
     /// Does a little of a snapshot that somebody has asked for, or that is due; answers whether there was anything to
     /// do. Call it between rounds, in turns with them.
     pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
@@ -215,7 +235,7 @@ impl Rounds {
                 let disk = self.committer.snapshots().disk();
                 // What cannot be removed now is removed after the next one, or at the next start.
                 let _ = snapshot::remove_older(&**disk, report.sequence);
-                self.hub.retire_through(report.sequence);
+                self.hub.retire_through(report.replay_sequence);
                 self.committer.snapshot_ended(Ok(report), clock);
             }
             Err(error) => {

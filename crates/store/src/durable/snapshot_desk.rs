@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::committer::DurableCommitter;
+use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Signal};
+use crate::background::Background;
 use crate::committer::Clock;
 use crate::disk::Disk;
 use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotReport, Step, limits};
@@ -193,12 +194,15 @@ impl<C: Clock> Maker<C> {
     fn run(mut self) {
         let _ending = Ending(self.hub.clone());
         let hub = self.hub.clone();
+        if let Err(error) = Background::Bulk.enter() {
+            hub.tell(Some(Event::NoPriority(error.to_string())));
+        }
         while let Some(number) = hub.desk.next() {
             let outcome = self.attempt();
             if let Ok(report) = &outcome {
                 // What cannot be removed now is removed after the next one, or at the next start.
                 let _ = snapshot::remove_older(&*self.disk, report.sequence);
-                hub.retire_through(report.sequence);
+                hub.retire_through(report.replay_sequence);
             }
             hub.desk.answer(number, outcome, &hub.signal);
         }

@@ -22,6 +22,8 @@ pub(super) struct SnapshotPlan {
     making_bytes: Option<u64>,
     /// The base of the newest snapshot; 0: there is none.
     sequence: u64,
+    /// Up to which the log is of no use any more.
+    replay_sequence: u64,
     /// Bytes of the newest snapshot.
     file_bytes: u64,
     /// After a failure: not before this time.
@@ -45,6 +47,7 @@ impl SnapshotPlan {
             base_bytes: 0,
             making_bytes: None,
             sequence: newest.map_or(0, |newest| newest.header.sequence),
+            replay_sequence: newest.map_or(0, |newest| newest.header.replay_sequence),
             file_bytes: newest.map_or(0, |newest| newest.file_bytes),
             retry_ns: 0,
             made: 0,
@@ -60,6 +63,11 @@ impl SnapshotPlan {
     /// The base of the newest snapshot; 0: there is none.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// Up to which the log is of no use any more, with the newest snapshot and what the trees had when it was begun.
+    pub(super) fn replay_sequence(&self) -> u64 {
+        self.replay_sequence
     }
 
     /// Bytes of the newest snapshot.
@@ -130,6 +138,7 @@ impl SnapshotPlan {
             self.replayed_bytes = 0;
         }
         self.sequence = report.sequence;
+        self.replay_sequence = report.replay_sequence;
         self.file_bytes = report.file_bytes;
         self.made += 1;
         self.retry_ns = 0;

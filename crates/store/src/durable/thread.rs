@@ -14,6 +14,7 @@ use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
 use super::rounds::Rounds;
 use super::snapshot_desk::SnapshotThread;
+use crate::background::Background;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
 use crate::limits;
@@ -21,6 +22,7 @@ use crate::log::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
 };
 use crate::snapshot::{SnapshotError, SnapshotReport};
+use crate::tree::{Keeper, KeeperEvent};
 
 /// Told of what happens, on the committer's thread: it should be quick.
 pub type Reporter = Box<dyn FnMut(Event) + Send>;
@@ -43,8 +45,12 @@ impl Durable {
         let stock = stock.expect("nobody has taken it before the committer had a thread");
         let store = committer.store().clone();
         let disk = committer.snapshots().disk().clone();
-        let rounds = Rounds::new(committer);
+        let mut rounds = Rounds::new(committer);
         let hub = rounds.hub().clone();
+        if store.trees().is_some() {
+            let keeper = Keeper::start(tree_reporter(&hub))?;
+            rounds.committer().trees().set_keeper(keeper);
+        }
         let stop = Arc::new(Stop::default());
         let runner = Runner {
             snapshots: SnapshotThread::start(store, disk, hub.clone(), clock.clone())?,
@@ -120,6 +126,23 @@ impl Drop for Durable {
     }
 }
 
+/// Tells the committer's thread what happens to trees.
+fn tree_reporter(hub: &Arc<Hub>) -> crate::tree::Reporter {
+    // The hub belongs to those who use it, not to the threads of the keeper.
+    let hub = Arc::downgrade(hub);
+    Arc::new(move |event| {
+        let Some(hub) = hub.upgrade() else {
+            return;
+        };
+        hub.tell(match event {
+            KeeperEvent::Worked => None,
+            KeeperEvent::NoPriority(error) => Some(Event::NoPriority(error.to_string())),
+            KeeperEvent::Failed(_, error) => Some(Event::TreeFailed(error.to_string())),
+            KeeperEvent::Works(generation) => Some(Event::TreeWorks(generation.to_string())),
+        });
+    })
+}
+
 /// How the thread is told to end.
 #[derive(Default)]
 struct Stop {
@@ -152,6 +175,7 @@ impl<C: Clock> Runner<C> {
         while !self.stop.asked.load(Ordering::Acquire) {
             self.helper.poll(self.rounds.committer(), &mut self.clock);
             if self.round() {
+                self.wait_for_trees();
                 continue;
             }
             // At once: what looking out for more first brought and cost stands in ARCHITECTURE.md, section 5.4.
@@ -183,6 +207,14 @@ impl<C: Clock> Runner<C> {
         rounds.close_with(&mut clock, &mut |event| reporter(event))
     }
 
+    /// Lets the device catch up with databases on disk, for a moment.
+    fn wait_for_trees(&mut self) {
+        let delay_ns = self.rounds.committer().delay_ns();
+        if delay_ns > 0 {
+            thread::sleep(Duration::from_nanos(delay_ns));
+        }
+    }
+
     fn round(&mut self) -> bool {
         let helper = &mut self.helper;
         let worked = self
@@ -203,7 +235,8 @@ impl<C: Clock> Runner<C> {
         if !retired.is_empty() {
             self.helper.send(Job::Retire(retired));
         }
-        worked
+        // An errand may have brought something.
+        worked || self.rounds.committer().has_gathered()
     }
 }
 
@@ -239,6 +272,9 @@ impl Helper {
         let thread = thread::Builder::new()
             .name("pelton-segments".into())
             .spawn(move || {
+                if let Err(error) = Background::Flush.enter() {
+                    hub.tell(Some(Event::NoPriority(error.to_string())));
+                }
                 for job in jobs_to_do {
                     match job {
                         Job::Prepare(wanted) => {

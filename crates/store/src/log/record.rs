@@ -43,6 +43,9 @@ pub enum RecordKind {
     DatabaseDropped = 6,
     /// Nothing happened; only the sequence counts, to raise the bound on those that may be given out.
     Mark = 7,
+    /// A database became one of another kind, with the same content: the key is its name, the value its configuration. On
+    /// disk, the content stands in the tree of this commit; in memory, it came from the tree before it.
+    DatabaseConverted = 8,
 }
 
 impl RecordKind {
@@ -56,6 +59,7 @@ impl RecordKind {
             DatabaseCreated,
             DatabaseDropped,
             Mark,
+            DatabaseConverted,
         ]
         .into_iter()
         .find(|&kind| kind as u8 == number)

@@ -146,6 +146,11 @@ pub struct ReadLog<'a> {
 }
 
 impl ReadLog<'_> {
+    /// The last sequence in the log; 0: there is none.
+    pub fn last_sequence(&self) -> u64 {
+        self.scan.chain.map_or(0, |chain| chain.position.sequence)
+    }
+
     /// Makes durable what was read, and opens the log behind it.
     pub fn open(self) -> Result<OpenLog, OpenError> {
         let ReadLog {

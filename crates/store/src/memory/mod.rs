@@ -17,6 +17,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::hash::KeyHasher;
+use crate::limits;
 use crate::value::Entry;
 use key::Key;
 use slot::Slot;
@@ -116,12 +117,25 @@ impl MemoryIndex {
     }
 
     /// Brings what the hashes lead to into the processor's caches.
+    ///
+    /// In two steps for some dozens at a time: an entry can only be fetched when its slot has come, and a processor does
+    /// not look far enough ahead to fetch the next slots meanwhile.
     #[inline]
-    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+    pub(crate) fn warm(&self, mut hashes: impl Iterator<Item = u64>) {
         let mut touched = 0;
-        for hash in hashes {
-            let slot = self.tables[table_of(hash)].find(hash, |slot| slot.hash == hash);
-            touched ^= slot.map_or(0, Slot::touch);
+        loop {
+            let mut slots = [None; limits::WARM_OPERATIONS];
+            let mut count = 0;
+            for (place, hash) in slots.iter_mut().zip(&mut hashes) {
+                *place = self.tables[table_of(hash)].find(hash, |slot| slot.hash == hash);
+                count += 1;
+            }
+            for slot in slots[..count].iter().flatten() {
+                touched ^= slot.touch();
+            }
+            if count < slots.len() {
+                break;
+            }
         }
         std::hint::black_box(touched);
     }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::limits::SHARED_VALUE_BYTES;
+use crate::limits::{SHARED_VALUE_BYTES, WARMED_BYTES};
 use crate::value::{Entry, Value};
 
 /// Version, expiry, length of the key; then the key, then the value.
 const HEADER_BYTES: usize = 18;
+
+/// A line of memory, on most processors.
+const LINE_BYTES: usize = 64;
 
 /// One entry: 24 bytes in the table. The hash stays beside it so that a table can grow without touching
 /// the entries, and a look-up follows a pointer only where the whole hash agrees.
@@ -73,12 +76,15 @@ impl Slot {
         }
     }
 
-    /// Reads a little of what the slot points to.
+    /// Reads a byte of each line of memory that the slot points to, or of the first ones.
     #[inline]
     pub(super) fn touch(&self) -> u8 {
         match &self.body {
-            // These are all the lines of memory of a small entry; those of a larger one are fetched in a row.
-            Body::Small(bytes) => bytes[0] ^ bytes[bytes.len() / 2] ^ bytes[bytes.len() - 1],
+            Body::Small(bytes) => {
+                let first = &bytes[..bytes.len().min(WARMED_BYTES)];
+                let lines = first.iter().step_by(LINE_BYTES);
+                lines.fold(bytes[first.len() - 1], |all, byte| all ^ byte)
+            }
             Body::Large(large) => large.version as u8,
         }
     }

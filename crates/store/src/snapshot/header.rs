@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::page::{u32_at, u64_at};
-use crate::catalogue::{DatabaseConfig, DatabaseId};
+use crate::catalogue::{DatabaseConfig, DatabaseId, Kind};
 use crate::limits;
 use crate::store::DatabaseInfo;
+use crate::tree::Generation;
 
 /// What a snapshot is of.
 #[derive(Clone, Debug)]
@@ -14,6 +15,9 @@ pub struct Header {
     pub history_id: u64,
     /// The base: everything up to this sequence is in it.
     pub sequence: u64,
+    /// Up to this sequence, at or before the base, the log is of no use: the snapshot has what is in memory, and trees have
+    /// what is on disk.
+    pub replay_sequence: u64,
     /// The log's clock at that moment, in milliseconds since 1970.
     pub wall_ms: u64,
     /// The number that the next database gets. Numbers are not used again.
@@ -34,9 +38,13 @@ pub struct Totals {
 }
 
 const FIRST_BYTES: usize = 32;
+
+/// With the sequence from which the log is replayed, where that is not the base.
+const LONG_FIRST_BYTES: usize = FIRST_BYTES + 8;
 const CLOSING_BYTES: usize = 32;
 
-/// Number, length of the name, configuration.
+/// Number and length of the name. Behind them the configuration, for a database on disk the commit that its tree begins with,
+/// and the name.
 const DATABASE_BYTES: usize = 4 + 2;
 
 impl Header {
@@ -48,6 +56,9 @@ impl Header {
         let databases =
             u32::try_from(self.databases.len()).expect("there are few thousands at most");
         out.extend_from_slice(&databases.to_le_bytes());
+        if self.replay_sequence != self.sequence {
+            out.extend_from_slice(&self.replay_sequence.to_le_bytes());
+        }
     }
 
     pub(super) fn encode_catalogue(&self, out: &mut Vec<u8>) {
@@ -56,24 +67,35 @@ impl Header {
             out.extend_from_slice(&database.id.0.to_le_bytes());
             out.extend_from_slice(&name_len.to_le_bytes());
             out.extend_from_slice(&database.config.encode());
+            if let Some(generation) = database.tree {
+                out.extend_from_slice(&generation.sequence.to_le_bytes());
+            }
             out.extend_from_slice(database.name.as_bytes());
         }
     }
 
     /// Reads the first page; answers how many databases the catalogue has, which is still to come.
     pub(super) fn decode_first(body: &[u8]) -> Option<(Header, usize)> {
-        if body.len() != FIRST_BYTES {
+        let sequence = || u64_at(body, 8);
+        let replay_sequence = match body.len() {
+            FIRST_BYTES => sequence(),
+            LONG_FIRST_BYTES => u64_at(body, FIRST_BYTES),
+            _ => return None,
+        };
+        if replay_sequence > sequence() {
             return None;
         }
         let header = Header {
             history_id: u64_at(body, 0),
-            sequence: u64_at(body, 8),
+            sequence: sequence(),
+            replay_sequence,
             wall_ms: u64_at(body, 16),
             next_database: u32_at(body, 24),
             databases: Vec::new(),
         };
         let databases = u32_at(body, 28) as usize;
-        let is_plausible = (1..=limits::DATABASES).contains(&databases);
+        // With the hidden one of blobs.
+        let is_plausible = (1..=limits::DATABASES + 1).contains(&databases);
         is_plausible.then_some((header, databases))
     }
 
@@ -82,13 +104,24 @@ impl Header {
         for _ in 0..databases {
             let (head, rest) = body.split_at_checked(DATABASE_BYTES)?;
             let name_len = usize::from(u16::from_le_bytes([head[4], head[5]]));
-            let (config, rest) = rest.split_at_checked(DatabaseConfig::ENCODED_BYTES)?;
+            let (config, mut rest) = rest.split_at_checked(DatabaseConfig::ENCODED_BYTES)?;
+            let (id, config) = (DatabaseId(u32_at(head, 0)), DatabaseConfig::decode(config)?);
+            let mut tree = None;
+            if config.kind == Kind::Disk {
+                let (sequence, behind) = rest.split_at_checked(8)?;
+                rest = behind;
+                tree = Some(Generation {
+                    database: id,
+                    sequence: u64_at(sequence, 0),
+                });
+            }
             let (name, rest) = rest.split_at_checked(name_len)?;
             body = rest;
             self.databases.push(DatabaseInfo {
-                id: DatabaseId(u32_at(head, 0)),
+                id,
                 name: std::str::from_utf8(name).ok()?.to_owned(),
-                config: DatabaseConfig::decode(config)?,
+                config,
+                tree,
             });
         }
         let ids = self.databases.iter().map(|database| database.id);
@@ -96,7 +129,9 @@ impl Header {
         let is_whole = body.is_empty()
             && ids.is_sorted_by(|one, next| one < next)
             && self.databases.first()?.id == DatabaseId::DEFAULT
-            && self.databases.last()?.id.0 < self.next_database
+            && (self.databases.iter().rev())
+                .find(|database| database.id != DatabaseId::BLOBS)
+                .is_some_and(|last| last.id.0 < self.next_database)
             && names.len() == databases;
         is_whole.then_some(())
     }

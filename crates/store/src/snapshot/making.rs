@@ -10,7 +10,7 @@ use super::files::{file_name, new_name};
 use super::header::{Header, Totals};
 use super::limits;
 use super::page::{PageKind, encode_entry_head};
-use crate::catalogue::{DatabaseId, Durability};
+use crate::catalogue::{DatabaseId, Durability, Kind};
 use crate::committer::Clock;
 use crate::disk::Disk;
 use crate::range::{Direction, Range};
@@ -68,6 +68,8 @@ pub struct SnapshotReport {
     pub file: String,
     /// Its base: everything up to this sequence is in it.
     pub sequence: u64,
+    /// The log is of no use up to this sequence, at or before the base.
+    pub replay_sequence: u64,
     /// The log was durable up to this sequence when it was installed.
     pub last_sequence: u64,
     /// Entries of all databases.
@@ -178,11 +180,11 @@ impl Making {
             self.phase = Phase::SyncLog;
             return Ok(Step::More);
         };
-        let (id, durability) = (database.id, database.config.durability);
+        let (id, config) = (database.id, database.config);
         self.body.clear();
-        let last = match durability {
-            // Nothing is written for it: not the page before once more either.
-            Durability::Volatile => None,
+        let last = match (config.kind, config.durability) {
+            // Nothing is written for it: not the page before once more either. What is on disk stays there.
+            (Kind::Disk, _) | (_, Durability::Volatile) => None,
             _ => self.read_page(id, behind.as_deref(), clock),
         };
         self.phase = match last {
@@ -267,6 +269,7 @@ impl Making {
         self.phase = Phase::Done;
         self.disk.sync_folder()?;
         Ok(Step::Installed(SnapshotReport {
+            replay_sequence: self.header.replay_sequence,
             file: self.disk.describe(&name),
             sequence,
             last_sequence: self.totals.last_sequence,

@@ -37,7 +37,7 @@ impl Summary {
     pub fn known(&self) -> Known {
         Known {
             history_id: Some(self.header.history_id),
-            base_sequence: self.header.sequence,
+            base_sequence: self.header.replay_sequence,
             durable_sequence: self.totals.last_sequence,
         }
     }

@@ -29,6 +29,7 @@ impl Stored {
 pub(super) struct Model {
     entries: BTreeMap<Vec<u8>, Stored>,
     value_bytes_max: usize,
+    is_on_disk: bool,
 }
 
 /// What should become of an operation.
@@ -50,10 +51,11 @@ pub(super) struct ExpectedCommit {
 }
 
 impl Model {
-    pub(super) fn new(value_bytes_max: usize) -> Model {
+    pub(super) fn new(value_bytes_max: usize, is_on_disk: bool) -> Model {
         Model {
             entries: BTreeMap::new(),
             value_bytes_max,
+            is_on_disk,
         }
     }
 
@@ -194,7 +196,10 @@ impl Model {
         );
         let state =
             |stored: &Option<Stored>| stored.as_ref().map_or(KeyState::default(), Stored::state);
-        let (before, after) = (state(&old), state(&new));
+        let (mut before, after) = (state(&old), state(&new));
+        if self.is_on_disk && needs_nothing(operation) {
+            before = KeyState::default();
+        }
         if new != old {
             match new {
                 Some(new) => self.entries.insert(key.to_vec(), new),
@@ -315,4 +320,17 @@ impl Model {
         let expiries = self.entries.values().map(|stored| stored.expires_ms);
         expiries.filter(|&expires_ms| expires_ms != 0).min()
     }
+}
+
+/// Whether what an operation does and answers is the same whatever was there.
+fn needs_nothing(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Put {
+            condition: Condition::None,
+            expiry: Expiry::None | Expiry::AfterMs(_),
+            want_previous: false,
+            ..
+        }
+    )
 }

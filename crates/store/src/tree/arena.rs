@@ -9,13 +9,13 @@ const FIRST: usize = 16;
 const CHUNKS: usize = 48;
 
 /// Only grows; what is in it never moves.
-pub(super) struct Arena<T> {
+pub(crate) struct Arena<T> {
     len: Cell<usize>,
     chunks: [OnceCell<Box<[OnceCell<T>]>>; CHUNKS],
 }
 
 impl<T> Arena<T> {
-    pub(super) fn new() -> Arena<T> {
+    pub(crate) fn new() -> Arena<T> {
         Arena {
             len: Cell::new(0),
             chunks: [const { OnceCell::new() }; CHUNKS],
@@ -23,7 +23,7 @@ impl<T> Arena<T> {
     }
 
     /// Keeps a thing, and lends it.
-    pub(super) fn keep(&self, thing: T) -> &T {
+    pub(crate) fn keep(&self, thing: T) -> &T {
         let place = self.len.get();
         self.len.set(place + 1);
         // Chunk n begins at FIRST * (2^n - 1).

@@ -15,6 +15,11 @@ pub enum TreeError {
         /// What it said.
         source: io::Error,
     },
+    /// The folder is not there.
+    Missing {
+        /// The tree's folder.
+        folder: PathBuf,
+    },
     /// What is in the folder is not what was written there.
     Damaged {
         /// The tree's folder.
@@ -33,6 +38,17 @@ impl TreeError {
             folder: folder.into(),
             source,
         }
+    }
+
+    /// Whether the device, or what the user may have of it, is full.
+    pub(super) fn is_of_no_room(&self) -> bool {
+        let is_full = |kind| {
+            matches!(
+                kind,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        };
+        matches!(self, TreeError::Io { source, .. } if is_full(source.kind()))
     }
 
     pub(super) fn damaged(folder: &Path, what: impl Into<String>) -> TreeError {
@@ -56,6 +72,11 @@ impl fmt::Display for TreeError {
             TreeError::Io { folder, source } => {
                 write!(formatter, "the tree in {}: {source}", folder.display())
             }
+            TreeError::Missing { folder } => write!(
+                formatter,
+                "the tree in {} is missing; put the folder back, or restore a backup",
+                folder.display()
+            ),
             TreeError::Damaged { folder, what } => write!(
                 formatter,
                 "the tree in {} is damaged: {what}; restore a backup",
@@ -69,7 +90,22 @@ impl std::error::Error for TreeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TreeError::Io { source, .. } => Some(source),
-            TreeError::Damaged { .. } => None,
+            TreeError::Missing { .. } | TreeError::Damaged { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_device_is_told_from_one_that_fails() {
+        let folder = Path::new("folder");
+        let of = |kind: io::ErrorKind| TreeError::engine(folder, io::Error::from(kind).into());
+        assert!(of(io::ErrorKind::StorageFull).is_of_no_room());
+        assert!(of(io::ErrorKind::QuotaExceeded).is_of_no_room());
+        assert!(!of(io::ErrorKind::PermissionDenied).is_of_no_room());
+        assert!(!TreeError::damaged(folder, "full").is_of_no_room());
     }
 }

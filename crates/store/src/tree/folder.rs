@@ -13,6 +13,8 @@ use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, T
 
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
+use super::rows::{Rows, TreeRows};
+use super::tickets::Tickets;
 use super::writer::TreeWriter;
 use super::{limits, manifest};
 use crate::catalogue::DatabaseId;
@@ -27,7 +29,7 @@ pub struct TreeConfig {
     pub memtable_bytes: u64,
     /// Bytes of a table at which compaction begins the next one.
     pub table_bytes: u64,
-    /// Bytes of blocks that are kept in memory for all trees together.
+    /// Bytes of blocks and of [rows](limits::ROWS_SHARE) that are kept in memory for all trees together.
     pub cache_bytes: u64,
     /// Files that all trees together keep open.
     pub open_files: usize,
@@ -53,6 +55,12 @@ pub struct Generation {
     pub sequence: u64,
 }
 
+impl fmt::Display for Generation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name())
+    }
+}
+
 impl Generation {
     fn name(&self) -> String {
         format!("{}-{}", self.database, self.sequence)
@@ -74,6 +82,7 @@ pub struct Trees {
     folder: PathBuf,
     config: TreeConfig,
     cache: Arc<Cache>,
+    rows: Arc<Rows>,
     descriptors: Arc<DescriptorTable>,
 }
 
@@ -88,10 +97,13 @@ impl Trees {
             Ok(())
         };
         made().map_err(|error| TreeError::io(folder, error))?;
+        let rows_bytes = config.cache_bytes / limits::ROWS_SHARE;
+        let blocks_bytes = config.cache_bytes - rows_bytes;
         Ok(Trees {
             folder: folder.into(),
             config,
-            cache: Arc::new(Cache::with_capacity_bytes(config.cache_bytes)),
+            cache: Arc::new(Cache::with_capacity_bytes(blocks_bytes)),
+            rows: Arc::new(Rows::new(rows_bytes)),
             descriptors: Arc::new(DescriptorTable::new(config.open_files)),
         })
     }
@@ -107,44 +119,97 @@ impl Trees {
         Ok(found)
     }
 
-    /// Makes an empty tree. It is on the device, under its name, when this returns. If there is one, it is emptied: it can
-    /// only be from an attempt of which the log does not know.
-    ///
-    /// Call it when the commit that makes the generation is durable in the log: the older generation goes.
+    /// Makes an empty tree, as [`prepare`](Trees::prepare) and [`install`](Trees::install) do.
     pub fn create(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        let name = generation.name();
-        let (unfinished, folder) = (
-            self.folder.join(name.clone() + UNFINISHED),
-            self.folder.join(name),
-        );
-        for folder in [&unfinished, &folder] {
-            remove_if_there(folder).map_err(|error| TreeError::io(folder, error))?;
-        }
-        drop(self.engine(&unfinished, &Arc::default())?);
-        fs::rename(&unfinished, &folder)
+        self.prepare(generation)?;
+        self.install(generation, generation, None)
+    }
+
+    /// Makes an empty tree under an unfinished name, of which no start takes notice. Nobody need know of it.
+    pub fn prepare(&self, generation: Generation) -> Result<(), TreeError> {
+        drop(self.prepare_open(generation)?);
+        Ok(())
+    }
+
+    /// The same, open, to be filled by [`TreeWriter::load`]. It must be closed, all handles of it, before it is installed.
+    pub fn prepare_open(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let folder = self.unfinished(generation);
+        remove_if_there(&folder).map_err(|error| TreeError::io(&folder, error))?;
+        self.open_folder(folder, generation, generation, Arc::default())
+    }
+
+    /// Gives a prepared tree its name, on the device, and opens it. If there is one of that name, it goes: it can only be
+    /// from an attempt of which the log does not know. `older` is the generation before, if there is one.
+    ///
+    /// Call it when the commit that makes the generation is durable in the log: the older generation goes. Only what has
+    /// content, and is not in the log, is installed before: a start removes what the log does not know.
+    pub fn install(
+        &self,
+        prepared: Generation,
+        generation: Generation,
+        older: Option<&TreeIndex>,
+    ) -> Result<TreeWriter, TreeError> {
+        let folder = self.folder.join(generation.name());
+        remove_if_there(&folder)
+            .and_then(|()| fs::rename(self.unfinished(prepared), &folder))
             .and_then(|()| sync_parent(&folder))
             .map_err(|error| TreeError::io(&folder, error))?;
-        self.open_generation(generation)
+        let (lineage, tickets) = match older {
+            Some(older) => (older.shared.lineage, older.shared.tickets.clone()),
+            None => (generation, Arc::default()),
+        };
+        self.open_checked(folder, generation, lineage, tickets)
+    }
+
+    /// Removes a prepared tree. What cannot be removed now goes at the next start.
+    pub fn remove_prepared(&self, prepared: Generation) {
+        let _ = remove_if_there(&self.unfinished(prepared));
+    }
+
+    /// The error for a tree that should be there.
+    pub(crate) fn missing(&self, generation: Generation) -> TreeError {
+        TreeError::Missing {
+            folder: self.folder.join(generation.name()),
+        }
+    }
+
+    fn unfinished(&self, generation: Generation) -> PathBuf {
+        self.folder.join(generation.name() + UNFINISHED)
     }
 
     /// Opens a tree. Its memtables are empty: what is behind its
     /// [`persisted_sequence`](TreeIndex::persisted_sequence) must be put again.
     pub fn open_generation(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         let folder = self.folder.join(generation.name());
+        self.open_checked(folder, generation, generation, Arc::default())
+    }
+
+    fn open_checked(
+        &self,
+        folder: PathBuf,
+        generation: Generation,
+        lineage: Generation,
+        tickets: Arc<Tickets>,
+    ) -> Result<TreeWriter, TreeError> {
         manifest::check(&folder)?;
         remove_temporary(&folder).map_err(|error| TreeError::io(&folder, error))?;
+        self.open_folder(folder, generation, lineage, tickets)
+    }
+
+    fn open_folder(
+        &self,
+        folder: PathBuf,
+        generation: Generation,
+        lineage: Generation,
+        tickets: Arc<Tickets>,
+    ) -> Result<TreeWriter, TreeError> {
         let stop = Arc::default();
-        let Engine {
-            tree,
-            numbers,
-            versions,
-        } = self.engine(&folder, &stop)?;
         let index = TreeIndex::new(Shared::new(
-            tree,
+            self.engine(&folder, &stop)?,
             generation,
             self.config,
-            numbers,
-            versions,
+            TreeRows::new(self.rows.clone()),
+            (lineage, tickets),
             stop,
         ));
         index.shared.show(index.persisted_sequence());
@@ -199,10 +264,10 @@ impl Trees {
 }
 
 /// A tree of the engine with its counters.
-struct Engine {
-    tree: Tree,
-    numbers: SequenceNumberCounter,
-    versions: SequenceNumberCounter,
+pub(super) struct Engine {
+    pub(super) tree: Tree,
+    pub(super) numbers: SequenceNumberCounter,
+    pub(super) versions: SequenceNumberCounter,
 }
 
 /// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks rarely.

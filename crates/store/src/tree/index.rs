@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,9 +12,11 @@ use lsm_tree::{AbstractTree, Memtable, SequenceNumberCounter, Tree};
 use parking_lot::{Mutex, RwLock};
 
 use super::error::TreeError;
-use super::folder::{Generation, TreeConfig};
+use super::folder::{Engine, Generation, TreeConfig};
 use super::limits;
 use super::pace::Pressure;
+use super::rows::TreeRows;
+use super::tickets::{Ticket, Tickets};
 use super::view::TreeView;
 
 /// Numbers of the engine for each sequence, as a power of two.
@@ -45,22 +48,43 @@ pub(super) struct Shared {
     pub(super) folder: PathBuf,
     pub(super) generation: Generation,
     pub(super) config: TreeConfig,
+    /// What was read lately.
+    pub(super) rows: TreeRows,
     /// From which the engine takes the numbers of versions.
     pub(super) numbers: SequenceNumberCounter,
     /// Rises with each new version.
     versions: SequenceNumberCounter,
     /// The last commit that views show.
-    visible: AtomicU64,
+    pub(super) visible: AtomicU64,
     /// How many views there are of each sequence.
     views: Mutex<BTreeMap<u64, usize>>,
     pub(super) memtables: RwLock<Memtables>,
+    /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not know the active one. This
+    /// is the sequence behind the last commit before that.
+    pub(super) ahead_of: AtomicU64,
+    /// Held by the one who tells it.
+    pub(super) handing_over: Mutex<()>,
+    /// Memtables that are to be freed when the engine has forgotten them too.
+    pub(super) leaving: Mutex<Vec<Arc<Memtable>>>,
     /// Held by the one who compacts.
     compacting: Mutex<()>,
     /// As it was after the last flush or compaction. To ask the engine would wait while it installs tables, and writers ask
     /// for each group.
     pub(super) first_level_runs: AtomicUsize,
+    /// The same.
+    disk_bytes: AtomicU64,
+    /// The same, of tables.
+    table_entries: AtomicU64,
+    /// Of all generations of the database.
+    pub(super) tickets: Arc<Tickets>,
+    /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone.
+    pub(super) lineage: Generation,
     /// The folder goes with the last handle.
     discarded: AtomicBool,
+    /// An entry with an expiry may be there that no walk has seen.
+    may_expire: AtomicBool,
+    /// The last flush has failed because there is no room on the device.
+    has_no_room: AtomicBool,
     stop: Arc<AtomicBool>,
 }
 
@@ -68,7 +92,18 @@ pub(super) struct Shared {
 pub(super) struct Memtables {
     pub(super) active: Arc<Memtable>,
     /// Oldest first.
-    pub(super) sealed: Vec<Arc<Memtable>>,
+    pub(super) sealed: Vec<Sealed>,
+    /// Those that are in tables too, and are kept for [tickets](Ticket). Oldest first, and older than the sealed ones.
+    pub(super) flushed: Vec<Sealed>,
+}
+
+/// A memtable that nothing more goes into.
+#[derive(Clone)]
+pub(super) struct Sealed {
+    pub(super) memtable: Arc<Memtable>,
+    /// The first and the last commit that have put something into it.
+    pub(super) first: u64,
+    pub(super) last: u64,
 }
 
 /// Figures of a tree.
@@ -78,7 +113,7 @@ pub struct TreeStatistics {
     pub entries: u64,
     /// Bytes of tables on the device.
     pub disk_bytes: u64,
-    /// Bytes of memtables.
+    /// Bytes of memtables, with those that are kept although they are on the device too.
     pub memtable_bytes: u64,
     /// Memtables that wait to be flushed.
     pub sealed_memtables: usize,
@@ -100,6 +135,12 @@ impl TreeIndex {
         self.shared.generation
     }
 
+    /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone. A conversion
+    /// begins with content, and another lineage.
+    pub fn lineage(&self) -> Generation {
+        self.shared.lineage
+    }
+
     /// The tree's folder.
     pub fn folder(&self) -> &Path {
         &self.shared.folder
@@ -109,6 +150,16 @@ impl TreeIndex {
     /// overwritten since stays on the device.
     pub fn view(&self) -> TreeView {
         TreeView::new(self.clone())
+    }
+
+    /// A view for somebody who reads what a commit rests on, and a [`Ticket`] to go with the commit.
+    pub fn view_for_commit(&self) -> (TreeView, Ticket) {
+        let shared = &self.shared;
+        // Under the lock, so that no memtable goes of which this view does not see everything.
+        let mut tickets = shared.tickets.lock();
+        let view = self.view();
+        let ticket = tickets.add(&shared.tickets, view.sequence(), shared.generation);
+        (view, ticket)
     }
 
     /// The last commit that views show.
@@ -132,6 +183,7 @@ impl TreeIndex {
     /// Writes the sealed memtables to tables. `false`: there was none. Call it on a thread that may wait for the device.
     pub fn flush(&self) -> Result<bool, TreeError> {
         let shared = &*self.shared;
+        shared.hand_over();
         let lock = shared.tree.get_flush_lock();
         let first = shared.tree.next_table_id();
         let flushed = shared.tree.flush(&lock, shared.watermark());
@@ -139,29 +191,97 @@ impl TreeIndex {
             shared.remove_tables(first..shared.tree.next_table_id());
         }
         drop(lock);
-        let flushed = flushed.map_err(|error| shared.error(error))?;
-        shared.note_runs();
-        shared.memtables.write().forget_flushed(&shared.tree);
+        let flushed = flushed.map_err(|error| shared.error(error));
+        let has_no_room = matches!(&flushed, Err(error) if error.is_of_no_room());
+        shared.has_no_room.store(has_no_room, Ordering::Relaxed);
+        let flushed = flushed?;
+        shared.note_tables();
+        shared.forget_flushed();
+        shared.free_memtables();
         Ok(flushed.is_some())
+    }
+
+    /// Tells the engine of a memtable that was sealed. A flush does that too. Call it on a thread that may wait for the
+    /// device.
+    pub fn hand_over(&self) {
+        self.shared.hand_over();
+    }
+
+    /// Lets go the memtables that are on the device and that no [`Ticket`] keeps any more; whether there were such. They
+    /// are freed by the next flush or compaction, also one that finds nothing to do.
+    pub fn trim(&self) -> bool {
+        self.shared.trim()
+    }
+
+    /// Whether memtables are kept although they are on the device.
+    pub fn keeps_flushed(&self) -> bool {
+        !self.shared.memtables.read().flushed.is_empty()
+    }
+
+    /// Bytes of memtables, with those that are kept although they are on the device too.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.shared.memtables.read().bytes()
+    }
+
+    /// Bytes of tables, as they were after the last flush or compaction.
+    pub fn disk_bytes(&self) -> u64 {
+        self.shared.disk_bytes.load(Ordering::Relaxed)
+    }
+
+    /// About how many entries there are: those in memtables, and those in tables as they were after the last flush or
+    /// compaction. What is overwritten counts until it is merged. Never waits for the device.
+    pub fn entries(&self) -> u64 {
+        let in_memory = {
+            let memtables = self.shared.memtables.read();
+            let sealed = memtables.sealed.iter().map(|sealed| sealed.memtable.len());
+            memtables.active.len() + sealed.sum::<usize>()
+        };
+        in_memory as u64 + self.shared.table_entries.load(Ordering::Relaxed)
     }
 
     /// Merges some tables, if that is due. `false`: it was not. Call it on a thread that may wait for the device.
     pub fn compact(&self) -> Result<bool, TreeError> {
         let shared = &*self.shared;
         let _one = shared.compacting.lock();
-        let used = shared.numbers.get() - reads_at(self.sequence()).min(shared.numbers.get());
-        if used >= limits::CHANGES_PER_COMMIT {
+        if shared.drawn_numbers() >= limits::CHANGES_PER_COMMIT {
             return Ok(false);
         }
         let before = shared.versions.get();
         let strategy = Leveled::default().with_table_target_size(shared.config.table_bytes);
         let compacted = shared.tree.compact(Arc::new(strategy), shared.watermark());
-        shared.note_runs();
+        shared.note_tables();
+        shared.free_memtables();
         match compacted {
             Err(_) if shared.stop.load(Ordering::Acquire) => Ok(false),
             Err(error) => Err(shared.error(error)),
             Ok(()) => Ok(shared.versions.get() != before),
         }
+    }
+
+    /// Visits all files of the tree as it is between two changes of its set of tables, by their paths within its folder,
+    /// until the visitor answers `false`. Waits for a flush or compaction that goes on, and these wait for it: for
+    /// something that is quick, such as links. What is sealed in memory and not flushed is not among them.
+    pub fn visit_files(
+        &self,
+        visit: &mut dyn FnMut(&Path, &Path) -> bool,
+    ) -> Result<(), TreeError> {
+        let shared = &*self.shared;
+        let _nobody_flushes = shared.tree.get_flush_lock();
+        let _nobody_compacts = shared.compacting.lock();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            let failed = |error| TreeError::io(&shared.folder, error);
+            for file in fs::read_dir(shared.folder.join(&folder)).map_err(failed)? {
+                let file = file.map_err(failed)?;
+                let path = folder.join(file.file_name());
+                if file.file_type().map_err(failed)?.is_dir() {
+                    folders.push(path);
+                } else if !visit(&path, &file.path()) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends a compaction that is going on, and all later ones.
@@ -180,19 +300,35 @@ impl TreeIndex {
         Pressure::of(sealed, active_share, first_level_runs)
     }
 
+    /// Whether the last flush has failed because there is no room on the device.
+    pub fn has_no_room(&self) -> bool {
+        self.shared.has_no_room.load(Ordering::Relaxed)
+    }
+
     /// Figures, at the cost of a walk over the list of tables.
     pub fn statistics(&self) -> TreeStatistics {
         let tree = &self.shared.tree;
-        let memtables = self.shared.memtables.read();
-        let sealed_bytes: u64 = memtables.sealed.iter().map(|sealed| sealed.size()).sum();
+        let beside_engine = self.shared.beside_engine();
+        let beside_engine = beside_engine.map_or(0, |memtable| memtable.len());
+        let entries = tree.approximate_len() + beside_engine;
+        let (memtable_bytes, sealed_memtables) = {
+            let memtables = self.shared.memtables.read();
+            (memtables.bytes(), memtables.sealed.len())
+        };
         TreeStatistics {
-            entries: tree.approximate_len() as u64,
+            entries: entries as u64,
             disk_bytes: tree.disk_space(),
-            memtable_bytes: memtables.active.size() + sealed_bytes,
-            sealed_memtables: memtables.sealed.len(),
+            memtable_bytes,
+            sealed_memtables,
             tables: tree.table_count(),
             first_level_runs: tree.l0_run_count(),
         }
+    }
+
+    /// Begins a walk that looks for entries with an expiry; `false`: there can be none. What the walk sees, and what is put
+    /// meanwhile, is [noted](Shared::note_expiry) again.
+    pub(super) fn begin_expiry_walk(&self) -> bool {
+        self.shared.may_expire.swap(false, Ordering::Relaxed)
     }
 
     /// Removes the folder when the last handle, view and writer of this tree is gone. That takes a while: let it happen
@@ -203,22 +339,40 @@ impl TreeIndex {
     }
 }
 
+/// Entries in tables, without those that say that a key is gone.
+fn table_entries(tree: &Tree) -> u64 {
+    let version = tree.current_version();
+    let live = version.iter_tables().map(|table| {
+        let meta = &table.metadata;
+        meta.item_count.saturating_sub(meta.tombstone_count)
+    });
+    live.sum()
+}
+
 impl Shared {
     pub(super) fn new(
-        tree: Tree,
+        engine: Engine,
         generation: Generation,
         config: TreeConfig,
-        numbers: SequenceNumberCounter,
-        versions: SequenceNumberCounter,
+        rows: TreeRows,
+        (lineage, tickets): (Generation, Arc<Tickets>),
         stop: Arc<AtomicBool>,
     ) -> Shared {
+        let Engine {
+            tree,
+            numbers,
+            versions,
+        } = engine;
         let active = tree.active_memtable();
         Shared {
             folder: tree.tree_config().path.clone(),
             first_level_runs: AtomicUsize::new(tree.l0_run_count()),
+            disk_bytes: AtomicU64::new(tree.disk_space()),
+            table_entries: AtomicU64::new(table_entries(&tree)),
             tree,
             generation,
             config,
+            rows,
             numbers,
             versions,
             visible: AtomicU64::new(0),
@@ -226,27 +380,48 @@ impl Shared {
             memtables: RwLock::new(Memtables {
                 active,
                 sealed: Vec::new(),
+                flushed: Vec::new(),
             }),
+            ahead_of: AtomicU64::new(0),
+            handing_over: Mutex::default(),
+            leaving: Mutex::default(),
+            tickets,
+            lineage,
             compacting: Mutex::default(),
             discarded: AtomicBool::new(false),
+            // Nobody knows yet what was there before.
+            may_expire: AtomicBool::new(true),
+            has_no_room: AtomicBool::new(false),
             stop,
         }
+    }
+
+    /// There is an entry with an expiry.
+    #[inline]
+    pub(super) fn note_expiry(&self) {
+        self.may_expire.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn error(&self, error: lsm_tree::Error) -> TreeError {
         TreeError::engine(&self.folder, error)
     }
 
-    fn note_runs(&self) {
+    fn note_tables(&self) {
         let runs = self.tree.l0_run_count();
         self.first_level_runs.store(runs, Ordering::Relaxed);
+        self.disk_bytes
+            .store(self.tree.disk_space(), Ordering::Relaxed);
+        self.table_entries
+            .store(table_entries(&self.tree), Ordering::Relaxed);
     }
 
     /// A commit is in the memtable as a whole: from now on views show it.
     pub(super) fn show(&self, sequence: u64) {
-        // Versions that come from now on are later than views of this commit.
-        self.numbers.fetch_max(reads_at(sequence));
         self.visible.fetch_max(sequence, Ordering::AcqRel);
+        // Versions that come from now on are later than views of this commit, if they have what it is in.
+        if !self.is_ahead() {
+            self.raise_numbers();
+        }
     }
 
     /// Notes a view of what is visible now.
@@ -292,10 +467,9 @@ impl Shared {
 }
 
 impl Memtables {
-    /// Lets go those that are in tables now. Nobody seals meanwhile, since this is under the lock.
-    fn forget_flushed(&mut self, tree: &Tree) {
-        let left = tree.sealed_memtable_count();
-        self.sealed.drain(..self.sealed.len().saturating_sub(left));
+    fn bytes(&self) -> u64 {
+        let sealed = self.sealed.iter().chain(&self.flushed);
+        self.active.size() + sealed.map(|sealed| sealed.memtable.size()).sum::<u64>()
     }
 }
 

@@ -12,14 +12,19 @@ use super::error::TreeError;
 use super::folder::Generation;
 use super::index::TreeIndex;
 use super::limits;
+use crate::background::{Background, PriorityError};
 
 /// What whoever runs the server should know.
 #[derive(Debug)]
 pub enum KeeperEvent {
+    /// A thread has the priority of those that answer calls.
+    NoPriority(PriorityError),
     /// A flush or compaction has failed and will be tried again. Nothing is lost; but the log grows until a flush works.
     Failed(Generation, TreeError),
     /// The tree that had failed works again.
     Works(Generation),
+    /// Something was flushed or compacted: the log may be shortened, and memory is free.
+    Worked,
 }
 
 /// Told of what happens, on one of the threads.
@@ -61,13 +66,18 @@ impl Keeper {
             threads: Vec::new(),
         };
         let flush: Task = TreeIndex::flush;
-        for (name, task) in [
-            ("pelton-flush", flush),
-            ("pelton-compact", TreeIndex::compact),
+        for (name, background, task) in [
+            ("pelton-flush", Background::Flush, flush),
+            ("pelton-compact", Background::Bulk, compact),
         ] {
             let shared = keeper.shared.clone();
             let thread = thread::Builder::new().name(name.into());
-            let thread = thread.spawn(move || shared.run(task))?;
+            let thread = thread.spawn(move || {
+                if let Err(error) = background.enter() {
+                    (shared.reporter)(KeeperEvent::NoPriority(error));
+                }
+                shared.run(task);
+            })?;
             keeper.threads.push(thread);
         }
         Ok(keeper)
@@ -90,6 +100,12 @@ impl Keeper {
         self.shared.work.lock().calls += 1;
         self.shared.changed.notify_all();
     }
+}
+
+/// Whichever thread has time first tells the engine what was sealed: before the next memtable is full.
+fn compact(tree: &TreeIndex) -> Result<bool, TreeError> {
+    tree.hand_over();
+    tree.compact()
 }
 
 impl Shared {
@@ -116,6 +132,7 @@ impl Shared {
             // The handles must not keep a discarded tree alive while this thread sleeps.
             drop(trees);
             if worked > 0 {
+                (self.reporter)(KeeperEvent::Worked);
                 // What one task leaves is work for the other, and there may be more of the same.
                 self.work.lock().calls += 1;
                 self.changed.notify_all();

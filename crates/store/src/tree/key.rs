@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Bound;
 
+use super::limits;
 use crate::range::Range;
 
 fn is_zeros(key: &[u8]) -> bool {
@@ -35,9 +36,26 @@ pub(super) fn given(stored: &[u8]) -> &[u8] {
 /// An end of a range as it is stored.
 type StoredBound<'a> = Bound<Cow<'a, [u8]>>;
 
-/// The same of a range.
+/// The same of a range. Its ends may be longer than any key.
 pub(super) fn stored_range<'a>(range: &Range<'a>) -> (StoredBound<'a>, StoredBound<'a>) {
-    (range.start.map(stored), range.end.map(stored))
+    (
+        shortened(range.start, Bound::Excluded).map(stored),
+        shortened(range.end, Bound::Included).map(stored),
+    )
+}
+
+/// A longer end lies between the longest key that it begins with and whatever comes behind that one: `cut` says on which
+/// side that key is.
+fn shortened<'a>(
+    bound: Bound<&'a [u8]>,
+    cut: impl FnOnce(&'a [u8]) -> Bound<&'a [u8]>,
+) -> Bound<&'a [u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > limits::KEY_BYTES => {
+            cut(&key[..limits::KEY_BYTES])
+        }
+        bound => bound,
+    }
 }
 
 #[cfg(test)]
@@ -50,6 +68,23 @@ mod tests {
         (0..len)
             .map(|_| [0, 0, 0, 1, 255][random.below(5)])
             .collect()
+    }
+
+    #[test]
+    fn long_ends_of_ranges_are_cut_at_the_right_side() {
+        let longest = [1; limits::KEY_BYTES];
+        let longer = [1; limits::KEY_BYTES + 3];
+        let range = Range {
+            start: Bound::Included(&longer[..]),
+            end: Bound::Included(&longer[..]),
+        };
+        let (start, end) = stored_range(&range);
+        assert_eq!(start, Bound::Excluded(Cow::Borrowed(&longest[..])));
+        assert_eq!(end, Bound::Included(Cow::Borrowed(&longest[..])));
+        let whole = Range::new(&longest, Some(&longest));
+        let (start, end) = stored_range(&whole);
+        assert_eq!(start, Bound::Included(Cow::Borrowed(&longest[..])));
+        assert_eq!(end, Bound::Excluded(Cow::Borrowed(&longest[..])));
     }
 
     #[test]

@@ -4,6 +4,10 @@
 /// compaction, and the longer a start replays.
 pub const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes that the memtables of all trees together may have that commits go into; beyond it the largest is sealed, full or
+/// not: many databases on disk would else take [`MEMTABLE_BYTES`] each.
+pub const ACTIVE_BYTES: u64 = 4 * MEMTABLE_BYTES;
+
 /// Sealed memtables of a tree at which its writers are slowed as much as they ever are. Each holds
 /// [`MEMTABLE_BYTES`], and the log behind it cannot be shortened.
 pub const SEALED_MEMTABLES: usize = 3;
@@ -24,6 +28,19 @@ pub const DELAY_NS: u64 = 20_000_000;
 /// Bytes of blocks that are kept in memory for the reads of all trees together, by default.
 pub const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The share of the memory for blocks that is for rows instead: entries that were read lately, which a loop finds by itself.
+/// A hot entry takes a hundred bytes there, and thousands as a block.
+pub const ROWS_SHARE: u64 = 4;
+
+/// Bytes of a row, key and value, above which it is read from its block: large ones would drive many small ones out.
+pub const ROW_BYTES: usize = 1_024;
+
+/// Bytes for which there is one set of four places among the rows: rows of a usual size then fill both memory and places.
+pub const ROW_SET_BYTES: usize = 1_024;
+
+/// About what an allocator takes for a row beside its bytes.
+pub const ROW_OVERHEAD_BYTES: usize = 32;
+
 /// Files of tables that all trees together keep open, by default. Others are opened when they are read.
 pub const OPEN_FILES: usize = 256;
 
@@ -42,3 +59,17 @@ pub const CHANGES_PER_COMMIT: u64 = 900;
 /// How long to wait before a flush or compaction is tried again after a failure, in milliseconds. Each attempt on a full
 /// disk writes until there is no room, and removes what it wrote.
 pub const RETRY_MS: u64 = 1_000;
+
+/// Rows of a database on disk that the sweep walks in one step: some milliseconds of a reader.
+pub const SWEEP_ROWS: u32 = 4_096;
+
+/// How long the sweep of databases on disk rests after each step, in milliseconds, so that it takes a few hundredths of a
+/// core, and leaves the device to others.
+pub const SWEEP_PAUSE_MS: u64 = 50;
+
+/// How long it rests after it has been through with all of them, in milliseconds.
+pub const SWEEP_ROUND_MS: u64 = 60_000;
+
+/// Bytes of keys and values that one run of a fetch brings, unless one call alone wishes more: what waits for a loop has
+/// a bound, and answers that are ready need not wait for many large ones behind them.
+pub const FETCHED_BYTES: usize = 4 << 20;

@@ -11,20 +11,25 @@
 //! below X, in the newest version below X. Versions drop overwritten entries, so a view must never see a later version
 //! than its own, and a later view always one that is late enough. The engine draws numbers for versions itself, while
 //! ours are given by the log. So the number of a commit is its sequence times 1024; the numbers between are the engine's
-//! for versions that come before the next commit. A rotation, which makes no version of its own, changes the newest
-//! version only, which the next commit makes the visible one: so it never hides a commit. At most
-//! [`CHANGES_PER_COMMIT`](limits::CHANGES_PER_COMMIT) numbers are used up between two commits.
+//! for versions that come before the next commit, or before the first one that the engine does not know (`handover.rs`). At
+//! most [`CHANGES_PER_COMMIT`](limits::CHANGES_PER_COMMIT) numbers are used up between two commits.
 
 pub mod limits;
 
 mod arena;
 mod error;
+mod estimate;
+mod fetch;
 mod folder;
+mod handover;
 mod index;
 mod keeper;
 mod key;
 mod manifest;
 mod pace;
+mod rows;
+mod sweep;
+mod tickets;
 mod value;
 mod view;
 mod writer;
@@ -32,10 +37,16 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use arena::Arena;
 pub use error::TreeError;
+pub(crate) use fetch::FetchedView;
+pub use fetch::{Fetch, Fetched, FetchedCall, NotFetched, PageWish, Wishes};
 pub use folder::{Generation, TreeConfig, Trees};
 pub use index::{TreeIndex, TreeStatistics};
 pub use keeper::{Keeper, KeeperEvent, Reporter};
 pub use pace::Pressure;
+pub(crate) use sweep::TreeSweep;
+pub use tickets::Ticket;
+pub use value::OwnedValue;
 pub use view::TreeView;
 pub use writer::{InMemory, TreeWriter};

@@ -3,6 +3,12 @@
 //! The low four bits of the first byte are the number of bytes of the version (little-endian, without leading zeros);
 //! the topmost bit says that eight bytes of expiry follow.
 
+use std::fmt;
+
+use lsm_tree::Slice;
+
+use crate::value::{Entry, Value};
+
 /// What is stored under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored<'a> {
@@ -13,6 +19,45 @@ pub(super) struct Stored<'a> {
 }
 
 const EXPIRES: u8 = 0x80;
+
+/// What is stored under a key, owned: the bytes are shared with the memtable or block that they are in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OwnedValue(Slice);
+
+impl OwnedValue {
+    /// `None`: this was not encoded here.
+    pub(super) fn new(bytes: Slice) -> Option<OwnedValue> {
+        Stored::decode(&bytes)?;
+        Some(OwnedValue(bytes))
+    }
+
+    /// As an entry of its key.
+    pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
+        let stored = Stored::decode(&self.0).expect("it was looked at when it was made");
+        Entry {
+            key,
+            value: Value::Inline(stored.value),
+            version: stored.version,
+            expires_ms: stored.expires_ms,
+        }
+    }
+
+    /// Bytes that it takes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never: there is at least a version.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for OwnedValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry(&[]).fmt(formatter)
+    }
+}
 
 impl<'a> Stored<'a> {
     /// Puts it into an empty buffer.

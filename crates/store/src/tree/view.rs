@@ -2,14 +2,18 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use lsm_tree::{AbstractTree, Guard, Slice};
+use lsm_tree::{AbstractTree, Guard, Memtable, Slice};
 
 use super::arena::Arena;
 use super::error::TreeError;
+use super::estimate;
+use super::fetch::FetchedEntry;
 use super::index::{TreeIndex, reads_at};
 use super::key::{given, stored, stored_range};
-use super::value::Stored;
+use super::limits;
+use super::value::{OwnedValue, Stored};
 use super::writer::entry;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::value::Entry;
@@ -19,14 +23,19 @@ use crate::value::Entry;
 pub struct TreeView {
     index: TreeIndex,
     sequence: u64,
+    /// What the engine did not know when this began.
+    beside_engine: Option<Arc<Memtable>>,
     /// What was fetched: keys, or stored values.
     fetched: Arena<Slice>,
 }
 
 impl TreeView {
     pub(super) fn new(index: TreeIndex) -> TreeView {
+        let sequence = index.shared.enter();
         TreeView {
-            sequence: index.shared.enter(),
+            sequence,
+            // Later: so it has what the sequence shows, if the engine has not.
+            beside_engine: index.shared.beside_engine(),
             index,
             fetched: Arena::new(),
         }
@@ -39,13 +48,49 @@ impl TreeView {
 
     /// The entry of a key, be it expired or not.
     pub fn find<'a>(&'a self, key: &'a [u8]) -> Result<Option<Entry<'a>>, TreeError> {
-        let shared = &self.index.shared;
-        let found = shared.tree.get(stored(key), reads_at(self.sequence));
-        let Some(found) = found.map_err(|error| shared.error(error))? else {
+        let Some(found) = self.stored(key)? else {
             return Ok(None);
         };
         let stored = self.decode(self.fetched.keep(found))?;
         Ok(Some(entry(key, &stored)))
+    }
+
+    /// What is stored under a key.
+    fn stored(&self, key: &[u8]) -> Result<Option<Slice>, TreeError> {
+        let shared = &self.index.shared;
+        let (key, number) = (stored(key), reads_at(self.sequence));
+        let beside_engine = self.beside_engine.as_ref();
+        if let Some(newest) = beside_engine.and_then(|memtable| memtable.get(&key, number)) {
+            return Ok((!newest.is_tombstone()).then_some(newest.value));
+        }
+        let found = shared.tree.get(key, number);
+        found.map_err(|error| shared.error(error))
+    }
+
+    /// The same, owned.
+    pub fn find_owned(&self, key: &[u8]) -> Result<Option<OwnedValue>, TreeError> {
+        let Some(found) = self.stored(key)? else {
+            return Ok(None);
+        };
+        OwnedValue::new(found)
+            .map(Some)
+            .ok_or_else(|| self.unknown_form())
+    }
+
+    /// The same, to be taken along.
+    pub(super) fn fetch(&self, key: &[u8]) -> Result<Option<FetchedEntry>, TreeError> {
+        if key.len() > limits::KEY_BYTES {
+            return Ok(None);
+        }
+        let Some(stored) = self.stored(key)? else {
+            return Ok(None);
+        };
+        let entry = FetchedEntry::of_key(stored.clone());
+        let entry = entry.ok_or_else(|| self.unknown_form())?;
+        if entry.expires_ms == 0 {
+            self.index.shared.rows.remember(key, &stored, self.sequence);
+        }
+        Ok(Some(entry))
     }
 
     /// The entry of a key, unless it has expired.
@@ -114,7 +159,11 @@ impl TreeView {
             Direction::Forward,
             budget_rows,
             &mut |key, stored| {
-                if crate::value::is_expired(self.decode(stored)?.expires_ms, now_ms) {
+                let expires_ms = self.decode(stored)?.expires_ms;
+                if expires_ms != 0 {
+                    self.index.shared.note_expiry();
+                }
+                if crate::value::is_expired(expires_ms, now_ms) {
                     visit(given(key));
                 }
                 Ok(ControlFlow::Continue(()))
@@ -123,8 +172,15 @@ impl TreeView {
         Ok(passed.map(|key| given(self.fetched.keep(key))))
     }
 
+    /// About how many entries a range has, without a look into tables. What was overwritten or removed counts until
+    /// compaction has dropped it.
+    pub fn estimate(&self, range: &Range<'_>) -> u64 {
+        let version = self.index.shared.tree.current_version();
+        estimate::entries(version.iter_tables(), range)
+    }
+
     /// Visits what is stored in a range; answers the last key if the budget was spent before the end.
-    fn walk(
+    pub(super) fn walk(
         &self,
         range: &Range<'_>,
         direction: Direction,
@@ -136,7 +192,12 @@ impl TreeView {
         }
         let shared = &self.index.shared;
         let bounds = stored_range(range);
-        let mut entries = shared.tree.range(bounds, reads_at(self.sequence), None);
+        let number = reads_at(self.sequence);
+        let beside_engine = self
+            .beside_engine
+            .clone()
+            .map(|memtable| (memtable, number));
+        let mut entries = shared.tree.range(bounds, number, beside_engine);
         let mut passed = None;
         let mut rows_left = budget_rows.max(1);
         loop {
@@ -159,15 +220,25 @@ impl TreeView {
         }
     }
 
-    fn decode<'a>(&self, bytes: &'a [u8]) -> Result<Stored<'a>, TreeError> {
-        Stored::decode(bytes).ok_or_else(|| {
-            TreeError::damaged(&self.index.shared.folder, "a value has an unknown form")
-        })
+    pub(super) fn decode<'a>(&self, bytes: &'a [u8]) -> Result<Stored<'a>, TreeError> {
+        Stored::decode(bytes).ok_or_else(|| self.unknown_form())
+    }
+
+    fn unknown_form(&self) -> TreeError {
+        TreeError::damaged(&self.index.shared.folder, "a value has an unknown form")
+    }
+}
+
+#[cfg(any(test, feature = "suite"))]
+impl TreeIndex {
+    /// Until what this answers is dropped, reads wait, as if the device did not answer.
+    pub fn hold_reads(&self) -> impl Sized + '_ {
+        self.shared.tree.get_version_history_lock()
     }
 }
 
 /// Is shown a key and a value as they are stored.
-type Visit<'a> = dyn FnMut(&Slice, &Slice) -> Result<ControlFlow<()>, TreeError> + 'a;
+pub(super) type Visit<'a> = dyn FnMut(&Slice, &Slice) -> Result<ControlFlow<()>, TreeError> + 'a;
 
 impl Drop for TreeView {
     fn drop(&mut self) {

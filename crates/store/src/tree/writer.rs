@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lsm_tree::{AbstractTree, InternalValue, Memtable, SeqNo, Slice, ValueType};
+use lsm_tree::{InternalValue, Memtable, SeqNo, Slice, ValueType};
 
 use super::index::{TreeIndex, number_of};
 use super::key::stored;
-use super::value::Stored;
+use super::value::{OwnedValue, Stored};
 use crate::value::{Entry, Value};
 
 /// Puts commits into a tree. There is one for each: the type has no clones.
@@ -19,7 +19,8 @@ pub struct TreeWriter {
     sequence: u64,
     /// Something of a later commit is there.
     is_open: bool,
-    /// The last commit that has put something into the active memtable.
+    /// The first and the last commit that have put something into the active memtable.
+    first_in_active: u64,
     last_in_active: u64,
     buffer: Vec<u8>,
 }
@@ -28,14 +29,7 @@ pub struct TreeWriter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InMemory {
     /// Its newest entry.
-    Entry {
-        /// The value.
-        value: Vec<u8>,
-        /// The sequence of the commit that wrote it.
-        version: u64,
-        /// When it counts as absent; 0: never.
-        expires_ms: u64,
-    },
+    Entry(OwnedValue),
     /// It was removed.
     Removed,
     /// Nothing: what it is stands in the tables.
@@ -49,6 +43,7 @@ impl TreeWriter {
             sequence: index.sequence(),
             index: index.clone(),
             is_open: false,
+            first_in_active: 0,
             last_in_active: 0,
             buffer: Vec::new(),
         }
@@ -62,6 +57,14 @@ impl TreeWriter {
     /// Puts an entry, as a part of the commit that is its version. No view shows it before the
     /// [end](TreeWriter::end_commit) of the commit. A commit names each key once.
     pub fn put(&mut self, entry: &Entry<'_>) {
+        let value = self.encode(entry);
+        self.insert(entry.version, entry.key, value, ValueType::Value);
+    }
+
+    fn encode(&mut self, entry: &Entry<'_>) -> Slice {
+        if entry.expires_ms != 0 {
+            self.index.shared.note_expiry();
+        }
         let stored = Stored {
             version: entry.version,
             expires_ms: entry.expires_ms,
@@ -74,7 +77,7 @@ impl TreeWriter {
         if buffer.capacity() <= crate::limits::SHARED_VALUE_BYTES {
             self.buffer = buffer;
         }
-        self.insert(entry.version, entry.key, value, ValueType::Value);
+        value
     }
 
     /// Removes a key, as a part of a commit.
@@ -87,12 +90,27 @@ impl TreeWriter {
             sequence > self.sequence,
             "commits come in order, and none twice: it would stand before later ones"
         );
+        self.index.shared.rows.forget(key, sequence);
+        self.insert_at(sequence, key, value, kind);
+        self.is_open = true;
+    }
+
+    fn insert_at(&mut self, sequence: u64, key: &[u8], value: Slice, kind: ValueType) {
         let key = Slice::new(&stored(key));
         let number = number_of(sequence);
+        if self.active.is_empty() {
+            self.first_in_active = sequence;
+        }
         self.active
             .insert(InternalValue::from_components(key, value, number, kind));
         self.last_in_active = sequence;
-        self.is_open = true;
+    }
+
+    /// Puts an entry of whatever version, as if it had always been there. For a tree that nobody reads yet, and each key
+    /// once.
+    pub fn load(&mut self, entry: &Entry<'_>) {
+        let value = self.encode(entry);
+        self.insert_at(self.sequence, entry.key, value, ValueType::Value);
     }
 
     /// The commit is whole: from now on views show it. Also for commits that change nothing here, so that views say
@@ -107,6 +125,11 @@ impl TreeWriter {
     /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal).
     pub fn wants_seal(&self) -> bool {
         self.active.size() >= self.index.shared.config.memtable_bytes
+    }
+
+    /// Bytes of the memtable that commits go into.
+    pub fn active_bytes(&self) -> u64 {
+        self.active.size()
     }
 
     /// Whether there is something to seal: what keeps the log from being shortened, in a database that is idle.
@@ -127,35 +150,40 @@ impl TreeWriter {
             return false;
         }
         let shared = &self.index.shared;
-        let mut memtables = shared.memtables.write();
-        if let Some(sealed) = shared.tree.rotate_memtable() {
-            memtables.sealed.push(sealed);
-        }
-        memtables.active = shared.tree.active_memtable();
-        self.active = memtables.active.clone();
+        self.active = shared.seal(self.first_in_active, self.last_in_active);
         true
     }
 
+    /// The first commit that is not on the device; `None`: all are.
+    pub fn unflushed_from(&self) -> Option<u64> {
+        let memtables = self.index.shared.memtables.read();
+        match memtables.sealed.first() {
+            Some(sealed) => Some(sealed.first),
+            None => (!self.active.is_empty()).then_some(self.first_in_active),
+        }
+    }
+
+    /// The last commit that has changed something since the tree was opened; 0: none has.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_in_active
+    }
+
     /// What memtables know of a key, without a look at the device: the newest commit, ended or not. It may have
-    /// expired.
+    /// expired. They know of everything that came later than the oldest [`Ticket`](super::Ticket).
     pub fn find_in_memory(&self, key: &[u8]) -> InMemory {
         let key = stored(key);
         let memtables = self.index.shared.memtables.read();
-        let newest_first = memtables.sealed.iter().rev();
+        let newest_first = (memtables.sealed.iter().rev()).chain(memtables.flushed.iter().rev());
+        let newest_first = newest_first.map(|sealed| &sealed.memtable);
         let found = std::iter::once(&self.active)
             .chain(newest_first)
             .find_map(|memtable| memtable.get(&key, SeqNo::MAX));
-        let Some(found) = found else {
-            return InMemory::Unknown;
-        };
-        if found.is_tombstone() {
-            return InMemory::Removed;
-        }
-        let stored = Stored::decode(&found.value).expect("it was encoded by this writer");
-        InMemory::Entry {
-            value: stored.value.to_vec(),
-            version: stored.version,
-            expires_ms: stored.expires_ms,
+        match found {
+            None => InMemory::Unknown,
+            Some(found) if found.is_tombstone() => InMemory::Removed,
+            Some(found) => InMemory::Entry(
+                OwnedValue::new(found.value).expect("it was encoded by this writer"),
+            ),
         }
     }
 }

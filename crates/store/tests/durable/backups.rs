@@ -174,6 +174,7 @@ pub fn restore(source: &SimulatedDisk, target: &SimulatedDisk) -> Result<Restore
             new_log_id: id,
             ..log_config()
         },
+        trees: None,
     };
     let target: Arc<dyn Disk> = Arc::new(target.clone());
     let mut clock = StandingClock { now_ms: 1000 };

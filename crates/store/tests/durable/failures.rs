@@ -114,7 +114,11 @@ fn a_drop_of_what_is_empty_sees_its_own_group() {
         assert_eq!(outcomes.get(0).decision, Decision::Applied);
         outcomes.get(1).decision
     };
-    let full = Decision::Refused(Refusal::NotDropped(DropError::NotEmpty { entries: 1 }));
+    let full = Decision::Refused(Refusal::NotDropped(DropError::NotEmpty {
+        entries: 1,
+        blobs: 0,
+        blob_bytes: 0,
+    }));
     assert_eq!(drop_behind(database, put(b"key", b"value")), full);
     assert_eq!(drop_behind(database, put(b"key", b"other")), full);
     assert_eq!(drop_behind(database, delete(b"key")), Decision::Applied);

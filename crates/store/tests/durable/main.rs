@@ -3,6 +3,7 @@
 mod backup_faults;
 mod backups;
 mod bench;
+mod blobs;
 mod crash;
 mod failures;
 mod folder;
@@ -12,3 +13,9 @@ mod snapshots;
 mod steady;
 mod suite;
 mod threads;
+mod tree_backups;
+mod tree_bench;
+mod tree_power;
+mod tree_race;
+mod tree_threads;
+mod trees;

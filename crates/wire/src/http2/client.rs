@@ -300,10 +300,7 @@ impl Connection {
             id: self.streams[slot].id,
         };
         if self.streams[slot].head_received {
-            if self.read_trailers(block)?.is_err() || !end {
-                return self.violation(slot, ErrorCode::ProtocolError, out);
-            }
-            return self.on_trailers(stream, out);
+            return self.on_trailers(stream, end, block, out);
         }
         if self.read_head(block)?.is_err() {
             return self.violation(slot, ErrorCode::ProtocolError, out);
@@ -318,6 +315,8 @@ impl Connection {
             };
         }
         self.streams[slot].head_received = true;
+        // A head that is all of the answer: if the request has been sent too, there is nothing left to reset.
+        self.streams[slot].receive_closed |= end;
         if self.streams[slot].kind == Kind::Grpc {
             if let Some(status) = self.not_grpc(&info) {
                 return self.finish_call(stream, status, out);
@@ -362,18 +361,36 @@ impl Connection {
         None
     }
 
-    fn on_trailers(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> Handled {
-        let status = self.read_status();
-        let found = &mut self.streams[stream.slot];
-        found.receive_closed = true;
-        if found.kind == Kind::Plain {
-            return self.end_of_stream(stream.slot, out);
-        }
-        found.late_status = if is_bare(&status) {
+    fn on_trailers(
+        &mut self,
+        stream: StreamKey,
+        end: bool,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let changes = self.decoder.changes();
+        let is_known = self.config.short_ways && end && self.ok_trailers.are(block, changes);
+        let late_status = if is_known {
             LateStatus::Ok
         } else {
-            LateStatus::Other(Box::new(status))
+            if self.read_trailers(block)?.is_err() || !end {
+                return self.violation(stream.slot, ErrorCode::ProtocolError, out);
+            }
+            let status = self.read_status();
+            if is_bare(&status) {
+                if self.decoder.changes() == changes {
+                    self.ok_trailers.learn(block, changes);
+                }
+                LateStatus::Ok
+            } else {
+                LateStatus::Other(Box::new(status))
+            }
         };
+        let found = &mut self.streams[stream.slot];
+        found.receive_closed = true;
+        if found.kind == Kind::Grpc {
+            found.late_status = late_status;
+        }
         self.end_of_stream(stream.slot, out)
     }
 

@@ -13,6 +13,7 @@ use super::guard::Guard;
 use super::headers::{Head, HeadInfo};
 use super::late_streams::LateStreams;
 use super::memo::Memo;
+use super::ok_trailers::OkTrailers;
 use super::pool::Pool;
 use super::receive_headers::PendingBlock;
 use super::request_memo::RequestMemo;
@@ -115,6 +116,8 @@ pub struct Connection {
     // Receiving.
     pub(super) decoder: Decoder,
     pub(super) memo: Memo,
+    /// Client.
+    pub(super) ok_trailers: OkTrailers,
     pub(super) fields: Fields,
     pub(super) info: HeadInfo,
     pub(super) route: Option<u32>,
@@ -154,12 +157,22 @@ pub struct Connection {
     pub(super) encoder: Encoder,
     pub(super) request_memo: RequestMemo,
     pub(super) send_window: SendWindow,
+    /// Streams whose windows the room above has limited, since they bring much.
+    pub(super) bulk_streams: u32,
     /// Streams with something to send and a window for it, in the order of their turns.
     pub(super) ready: VecDeque<StreamKey>,
     /// Body bytes that wait on all streams.
     pub(super) unsent_bytes: usize,
     /// Acknowledgements that wait: of SETTINGS, or of a PING.
     pub(super) pending_acks: VecDeque<Option<[u8; 8]>>,
+}
+
+/// Bytes that the pool of a connection may keep while no stream brings much.
+fn usual_pool_bytes(role: Role) -> usize {
+    match role {
+        Role::Server => limits::POOLED_BYTES,
+        Role::Client => limits::CLIENT_POOLED_BYTES,
+    }
 }
 
 impl Connection {
@@ -179,9 +192,11 @@ impl Connection {
             events: VecDeque::new(),
             guard: Guard::new(config, now_ns),
             timers: Timers::new(config, now_ns),
-            pool: Pool::default(),
+            pool: Pool::new(usual_pool_bytes(config.role)),
+            bulk_streams: 0,
             decoder: Decoder::new(limits::MAX_DECODER_TABLE_BYTES),
             memo: Memo::default(),
+            ok_trailers: OkTrailers::default(),
             fields: Fields::new(),
             info: HeadInfo::EMPTY,
             route: None,
@@ -450,8 +465,9 @@ impl Connection {
     }
 
     /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what waits to be sent.
+    /// And the buffers that it keeps for streams which bring much.
     pub fn buffered_bytes(&self) -> usize {
-        self.gathered_bytes + self.unsent_bytes
+        self.gathered_bytes + self.unsent_bytes + self.pool.extra_bytes()
     }
 
     /// Bytes of memory that the connection holds, nearly: what the allocator adds is not counted.
@@ -459,11 +475,13 @@ impl Connection {
         size_of::<Connection>()
             + self.streams.memory_bytes()
             + self.memo.memory_bytes()
+            + self.ok_trailers.memory_bytes()
             + self.fields.memory_bytes()
             + self.decoder.memory_bytes()
             + self.encoder.memory_bytes()
             + self.pool.memory_bytes()
-            + self.buffered_bytes()
+            + self.gathered_bytes
+            + self.unsent_bytes
             + self.block.bytes.capacity()
             + self.unpacked.capacity()
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())

@@ -4,6 +4,7 @@ use super::connection::{Connection, DataFrame, MessageAt, Phase};
 use super::error::ConnectionError;
 use super::event::Event;
 use super::frame;
+use super::pool::Pool;
 use super::streams::{Kind, StreamKey};
 use crate::grpc::Step;
 use crate::limits;
@@ -24,7 +25,7 @@ impl Connection {
             self.pool.give(inbound.deframer.take_buffer());
         }
         if self.unpacked.capacity() > limits::POOLED_BYTES {
-            self.unpacked = Vec::new();
+            self.pool.give(std::mem::take(&mut self.unpacked));
         }
         self.give_window_back(stream.slot, bytes, out);
     }
@@ -42,6 +43,28 @@ impl Connection {
         self.streams[stream.slot].held = hold;
     }
 
+    /// Bounds what the receive window of a stream may grow to: for streams that are held while what they brought is
+    /// written elsewhere, since a held stream keeps a whole window. A window that is larger by now shrinks to it with what
+    /// comes, if windows are not fixed.
+    pub fn limit_window(&mut self, stream: StreamKey, bytes: u32) {
+        if self.streams.contains(stream) {
+            let stream = &mut self.streams[stream.slot];
+            if stream.window_limit == u32::MAX {
+                self.bulk_streams += 1;
+            }
+            stream.window_limit = bytes.min(u32::MAX - 1);
+            if !self.windows_shut {
+                // One for messages, and one for what comes while the stream is held.
+                self.pool.bound(2 * bytes as usize);
+            }
+            if self.config.stream_window.is_none() {
+                stream
+                    .receive_window
+                    .shrink_to(bytes.max(limits::STREAM_WINDOW_BYTES));
+            }
+        }
+    }
+
     /// Keeps all windows shut, whatever is consumed: more is buffered, on all connections together, than may be. Or gives
     /// back what was consumed meanwhile.
     pub fn set_windows_shut(&mut self, shut: bool, out: &mut Vec<u8>) {
@@ -50,6 +73,7 @@ impl Connection {
         }
         self.windows_shut = shut;
         if shut {
+            self.pool.bound_as_usual();
             return;
         }
         if let Some(increment) = self.receive_window.announce() {
@@ -98,10 +122,11 @@ impl Connection {
             frame::write_ping(out, 0, opaque);
         }
         if self.config.stream_window.is_none() {
+            let limit = self.streams[slot].window_limit;
             let stream = &mut self.streams[slot];
             stream
                 .receive_window
-                .grow_to(self.bandwidth.stream_window());
+                .grow_to(self.bandwidth.stream_window().min(limit));
             if let Some(increment) = stream.receive_window.announce() {
                 frame::write_window_update(out, stream.id, increment);
             }
@@ -124,7 +149,15 @@ impl Connection {
         // Whether it ends a message is not looked at yet. It costs the peer its window, which is no flood.
         frame.was_useful |= !payload.is_empty();
         self.end_frame(frame, end, consumed)?;
-        let inbound = &mut self.streams[frame.stream.slot].inbound;
+        let stream = &mut self.streams[frame.stream.slot];
+        let inbound = &mut stream.inbound;
+        inbound.drop_taken();
+        make_room(
+            &mut inbound.backlog,
+            payload.len(),
+            stream.window_limit,
+            &mut self.pool,
+        );
         inbound.backlog.extend_from_slice(payload);
         inbound.end_waits = frame.end;
         inbound.counted += payload.len();
@@ -163,7 +196,7 @@ impl Connection {
                 inbound.end_waits &= !last;
                 self.message_at = MessageAt::Gathered(key.slot);
                 if let Some(range) = whole {
-                    unpack(&inbound.backlog[range], &mut self.unpacked);
+                    unpack(&inbound.backlog[range], &mut self.unpacked, &mut self.pool);
                     self.message_at = MessageAt::Unpacked;
                 }
                 self.deliver(key, compressed, last, &[], out)
@@ -173,19 +206,23 @@ impl Connection {
         }
     }
 
-    /// The same for a body that is not gRPC: all of it at once.
+    /// The same for a body that is not gRPC, in pieces: a whole window would be a long step for those above.
     fn body_of_backlog(&mut self, key: StreamKey, out: &mut Vec<u8>) -> Handled {
         let stream = &mut self.streams[key.slot];
         let inbound = &mut stream.inbound;
-        let (start, end) = (inbound.backlog_at, inbound.backlog.len());
-        if start == end {
+        let (start, behind) = (inbound.backlog_at, inbound.backlog.len());
+        if start == behind {
             return self.end_backlog(key, 0, out);
         }
+        let end = behind.min(start + limits::BACKLOG_PIECE_BYTES);
         inbound.backlog_at = end;
         stream.unreleased += (end - start) as u32;
-        unpack(&inbound.backlog[start..], &mut self.unpacked);
+        // A piece is small: the buffers of the pool are for what is not.
+        self.unpacked.clear();
+        self.unpacked
+            .extend_from_slice(&inbound.backlog[start..end]);
         self.message_at = MessageAt::Unpacked;
-        let last = std::mem::take(&mut inbound.end_waits);
+        let last = end == behind && std::mem::take(&mut inbound.end_waits);
         self.uncount(key.slot);
         let last = self.take_end(key, last);
         Ok(Some(Event::Body { stream: key, last }))
@@ -217,7 +254,23 @@ impl Connection {
     }
 }
 
-fn unpack(message: &[u8], unpacked: &mut Vec<u8>) {
+/// Sees to it that a backlog has room for so much more. It may grow to a window: where that is limited, since the stream
+/// brings much, it gets as much at once. Else it would be copied again and again while it grows, each time to fresh pages.
+fn make_room(backlog: &mut Vec<u8>, bytes: usize, window_limit: u32, pool: &mut Pool) {
+    if backlog.capacity() == 0 {
+        *backlog = pool.take();
+    }
+    let needed = backlog.len() + bytes;
+    if needed > backlog.capacity() && window_limit < u32::MAX {
+        let wanted = needed.max(window_limit as usize);
+        backlog.reserve_exact(wanted - backlog.len());
+    }
+}
+
+fn unpack(message: &[u8], unpacked: &mut Vec<u8>, pool: &mut Pool) {
+    if unpacked.capacity() == 0 {
+        *unpacked = pool.take();
+    }
     unpacked.clear();
     unpacked.extend_from_slice(message);
 }

@@ -5,8 +5,10 @@ use super::error::{Cause, CloseReason, ConnectionError, ErrorCode};
 use super::event::Event;
 use super::frame;
 use super::guard::Charge;
-use super::streams::{Dead, StreamKey};
+use super::streams::{Dead, Kind, StreamKey};
+use super::timers::NS_PER_MS;
 use crate::grpc::{Deframer, Status};
+use crate::limits;
 
 impl Connection {
     /// Ends a stream at once with RST_STREAM. It is the last call for this stream.
@@ -110,7 +112,7 @@ impl Connection {
 
     /// Lets a stream go on which both the room above and our sending side have done. A peer that has not ended its side
     /// is told to: "the server MAY request that the client abort transmission of a request without error by sending a
-    /// RST_STREAM with an error code of NO_ERROR" (RFC 9113 section 8.1).
+    /// RST_STREAM with an error code of NO_ERROR" (RFC 9113 section 8.1). A plain one is told a little later.
     #[inline]
     pub(super) fn close_if_over(&mut self, slot: u32, out: Option<&mut Vec<u8>>) {
         let stream = &self.streams[slot];
@@ -118,13 +120,29 @@ impl Connection {
             return;
         }
         if !stream.receive_closed {
-            let id = stream.id;
-            if let Some(out) = out {
+            let (id, is_plain) = (stream.id, stream.kind == Kind::Plain);
+            if let Some(out) = out
+                && !(is_plain && self.linger(id))
+            {
                 frame::write_rst_stream(out, id, ErrorCode::NoError);
             }
             self.remember_reset(id);
         }
         self.remove_stream(slot);
+    }
+
+    /// Whether the peer is told later. See [`limits::LINGER_MS`].
+    #[cold]
+    fn linger(&mut self, id: u32) -> bool {
+        let due_ns = self.now_ns + limits::LINGER_MS * NS_PER_MS;
+        !self.is_client() && self.late.linger(id, due_ns)
+    }
+
+    /// The peers of some plain requests have sent on, perhaps, after they were answered.
+    pub(super) fn end_lingering(&mut self, out: &mut Vec<u8>) {
+        while let Some(id) = self.late.take_lingered(self.now_ns) {
+            frame::write_rst_stream(out, id, ErrorCode::NoError);
+        }
     }
 
     /// Frees the stream's place.
@@ -134,6 +152,12 @@ impl Connection {
             self.streams[slot].outbound.is_empty(),
             "all has been sent, or dropped"
         );
+        if self.streams[slot].window_limit != u32::MAX {
+            self.bulk_streams -= 1;
+            if self.bulk_streams == 0 {
+                self.pool.bound_as_usual();
+            }
+        }
         self.streams.remove(slot);
         self.close_if_drained();
     }

@@ -11,6 +11,8 @@ pub(crate) struct ReceiveWindow {
     size: u32,
     /// Received and consumed, not yet given back.
     credit: u32,
+    /// What the peer may have in flight beyond `size`, since that was larger: not given back when it is consumed.
+    excess: u32,
 }
 
 impl ReceiveWindow {
@@ -19,6 +21,7 @@ impl ReceiveWindow {
             available: i64::from(size),
             size,
             credit: 0,
+            excess: 0,
         }
     }
 
@@ -34,7 +37,9 @@ impl ReceiveWindow {
     /// These bytes are out of the way.
     #[inline]
     pub(crate) fn give(&mut self, bytes: u32) {
-        self.credit += bytes;
+        let kept = bytes.min(self.excess);
+        self.excess -= kept;
+        self.credit += bytes - kept;
         debug_assert!(self.available + i64::from(self.credit) <= i64::from(MAX_31_BIT));
     }
 
@@ -55,12 +60,26 @@ impl ReceiveWindow {
         (increment > 0).then_some(increment)
     }
 
-    /// Makes the window larger with the next announcement. It never shrinks.
+    /// Makes the window larger with the next announcement, unless it is as large.
     pub(crate) fn grow_to(&mut self, size: u32) {
-        if size > self.size {
-            self.credit += size - self.size;
-            self.size = size;
-        }
+        let Some(growth) = size.checked_sub(self.size) else {
+            return;
+        };
+        let already = growth.min(self.excess);
+        self.excess -= already;
+        self.credit += growth - already;
+        self.size = size;
+    }
+
+    /// Makes the window smaller, unless it is as small. The peer keeps what it was allowed, and is allowed less afterwards.
+    pub(crate) fn shrink_to(&mut self, size: u32) {
+        let Some(less) = self.size.checked_sub(size) else {
+            return;
+        };
+        let unannounced = less.min(self.credit);
+        self.credit -= unannounced;
+        self.excess += less - unannounced;
+        self.size = size;
     }
 
     /// Our SETTINGS with another initial window have been acknowledged.
@@ -134,6 +153,49 @@ mod tests {
         assert_eq!(window.announce(), Some(200));
         assert_eq!(window.announce(), None);
         assert!(window.take(300));
+    }
+
+    /// Whatever is grown, shrunk, sent and consumed: when all is consumed, the peer may send exactly a window.
+    #[test]
+    fn a_window_that_shrinks_and_grows_keeps_its_books() {
+        let mut random = crate::test_random::Random::new(42);
+        for _ in 0..200 {
+            let mut window = ReceiveWindow::new(1_000);
+            let (mut allowed, mut unconsumed, mut size) = (1_000, 0, 1_000);
+            for _ in 0..200 {
+                let amount = random.below(2_000) as u32;
+                match random.below(5) {
+                    0 => {
+                        window.grow_to(amount);
+                        size = size.max(amount);
+                    }
+                    1 => {
+                        window.shrink_to(amount);
+                        size = size.min(amount);
+                    }
+                    2 => {
+                        let sent = amount.min(allowed);
+                        assert!(window.take(sent));
+                        (allowed, unconsumed) = (allowed - sent, unconsumed + sent);
+                    }
+                    3 => {
+                        let consumed = amount.min(unconsumed);
+                        window.give(consumed);
+                        unconsumed -= consumed;
+                    }
+                    _ => {
+                        allowed += window.announce().unwrap_or(0);
+                    }
+                }
+            }
+            window.give(unconsumed);
+            allowed += window.announce_all().unwrap_or(0);
+            // What the peer had been allowed before, and has not used, cannot be taken back.
+            assert_eq!(allowed, size + window.excess);
+            assert!(window.take(allowed));
+            window.give(allowed);
+            assert_eq!(window.announce_all().unwrap_or(0), size);
+        }
     }
 
     #[test]

@@ -17,6 +17,15 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// Drops what was taken of the backlog, if that is half of it: a peer that always fills its window may keep it from
+    /// ever being empty. So it has two windows at most, and each byte is moved once at most.
+    pub(crate) fn drop_taken(&mut self) {
+        if self.backlog_at > 0 && 2 * self.backlog_at >= self.backlog.len() {
+            self.backlog.drain(..self.backlog_at);
+            self.backlog_at = 0;
+        }
+    }
+
     /// Whether nothing is kept, not even memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.backlog.is_empty()
@@ -24,5 +33,30 @@ impl Inbound {
             && !self.end_waits
             && !self.deframer.is_mid_message()
             && self.deframer.buffer_bytes() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is held again before all is taken keeps what waits and as much again, however much follows.
+    #[test]
+    fn a_backlog_that_is_never_empty_does_not_grow() {
+        let mut inbound = Inbound::default();
+        let (mut sent, mut taken) = (0_u32, 0_u32);
+        for _ in 0..1_000 {
+            inbound.drop_taken();
+            for _ in 0..10 {
+                inbound.backlog.push(sent as u8);
+                sent += 1;
+            }
+            while sent - taken > 50 {
+                assert_eq!(inbound.backlog[inbound.backlog_at], taken as u8);
+                inbound.backlog_at += 1;
+                taken += 1;
+            }
+            assert!(inbound.backlog.len() <= 2 * 60, "{}", inbound.backlog.len());
+        }
     }
 }

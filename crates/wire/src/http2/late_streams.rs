@@ -1,8 +1,8 @@
 //! The streams that a server ended before its client did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::limits::MAX_REMEMBERED_RESETS;
+use crate::limits::{LINGERING_STREAMS, MAX_REMEMBERED_RESETS};
 
 /// Streams that we ended before the peer did: what it sent meanwhile is still to come.
 ///
@@ -11,6 +11,8 @@ use crate::limits::MAX_REMEMBERED_RESETS;
 pub(super) struct LateStreams {
     /// By id: whether the peer's END_STREAM has come.
     ended: BTreeMap<u32, bool>,
+    /// Those whose peers were not told yet to send no more, and when they are: the first is due first.
+    lingering: VecDeque<(u32, u64)>,
 }
 
 impl LateStreams {
@@ -21,6 +23,33 @@ impl LateStreams {
             self.ended.pop_first();
         }
         self.ended.insert(id, false);
+    }
+
+    /// The peer of a stream, which is remembered, is to be told later to send no more; false if there are too many.
+    pub(super) fn linger(&mut self, id: u32, due_ns: u64) -> bool {
+        let has_room = self.lingering.len() < LINGERING_STREAMS;
+        if has_room {
+            self.lingering.push_back((id, due_ns));
+        }
+        has_room
+    }
+
+    /// When the next one is to be told.
+    pub(super) fn linger_due_ns(&self) -> Option<u64> {
+        self.lingering.front().map(|&(_, due_ns)| due_ns)
+    }
+
+    /// Takes out the next one that is due and has not ended by itself.
+    pub(super) fn take_lingered(&mut self, now_ns: u64) -> Option<u32> {
+        while let Some(&(id, due_ns)) = self.lingering.front()
+            && due_ns <= now_ns
+        {
+            self.lingering.pop_front();
+            if self.ended.get(&id) == Some(&false) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     pub(super) fn contains(&self, id: u32) -> bool {
@@ -47,6 +76,7 @@ impl LateStreams {
     pub(super) fn memory_bytes(&self) -> usize {
         // A node of a B-tree is at least half full.
         2 * self.ended.len() * size_of::<(u32, bool)>()
+            + self.lingering.capacity() * size_of::<(u32, u64)>()
     }
 }
 
@@ -62,6 +92,28 @@ mod tests {
         assert!(late.end(5) && !late.end(5) && !late.end(3));
         assert!(late.remove(5) && !late.remove(5));
         assert!(!late.contains(5));
+    }
+
+    #[test]
+    fn who_ends_by_itself_is_not_told_to() {
+        let mut late = LateStreams::default();
+        for id in [1, 3, 5, 7] {
+            late.insert(id);
+            assert!(late.linger(id, 100 + u64::from(id)));
+        }
+        assert!(late.end(3) && late.remove(5));
+        assert_eq!(late.linger_due_ns(), Some(101));
+        assert_eq!(late.take_lingered(100), None);
+        assert_eq!(late.take_lingered(101), Some(1));
+        assert_eq!(late.take_lingered(106), None);
+        assert_eq!(late.take_lingered(200), Some(7));
+        assert_eq!(
+            (late.take_lingered(200), late.linger_due_ns()),
+            (None, None)
+        );
+        assert!(late.contains(7), "its frames may still come");
+        let mut room = (9..).step_by(2).map(|id| late.linger(id, 300));
+        assert_eq!(room.position(|has_room| !has_room), Some(LINGERING_STREAMS));
     }
 
     #[test]

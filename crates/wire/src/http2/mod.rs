@@ -20,6 +20,7 @@ mod headers;
 mod inbound;
 mod late_streams;
 mod memo;
+mod ok_trailers;
 mod outbound;
 mod pool;
 mod receive;

@@ -244,7 +244,8 @@ impl Connection {
     ) -> Handled {
         let (start, slot) = (*consumed, frame.stream.slot);
         let is_empty = frame.remaining == 0;
-        frame.was_useful |= frame.remaining >= limits::SMALL_DATA_BYTES as usize;
+        // Content, however little: as useful as a small message.
+        frame.was_useful |= !is_empty;
         self.streams[slot].unreleased += frame.remaining as u32;
         self.end_frame(frame, end, consumed)?;
         if is_empty {

@@ -85,6 +85,8 @@ pub(crate) struct Stream {
     pub(crate) head_received: bool,
     /// Messages stay in the backlog until the room above resumes the stream.
     pub(crate) held: bool,
+    /// What its receive window may grow to at most.
+    pub(crate) window_limit: u32,
     /// Stands in the list of streams that have something to send and a window for it.
     pub(crate) in_ready: bool,
     /// `can_send` has become false; a Writable event is owed.
@@ -124,6 +126,7 @@ impl Stream {
             head_sent: false,
             head_received: false,
             held: false,
+            window_limit: u32::MAX,
             in_ready: false,
             owes_writable: false,
             compress: false,
@@ -154,6 +157,7 @@ impl Stream {
         self.head_sent = false;
         self.head_received = false;
         self.held = false;
+        self.window_limit = u32::MAX;
         self.in_ready = false;
         self.owes_writable = false;
         self.compress = false;

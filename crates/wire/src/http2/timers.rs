@@ -5,11 +5,10 @@ use super::connection::{Connection, Phase};
 use super::error::{Cause, ConnectionError, ErrorCode};
 use super::frame;
 use super::memo::Memo;
-use super::pool::Pool;
 use crate::grpc::{Code, Status};
 use crate::limits;
 
-const NS_PER_MS: u64 = 1_000_000;
+pub(super) const NS_PER_MS: u64 = 1_000_000;
 
 const KEEPALIVE_PING: [u8; 8] = *b"keepaliv";
 const DRAIN_PING: [u8; 8] = *b"draining";
@@ -165,6 +164,7 @@ impl Connection {
             timers.sending_deadline_ns(&self.config),
             timers.gathering_deadline_ns(&self.config),
             timers.keepalive_deadline_ns(&self.config),
+            self.late.linger_due_ns(),
         ]
         .into_iter()
         .flatten()
@@ -206,6 +206,7 @@ impl Connection {
         if is_past(self.timers.gathering_deadline_ns(&self.config)) {
             self.end_unfinished(out)?;
         }
+        self.end_lingering(out);
         if is_past(self.timers.drain_ns) {
             self.finish_draining(out);
         }
@@ -247,7 +248,7 @@ impl Connection {
     /// Gives memory back that a connection which has fallen silent does not need.
     fn trim(&mut self) {
         self.streams.trim();
-        self.pool = Pool::default();
+        self.pool.trim();
         self.memo = Memo::default();
         self.head_at = super::connection::HeadAt::Fields;
         self.info = super::headers::HeadInfo::EMPTY;

@@ -179,6 +179,27 @@ fn a_server_that_answers_early_is_told_that_nothing_follows() {
     assert!(client.connection.token(stream) == 0 && client.output.is_empty());
 }
 
+/// Nothing is left to be reset: the server would count it as a late frame, and with many calls close the connection.
+#[test]
+fn a_call_that_ended_on_both_sides_is_not_reset() {
+    for fields in [
+        &[HEAD[0], HEAD[1], ("grpc-status", "5")][..],
+        &[HEAD[0], HEAD[1]],
+        &[(":status", "503")],
+    ] {
+        let mut client = client();
+        let stream = open(&mut client);
+        client
+            .connection
+            .send_last_message(stream, &mut client.output, |_| {});
+        client.frames();
+        let seen = client.feed(&headers(1, fields, true));
+        assert_eq!(seen[0].event, Event::Finished { stream });
+        client.connection.forget(stream);
+        assert_eq!((client.frames(), client.connection.running()), (vec![], 0));
+    }
+}
+
 #[test]
 fn interim_responses_are_passed_over() {
     let mut client = client();
@@ -453,4 +474,44 @@ fn repeated_heads_are_remembered_and_stay_true() {
     }
     assert!(lengths[1] < 12, "{lengths:?}");
     assert_eq!(lengths[1], lengths[2]);
+}
+
+/// The trailers of a good answer are remembered by their bytes, and mean something else when the table has changed.
+#[test]
+fn repeated_trailers_are_remembered_and_stay_true() {
+    // The first entry of the dynamic table: RFC 7541 sections 2.3.3 and 6.1.
+    const NEWEST: &[u8] = &[0x80 | 62];
+    // A literal with incremental indexing and a new name: RFC 7541 section 6.2.1.
+    let indexed = |value: &[u8]| [b"\x40\x0bgrpc-status", &[value.len() as u8][..], value].concat();
+    let mut client = client();
+    let mut call = |trailers: &[u8]| {
+        let stream = open(&mut client);
+        client.connection.close_send(stream, &mut client.output);
+        let answer = [
+            headers(stream.id, &HEAD, false),
+            data(stream.id, &message(b"answer"), false),
+            frame(
+                kind::HEADERS,
+                flag::END_HEADERS | flag::END_STREAM,
+                stream.id,
+                trailers,
+            ),
+        ];
+        let seen = client.feed(&answer.concat());
+        let last = seen.last().map(|seen| seen.event);
+        assert_eq!(last, Some(Event::Finished { stream }));
+        client.connection.forget(stream);
+        client.connection.status().code()
+    };
+    assert_eq!(call(&indexed(b"0")), Code::Ok);
+    for _ in 0..3 {
+        assert_eq!(call(NEWEST), Code::Ok);
+    }
+    assert_eq!(call(&indexed(b"5")), Code::NotFound);
+    for _ in 0..3 {
+        assert_eq!(call(NEWEST), Code::NotFound, "the same bytes");
+    }
+    assert_eq!(call(&indexed(b"0")), Code::Ok);
+    assert_eq!(call(&[NEWEST, b"\x00\x01x\x01y"].concat()), Code::Ok);
+    assert_eq!(call(NEWEST), Code::Ok);
 }

@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, limits};
+use wire::{Cause, Config, ErrorCode, Event, StreamKey, limits};
 
 /// A call whose messages are compressed, and one message that becomes `bytes` zeros.
 fn bomb(stream: u32, bytes: usize) -> Vec<u8> {
@@ -316,4 +316,123 @@ fn streams_that_were_ended_early_are_not_remembered_without_end() {
     assert_eq!(server.error(), None);
     let bytes = server.connection.memory_bytes();
     assert!(bytes <= 128 << 10, "{bytes} bytes");
+}
+
+/// A stream that brings much keeps the buffer of its last long message for the next one. It is counted, and goes with the
+/// stream, or when memory is short.
+#[test]
+fn buffers_of_long_messages_are_counted_and_go() {
+    const LONG: usize = 256 << 10;
+    let feed = |server: &mut Endpoint, stream: StreamKey| {
+        let sent = prefixed(0, &vec![7; LONG]);
+        for piece in sent.chunks(limits::MAX_FRAME_BYTES) {
+            server.feed(&data(stream.id, piece, false));
+            server.connection.release(stream, &mut server.output);
+        }
+        server.output.clear();
+    };
+    let mut server = Endpoint::server();
+    let usual = requests(&server.feed(&call(1)))[0];
+    feed(&mut server, usual);
+    assert_eq!(server.connection.buffered_bytes(), 0, "nobody asked for it");
+
+    let bulk = requests(&server.feed(&call(3)))[0];
+    server.connection.limit_window(bulk, 1 << 20);
+    feed(&mut server, bulk);
+    let kept = server.connection.buffered_bytes();
+    assert!(kept > LONG / 2, "{kept} bytes");
+    feed(&mut server, bulk);
+    assert_eq!(server.connection.buffered_bytes(), kept, "it is used again");
+
+    server.connection.set_windows_shut(true, &mut server.output);
+    assert_eq!(server.connection.buffered_bytes(), 0);
+    server
+        .connection
+        .set_windows_shut(false, &mut server.output);
+    server.connection.limit_window(bulk, 1 << 20);
+    feed(&mut server, bulk);
+    assert_eq!(server.connection.buffered_bytes(), kept);
+
+    server.feed(&rst(3, ErrorCode::Cancel));
+    server.connection.forget(bulk);
+    assert_eq!(server.connection.buffered_bytes(), 0);
+}
+
+/// However small a limit is, a window stays as large as the protocol's default, so that a stream goes on.
+#[test]
+fn a_small_limit_of_a_window_starves_nobody() {
+    let mut server = Endpoint::server();
+    let stream = requests(&server.feed(&call(1)))[0];
+    server.connection.limit_window(stream, 1);
+    let window = limits::STREAM_WINDOW_BYTES as usize;
+    let sent = prefixed(0, &vec![7; window / 2 + 1]);
+    let mut given_back = 0;
+    for piece in sent.chunks(limits::MAX_FRAME_BYTES) {
+        server.feed(&data(1, piece, false));
+        server.connection.release(stream, &mut server.output);
+        let updates = server.frames_of_kind(kind::WINDOW_UPDATE);
+        let of_stream = updates.iter().filter(|update| update.stream == 1);
+        given_back += of_stream
+            .map(|update| number(&update.payload) as usize)
+            .sum::<usize>();
+    }
+    assert!(given_back > window / 2, "{given_back} bytes");
+}
+
+const PLAIN: [(&str, &str); 3] = [(":method", "PUT"), (":scheme", "http"), (":path", "/")];
+
+/// A server with a stream of a plain body that is held, and has brought so much.
+fn held_body(server: &mut Endpoint, body: &[u8]) -> StreamKey {
+    let stream = requests(&server.feed(&headers(1, &PLAIN, false)))[0];
+    server.connection.hold(stream, true);
+    let (rest, last) = body.split_at(body.len() - 1);
+    for piece in rest.chunks(limits::MAX_FRAME_BYTES) {
+        assert_eq!(server.feed(&data(1, piece, false)), []);
+    }
+    assert_eq!(server.feed(&data(1, last, true)), []);
+    stream
+}
+
+/// Whoever takes a whole window in one step lets everybody else wait.
+#[test]
+fn a_body_that_was_kept_back_comes_in_pieces() {
+    let config = Config {
+        stream_window: Some(1 << 20),
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[]);
+    let body: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let stream = held_body(&mut server, &body);
+    server.connection.hold(stream, false);
+    let seen = server.feed(b"");
+    let is_last = |seen: &Seen| matches!(seen.event, Event::Body { last: true, .. });
+    let pieces: Vec<_> = seen.iter().map(|seen| &seen.message[..]).collect();
+    assert_eq!(pieces.concat(), body);
+    assert!(
+        pieces
+            .iter()
+            .all(|piece| piece.len() <= limits::BACKLOG_PIECE_BYTES)
+    );
+    assert_eq!(seen.iter().position(is_last), Some(seen.len() - 1));
+    assert_eq!(server.connection.buffered_bytes(), 0);
+}
+
+/// A buffer that grew by and by would be copied each time.
+#[test]
+fn what_is_kept_back_gets_room_for_a_window_at_once() {
+    const WINDOW: usize = 300_000;
+    let config = Config {
+        stream_window: Some(WINDOW as u32),
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[]);
+    let stream = requests(&server.feed(&headers(1, &PLAIN, false)))[0];
+    server.connection.limit_window(stream, WINDOW as u32);
+    server.connection.hold(stream, true);
+    server.feed(&data(1, &[7; 10_000], false));
+    server.connection.hold(stream, false);
+    assert_eq!(server.feed(b"").len(), 1);
+    // The buffer is kept, and what is beyond the usual number of bytes is counted.
+    let kept = server.connection.buffered_bytes();
+    assert_eq!(kept, WINDOW - limits::POOLED_BYTES);
 }

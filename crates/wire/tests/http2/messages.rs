@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event};
+use wire::{Cause, Config, ErrorCode, Event, limits};
 
 /// The gRPC status in the frames that came out, and what it says.
 fn status_of(server: &mut Endpoint) -> (String, String) {
@@ -481,4 +481,26 @@ fn plain_bodies() {
     assert_eq!(bodies, [(b"abc".to_vec(), false), (b"def".to_vec(), true)]);
     let seen = server.feed(&[headers(3, &fields, false), data(3, b"", true)].concat());
     assert!(matches!(seen[1].event, Event::HalfClosed { .. }));
+}
+
+/// Programs write bodies in pieces as small as they like; frames without any content are a flood all the same.
+#[test]
+fn small_pieces_of_a_plain_body_are_no_flood() {
+    let fields = [(":method", "PUT"), (":scheme", "http"), (":path", "/")];
+    let pieces = 10 * limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES;
+    for (content, is_fine) in [(&b"a"[..], true), (b"", false)] {
+        let mut server = Endpoint::server();
+        let mut received = 0;
+        let stream = requests(&server.feed(&headers(1, &fields, false)))[0];
+        for _ in 0..pieces {
+            received += server.feed(&data(1, content, false)).len();
+            server.connection.release(stream, &mut server.output);
+        }
+        if is_fine {
+            assert_eq!(received, pieces as usize);
+            assert_eq!(server.error(), None);
+        } else {
+            server.assert_closed(ErrorCode::EnhanceYourCalm);
+        }
+    }
 }

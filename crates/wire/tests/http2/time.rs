@@ -122,3 +122,55 @@ fn a_connection_that_idles_is_small() {
         "and goes on"
     );
 }
+
+#[test]
+fn who_sends_on_after_the_answer_to_a_plain_request_is_told_later_to_stop() {
+    let mut put = GET;
+    put[0].1 = "PUT";
+    let answered = |server: &mut Endpoint, id: u32| {
+        let stream = requests(&server.feed(&headers(id, &put, false)))[0];
+        let out = &mut server.output;
+        server.connection.send_plain(stream, out, 507, &[], b"full");
+        let frames = server.frames();
+        assert!(frames.last().is_some_and(Frame::ends_stream));
+        assert!(frames.iter().all(|frame| frame.kind != kind::RST_STREAM));
+    };
+    let mut server = Endpoint::server();
+    for id in [1, 3, 5] {
+        answered(&mut server, id);
+    }
+    // One goes on, one ends, one is given up.
+    server.feed(&data(1, &[0; 10_000], false));
+    server.feed(&data(3, &[0; 10_000], true));
+    server.feed(&rst(5, ErrorCode::Cancel));
+    server.advance_ms(999);
+    server.tick();
+    assert_eq!(server.frames_of_kind(kind::RST_STREAM), []);
+    server.advance_ms(1);
+    server.tick();
+    let resets = server.frames_of_kind(kind::RST_STREAM);
+    let told: Vec<_> = resets.iter().map(|one| (one.stream, one.code())).collect();
+    assert_eq!(told, [(1, ErrorCode::NoError)]);
+    // What it sent meanwhile is let go.
+    server.feed(&data(1, &[0; 10_000], true));
+    assert_eq!((server.frames(), server.error()), (vec![], None));
+}
+
+#[test]
+fn of_many_plain_requests_that_go_on_the_last_are_told_at_once() {
+    let mut put = GET;
+    put[0].1 = "PUT";
+    let mut server = Endpoint::server();
+    let mut told_at_once = 0;
+    for id in (1..).step_by(2).take(wire::limits::LINGERING_STREAMS + 3) {
+        let stream = requests(&server.feed(&headers(id, &put, false)))[0];
+        let out = &mut server.output;
+        server.connection.send_plain(stream, out, 507, &[], b"full");
+        told_at_once += server.frames_of_kind(kind::RST_STREAM).len();
+    }
+    assert_eq!(told_at_once, 3);
+    server.advance_ms(wire::limits::LINGER_MS);
+    server.tick();
+    let resets = server.frames_of_kind(kind::RST_STREAM);
+    assert_eq!(resets.len(), wire::limits::LINGERING_STREAMS);
+}

@@ -61,7 +61,7 @@ impl Invalid {
 
     /// The refusal of a field that is not served yet, if `number` is one: the same numbers in every request.
     #[inline]
-    fn not_served(number: u32) -> Option<Invalid> {
+    pub(crate) fn not_served(number: u32) -> Option<Invalid> {
         let field = match number {
             12 => "snapshot",
             13 => "durability",
@@ -76,7 +76,7 @@ impl Invalid {
     }
 
     /// Names the field that the decoder knows by number. `names[number]` is its name.
-    fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
+    pub(crate) fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
         let field = names
             .get(error.field as usize)
             .copied()

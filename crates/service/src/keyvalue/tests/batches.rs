@@ -43,7 +43,7 @@ pub(super) fn found<'a>(value: &'a [u8], version: u64) -> OperationResult<'a> {
 }
 
 #[test]
-fn reads_come_from_one_view() {
+pub(super) fn reads_come_from_one_view() {
     let mut bench = Bench::new();
     let a = bench.put(b"a", b"1");
     let large = vec![b'x'; 20_000];
@@ -206,7 +206,7 @@ fn a_value_grown_too_large_is_a_failure_in_words() {
 }
 
 #[test]
-fn an_answer_that_could_be_too_large_is_refused_before_anything_happens() {
+pub(super) fn an_answer_that_could_be_too_large_is_refused_before_anything_happens() {
     let mut bench = Bench::new();
     bench.put(b"a", &[b'x'; 2_000]);
     for operations in [
@@ -245,7 +245,7 @@ fn an_answer_that_could_be_too_large_is_refused_before_anything_happens() {
 }
 
 #[test]
-fn the_answer_keeps_to_its_bound_at_every_bound() {
+pub(super) fn the_answer_keeps_to_its_bound_at_every_bound() {
     let mut bench = Bench::new();
     bench.put(b"a", &[b'x'; 300]);
     let wants = Operation::Put {

@@ -2,6 +2,7 @@
 
 mod anything;
 mod batches;
+mod fetched;
 mod pipes;
 mod ranges;
 mod single;
@@ -10,9 +11,10 @@ mod transacts;
 
 use std::sync::Arc;
 
+use super::messages;
 use store::{
     Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,
-    Store, StoreConfig, WriteBatch,
+    Shown, Store, StoreConfig, WriteBatch,
 };
 
 use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
@@ -53,18 +55,20 @@ impl Metadata for NoMetadata {
 }
 
 /// A server of one connection.
-struct Bench {
-    shared: Shared,
+pub(crate) struct Bench {
+    pub(crate) shared: Shared,
     batch: WriteBatch,
     committer: Committer,
     outcomes: Outcomes,
-    now_ms: u64,
+    pub(crate) now_ms: u64,
     /// Messages that a call may send before it must wait a tick.
     room: usize,
+    /// What it holds, on disk, if reads are to come from there.
+    copy: Option<fetched::Copy>,
 }
 
 /// Creates or drops a database, by a commit of its own.
-fn change(store: &Store, add: impl FnOnce(&mut WriteBatch)) {
+pub(crate) fn change(store: &Store, add: impl FnOnce(&mut WriteBatch)) {
     let (mut batch, mut outcomes) = (store.write_batch(), Outcomes::new());
     add(&mut batch);
     drop(
@@ -77,23 +81,25 @@ fn change(store: &Store, add: impl FnOnce(&mut WriteBatch)) {
 
 /// How a call ended.
 #[derive(Debug)]
-struct Ended {
-    messages: Vec<Vec<u8>>,
-    status: Status,
+pub(crate) struct Ended {
+    pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) status: Status,
     /// Ticks in which the call was waited for.
     ticks: usize,
+    /// How long it waited for alarms.
+    pub(crate) waited_ns: u64,
 }
 
 impl Ended {
     /// The one message of a call that went well.
-    fn answer(&self) -> &[u8] {
+    pub(crate) fn answer(&self) -> &[u8] {
         assert_eq!(self.status, Status::OK);
         assert_eq!(self.messages.len(), 1);
         &self.messages[0]
     }
 
     /// The words of a call that ended with `code` and no message.
-    fn refusal(&self, code: Code) -> &str {
+    pub(crate) fn refusal(&self, code: Code) -> &str {
         assert_eq!(self.status.code, code, "{}", self.status.message);
         assert!(self.messages.is_empty());
         &self.status.message
@@ -102,7 +108,7 @@ impl Ended {
 
 impl Bench {
     /// A server with the default database, and `small` with small limits.
-    fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let config = StoreConfig {
             history_id: HISTORY_ID,
             ..StoreConfig::new(7)
@@ -124,6 +130,7 @@ impl Bench {
             outcomes: Outcomes::new(),
             now_ms: 1_000_000,
             room: usize::MAX,
+            copy: None,
             shared: Shared {
                 store,
                 server: ServerInfo {
@@ -134,19 +141,21 @@ impl Bench {
                 waiting: WaitingCalls::default(),
                 figures: Figures::new(0),
                 interop: false,
+                kvstore: Default::default(),
+                gupload: Default::default(),
             },
         }
     }
 
     /// Makes a call with one request, and serves it to its end.
-    fn call(&mut self, method: Method, request: &[u8]) -> Ended {
+    pub(crate) fn call(&mut self, method: Method, request: &[u8]) -> Ended {
         self.steps(method, |call, shared, room| {
             call.message(request, true, shared, room)
         })
     }
 
     /// Makes a call, lets `begin` bring the first steps to it, and serves it to its end.
-    fn steps(
+    pub(crate) fn steps(
         &mut self,
         method: Method,
         begin: impl FnOnce(&mut Call, &Shared, &mut Room<'_>),
@@ -156,6 +165,7 @@ impl Bench {
             batch,
             committer,
             outcomes,
+            copy,
             ..
         } = self;
         let mut room = Room {
@@ -183,16 +193,15 @@ impl Bench {
             ticks += 1;
             assert!(ticks < TICKS_MAX, "the call does not end");
             if let Some((database, kept)) = room.read.take() {
-                let view = shared
-                    .store
-                    .view(database)
-                    .expect("no database is dropped here");
-                call.read(&view, &kept, shared, &mut room);
+                fetched::read(&mut call, (database, &kept), shared, &mut room, copy);
             } else if !room.batch.is_empty() {
                 drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
                 for outcome in outcomes.iter() {
                     call.committed(&outcome, shared, &mut room);
                 }
+            } else if let Some(at_ns) = room.wake_at_ns.take() {
+                room.now_ns = at_ns.max(room.now_ns);
+                call.woken(shared, &mut room);
             } else {
                 assert_eq!(room.room, 0, "the call waits for nothing");
                 room.room = self.room;
@@ -208,12 +217,13 @@ impl Bench {
             messages: room.messages,
             status,
             ticks,
+            waited_ns: room.now_ns,
         }
     }
 }
 
 /// What the room above does for one call.
-struct Room<'a> {
+pub(crate) struct Room<'a> {
     batch: &'a mut WriteBatch,
     read: Option<(DatabaseId, Vec<u8>)>,
     messages: Vec<Vec<u8>>,
@@ -256,6 +266,37 @@ impl Actions for Room<'_> {
 
     fn drop_empty_database(&mut self, database: DatabaseId) {
         self.batch.drop_empty_database(0, database);
+    }
+
+    fn plain(&mut self, _: u16, _: &[(&str, &str)], _: &[u8], _: Code) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_head(&mut self, _: u16, _: &[(&str, &str)]) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_body(&mut self, _: &[u8]) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn plain_end(&mut self, _: Code) {
+        unreachable!("nothing here is a plain request");
+    }
+
+    fn limit_window(&mut self, _bytes: u32) {}
+
+    fn blob(&mut self, _work: store::blob::Work) {
+        unreachable!("nothing here is a blob");
+    }
+
+    fn describe_blob(
+        &mut self,
+        _name: &str,
+        _sealed: Box<store::blob::Sealed>,
+        _condition: store::Condition<'_>,
+    ) {
+        unreachable!("nothing here is a blob");
     }
 
     fn start_task(&mut self, _task: Task) -> Result<(), TaskRefusal> {
@@ -318,6 +359,10 @@ impl Actions for Room<'_> {
 
     fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.now_ms * 1_000
     }
 
     fn add_initial_metadata(&mut self, _name: &[u8], _value: &[u8]) {}

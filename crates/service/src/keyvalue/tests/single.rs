@@ -57,7 +57,7 @@ fn put_if<'a>(condition: Condition<'a>) -> Operation<'a> {
 }
 
 #[test]
-fn what_was_put_is_found() {
+pub(super) fn what_was_put_is_found() {
     let mut bench = Bench::new();
     assert_eq!(bench.get(b"key"), None);
     let first = bench.put(b"key", b"value");
@@ -70,7 +70,7 @@ fn what_was_put_is_found() {
 }
 
 #[test]
-fn large_values_come_back_whole() {
+pub(super) fn large_values_come_back_whole() {
     let mut bench = Bench::new();
     for bytes in [
         store::limits::SHARED_VALUE_BYTES - 1,
@@ -245,7 +245,7 @@ fn increment_counts_and_refuses() {
 }
 
 #[test]
-fn a_time_to_live_ends() {
+pub(super) fn a_time_to_live_ends() {
     let mut bench = Bench::new();
     let with = |expiry| Operation::Put {
         key: b"key",

@@ -20,7 +20,7 @@ pub(super) struct Left {
 }
 
 /// A file as processes see it, and as the device has it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
     pub(super) cached: Vec<u8>,
     pub(super) device: Vec<u8>,

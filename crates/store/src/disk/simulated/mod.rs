@@ -24,6 +24,8 @@ use crate::suite::Random;
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     world: Arc<Mutex<World>>,
+    /// What stands before the names of this folder: nothing, or that of a folder within and a slash.
+    prefix: Arc<str>,
 }
 
 impl SimulatedDisk {
@@ -46,7 +48,12 @@ impl SimulatedDisk {
         };
         SimulatedDisk {
             world: Arc::new(Mutex::new(world)),
+            prefix: "".into(),
         }
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     /// Lets a step go wrong. Steps are counted from 0.
@@ -103,6 +110,16 @@ impl SimulatedDisk {
         world.end_life();
     }
 
+    /// Another disk that is as this one is now, of which nothing is open. What becomes of one is nothing to the other.
+    pub fn fork(&self) -> SimulatedDisk {
+        let mut world = self.world().clone();
+        world.end_life();
+        SimulatedDisk {
+            world: Arc::new(Mutex::new(world)),
+            prefix: self.prefix.clone(),
+        }
+    }
+
     /// Lets the operating system forget what it believes to be on the device too, so that it is read again from there.
     pub fn evict(&self) {
         for file in &mut self.world().files {
@@ -154,14 +171,15 @@ impl SimulatedDisk {
 
 impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let name = self.full(name);
         let id = {
             let mut world = self.world();
-            if world.names.contains_key(name) {
+            if world.names.contains_key(&name) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             let id = world.files.len();
             world.files.push(FileState::default());
-            world.change_folder(FolderChange::Create(name.into(), id))?;
+            world.change_folder(FolderChange::Create(name, id))?;
             id
         };
         Ok(self.file(id))
@@ -171,7 +189,7 @@ impl Disk for SimulatedDisk {
         let id = {
             let world = self.world();
             world.check_power()?;
-            world.find(name)?
+            world.find(&self.full(name))?
         };
         Ok(self.file(id))
     }
@@ -179,23 +197,29 @@ impl Disk for SimulatedDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let world = self.world();
         world.check_power()?;
-        Ok(world.names.keys().cloned().collect())
+        let here = |name: &String| {
+            let name = name.strip_prefix(&*self.prefix)?;
+            (!name.contains('/')).then(|| name.to_owned())
+        };
+        Ok(world.names.keys().filter_map(here).collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut world = self.world();
-        world.find(name)?;
-        world.change_folder(FolderChange::Remove(name.into()))
+        let name = self.full(name);
+        world.find(&name)?;
+        world.change_folder(FolderChange::Remove(name))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
-        world.find(from)?;
-        world.change_folder(FolderChange::Rename(from.into(), to.into()))
+        let (from, to) = (self.full(from), self.full(to));
+        world.find(&from)?;
+        world.change_folder(FolderChange::Rename(from, to))
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        self.world().sync_folder()
+        self.world().sync_folder(&self.prefix)
     }
 
     fn lock(&self) -> io::Result<Option<FolderLock>> {
@@ -216,8 +240,21 @@ impl Disk for SimulatedDisk {
         Ok(world.capacity_bytes.saturating_sub(world.used_bytes()))
     }
 
+    /// Folders are there with their first file.
+    fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>> {
+        self.world().check_power()?;
+        Ok(Arc::new(SimulatedDisk {
+            world: Arc::clone(&self.world),
+            prefix: format!("{}{name}/", self.prefix).into(),
+        }))
+    }
+
+    fn remove_subfolder(&self, _name: &str) -> io::Result<()> {
+        self.world().check_power()
+    }
+
     fn describe(&self, name: &str) -> String {
-        format!("simulated/{name}")
+        format!("simulated/{}{name}", self.prefix)
     }
 }
 

@@ -7,7 +7,7 @@ use super::faults::{DiskFaultCounts, Fault, Step};
 use super::file::{BLOCK_BYTES, FileState, Left, Loss};
 use crate::suite::Random;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) random: Random,
     /// All files that ever were. What is not named any more may come back.
@@ -36,6 +36,14 @@ pub(super) enum FolderChange {
 }
 
 impl FolderChange {
+    /// A name that it changes; all of them are in one folder.
+    fn name(&self) -> &str {
+        let (FolderChange::Create(name, _)
+        | FolderChange::Remove(name)
+        | FolderChange::Rename(name, _)) = self;
+        name
+    }
+
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
             FolderChange::Create(name, file) => {
@@ -177,13 +185,21 @@ impl World {
         self.check_power()
     }
 
-    pub(super) fn sync_folder(&mut self) -> io::Result<()> {
+    /// Makes durable which files there are in the folder with this prefix.
+    pub(super) fn sync_folder(&mut self, prefix: &str) -> io::Result<()> {
         match self.step(Step::SyncFolder)? {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error) => Err(device_error()),
             _ => {
-                self.durable_names = self.names.clone();
-                self.pending.clear();
+                let is_here = |name: &str| {
+                    let rest = name.strip_prefix(prefix);
+                    rest.is_some_and(|rest| !rest.contains('/'))
+                };
+                self.durable_names.retain(|name, _| !is_here(name));
+                let here = self.names.iter().filter(|(name, _)| is_here(name));
+                self.durable_names
+                    .extend(here.map(|(name, &file)| (name.clone(), file)));
+                self.pending.retain(|change| !is_here(change.name()));
                 Ok(())
             }
         }

@@ -152,10 +152,10 @@ pub(super) fn check_in_memory(writer: &TreeWriter, key: &[u8], content: &Content
     match writer.find_in_memory(key) {
         InMemory::Unknown => {}
         InMemory::Removed => assert_eq!(content.get(key), None),
-        InMemory::Entry {
-            value,
-            version,
-            expires_ms,
-        } => assert_eq!(content.get(key), Some(&(value, version, expires_ms))),
+        InMemory::Entry(value) => {
+            let entry = value.entry(key);
+            let rest = (entry.value.to_vec(), entry.version, entry.expires_ms);
+            assert_eq!(content.get(key), Some(&rest));
+        }
     }
 }

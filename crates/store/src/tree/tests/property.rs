@@ -323,6 +323,53 @@ fn a_commit_behind_many_versions_is_seen() {
     }
 }
 
+/// While the engine installs tables, a memtable can be sealed and commits go on. Versions that the engine makes without
+/// knowing of them hide none of them, neither then nor afterwards.
+#[test]
+fn a_seal_does_not_wait_for_the_engine() {
+    let folder = TempFolder::new("ahead");
+    let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+    let mut writer = trees.create(GENERATION).expect("there is room");
+    let mut random = Random::new(6);
+    let mut log: Vec<Logged> = Vec::new();
+    let mut commit = |writer: &mut TreeWriter, log: &mut Vec<Logged>| {
+        let last = log.last().map_or(9, |commit| commit.sequence);
+        let commit = random_commit(&mut random, last);
+        apply(writer, &commit);
+        log.push(commit);
+    };
+    for _ in 0..20 {
+        for _ in 0..3 {
+            commit(&mut writer, &mut log);
+        }
+        let index = writer.index().clone();
+        {
+            let _installing = index.hold_reads();
+            assert!(writer.seal(u64::MAX) && index.wants_flush());
+            commit(&mut writer, &mut log);
+            assert_eq!(index.sequence(), log[log.len() - 1].sequence);
+        }
+        let (view, expected) = (index.view(), content(&log));
+        assert_eq!(all_of(&view), expected);
+        // As a flush does that ends now.
+        index.shared.forget_flushed();
+        assert!(index.wants_flush(), "it is not on the device");
+        let tree = &index.shared.tree;
+        let merged = lsm_tree::AbstractTree::major_compact(tree, 1 << 20, 0);
+        merged.expect("there is room");
+        assert_eq!(all_of(&view), expected, "in an older version");
+        assert_eq!(all_of(&index.view()), expected, "in the new version");
+        let statistics = index.statistics();
+        index.hand_over();
+        assert_eq!(index.statistics(), statistics);
+        assert_eq!(all_of(&view), expected, "begun before it was handed over");
+        assert_eq!(all_of(&index.view()), expected, "handed over");
+        assert!(index.flush().expect("there is room") && !index.wants_flush());
+        assert_eq!(all_of(&view), expected, "flushed");
+        assert_eq!(all_of(&index.view()), expected, "begun behind the flush");
+    }
+}
+
 #[test]
 fn a_clear_is_another_generation() {
     let folder = TempFolder::new("clear");

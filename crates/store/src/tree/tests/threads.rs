@@ -1,13 +1,15 @@
 //! A writer, readers, and the threads that flush and compact, all at once.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
 use parking_lot::Mutex;
 
 use super::*;
-use crate::tree::{Keeper, KeeperEvent};
+use crate::shown::Shown;
+use crate::store::{Store, StoreConfig};
+use crate::tree::{Fetch, Fetched, Keeper, KeeperEvent, TreeIndex, Wishes};
 
 const KEYS: u64 = 16;
 
@@ -53,7 +55,11 @@ fn views_show_whole_commits_while_everything_moves() {
     let mut writer = trees.create(GENERATION).expect("there is room");
     let failed = Arc::new(Mutex::new(Vec::new()));
     let told = failed.clone();
-    let keeper = Keeper::start(Arc::new(move |event: KeeperEvent| told.lock().push(event)));
+    let keeper = Keeper::start(Arc::new(move |event: KeeperEvent| {
+        if !matches!(event, KeeperEvent::Worked) {
+            told.lock().push(event);
+        }
+    }));
     let keeper = keeper.expect("there is room for two threads");
     keeper.add(writer.index());
     commit(&mut writer, 10);
@@ -87,4 +93,67 @@ fn views_show_whole_commits_while_everything_moves() {
     check_view(&writer.index().view());
     // Old versions of the set of tables go when nobody reads them any more.
     assert!(lsm_tree::AbstractTree::version_free_list_len(&writer.index().shared.tree) < 10);
+}
+
+/// Looks at all keys but the one that the newest commits may lack, once without a reader and once with one. Answers the
+/// sequences of what it saw.
+fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
+    let mut wishes = Wishes::default();
+    for key in 0..KEYS {
+        wishes.begin(key, &key.to_be_bytes());
+        wishes.key(&key.to_be_bytes());
+    }
+    let before = index.sequence();
+    let at_once = Fetched::at_once(index, &mut wishes, store);
+    let rest = (!wishes.is_empty()).then(|| Fetch::new(index.clone(), &mut wishes).run(store));
+    [at_once, rest].map(|fetched| {
+        let fetched = fetched?;
+        for call in fetched.calls() {
+            let shown = Shown::fetched(&call).expect("the tree is whole");
+            let found = shown.get(call.kept(), 0, 0).expect("it was wished");
+            let (version, sequence) = (found.map(|entry| entry.version), shown.sequence());
+            assert!(sequence >= before, "older than what was there before");
+            let expected = (call.tag() != sequence % KEYS).then_some(sequence);
+            assert_eq!(version, expected, "key {} at {sequence}", call.tag());
+        }
+        Some(fetched.calls().count() as u64)
+    })
+}
+
+/// What is served without a reader is of one commit, and never older than what was visible before.
+#[test]
+fn nothing_old_is_served_at_once() {
+    let folder = TempFolder::new("at-once");
+    let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+    let mut writer = trees.create(GENERATION).expect("there is room");
+    let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+    commit(&mut writer, 10);
+    let done = AtomicBool::new(false);
+    let (looks, served) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let readers: [_; 3] = std::array::from_fn(|_| {
+            let index = writer.index().clone();
+            let (done, looks, served, store) = (&done, &looks, &served, &store);
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    let [at_once, _] = look(&index, store);
+                    served.fetch_add(at_once.unwrap_or(0), Ordering::Relaxed);
+                    looks.fetch_add(1, Ordering::Release);
+                }
+            })
+        });
+        for sequence in 11..3000 {
+            commit(&mut writer, sequence);
+            // Some commits follow each other at once, some come when all have been read.
+            let until = looks.load(Ordering::Acquire) + sequence % 8;
+            // One that has ended has seen something wrong, and says so at the end.
+            while looks.load(Ordering::Acquire) < until
+                && !readers.iter().any(|one| one.is_finished())
+            {
+                thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert!(served.load(Ordering::Relaxed) > 1000, "{served:?}");
 }

@@ -1,0 +1,293 @@
+//! Both faces over TLS, against `wire`'s server role behind an event loop of `drive`.
+
+mod common;
+#[path = "common/face.rs"]
+mod face;
+
+use std::collections::HashMap;
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use client::tls::{ClientTls, ClientTlsOptions, FailureKind, Trust};
+use client::{
+    APPLICATION, Address, CallOptions, Channel, ChannelOptions, ConnectError, Local, LocalOptions,
+};
+use common::by_path;
+use drive::tls::{ServerTls, ServerTlsOptions};
+use drive::{
+    Closed, ConnectionId, Connections, Handler, Io, Listen, LoopConfig, Loops, Peer, StopHandle,
+};
+use face::{Face, Heard};
+use wire::{Connection, Event, StreamKey};
+
+/// A certificate that is its own authority, and its key.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Identity {
+    fn new() -> Identity {
+        let key = rcgen::KeyPair::generate().expect("random numbers");
+        let params = rcgen::CertificateParams::new(["localhost".into()]).expect("a name");
+        Identity {
+            certificate: params.self_signed(&key).expect("signed").pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    fn server(&self, clients: Option<&Identity>, applications: &[&[u8]]) -> ServerTls {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        ServerTls::new(&ServerTlsOptions {
+            certificate: self.certificate.as_bytes(),
+            key: self.key.as_bytes(),
+            client_authorities: clients.map(|one| one.certificate.as_bytes()),
+            applications,
+            now_s: since_1970.expect("after 1970").as_secs(),
+        })
+        .expect("valid")
+    }
+
+    fn trusting(&self) -> ClientTls {
+        ClientTls::new(&ClientTlsOptions {
+            trust: Trust::Authorities(self.certificate.as_bytes()),
+            identity: None,
+            server_name: Some("localhost"),
+            applications: &[APPLICATION],
+        })
+        .expect("valid")
+    }
+}
+
+/// Answers by path.
+#[derive(Default)]
+struct ByPath {
+    connections: HashMap<ConnectionId, Served>,
+}
+
+struct Served {
+    connection: Connection,
+    paths: HashMap<u32, String>,
+}
+
+impl Served {
+    fn happened(&mut self, event: Event, input: &[u8], out: &mut Vec<u8>) {
+        match event {
+            Event::Request { stream, end } => {
+                let head = self.connection.head();
+                let path = String::from_utf8_lossy(head.path()).into_owned();
+                if end || !head.is_grpc() {
+                    self.answer(stream, &path, b"", out);
+                } else {
+                    self.paths.insert(stream.id, path);
+                }
+            }
+            Event::Message { stream, .. } => {
+                let message = self.connection.message(input).to_vec();
+                self.connection.release(stream, out);
+                let path = self.paths[&stream.id].clone();
+                self.answer(stream, &path, &message, out);
+            }
+            Event::Cancelled { stream, .. } => self.connection.forget(stream),
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, stream: StreamKey, path: &str, message: &[u8], out: &mut Vec<u8>) {
+        by_path(&mut self.connection, stream, out, path, message);
+    }
+}
+
+impl Handler for ByPath {
+    fn opened(&mut self, id: ConnectionId, _: &Peer, io: &mut Io, now_ns: u64) {
+        let mut connection = Connection::new(&wire::Config::server(), now_ns);
+        connection.start(&mut io.output);
+        let paths = HashMap::new();
+        self.connections.insert(id, Served { connection, paths });
+    }
+
+    fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+        let served = self.connections.get_mut(&id).expect("it was opened");
+        let (input, mut consumed) = (io.input.bytes().to_vec(), 0);
+        while let Some(event) =
+            served
+                .connection
+                .poll_event(&input, &mut consumed, &mut io.output, now_ns)
+        {
+            served.happened(event, &input, &mut io.output);
+        }
+        served.connection.transmit(&mut io.output, now_ns);
+        io.input.consume(consumed);
+        if io.end_of_input() {
+            io.close_when_written();
+        }
+    }
+
+    fn writable(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+        let served = self.connections.get_mut(&id).expect("it was opened");
+        served.connection.transmit(&mut io.output, now_ns);
+    }
+    fn closed(&mut self, id: ConnectionId, _: Closed, _: u64) {
+        self.connections.remove(&id);
+    }
+    fn tick(&mut self, _: &mut dyn Connections, _: u64) {}
+    fn next_deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    fn stop(&mut self, _: &mut dyn Connections, _: u64) {}
+    fn is_drained(&self) -> bool {
+        true
+    }
+}
+
+/// A server that stops when it goes.
+struct Server {
+    address: Address,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(tls: Option<ServerTls>) -> Server {
+        let address = "127.0.0.1:0".parse().expect("valid");
+        let loops = Loops::bind(LoopConfig {
+            listen: vec![Listen { address, tls }],
+            threads: 1,
+            handle_signals: false,
+            ..LoopConfig::default()
+        });
+        let loops = loops.expect("a port is free");
+        let (address, stop) = (loops.addresses()[0].clone(), loops.stop_handle());
+        let thread = thread::spawn(move || {
+            let ended = loops.run(|_| Box::new(ByPath::default()));
+            ended.expect("no failure");
+        });
+        Server {
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    fn channel(&self, tls: &ClientTls) -> Result<Channel, ConnectError> {
+        let options = ChannelOptions {
+            tls: Some(tls.clone()),
+            ..ChannelOptions::default()
+        };
+        Channel::connect(&self.address, &options)
+    }
+
+    fn face(&self, tls: &ClientTls) -> Face {
+        let options = LocalOptions {
+            tls: Some(tls.clone()),
+            ..LocalOptions::default()
+        };
+        Face {
+            local: Local::new(&self.address, options).expect("the address is known"),
+            heard: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.stop();
+        let thread = self.thread.take().expect("it ends once");
+        thread.join().expect("the server does not panic");
+    }
+}
+
+#[test]
+fn calls_go_through_both_faces() {
+    let identity = Identity::new();
+    let server = Server::start(Some(identity.server(None, &[APPLICATION])));
+    let tls = identity.trusting();
+    let mut channel = server.channel(&tls).expect("it listens");
+    let large = vec![7; 3_000_000];
+    for message in [&b"x"[..], &large] {
+        let answer = channel.unary("/t.T/Echo", message, &CallOptions::default());
+        assert!(answer.expect("an answer") == message);
+    }
+    let mut stream = channel
+        .server_streaming("/t.T/Stream", &[0; 50], &CallOptions::default())
+        .expect("it begins");
+    let mut count = 0;
+    while let Some(message) = stream.next_message().expect("no fault") {
+        assert_eq!(message, [count; 1000]);
+        count += 1;
+    }
+    assert_eq!(count, 50);
+    drop(stream);
+    drop(channel);
+
+    let mut face = server.face(&tls);
+    let channels = [face.connect(), face.connect()];
+    for tag in 0..100 {
+        let request = vec![tag as u8; 1 + 500 * tag as usize];
+        face.begin(channels[tag as usize % 2], tag, "/t.T/Echo", &request);
+    }
+    for tag in 0..100 {
+        face.until(|heard| *heard == Heard::Ok(tag, 1));
+        let answer = Heard::Message(tag, vec![tag as u8; 1 + 500 * tag as usize]);
+        assert!(face.heard.contains(&answer), "{tag}");
+    }
+}
+
+#[test]
+fn both_faces_say_why_there_is_no_tls() {
+    let (identity, stranger) = (Identity::new(), Identity::new());
+    let secure = Server::start(Some(identity.server(None, &[APPLICATION])));
+    let mutual = Server::start(Some(identity.server(Some(&stranger), &[APPLICATION])));
+    let no_http2 = Server::start(Some(identity.server(None, &[])));
+    let plain = Server::start(None);
+    let cases = [
+        (
+            &secure,
+            stranger.trusting(),
+            FailureKind::Certificate,
+            "invalid peer certificate",
+        ),
+        (
+            &no_http2,
+            identity.trusting(),
+            FailureKind::Incompatible,
+            "h2",
+        ),
+        (
+            &plain,
+            identity.trusting(),
+            FailureKind::NotTls,
+            "does not speak TLS",
+        ),
+    ];
+    for (server, tls, kind, words) in cases {
+        match server.channel(&tls).expect_err(words) {
+            ConnectError::Tls { failure, .. } => assert_eq!(failure.kind, kind, "{failure}"),
+            other => panic!("{other}"),
+        }
+        let mut face = server.face(&tls);
+        let channel = face.local.open_channel(Face::now_ns()).expect("room");
+        let heard = face.until(|heard| matches!(heard, Heard::Disconnected(..)));
+        let Heard::Disconnected(which, reason) = heard else {
+            unreachable!("it is one")
+        };
+        assert!(which == channel && reason.contains(words), "{reason}");
+    }
+    // In TLS 1.3 a client learns after its handshake that it should have had a certificate.
+    let mut channel = mutual
+        .channel(&identity.trusting())
+        .expect("so far all is well");
+    let error = channel.unary("/t.T/Echo", b"x", &CallOptions::default());
+    let error = error.expect_err("no certificate").to_string();
+    assert!(error.contains("CertificateRequired"), "{error}");
+}
+
+#[test]
+fn a_plain_client_is_told_that_the_server_speaks_tls() {
+    let server = Server::start(Some(Identity::new().server(None, &[APPLICATION])));
+    let mut channel =
+        Channel::connect(&server.address, &ChannelOptions::default()).expect("it listens");
+    let error = channel.unary("/t.T/Echo", b"x", &CallOptions::default());
+    let error = error.expect_err("another protocol").to_string();
+    assert!(error.contains(client::SERVER_SPEAKS_TLS), "{error}");
+}

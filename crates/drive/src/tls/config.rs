@@ -1,0 +1,151 @@
+//! Certificates and keys, read from PEM.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Why certificates and keys cannot be used. Whoever read the files adds their names: see [`TlsConfigError::part`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsConfigError {
+    /// There is no certificate in what should hold one.
+    NoCertificate,
+    /// The certificate cannot be read.
+    BadCertificate(String),
+    /// There is no private key, or one of a kind that cannot be used.
+    BadKey(String),
+    /// The private key is not that of the certificate.
+    KeyMismatch,
+    /// The certificate has run out, so many seconds ago.
+    Expired(u64),
+    /// The certificate is not valid yet, for so many seconds.
+    NotYetValid(u64),
+    /// There is no certificate of an authority, or one that cannot be read.
+    BadAuthorities(String),
+    /// The name that the server's certificate should have is no name.
+    BadName(String),
+    /// The system gives no random numbers.
+    NoRandomness,
+}
+
+/// What an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The own certificate.
+    Certificate,
+    /// Its private key.
+    Key,
+    /// The certificates of trusted authorities.
+    Authorities,
+    /// None of these.
+    Other,
+}
+
+impl TlsConfigError {
+    /// What the error is about.
+    pub fn part(&self) -> Part {
+        match self {
+            TlsConfigError::NoCertificate
+            | TlsConfigError::BadCertificate(_)
+            | TlsConfigError::Expired(_)
+            | TlsConfigError::NotYetValid(_) => Part::Certificate,
+            TlsConfigError::BadKey(_) | TlsConfigError::KeyMismatch => Part::Key,
+            TlsConfigError::BadAuthorities(_) => Part::Authorities,
+            TlsConfigError::BadName(_) | TlsConfigError::NoRandomness => Part::Other,
+        }
+    }
+}
+
+impl fmt::Display for TlsConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = |seconds: &u64| match seconds / 86_400 {
+            0 => format!("{seconds} seconds"),
+            days => format!("{days} days"),
+        };
+        match self {
+            TlsConfigError::NoCertificate => f.write_str("there is no PEM certificate in it"),
+            TlsConfigError::BadCertificate(why) => write!(f, "the certificate is damaged: {why}"),
+            TlsConfigError::BadKey(why) => write!(f, "the private key cannot be used: {why}"),
+            TlsConfigError::KeyMismatch => {
+                f.write_str("the private key does not belong to the certificate")
+            }
+            TlsConfigError::Expired(ago) => {
+                write!(f, "the certificate ran out {} ago", span(ago))
+            }
+            TlsConfigError::NotYetValid(until) => {
+                write!(
+                    f,
+                    "the certificate is not valid for another {}",
+                    span(until)
+                )
+            }
+            TlsConfigError::BadAuthorities(why) => {
+                write!(f, "there is no usable certificate of an authority: {why}")
+            }
+            TlsConfigError::BadName(name) => {
+                write!(f, "`{name}` is neither a host name nor an IP address")
+            }
+            TlsConfigError::NoRandomness => f.write_str("the system gives no random numbers"),
+        }
+    }
+}
+
+impl std::error::Error for TlsConfigError {}
+
+/// The certificates in a PEM text, the own one first.
+pub(super) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+    let bad = |error: pem::Error| TlsConfigError::BadCertificate(error.to_string());
+    let found: Vec<_> = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(bad)?;
+    match found.is_empty() {
+        true => Err(TlsConfigError::NoCertificate),
+        false => Ok(found),
+    }
+}
+
+pub(super) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| {
+        TlsConfigError::BadKey(match error {
+            pem::Error::NoItemsFound => {
+                "there is no unencrypted PEM key in it (PKCS#8, PKCS#1 or SEC1)".into()
+            }
+            error => error.to_string(),
+        })
+    })
+}
+
+pub(super) fn authorities(text: &[u8]) -> Result<RootCertStore, TlsConfigError> {
+    let bad = |why: String| TlsConfigError::BadAuthorities(why);
+    let mut store = RootCertStore::empty();
+    for found in CertificateDer::pem_slice_iter(text) {
+        let found = found.map_err(|error| bad(error.to_string()))?;
+        store.add(found).map_err(|error| bad(error.to_string()))?;
+    }
+    match store.is_empty() {
+        true => Err(bad("there is no PEM certificate in it".into())),
+        false => Ok(store),
+    }
+}
+
+pub(super) fn config_error(error: &rustls::Error) -> TlsConfigError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => TlsConfigError::KeyMismatch,
+        rustls::Error::InvalidCertificate(_) => TlsConfigError::BadCertificate(error.to_string()),
+        error => TlsConfigError::BadKey(error.to_string()),
+    }
+}
+
+/// AES-128 comes first: it is about a third cheaper than AES-256 and nobody has broken either. A peer without AES in
+/// hardware asks for ChaCha20, which a server of ours then takes, since it follows the client's order.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    use rustls::crypto::ring::{cipher_suite, default_provider};
+    let mut provider = default_provider();
+    let first = cipher_suite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.retain(|&suite| suite != first);
+    provider.cipher_suites.insert(0, first);
+    Arc::new(provider)
+}

@@ -1,0 +1,370 @@
+//! TLS over the kernel's sockets, with both drivers: handshakes that succeed, fail, are slow, or are many.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
+use common::{Habits, Server, blocking, eventually, one_loop};
+use drive::limits::HANDSHAKES_PER_LOOP;
+use drive::sim::Random;
+use drive::tls::{
+    ClientTls, ClientTlsOptions, FailureKind, ServerTls, TlsConfigError, Trust, Validity,
+};
+use drive::{Listen, LoopConfig};
+
+fn with_tls(mut config: LoopConfig, tls: ServerTls) -> LoopConfig {
+    config.listen = vec![Listen {
+        address: "127.0.0.1:0".parse().expect("valid"),
+        tls: Some(tls),
+    }];
+    config
+}
+
+/// Each driver with a server of its own.
+fn for_both(tls: &ServerTls, test: impl Fn(&Server)) {
+    for config in [one_loop(), blocking(8)] {
+        let server = Server::start(with_tls(config, tls.clone()));
+        test(&server);
+        let ended = server.stop().expect("no failure");
+        assert!(ended.drained);
+    }
+}
+
+fn connect(server: &Server, tls: &ClientTls) -> Secured {
+    let mut secured = Secured::new(server.connect(), tls);
+    secured.shake_hands().expect("both sides agree");
+    secured
+}
+
+#[test]
+fn bytes_come_back_and_both_sides_say_goodbye() {
+    let authority = Authority::new();
+    for_both(&authority.server(), |server| {
+        let mut client = connect(server, &authority.client());
+        assert_eq!(
+            client.pipe.agreed().application.as_deref(),
+            Some(&b"h2"[..])
+        );
+        let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n * 7) as u8).collect();
+        for _ in 0..30 {
+            client.send(&bytes);
+            assert!(client.receive(bytes.len()).expect("whole records") == bytes);
+        }
+        // The goodbye alone, not the end of the socket, is what the server hears.
+        client.pipe.close();
+        client.flush();
+        assert_eq!(client.receive_all().expect("a goodbye"), b"");
+        drop(client);
+        eventually("the connection is gone", || {
+            server.sum(|one| one.closed) == 1
+        });
+        assert_eq!(server.sum(|one| one.handshakes), 1);
+        assert_eq!(
+            server.sum(|one| one.input_buffers_lent + one.output_buffers_lent),
+            0
+        );
+    });
+}
+
+#[test]
+fn an_answer_of_many_megabytes_comes_whole() {
+    let authority = Authority::new();
+    let habits = || {
+        let habits = Habits::default();
+        *habits.goodbye.lock().expect("no panic") = Some(vec![7; 9_000_000]);
+        habits
+    };
+    for config in [one_loop(), blocking(2)] {
+        let server = Server::start_with(with_tls(config, authority.server()), habits());
+        let mut client = connect(&server, &authority.client());
+        client.send(b"all of it");
+        let all = client.receive_all().expect("a goodbye behind it");
+        assert!(all.len() == 9_000_000 && all.iter().all(|&byte| byte == 7));
+    }
+}
+
+#[test]
+fn sessions_are_resumed_until_the_certificate_is_replaced() {
+    let authority = Authority::new();
+    let tls = authority.server();
+    let other = authority.identity("localhost", 2020..2080);
+    for_both(&tls, |server| {
+        let client_tls = authority.client();
+        let resumed = || {
+            let mut client = connect(server, &client_tls);
+            client.send(b"x");
+            client.receive(1).expect("echo"); // the tickets came before it
+            client.pipe.agreed().resumed
+        };
+        assert!(!resumed());
+        assert!(resumed());
+        tls.replace(&other.options(None)).expect("valid");
+        assert!(!resumed(), "the new certificate is shown once more");
+        assert_eq!(server.sum(|one| one.resumed), 1);
+    });
+    let expected = Validity::of_pem(other.certificate.as_bytes());
+    assert_eq!(Ok(tls.validity()), expected);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_old_certificate_stays() {
+    let authority = Authority::new();
+    let good = authority.identity("localhost", 2020..2090);
+    let tls = good.server(None).expect("valid");
+    let before = tls.validity();
+    let old = authority.identity("localhost", 2020..2021);
+    let early = authority.identity("localhost", 2085..2090);
+    let mixed = Identity {
+        certificate: good.certificate.clone(),
+        key: old.key.clone(),
+    };
+    let no_key = Identity {
+        certificate: good.certificate.clone(),
+        key: good.certificate.clone(),
+    };
+    let garbage = Identity {
+        certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
+        key: good.key.clone(),
+    };
+    let replace = |identity: &Identity| tls.replace(&identity.options(None)).expect_err("wrong");
+    assert!(matches!(replace(&old), TlsConfigError::Expired(_)));
+    assert!(matches!(replace(&early), TlsConfigError::NotYetValid(_)));
+    assert_eq!(replace(&mixed), TlsConfigError::KeyMismatch);
+    assert!(matches!(replace(&no_key), TlsConfigError::BadKey(_)));
+    assert!(matches!(
+        replace(&garbage),
+        TlsConfigError::BadCertificate(_)
+    ));
+    let no_authority = tls.replace(&good.options(Some("no certificate")));
+    assert!(matches!(
+        no_authority,
+        Err(TlsConfigError::BadAuthorities(_))
+    ));
+    assert_eq!(tls.validity(), before);
+    let server = Server::start(with_tls(one_loop(), tls));
+    connect(&server, &authority.client());
+}
+
+/// How a client fails that is refused.
+fn refusal(server: &Server, tls: &ClientTls) -> FailureKind {
+    let mut client = Secured::new(server.connect(), tls);
+    // In TLS 1.3 a client is done before the server has looked at its certificate.
+    let outcome = client.shake_hands().and_then(|()| client.receive(1));
+    let failure = outcome.expect_err("one of the sides refuses");
+    client.flush();
+    failure.kind
+}
+
+#[test]
+fn mutual_tls_lets_in_whom_the_authority_knows() {
+    let (authority, strange) = (Authority::new(), Authority::new());
+    let identity = authority.identity("localhost", 2020..2090);
+    let tls = identity.server(Some(&authority.pem())).expect("valid");
+    for_both(&tls, |server| {
+        let known = authority.identity("a client", 2020..2090);
+        let mut client = connect(server, &authority.client_with(Some(&known), APPLICATIONS));
+        client.send(b"x");
+        assert_eq!(client.receive(1).expect("echo"), b"x");
+        client.close();
+        let old = authority.identity("a client", 2020..2021);
+        let unknown = strange.identity("a client", 2020..2090);
+        for identity in [None, Some(&old), Some(&unknown)] {
+            let client = authority.client_with(identity, APPLICATIONS);
+            assert_eq!(refusal(server, &client), FailureKind::RefusedByPeer);
+        }
+        eventually("all are counted", || {
+            server.sum(|one| one.failed_certificate) == 3
+        });
+        assert_eq!(server.habits.closed.lock().expect("no panic").len(), 1);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_server_says_so() {
+    let (authority, strange) = (Authority::new(), Authority::new());
+    for_both(&authority.server(), |server| {
+        let client = strange.client();
+        assert_eq!(refusal(server, &client), FailureKind::Certificate);
+        let wrong_name = ClientTls::new(&ClientTlsOptions {
+            trust: Trust::Authorities(authority.pem().as_bytes()),
+            identity: None,
+            server_name: Some("elsewhere.test"),
+            applications: APPLICATIONS,
+        });
+        let client = wrong_name.expect("valid");
+        assert_eq!(refusal(server, &client), FailureKind::Certificate);
+        eventually("the server heard both", || {
+            server.sum(|one| one.failed_refused_by_peer) == 2
+        });
+        let client = authority.client_with(None, &[b"spdy/1"]);
+        assert_eq!(refusal(server, &client), FailureKind::RefusedByPeer);
+        assert_eq!(server.sum(|one| one.failed_incompatible), 1);
+        let trusting = ClientTls::new(&ClientTlsOptions {
+            trust: Trust::Anybody,
+            identity: None,
+            server_name: None,
+            applications: &[b"http/1.1"],
+        });
+        let client = connect(server, &trusting.expect("valid"));
+        let agreed = client.pipe.agreed();
+        assert_eq!(agreed.application.as_deref(), Some(&b"http/1.1"[..]));
+    });
+}
+
+#[test]
+fn a_plain_client_gets_an_alert() {
+    let authority = Authority::new();
+    for_both(&authority.server(), |server| {
+        for greeting in [
+            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+            b"GET / HTTP/1.1\r\n\r\n",
+        ] {
+            let mut stream = server.connect();
+            stream.write_all(greeting).expect("open");
+            let answer = read_to_end(&mut stream);
+            // A fatal alert: RFC 8446 section 6.
+            assert!(matches!(answer[..], [21, 3, _, 0, 2, 2, _]), "{answer:?}");
+            let notice = server.notices.recv_timeout(Duration::from_secs(10));
+            let notice = notice.expect("it is said");
+            assert!(
+                notice.contains("a plain client on a port with TLS"),
+                "{notice}"
+            );
+        }
+        assert_eq!(server.sum(|one| one.failed_not_tls), 2);
+        // One that only looks whether somebody listens is not worth a line.
+        drop(server.connect());
+        eventually("it is gone", || server.sum(|one| one.failed_ended) == 1);
+        assert!(server.notices.try_recv().is_err());
+    });
+}
+
+#[test]
+fn garbage_damages_nothing() {
+    let authority = Authority::new();
+    let seed = 20_261_121_u64;
+    println!("seed {seed}");
+    for_both(&authority.server(), |server| {
+        let mut random = Random::new(seed);
+        let mut honest = connect(server, &authority.client());
+        for _ in 0..60 {
+            let mut stream = server.connect();
+            let mut client = Secured::new(server.connect(), &authority.client());
+            let mut bytes = client.pipe.output().to_vec();
+            for _ in 0..1 + random.below(4) {
+                let place = random.below(bytes.len() as u64) as usize;
+                bytes[place] ^= 1 << random.below(8);
+                bytes.truncate(bytes.len() - random.below(3) as usize);
+            }
+            let _ = stream.write_all(&bytes);
+            let _ = stream.write_all(&[random.below(256) as u8; 40_000]);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            read_to_end(&mut stream);
+            // And behind a whole handshake.
+            client.shake_hands().expect("nothing is wrong so far");
+            client.send(b"x");
+            let _ = client.stream.write_all(&bytes);
+            let _ = client.stream.shutdown(std::net::Shutdown::Write);
+            read_to_end(&mut client.stream);
+            honest.send(b"still there");
+            assert_eq!(honest.receive(11).expect("echo"), b"still there");
+        }
+        eventually("all are gone", || server.sum(|one| one.connections) == 1);
+    });
+}
+
+#[test]
+fn a_peer_that_vanishes_in_the_midst_of_its_handshake_leaves_nothing() {
+    let authority = Authority::new();
+    for_both(&authority.server(), |server| {
+        let hello = Secured::new(server.connect(), &authority.client());
+        let hello = hello.pipe.output().to_vec();
+        for length in (0..hello.len()).step_by(37) {
+            let mut stream = server.connect();
+            stream.write_all(&hello[..length]).expect("open");
+        }
+        eventually("all are gone", || server.sum(|one| one.connections) == 0);
+        assert_eq!(server.sum(|one| one.input_buffers_lent), 0);
+        assert!(server.habits.closed.lock().expect("no panic").is_empty());
+    });
+}
+
+#[test]
+fn half_open_handshakes_are_bounded_and_keep_nobody_out() {
+    let authority = Authority::new();
+    let server = Server::start(with_tls(one_loop(), authority.server()));
+    let silent: Vec<TcpStream> = (0..HANDSHAKES_PER_LOOP + 50)
+        .map(|_| server.connect())
+        .collect();
+    eventually("the oldest are closed", || {
+        server.sum(|one| one.failed_crowded_out) == 50
+    });
+    assert_eq!(
+        server.sum(|one| one.input_buffers_lent),
+        0,
+        "silent ones have none"
+    );
+    let mut client = connect(&server, &authority.client());
+    client.send(b"x");
+    assert_eq!(client.receive(1).expect("echo"), b"x");
+    assert_eq!(server.sum(|one| one.failed_crowded_out), 51);
+    let mut oldest = &silent[0];
+    assert_eq!(oldest.read(&mut [0]).expect("closed"), 0);
+    // A stop does not wait for them.
+    assert!(server.stop().expect("no failure").drained);
+}
+
+#[test]
+fn an_endless_handshake_ends() {
+    let authority = Authority::new();
+    for_both(&authority.server(), |server| {
+        // Records of a client hello that says that it is 16 MB long: RFC 8446 sections 4 and 5.1.
+        let mut record = vec![22, 3, 1, 0x40, 0];
+        record.extend_from_slice(&[1, 0xff, 0xff, 0xff]);
+        record.resize(5 + 0x4000, 0);
+        let mut stream = server.connect();
+        for _ in 0..20 {
+            if stream.write_all(&record).is_err() {
+                break;
+            }
+        }
+        read_to_end(&mut stream);
+        eventually("it is closed", || {
+            server.sum(|one| one.failed_too_large + one.failed_broken + one.failed_not_tls) == 1
+        });
+    });
+}
+
+#[test]
+fn a_stop_waits_for_what_runs_over_tls() {
+    let authority = Authority::new();
+    for config in [one_loop(), blocking(2)] {
+        let server = Server::start(with_tls(config, authority.server()));
+        server.habits.busy.store(true, Ordering::Relaxed);
+        let mut client = connect(&server, &authority.client());
+        let mut half_open = server.connect();
+        client.send(b"before");
+        assert_eq!(client.receive(6).expect("echo"), b"before");
+        // One that still waits to be accepted would be reset with the listener.
+        eventually("both are there", || server.sum(|one| one.connections) == 2);
+        server.stop.stop();
+        eventually("it drains", || {
+            server.habits.stops.load(Ordering::Relaxed) >= 1
+        });
+        let closed = half_open.read(&mut [0]);
+        assert_eq!(closed.expect("at once, while others go on"), 0);
+        client.send(b"meanwhile");
+        assert_eq!(client.receive(9).expect("echo"), b"meanwhile");
+        server.habits.busy.store(false, Ordering::Relaxed);
+        for waker in &*server.habits.wakers.lock().expect("no panic") {
+            waker.wake();
+        }
+        assert_eq!(client.receive_all().expect("a goodbye"), b"");
+        drop(client);
+        assert!(server.wait_for_end().expect("no failure").drained);
+    }
+}

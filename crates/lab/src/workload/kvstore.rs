@@ -1,0 +1,442 @@
+//! Calls of `io.grpc.KeyValueService`, chosen as the client of the article "So You Want to Optimize gRPC" does.
+
+use std::collections::{HashMap, HashSet};
+
+use service::Method;
+use service::protobuf::{Reader, writer};
+
+use super::{Verdict, Workload};
+use crate::limits;
+use crate::measure::FailureKind;
+use crate::random::Random;
+use crate::values::{ValueSizes, Values};
+
+/// The methods, in the order of the kinds of calls.
+pub const KINDS: [Method; 4] = [
+    Method::KvstoreCreate,
+    Method::KvstoreRetrieve,
+    Method::KvstoreUpdate,
+    Method::KvstoreDelete,
+];
+
+const CREATE: usize = 0;
+const RETRIEVE: usize = 1;
+const UPDATE: usize = 2;
+const DELETE: usize = 3;
+
+/// Numbers of the statuses that a race may bring.
+const NOT_FOUND: FailureKind = FailureKind::Status(service::Code::NotFound as u8);
+const ALREADY_EXISTS: FailureKind = FailureKind::Status(service::Code::AlreadyExists as u8);
+
+/// Keys of at most so many bytes may come twice by chance.
+const SHORT_KEY_BYTES: usize = 8;
+
+/// Whose keys are whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Several calls may be about the same key at a time, as in the article: a key may be deleted by one of them before
+    /// another one comes to it. NOT_FOUND and ALREADY_EXISTS are expected.
+    Shared,
+    /// A key belongs to one call at a time, so every answer is known in advance.
+    Owned,
+}
+
+/// What to send.
+#[derive(Clone, Copy, Debug)]
+pub struct KvstoreLoad {
+    /// Whose keys are whose.
+    pub keys: KeyUse,
+    /// Mean of the exponentially distributed sizes of keys.
+    pub key_mean_bytes: usize,
+    /// The same of values.
+    pub value_mean_bytes: usize,
+}
+
+/// A key and the number of times it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    number: u64,
+    version: u64,
+}
+
+/// The calls of one client. Keys and values follow from their numbers, so none is kept.
+#[derive(Debug)]
+pub struct KvstoreWorkload {
+    load: KvstoreLoad,
+    seed: u64,
+    random: Random,
+    values: Values,
+    /// Keys that are there, as far as is known; with [`KeyUse::Owned`] those that no call is about.
+    known: Vec<Entry>,
+    /// Shared: where each known key stands in `known`.
+    places: HashMap<u64, usize>,
+    /// Owned: short keys that were ever used, so that none comes twice.
+    short_keys: HashSet<Vec<u8>>,
+    next_number: u64,
+    /// What calls in flight are about, by ticket.
+    tickets: Vec<Entry>,
+    free_tickets: Vec<u32>,
+    chosen: (usize, u32),
+    key: Vec<u8>,
+}
+
+impl KvstoreWorkload {
+    /// `seed` begins all random numbers: a server that kept the keys of a run with the same seed has them already.
+    pub fn new(load: KvstoreLoad, seed: u64) -> KvstoreWorkload {
+        let mut random = Random::new(seed);
+        KvstoreWorkload {
+            values: Values::new(
+                ValueSizes::Exponential(load.value_mean_bytes),
+                &mut Random::new(random.next()),
+            ),
+            load,
+            seed,
+            random,
+            known: Vec::new(),
+            places: HashMap::new(),
+            short_keys: HashSet::new(),
+            next_number: 0,
+            tickets: Vec::new(),
+            free_tickets: Vec::new(),
+            chosen: (CREATE, 0),
+            key: Vec::new(),
+        }
+    }
+
+    /// The article skips what needs a key while none is known, and draws again: that ends in a Create.
+    fn choose_kind(&mut self) -> usize {
+        match self.random.below(KINDS.len() as u64) as usize {
+            _ if self.known.is_empty() => CREATE,
+            CREATE if self.known.len() >= limits::MAX_KNOWN_KEYS => DELETE,
+            kind => kind,
+        }
+    }
+
+    fn choose_entry(&mut self, kind: usize) -> Entry {
+        if kind == CREATE {
+            return self.new_entry();
+        }
+        let place = self.random.below(self.known.len() as u64) as usize;
+        match self.load.keys {
+            KeyUse::Shared => self.known[place],
+            KeyUse::Owned => self.known.swap_remove(place),
+        }
+    }
+
+    /// A key that was not there before; a short one by chance was, if keys are shared.
+    fn new_entry(&mut self) -> Entry {
+        loop {
+            let entry = Entry {
+                number: self.next_number,
+                version: 0,
+            };
+            self.next_number += 1;
+            self.write_key(entry.number);
+            let is_long = self.key.len() > SHORT_KEY_BYTES;
+            if is_long
+                || self.load.keys == KeyUse::Shared
+                || self.short_keys.insert(self.key.clone())
+            {
+                return entry;
+            }
+        }
+    }
+
+    /// 1 byte and an exponentially distributed number more, all random: `key` follows from the number.
+    fn write_key(&mut self, number: u64) {
+        let mut random = self.random_of(number, 0);
+        let sizes = ValueSizes::Exponential(self.load.key_mean_bytes);
+        let bytes = 1 + sizes.next(&mut random);
+        self.key.clear();
+        while self.key.len() < bytes {
+            self.key.extend_from_slice(&random.next().to_le_bytes());
+        }
+        self.key.truncate(bytes);
+    }
+
+    fn value(&self, entry: Entry) -> &[u8] {
+        let mut random = self.random_of(entry.number, entry.version + 1);
+        self.values.next_with_one_more(&mut random)
+    }
+
+    fn random_of(&self, number: u64, part: u64) -> Random {
+        let mut row = Random::new(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Random::new(row.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+
+    /// What is known after a call, if keys are shared.
+    fn learn_shared(&mut self, kind: usize, entry: Entry, outcome: Result<bool, FailureKind>) {
+        match (kind, outcome) {
+            (CREATE, Ok(_)) => {
+                self.places.insert(entry.number, self.known.len());
+                self.known.push(entry);
+            }
+            (DELETE, Ok(_)) | (RETRIEVE | UPDATE, Err(NOT_FOUND)) => self.forget(entry.number),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(place) = self.places.remove(&number) else {
+            return;
+        };
+        self.known.swap_remove(place);
+        if let Some(moved) = self.known.get(place) {
+            self.places.insert(moved.number, place);
+        }
+    }
+
+    /// The same if a key belongs to one call at a time. What became of the key of a failed call is not known: it is not
+    /// used again.
+    fn learn_owned(&mut self, kind: usize, entry: Entry, outcome: Result<bool, FailureKind>) {
+        let was_there = kind != CREATE;
+        match outcome {
+            Ok(_) if kind == DELETE => {}
+            Ok(_) if kind == UPDATE => self.known.push(Entry {
+                version: entry.version + 1,
+                ..entry
+            }),
+            Ok(_) => self.known.push(entry),
+            Err(FailureKind::NotBegun) if was_there => self.known.push(entry),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Workload for KvstoreWorkload {
+    fn paths(&self) -> Vec<String> {
+        KINDS.map(|method| format!("/{}", method.path())).to_vec()
+    }
+
+    fn choose(&mut self) -> usize {
+        let kind = self.choose_kind();
+        let entry = self.choose_entry(kind);
+        let ticket = match self.free_tickets.pop() {
+            Some(ticket) => {
+                self.tickets[ticket as usize] = entry;
+                ticket
+            }
+            None => {
+                self.tickets.push(entry);
+                self.tickets.len() as u32 - 1
+            }
+        };
+        self.chosen = (kind, ticket);
+        kind
+    }
+
+    fn ticket(&self) -> u32 {
+        self.chosen.1
+    }
+
+    fn encode(&mut self, out: &mut Vec<u8>) {
+        let (kind, ticket) = self.chosen;
+        let entry = self.tickets[ticket as usize];
+        self.write_key(entry.number);
+        writer::bytes(out, 1, &self.key);
+        match kind {
+            CREATE => writer::bytes(out, 2, self.value(entry)),
+            UPDATE => {
+                let version = entry.version + 1;
+                writer::bytes(out, 2, self.value(Entry { version, ..entry }));
+            }
+            _ => {}
+        }
+    }
+
+    /// As the article's client: an answer to a Retrieve has a value, any other is empty. Owned: it is the value that was
+    /// written last.
+    fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict {
+        let mut value = &[][..];
+        let read = Reader::new(answer).for_each(|field, given| {
+            if field == 1 {
+                value = given.bytes()?;
+            }
+            Ok(())
+        });
+        match (kind, self.load.keys) {
+            _ if read.is_err() => Verdict::Unreadable,
+            (RETRIEVE, _) if value.is_empty() => Verdict::Wrong,
+            (RETRIEVE, KeyUse::Shared) => Verdict::Good,
+            (RETRIEVE, KeyUse::Owned) => match value == self.value(self.tickets[ticket as usize]) {
+                true => Verdict::Good,
+                false => Verdict::Wrong,
+            },
+            _ if answer.is_empty() => Verdict::Good,
+            _ => Verdict::Unreadable,
+        }
+    }
+
+    fn ended(
+        &mut self,
+        kind: usize,
+        ticket: u32,
+        outcome: Result<bool, FailureKind>,
+    ) -> Result<bool, FailureKind> {
+        let entry = self.tickets[ticket as usize];
+        self.free_tickets.push(ticket);
+        match self.load.keys {
+            KeyUse::Owned => {
+                self.learn_owned(kind, entry, outcome);
+                outcome
+            }
+            KeyUse::Shared => {
+                self.learn_shared(kind, entry, outcome);
+                match (kind, outcome) {
+                    (CREATE, Err(ALREADY_EXISTS)) | (RETRIEVE | UPDATE, Err(NOT_FOUND)) => Ok(true),
+                    _ => outcome,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn workload(keys: KeyUse, seed: u64) -> KvstoreWorkload {
+        let load = KvstoreLoad {
+            keys,
+            key_mean_bytes: 4,
+            value_mean_bytes: 20,
+        };
+        KvstoreWorkload::new(load, seed)
+    }
+
+    fn request(workload: &mut KvstoreWorkload) -> (Vec<u8>, Vec<u8>) {
+        let mut out = Vec::new();
+        workload.encode(&mut out);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        Reader::new(&out)
+            .for_each(|field, given| {
+                match field {
+                    1 => key = given.bytes()?.to_vec(),
+                    _ => value = given.bytes()?.to_vec(),
+                }
+                Ok(())
+            })
+            .expect("it is well formed");
+        (key, value)
+    }
+
+    fn found(value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        writer::bytes(&mut out, 1, value);
+        out
+    }
+
+    /// A server in a few lines, with some calls in flight that end in any order.
+    fn run(keys: KeyUse, seed: u64, in_flight: usize, calls: usize) -> [u64; 6] {
+        let mut workload = workload(keys, seed);
+        let mut random = Random::new(seed);
+        let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut open = Vec::new();
+        let (mut counts, mut races, mut failures) = ([0_u64; 4], 0, 0);
+        for _ in 0..calls {
+            let kind = workload.choose();
+            counts[kind] += 1;
+            let (key, value) = request(&mut workload);
+            assert!(!key.is_empty() && (value.is_empty() == (kind == RETRIEVE || kind == DELETE)));
+            open.push((kind, workload.ticket(), key, value));
+            if open.len() < in_flight {
+                continue;
+            }
+            let at = random.below(open.len() as u64) as usize;
+            let (kind, ticket, key, value) = open.swap_remove(at);
+            let there = store.contains_key(&key);
+            let answer = match kind {
+                CREATE if there => Err(ALREADY_EXISTS),
+                RETRIEVE | UPDATE if !there => Err(NOT_FOUND),
+                RETRIEVE => Ok(found(&store[&key])),
+                DELETE => {
+                    store.remove(&key);
+                    Ok(Vec::new())
+                }
+                _ => {
+                    store.insert(key, value);
+                    Ok(Vec::new())
+                }
+            };
+            let outcome = answer.and_then(|answer| match workload.judge(kind, ticket, &answer) {
+                Verdict::Good => Ok(false),
+                _ => Err(FailureKind::WrongValue),
+            });
+            match workload.ended(kind, ticket, outcome) {
+                Ok(is_race) => races += u64::from(is_race),
+                Err(_) => failures += 1,
+            }
+        }
+        [counts[0], counts[1], counts[2], counts[3], races, failures]
+    }
+
+    #[test]
+    fn owned_keys_never_race_and_shared_ones_do() {
+        for seed in 1..20 {
+            let [.., races, failures] = run(KeyUse::Owned, seed, 50, 5_000);
+            assert_eq!((races, failures), (0, 0), "seed {seed}");
+            let [.., races, failures] = run(KeyUse::Shared, seed, 50, 5_000);
+            assert_eq!(failures, 0, "seed {seed}");
+            assert!(races > 10, "seed {seed}: {races}");
+        }
+    }
+
+    #[test]
+    fn operations_come_in_equal_shares() {
+        let [counts @ .., _, _] = run(KeyUse::Shared, 7, 10, 40_000);
+        for count in counts {
+            assert!(count.abs_diff(10_000) < 600, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_seen_if_keys_are_owned() {
+        let mut workload = workload(KeyUse::Owned, 3);
+        assert_eq!(workload.choose(), CREATE, "no key is known");
+        let (_, value) = request(&mut workload);
+        let ticket = workload.ticket();
+        assert_eq!(workload.judge(CREATE, ticket, b""), Verdict::Good);
+        assert_eq!(
+            workload.judge(CREATE, ticket, b"\x08\x01"),
+            Verdict::Unreadable
+        );
+        assert_eq!(workload.ended(CREATE, ticket, Ok(false)), Ok(false));
+        let mut kind = workload.choose();
+        while kind != RETRIEVE {
+            // As if it had not begun, so that the key stays as it is.
+            let _ = workload.ended(kind, workload.ticket(), Err(FailureKind::NotBegun));
+            kind = workload.choose();
+        }
+        let ticket = workload.ticket();
+        assert_eq!(workload.judge(kind, ticket, &found(&value)), Verdict::Good);
+        let mut other = value.clone();
+        other[0] ^= 1;
+        assert_eq!(workload.judge(kind, ticket, &found(&other)), Verdict::Wrong);
+        assert_eq!(workload.judge(kind, ticket, b""), Verdict::Wrong);
+        assert_eq!(workload.judge(kind, ticket, b"\xff"), Verdict::Unreadable);
+        let not_found = workload.ended(kind, ticket, Err(NOT_FOUND));
+        assert_eq!(not_found, Err(NOT_FOUND));
+    }
+
+    #[test]
+    fn sizes_have_their_means() {
+        let load = KvstoreLoad {
+            keys: KeyUse::Owned,
+            key_mean_bytes: 64,
+            value_mean_bytes: 65_536,
+        };
+        let mut workload = KvstoreWorkload::new(load, 5);
+        let (mut keys, mut values) = (0, 0);
+        const CALLS: u64 = 20_000;
+        for number in 0..CALLS {
+            workload.write_key(number);
+            keys += workload.key.len();
+            let entry = Entry { number, version: 0 };
+            values += workload.value(entry).len();
+        }
+        let (key, value) = (keys as f64 / CALLS as f64, values as f64 / CALLS as f64);
+        assert!((key / 65.0 - 1.0).abs() < 0.03, "{key}");
+        assert!((value / 65_537.0 - 1.0).abs() < 0.03, "{value}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The commands for blobs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, value_parser};
+
+use super::store::ConnectionArguments;
+use crate::size::Size;
+
+/// Which database.
+#[derive(Args, Clone, Debug)]
+pub struct BlobPlaceArguments {
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+
+    /// The database; empty: the default database
+    #[arg(long, value_name = "NAME", env = "PELTON_DATABASE", default_value = "")]
+    pub database: String,
+}
+
+/// How content travels.
+#[derive(Args, Clone, Debug)]
+pub struct TransferArguments {
+    /// Bytes of content in one message, at most 4MiB
+    #[arg(long, value_name = "SIZE", default_value = "256KiB")]
+    pub chunk_size: Size,
+
+    /// How many at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u8).range(1..=64))]
+    pub parallel: u8,
+
+    /// Attempts in a row that bring nothing further, before it is given up
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub attempts: u32,
+}
+
+/// `pelton upload`
+#[derive(Args, Debug)]
+pub struct UploadArguments {
+    /// The files; `-`: standard input, which cannot be resumed
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The name of the blob; only with a single file [default: the name of the file, without its folder]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Goes before the names of files
+    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "name")]
+    pub prefix: String,
+
+    /// What kind of content it is, for those who download it
+    #[arg(long, value_name = "TYPE", default_value = "")]
+    pub content_type: String,
+
+    /// Compress what is sent with gzip; it is stored as it was
+    #[arg(long)]
+    pub compress: bool,
+
+    #[command(flatten)]
+    pub transfer: TransferArguments,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
+}
+
+/// `pelton download`
+#[derive(Args, Debug)]
+pub struct DownloadArguments {
+    /// The names of the blobs
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+
+    /// The file, or the folder of several; `-`: standard output [default: the last part of the name, here]
+    #[arg(long, value_name = "PATH")]
+    pub to: Option<PathBuf>,
+
+    /// Replace files that are there
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub transfer: TransferArguments,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
+}
+
+/// `pelton blob …`
+#[derive(Debug, Subcommand)]
+pub enum BlobCommand {
+    /// List blobs in the order of their names: size, version and name, separated by tabs
+    List(ListBlobsArguments),
+
+    /// Describe a blob; exit code 1 if there is none
+    Stat(BlobArguments),
+
+    /// Remove a blob; exit code 1 if there is none
+    Delete(BlobArguments),
+}
+
+/// `pelton blob list`
+#[derive(Args, Debug)]
+pub struct ListBlobsArguments {
+    /// Only names that begin with it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub prefix: String,
+
+    /// Go on after this name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub start_after: String,
+
+    /// At most so many
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
+}
+
+/// A blob by its name.
+#[derive(Args, Debug)]
+pub struct BlobArguments {
+    /// The name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
+}

@@ -1,0 +1,234 @@
+//! `pelton load kvstore` and `pelton load ping`: the clients of other systems' benchmarks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use drive::Address;
+use lab::limits;
+
+use super::{CpuList, LoadFormat, TlsArguments};
+use crate::simulation::Simulation;
+use crate::size::{Size, Span};
+
+/// `pelton load …`
+#[derive(Debug, Subcommand)]
+pub enum LoadService {
+    /// Load io.grpc.KeyValueService as the client of "So You Want to Optimize gRPC" does
+    ///
+    /// Create, Retrieve, Update and Delete in equal shares, on one connection. Prints the line of the article's client,
+    /// counted as that counts, below it all operations, and beside both what the server's delays allow. Exit code 1: the
+    /// result is void, or calls failed.
+    Kvstore(KvstoreLoadArguments),
+
+    /// Load Ydb.Debug.V1.DebugService as the YDB project's ping benchmark does
+    ///
+    /// Prints the table of that benchmark, one row for each number of pings in flight (with --per-worker, one for each ping
+    /// in flight of the last). The first call that fails ends it,
+    /// with exit code 1.
+    Ping(PingLoadArguments),
+}
+
+/// `pelton load kvstore`
+#[derive(Args, Debug)]
+pub struct KvstoreLoadArguments {
+    #[command(flatten)]
+    pub target: LoadTarget,
+
+    /// One call at a time, as the article's first client; its line leaves Creates out
+    #[arg(long)]
+    pub blocking: bool,
+
+    /// Calls at a time [default: 100]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight, conflicts_with = "blocking")]
+    pub in_flight: Option<usize>,
+
+    /// Whose keys are whose
+    #[arg(long, value_name = "USE", value_enum, default_value_t = LoadKeys::Shared)]
+    pub keys: LoadKeys,
+
+    /// End with the first call that fails
+    #[arg(long)]
+    pub stop_on_error: bool,
+
+    /// The delays that the server was given, for what can be reached at most; the server is not told
+    #[arg(long, value_name = "DELAYS", default_value = "read=10ms,write=50ms")]
+    pub simulate: Simulation,
+
+    /// Mean size of keys, exponentially distributed
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = parse_mean)]
+    pub key_mean: usize,
+
+    /// Mean size of values, exponentially distributed
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_mean)]
+    pub value_mean: usize,
+
+    /// Load before measuring
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub warm_up: Span,
+
+    /// Measure so long
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub duration: Span,
+
+    /// Begins the random numbers: the same seed chooses the same keys and values [default: another one each time]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+/// `pelton load ping`
+#[derive(Args, Debug)]
+pub struct PingLoadArguments {
+    #[command(flatten)]
+    pub target: LoadTarget,
+
+    /// Pings at a time, or a sweep from the first number to the last: 32, 1-32
+    #[arg(long, value_name = "NUMBERS", default_value = "32")]
+    pub in_flight: Sweep,
+
+    /// Send each ping over a stream, which is used again, instead of a call of its own
+    #[arg(long)]
+    pub streaming: bool,
+
+    /// Connections
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = PingConnections::One)]
+    pub connections: PingConnections,
+
+    /// How long each call may take; not with --streaming
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub deadline: Span,
+
+    /// Load before measuring, for each number of pings in flight
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub warm_up: Span,
+
+    /// Measure so long, for each number of pings in flight
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub duration: Span,
+
+    /// Instead of the table, print what each ping in flight (worker) of the last number had
+    #[arg(long)]
+    pub per_worker: bool,
+
+    /// CPU for the thread that sends
+    #[arg(long, value_name = "CPUS")]
+    pub pin: Option<CpuList>,
+}
+
+/// Where the server is, and how the result is printed.
+#[derive(Args, Debug)]
+pub struct LoadTarget {
+    /// The server: host:port, [ipv6]:port or unix:/path
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PELTON_ADDRESS",
+        default_value = "127.0.0.1:1978"
+    )]
+    pub address: Address,
+
+    #[command(flatten)]
+    pub tls: TlsArguments,
+
+    /// How long to wait for connections
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "PELTON_TIMEOUT",
+        default_value = "10s"
+    )]
+    pub timeout: Span,
+
+    /// How to print the result
+    #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]
+    pub format: LoadFormat,
+}
+
+/// Whose keys are whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadKeys {
+    /// as in the article: a key may be deleted by one call before another comes to it, which is counted as a race
+    Shared,
+    /// a key belongs to one call at a time: any status but OK is an error, and every value is compared
+    Owned,
+}
+
+/// Connections of pings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PingConnections {
+    /// one for all
+    One,
+    /// one for each ping in flight
+    PerWorker,
+}
+
+/// Numbers from the first to the last, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    pub first: usize,
+    pub last: usize,
+}
+
+impl FromStr for Sweep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sweep, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last))
+                if 1 <= first && first <= last && last <= limits::MAX_IN_FLIGHT =>
+            {
+                Ok(Sweep { first, last })
+            }
+            _ => Err(format!(
+                "write a number from 1 to {}, or two of them as in 1-32",
+                limits::MAX_IN_FLIGHT
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sweep { first, last } if first == last => write!(f, "{first}"),
+            Sweep { first, last } => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+fn parse_in_flight(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=limits::MAX_IN_FLIGHT).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "write a number from 1 to {}",
+            limits::MAX_IN_FLIGHT
+        )),
+    }
+}
+
+/// Sizes go up to ten times their mean.
+fn parse_mean(text: &str) -> Result<usize, String> {
+    const MOST_BYTES: u64 = 16 << 20;
+    let size: Size = text.parse().map_err(|error| format!("{error}"))?;
+    match usize::try_from(size.0) {
+        Ok(bytes) if (1..=MOST_BYTES).contains(&size.0) => Ok(bytes),
+        _ => Err(format!("write a size from 1 to {}", Size(MOST_BYTES))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_are_read() {
+        for (text, first, last) in [("32", 32, 32), ("1-32", 1, 32), ("5 - 5", 5, 5)] {
+            assert_eq!(text.parse(), Ok(Sweep { first, last }), "{text}");
+        }
+        for text in ["", "0", "0-3", "5-4", "1-2-3", "a", "1-99999999"] {
+            let error = text.parse::<Sweep>().expect_err(text);
+            assert!(error.contains("1-32"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The certificate of `pelton serve`: where it comes from, and how it is renewed while the server runs.
+
+mod self_signed;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use drive::tls::ServerTls;
+use server::tls::{Certificates, TlsFiles};
+
+use crate::exit::Failure;
+use crate::limits::{CERTIFICATE_POLL_MS, CERTIFICATE_WARNING_S};
+use crate::settings::{CertificateSource, Settings};
+
+pub use self_signed::SelfSigned;
+
+/// Seconds since 1970, by the wall clock.
+pub fn now_s() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_secs()
+}
+
+/// The certificate that a server uses, for all who have to do with it.
+#[derive(Clone)]
+pub struct ServerCertificate {
+    tls: ServerTls,
+    watched: Arc<Mutex<Watched>>,
+    /// What to tell the user of a certificate that was made for a first try.
+    pub self_signed: Option<SelfSigned>,
+}
+
+struct Watched {
+    certificates: Certificates,
+    /// It was said that this certificate runs out or has run out, by the time when it does.
+    said_of_s: Option<u64>,
+}
+
+impl ServerCertificate {
+    /// As the settings say; `None`: the server has none, and speaks no TLS.
+    pub fn load(settings: &Settings) -> Result<Option<ServerCertificate>, Failure> {
+        let (files, self_signed) = match settings.certificate() {
+            None => return Ok(None),
+            Some(CertificateSource::Files { certificate, key }) => {
+                (files(certificate, key, settings), None)
+            }
+            Some(CertificateSource::SelfSigned(folder)) => {
+                let made = SelfSigned::in_folder(folder, settings.hosts(), now_s())?;
+                (files(&made.certificate, &made.key, settings), Some(made))
+            }
+        };
+        let certificates = Certificates::load(files, now_s()).map_err(|error| {
+            Failure::Failed(format!(
+                "no TLS: {error}; --tls-cert, --tls-key and --client-ca say which files"
+            ))
+        })?;
+        Ok(Some(ServerCertificate {
+            tls: certificates.tls().clone(),
+            watched: Arc::new(Mutex::new(Watched {
+                certificates,
+                said_of_s: None,
+            })),
+            self_signed,
+        }))
+    }
+
+    /// For listeners, and for who wants to know when it runs out.
+    pub fn tls(&self) -> &ServerTls {
+        &self.tls
+    }
+
+    /// From now on changed files are taken by themselves. The thread ends with the process.
+    pub fn watch(&self) -> std::io::Result<()> {
+        let this = self.clone();
+        this.warn();
+        let thread = thread::Builder::new().name("pelton-certificate".into());
+        thread.spawn(move || {
+            loop {
+                thread::sleep(Duration::from_millis(CERTIFICATE_POLL_MS));
+                this.look(false);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Looks whether the files have changed, and says in the log what came of it. `asked`: by somebody who wants an answer.
+    pub fn look(&self, asked: bool) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        match watched.certificates.look(now_s(), asked) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(
+                "the certificate was read anew: it is valid for another {} days",
+                self.left_s() / 86_400
+            ),
+            Err(error) => tracing::error!("the certificate in use stays: {error}"),
+        }
+        drop(watched);
+        self.warn();
+    }
+
+    /// Says once of each certificate that it is about to run out, and once that it has.
+    fn warn(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let not_after_s = self.tls.validity().not_after_s;
+        let left_s = self.left_s();
+        let said_of_s = match left_s {
+            0 => not_after_s,
+            1..CERTIFICATE_WARNING_S => not_after_s - 1,
+            _ => return,
+        };
+        if watched.said_of_s.replace(said_of_s) == Some(said_of_s) {
+            return;
+        }
+        match left_s {
+            0 => tracing::error!("the certificate has run out: clients will refuse it"),
+            _ => tracing::warn!("the certificate runs out in {} days", left_s / 86_400),
+        }
+    }
+
+    fn left_s(&self) -> u64 {
+        self.tls.validity().not_after_s.saturating_sub(now_s())
+    }
+}
+
+fn files(certificate: &Path, key: &Path, settings: &Settings) -> TlsFiles {
+    TlsFiles {
+        certificate: certificate.into(),
+        key: key.into(),
+        client_authorities: settings.client_ca.clone(),
+    }
+}

@@ -1,0 +1,167 @@
+//! Trying again what a broken connection has ended, and several at a time.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use client::CallError;
+use wire::grpc::Code;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+
+/// The first wait before another attempt; each further one in a row waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// How often somebody who waits looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The longest wait for a server without such a look.
+pub(super) const LONGEST_POLL: Duration = Duration::from_millis(200);
+
+/// Why an attempt has ended without success.
+pub(super) enum Ended {
+    /// Another one may do better.
+    Again(Failure),
+    /// It would end in the same way.
+    Final(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Ended {
+        Ended::Final(failure)
+    }
+}
+
+/// What the failure of a call means for another attempt.
+pub(super) fn ended(failure: Failure, error: &CallError) -> Ended {
+    let again = match error {
+        CallError::NotBegun(_) | CallError::ConnectionLost { .. } | CallError::DeadlineExceeded => {
+            true
+        }
+        // Damage on the way; or an upload that has moved on since it was asked for.
+        CallError::Status(status) => matches!(
+            status.code(),
+            Code::Unavailable | Code::DataLoss | Code::OutOfRange | Code::Unknown
+        ),
+        CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
+    };
+    match again {
+        true => Ended::Again(failure),
+        false => Ended::Final(failure),
+    }
+}
+
+/// What all transfers of a command share.
+pub(super) struct Transfers {
+    pub(super) interrupt: Interrupt,
+    progress: Progress,
+    done_bytes: AtomicU64,
+    attempts: u32,
+}
+
+impl Transfers {
+    pub(super) fn new(what: &'static str, total_bytes: Option<u64>, attempts: u32) -> Transfers {
+        Transfers {
+            interrupt: Interrupt::listen(),
+            progress: Progress::transfer(what, total_bytes),
+            done_bytes: AtomicU64::new(0),
+            attempts: attempts.max(1),
+        }
+    }
+
+    /// More will be moved than was known.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.progress.expect(bytes);
+    }
+
+    /// So many bytes more are there, or fewer than was thought.
+    pub(super) fn moved(&self, bytes: i64) {
+        let before = self
+            .done_bytes
+            .fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
+        self.progress.set(before.wrapping_add_signed(bytes));
+    }
+
+    pub(super) fn check_interrupt(&self) -> Result<(), Ended> {
+        match self.interrupt.is_set() {
+            true => Err(Ended::Final(Failure::Failed("interrupted".into()))),
+            false => Ok(()),
+        }
+    }
+
+    /// Tries until it succeeds, cannot, or so many attempts in a row have brought nothing. `attempt` moves the number
+    /// that it is given when it has come further.
+    pub(super) fn insist<R>(
+        &self,
+        mut attempt: impl FnMut(&mut u64) -> Result<R, Ended>,
+    ) -> Result<R, Failure> {
+        let (mut reached, mut in_row) = (0, 0);
+        loop {
+            let before = reached;
+            match attempt(&mut reached) {
+                Ok(done) => return Ok(done),
+                Err(Ended::Final(failure)) => return Err(failure),
+                Err(Ended::Again(failure)) => {
+                    in_row = if reached > before { 1 } else { in_row + 1 };
+                    if in_row >= self.attempts || self.interrupt.is_set() {
+                        return Err(failure);
+                    }
+                }
+            }
+            self.wait(in_row);
+        }
+    }
+
+    fn wait(&self, in_row: u32) {
+        let mut left = LONGEST_WAIT.min(FIRST_WAIT * 2_u32.saturating_pow(in_row.min(10) - 1));
+        while !left.is_zero() && !self.interrupt.is_set() {
+            let part = left.min(LOOK);
+            thread::sleep(part);
+            left -= part;
+        }
+    }
+
+    /// Does each piece of work, some at a time. What was begun is ended; after a failure nothing more is begun.
+    pub(super) fn all<W: Send, R: Send>(
+        &self,
+        work: Vec<W>,
+        parallel: u8,
+        each: impl Fn(W) -> Result<R, Failure> + Sync,
+    ) -> Result<Vec<R>, Failure> {
+        let threads = work.len().min(usize::from(parallel));
+        let waiting: Mutex<VecDeque<W>> = Mutex::new(work.into());
+        let take = || waiting.lock().expect("nobody panics with it").pop_front();
+        let results = thread::scope(|scope| {
+            let worker = || {
+                let mut done = Vec::new();
+                while let Some(one) = take() {
+                    match each(one) {
+                        Ok(result) => done.push(result),
+                        Err(failure) => {
+                            waiting.lock().expect("nobody panics with it").clear();
+                            return Err(failure);
+                        }
+                    }
+                }
+                Ok(done)
+            };
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            let joined = handles.into_iter().map(|handle| handle.join());
+            joined
+                .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect::<Vec<Result<Vec<R>, Failure>>>()
+        });
+        let mut all = Vec::new();
+        for result in results {
+            all.append(&mut result?);
+        }
+        Ok(all)
+    }
+}

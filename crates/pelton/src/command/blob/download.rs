@@ -1,0 +1,251 @@
+//! `pelton download`
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use client::{CallError, CallOptions, Step};
+use service::Method;
+use service::blob::messages::{DownloadRequest, DownloadResponse};
+use wire::grpc::Code;
+
+use super::super::{Caller, call_failure, path};
+use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
+use super::part::Source;
+use super::sink::{Fetched, Sink};
+use crate::arguments::{DownloadArguments, TransferArguments};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// Fetches blobs into files.
+pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
+    let chunk_bytes = chunk_bytes(&arguments.transfer)?;
+    let targets = targets(arguments)?;
+    let transfer = &arguments.transfer;
+    let transfers = Transfers::new("downloading", None, transfer.attempts);
+    let fetched = transfers.all(targets, transfer.parallel, |target| {
+        let downloading = Downloading {
+            arguments,
+            transfers: &transfers,
+            chunk_bytes,
+        };
+        downloading.run(&target)
+    });
+    drop(transfers);
+    let fetched = fetched?;
+    // What goes to standard output stands there alone.
+    if fetched.iter().any(|one| one.path.is_none()) {
+        return Ok(Exit::Done);
+    }
+    let mut output = Output::new(arguments.place.connection.output);
+    for one in fetched {
+        let path = one.path.unwrap_or_default().display().to_string();
+        let text = format!("{path}: {} bytes, CRC32C {:08x}", one.bytes, one.crc32c);
+        output.either(&text, || {
+            object([
+                ("name", one.name.clone().into()),
+                ("path", path.clone().into()),
+                ("size_bytes", one.bytes.into()),
+                ("crc32c", format!("{:08x}", one.crc32c).into()),
+                ("version", one.version.into()),
+                ("resumed_bytes", one.resumed_bytes.into()),
+            ])
+        })?;
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// The size of chunks, checked.
+pub(super) fn chunk_bytes(transfer: &TransferArguments) -> Result<u32, Failure> {
+    let most = store::blob::limits::CHUNK_BYTES as u64;
+    match transfer.chunk_size.0 {
+        bytes if (1..=most).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(Failure::Usage(
+            "--chunk-size: a chunk has 1 byte to 4MiB".into(),
+        )),
+    }
+}
+
+/// A blob, and where it goes.
+pub(super) struct Target {
+    pub(super) name: String,
+    /// `None`: standard output.
+    pub(super) path: Option<PathBuf>,
+}
+
+fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
+    let to = arguments.to.as_deref();
+    if to.is_some_and(|to| to.as_os_str() == "-") {
+        let [name] = &arguments.names[..] else {
+            return Err(Failure::Usage(
+                "only one blob fits on standard output".into(),
+            ));
+        };
+        let name = name.clone();
+        return Ok(vec![Target { name, path: None }]);
+    }
+    let is_folder = to.is_some_and(Path::is_dir);
+    if arguments.names.len() > 1 && to.is_some() && !is_folder {
+        return Err(Failure::Usage(
+            "--to must be a folder for several blobs".into(),
+        ));
+    }
+    let target = |name: &String| {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if last.is_empty() && (to.is_none() || is_folder) {
+            return Err(Failure::Usage(format!(
+                "`{name}` ends with a slash; name a file with --to"
+            )));
+        }
+        let path = match to {
+            Some(folder) if is_folder => folder.join(last),
+            Some(file) => file.to_owned(),
+            None => last.into(),
+        };
+        if path.exists() && !arguments.force {
+            return Err(Failure::Failed(format!(
+                "{} is there; --force replaces it",
+                path.display()
+            )));
+        }
+        Ok(Target {
+            name: name.clone(),
+            path: Some(path),
+        })
+    };
+    arguments.names.iter().map(target).collect()
+}
+
+struct Downloading<'a> {
+    arguments: &'a DownloadArguments,
+    transfers: &'a Transfers,
+    chunk_bytes: u32,
+}
+
+impl Downloading<'_> {
+    fn run(&self, target: &Target) -> Result<Fetched, Failure> {
+        let database = &self.arguments.place.database;
+        let mut sink = Sink::open(target, database)?;
+        self.transfers.moved(sink.moved_bytes());
+        let fetched = self.transfers.insist(|reached| {
+            let ended = self.attempt(target, &mut sink);
+            self.transfers.moved(sink.moved_bytes());
+            *reached = (*reached).max(sink.state.bytes);
+            ended
+        });
+        match fetched {
+            Ok(()) => sink.complete(),
+            Err(failure) => {
+                sink.give_up(self.transfers.interrupt.is_set());
+                Err(failure)
+            }
+        }
+    }
+
+    fn attempt(&self, target: &Target, sink: &mut Sink<'_>) -> Result<(), Ended> {
+        self.transfers.check_interrupt()?;
+        let connected = Caller::connect(&self.arguments.place.connection);
+        let mut caller = connected.map_err(Ended::Again)?;
+        let received = self.receive(&mut caller, target, sink);
+        let ended = received.and_then(|()| sink.check());
+        sink.is_hopeless = matches!(ended, Err(Ended::Final(_)));
+        ended
+    }
+
+    fn receive(
+        &self,
+        caller: &mut Caller,
+        target: &Target,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Ended> {
+        let mut request = Vec::new();
+        DownloadRequest {
+            database: &self.arguments.place.database,
+            name: &target.name,
+            offset: sink.state.bytes,
+            length_bytes: 0,
+            chunk_bytes: self.chunk_bytes,
+            if_version: sink.is_known.then_some(sink.state.source.version),
+        }
+        .encode(&mut request);
+        let (address, timeout) = (caller.address.clone(), caller.timeout);
+        let called = path(Method::BlobDownload);
+        let failure =
+            |error: &CallError| call_failure(&address, Method::BlobDownload.path(), error);
+        let streaming = caller.channel.streaming(&called, &CallOptions::default());
+        let mut streaming = streaming.map_err(|error| ended(failure(&error), &error))?;
+        streaming.send(&request);
+        streaming.close_send();
+        let mut moved = Instant::now();
+        loop {
+            self.transfers.check_interrupt()?;
+            let take = |message: &[u8]| self.take(message, sink);
+            match streaming.poll_with(timeout.min(LONGEST_POLL), take) {
+                Err(error) => return Err(self.refused(failure(&error), &error, sink)),
+                Ok(Step::Message(taken)) => {
+                    taken?;
+                    moved = Instant::now();
+                }
+                Ok(Step::Ended) => return Ok(()),
+                Ok(Step::Nothing) if moved.elapsed() > timeout => {
+                    let message = format!("{address} sent nothing for {timeout:?}");
+                    return Err(Ended::Again(Failure::Failed(message)));
+                }
+                Ok(Step::Nothing) => {}
+            }
+        }
+    }
+
+    /// What the end of a call means.
+    fn refused(&self, failure: Failure, error: &CallError, sink: &mut Sink<'_>) -> Ended {
+        let CallError::Status(status) = error else {
+            return ended(failure, error);
+        };
+        match status.code() {
+            // What is there is of another blob.
+            Code::Aborted | Code::OutOfRange if sink.is_known => begin_anew(failure, sink),
+            // On the device of the server: it stays so.
+            Code::DataLoss => Ended::Final(failure),
+            _ => ended(failure, error),
+        }
+    }
+
+    fn take(&self, message: &[u8], sink: &mut Sink<'_>) -> Result<(), Ended> {
+        let damaged = || {
+            let name = &sink.target.name;
+            Ended::Again(Failure::Failed(format!("`{name}` was damaged on its way")))
+        };
+        let response = DownloadResponse::decode(message).map_err(|_| damaged())?;
+        let data = response.data;
+        let is_sound = |expected| expected == crc32c::crc32c(data);
+        if !response.crc32c.is_none_or(is_sound) {
+            return Err(damaged());
+        }
+        if let Some(blob) = response.blob {
+            let source = Source {
+                size_bytes: blob.size_bytes,
+                crc32c: blob.crc32c,
+                version: blob.version,
+            };
+            if sink.is_known && sink.state.source != source {
+                let failure = Failure::Failed(format!("`{}` was replaced", sink.target.name));
+                return Err(begin_anew(failure, sink));
+            }
+            if sink.expects(source) {
+                self.transfers.expect(source.size_bytes);
+            }
+        }
+        sink.add(data)?;
+        self.transfers.moved(sink.moved_bytes());
+        Ok(())
+    }
+}
+
+/// The blob was replaced.
+fn begin_anew(failure: Failure, sink: &mut Sink<'_>) -> Ended {
+    match sink.begin_anew() {
+        Ok(true) => Ended::Again(failure),
+        Ok(false) => Ended::Final(failure.with("the blob was replaced meanwhile: begin anew")),
+        Err(failure) => Ended::Final(failure),
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a download goes: a file, or standard output.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::attempts::Ended;
+use super::download::Target;
+use super::part::{Part, Source, State};
+use crate::exit::Failure;
+
+/// A blob that was fetched.
+pub(super) struct Fetched {
+    pub(super) name: String,
+    /// `None`: it went to standard output.
+    pub(super) path: Option<PathBuf>,
+    pub(super) bytes: u64,
+    pub(super) crc32c: u32,
+    pub(super) version: u64,
+    /// Bytes of it that an earlier run has fetched.
+    pub(super) resumed_bytes: u64,
+}
+
+/// Where content goes, and what is known of it.
+pub(super) struct Sink<'a> {
+    pub(super) target: &'a Target,
+    /// `None`: standard output.
+    part: Option<Part>,
+    pub(super) state: State,
+    /// Which blob it is: from its first message on, or from an earlier run.
+    pub(super) is_known: bool,
+    /// Its size was told.
+    is_expected: bool,
+    /// Bytes that were there already, and still are.
+    resumed_bytes: u64,
+    /// Bytes that were counted as moved.
+    shown_bytes: u64,
+    /// Another run would do no better.
+    pub(super) is_hopeless: bool,
+}
+
+impl<'a> Sink<'a> {
+    /// Goes on with what an earlier run has left.
+    pub(super) fn open(target: &'a Target, database: &str) -> Result<Sink<'a>, Failure> {
+        let open = |path: &PathBuf| {
+            Part::open(path, database, &target.name).map_err(|error| unwritten(path, &error))
+        };
+        let (part, found) = target.path.as_ref().map(open).transpose()?.unzip();
+        let found = found.flatten();
+        Ok(Sink {
+            target,
+            part,
+            is_known: found.is_some(),
+            resumed_bytes: found.as_ref().map_or(0, |found| found.bytes),
+            state: found.unwrap_or_else(|| State {
+                database: database.to_owned(),
+                name: target.name.clone(),
+                ..State::default()
+            }),
+            is_expected: false,
+            shown_bytes: 0,
+            is_hopeless: false,
+        })
+    }
+
+    /// It is this blob. Answers whether its size was not told before.
+    pub(super) fn expects(&mut self, source: Source) -> bool {
+        self.state.source = source;
+        self.is_known = true;
+        !std::mem::replace(&mut self.is_expected, true)
+    }
+
+    /// How much more there is than when it was asked last.
+    pub(super) fn moved_bytes(&mut self) -> i64 {
+        let shown_bytes = std::mem::replace(&mut self.shown_bytes, self.state.bytes);
+        self.state.bytes.cast_signed() - shown_bytes.cast_signed()
+    }
+
+    /// Adds some of it.
+    pub(super) fn add(&mut self, data: &[u8]) -> Result<(), Failure> {
+        let written = match &mut self.part {
+            Some(part) => part.append(data, &mut self.state),
+            None => self.state.write(data, &mut io::stdout().lock()),
+        };
+        written.map_err(|error| self.unwritten(error))?;
+        let told = (self.part.as_mut()).map_or(Ok(()), |part| part.tell(&self.state));
+        told.map_err(|error| self.unwritten(error))
+    }
+
+    /// Throws away what is there. Answers whether that was possible.
+    pub(super) fn begin_anew(&mut self) -> Result<bool, Failure> {
+        let emptied = match &mut self.part {
+            Some(part) => part.begin_anew(),
+            None if self.state.bytes == 0 => Ok(()),
+            None => return Ok(false),
+        };
+        emptied.map_err(|error| self.unwritten(error))?;
+        self.resumed_bytes = 0;
+        self.state.bytes = 0;
+        self.state.crc32c = 0;
+        self.is_known = false;
+        Ok(true)
+    }
+
+    /// Whether all of it came, and as it is.
+    pub(super) fn check(&mut self) -> Result<(), Ended> {
+        let State {
+            source,
+            bytes,
+            crc32c,
+            ..
+        } = self.state;
+        if (bytes, crc32c) == (source.size_bytes, source.crc32c) {
+            return Ok(());
+        }
+        let failure = Failure::Failed(format!(
+            "`{}` came with {bytes} bytes and CRC32C {crc32c:08x}, and has {} bytes and {:08x}",
+            self.target.name, source.size_bytes, source.crc32c
+        ));
+        match self.begin_anew()? {
+            true => Err(Ended::Again(failure)),
+            false => Err(Ended::Final(failure)),
+        }
+    }
+
+    /// The file gets its name: everything is in it.
+    pub(super) fn complete(self) -> Result<Fetched, Failure> {
+        if let (Some(path), Some(part)) = (&self.target.path, self.part) {
+            let completed = part.complete(path);
+            completed.map_err(|error| unwritten(path, &error))?;
+        }
+        Ok(Fetched {
+            name: self.state.name,
+            path: self.target.path.clone(),
+            bytes: self.state.bytes,
+            crc32c: self.state.crc32c,
+            version: self.state.source.version,
+            resumed_bytes: self.resumed_bytes,
+        })
+    }
+
+    /// It stays for another run, if that has something to go on with.
+    pub(super) fn give_up(self, is_interrupted: bool) {
+        let Some(mut part) = self.part else {
+            return;
+        };
+        let is_useful = self.state.bytes > 0 && (is_interrupted || !self.is_hopeless);
+        match is_useful && part.tell_now(&self.state).is_ok() {
+            true => eprintln!(
+                "pelton: {} bytes of `{}` are kept: the same command goes on from there",
+                self.state.bytes, self.state.name
+            ),
+            false => part.remove(),
+        }
+    }
+
+    fn unwritten(&self, error: io::Error) -> Failure {
+        match &self.target.path {
+            Some(path) => unwritten(path, &error),
+            None => Failure::output(error),
+        }
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("{} cannot be written: {error}", path.display()))
+}

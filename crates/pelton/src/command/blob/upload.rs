@@ -1,0 +1,435 @@
+//! `pelton upload`
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use client::{CallOptions, Step};
+use service::Method;
+use service::blob::messages::{
+    StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadRequest, UploadResponse,
+};
+
+use super::super::{Caller, call_failure, path, unreadable};
+use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
+use crate::arguments::UploadArguments;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// How long to look for an answer while there is something to send.
+const GLANCE: Duration = Duration::ZERO;
+
+/// Bytes read from a file at a time, or one chunk if that is more.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Stores files as blobs.
+pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
+    let chunk_bytes = super::download::chunk_bytes(&arguments.transfer)?;
+    let sources = sources(arguments)?;
+    let total_bytes = sources.iter().map(|source| source.size_bytes).sum();
+    let transfer = &arguments.transfer;
+    let transfers = Transfers::new("uploading", total_bytes, transfer.attempts);
+    let stored = transfers.all(sources, transfer.parallel, |source| {
+        let uploading = Uploading {
+            arguments,
+            transfers: &transfers,
+            chunk_bytes: chunk_bytes as usize,
+        };
+        uploading.run(&source)
+    });
+    drop(transfers);
+    let mut output = Output::new(arguments.place.connection.output);
+    for Stored {
+        name,
+        size_bytes,
+        crc32c,
+        version,
+    } in stored?
+    {
+        let text = format!("{name}: {size_bytes} bytes, CRC32C {crc32c:08x}, version {version}");
+        output.either(&text, || {
+            object([
+                ("name", name.clone().into()),
+                ("size_bytes", size_bytes.into()),
+                ("crc32c", format!("{crc32c:08x}").into()),
+                ("version", version.into()),
+            ])
+        })?;
+    }
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+/// A file, or standard input.
+struct Source {
+    path: PathBuf,
+    name: String,
+    /// `None`: nobody knows, and it can be read only once.
+    size_bytes: Option<u64>,
+    /// Empty: it cannot be resumed.
+    upload_id: Vec<u8>,
+}
+
+struct Stored {
+    name: String,
+    size_bytes: u64,
+    crc32c: u32,
+    version: u64,
+}
+
+fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
+    if arguments.name.is_some() && arguments.files.len() > 1 {
+        return Err(Failure::Usage(
+            "--name is for a single file; --prefix goes before the names of several".into(),
+        ));
+    }
+    let source = |path: &PathBuf| {
+        let from_path = path.file_name().map(|name| name.to_string_lossy());
+        let name = match (&arguments.name, from_path) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) if !is_stdin(path) => format!("{}{name}", arguments.prefix),
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "{} has no name of its own; give the blob one with --name",
+                    path.display()
+                )));
+            }
+        };
+        if is_stdin(path) {
+            return Ok(Source {
+                path: path.clone(),
+                name,
+                size_bytes: None,
+                upload_id: Vec::new(),
+            });
+        }
+        let metadata = path.metadata().map_err(|error| unread(path, &error))?;
+        if !metadata.is_file() {
+            return Err(Failure::Failed(format!("{} is no file", path.display())));
+        }
+        Ok(Source {
+            path: path.clone(),
+            name,
+            size_bytes: Some(metadata.len()),
+            upload_id: upload_id(path, &metadata),
+        })
+    };
+    arguments.files.iter().map(source).collect()
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The same for the same file as long as nobody has written to it, so that another run of the program goes on where one
+/// was interrupted.
+fn upload_id(path: &Path, metadata: &std::fs::Metadata) -> Vec<u8> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = crc32c::crc32c(path.as_os_str().as_encoded_bytes());
+    let id = format!(
+        "{path:08x}-{}-{}-{:x}.{:09}",
+        metadata.ino(),
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec()
+    );
+    let mut id = id.into_bytes();
+    id.truncate(store::blob::limits::UPLOAD_ID_BYTES);
+    id
+}
+
+fn unread(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("{} cannot be read: {error}", path.display()))
+}
+
+struct Uploading<'a> {
+    arguments: &'a UploadArguments,
+    transfers: &'a Transfers,
+    chunk_bytes: usize,
+}
+
+impl Uploading<'_> {
+    fn run(&self, source: &Source) -> Result<Stored, Failure> {
+        if source.upload_id.is_empty() {
+            return match self.pipe(source) {
+                Ok(stored) => Ok(stored),
+                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure),
+            };
+        }
+        let file = File::open(&source.path).map_err(|error| unread(&source.path, &error))?;
+        // What this run has sent, and its checksum: the whole is compared at the end.
+        let mut summed = Summed::default();
+        let mut shown = 0;
+        let mut is_first = true;
+        self.transfers.insist(|reached| {
+            let mut caller = self.connect()?;
+            let unfinished_bytes = self.stored_bytes(&mut caller, source)?;
+            // The last attempt may have been stored although its answer was lost. Not if the server has an unfinished
+            // upload of this file: the same content was there before, and that upload would be left behind.
+            if !std::mem::take(&mut is_first)
+                && unfinished_bytes.is_none()
+                && let Some(stored) = self.look(&mut caller, source, &file, &mut summed)?
+            {
+                return Ok(stored);
+            }
+            let offset = unfinished_bytes.unwrap_or(0);
+            self.transfers.moved(offset as i64 - shown);
+            shown = offset as i64;
+            *reached = (*reached).max(offset);
+            summed
+                .up_to(&file, offset)
+                .map_err(|error| unread(&source.path, &error))?;
+            let mut read = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
+            self.send(&mut caller, source, &mut summed, &mut read, &mut shown)
+        })
+    }
+
+    /// What can be read only once.
+    fn pipe(&self, source: &Source) -> Result<Stored, Ended> {
+        let mut caller = self.connect()?;
+        let mut input = io::stdin().lock();
+        let mut read = |buffer: &mut [u8], _| input.read(buffer);
+        self.send(
+            &mut caller,
+            source,
+            &mut Summed::default(),
+            &mut read,
+            &mut 0,
+        )
+    }
+
+    fn connect(&self) -> Result<Caller, Ended> {
+        self.transfers.check_interrupt()?;
+        Caller::connect(&self.arguments.place.connection).map_err(Ended::Again)
+    }
+
+    fn stat(
+        &self,
+        caller: &mut Caller,
+        source: &Source,
+        upload_id: &[u8],
+    ) -> Result<Vec<u8>, Ended> {
+        let mut request = Vec::new();
+        StatRequest {
+            database: &self.arguments.place.database,
+            name: &source.name,
+            upload_id,
+        }
+        .encode(&mut request);
+        let options = caller.options();
+        let answer = (caller.channel).unary(&path(Method::BlobStat), &request, &options);
+        answer.map_err(|error| {
+            let failure = call_failure(&caller.address, Method::BlobStat.path(), &error);
+            ended(failure, &error)
+        })
+    }
+
+    /// How much the server has of an unfinished upload of this file; `None`: there is none.
+    fn stored_bytes(&self, caller: &mut Caller, source: &Source) -> Result<Option<u64>, Ended> {
+        let answer = self.stat(caller, source, &source.upload_id)?;
+        let answer = StatResponse::decode(&answer).map_err(unreadable)?;
+        Ok(answer.found.then_some(answer.stored_bytes))
+    }
+
+    /// Whether the whole of it is stored.
+    fn look(
+        &self,
+        caller: &mut Caller,
+        source: &Source,
+        file: &File,
+        summed: &mut Summed,
+    ) -> Result<Option<Stored>, Ended> {
+        // Only when everything was sent can it be.
+        if Some(summed.bytes) != source.size_bytes {
+            return Ok(None);
+        }
+        let answer = self.stat(caller, source, &[])?;
+        let answer = StatResponse::decode(&answer).map_err(unreadable)?;
+        let size_bytes = summed.bytes;
+        summed
+            .up_to(file, size_bytes)
+            .map_err(|error| unread(&source.path, &error))?;
+        let ours = answer
+            .blob
+            .filter(|blob| (blob.size_bytes, blob.crc32c) == (size_bytes, summed.crc32c));
+        Ok(ours.map(|blob| Stored {
+            name: source.name.clone(),
+            size_bytes,
+            crc32c: blob.crc32c,
+            version: blob.version,
+        }))
+    }
+
+    /// Sends what is behind the part that was summed up, and the end.
+    fn send(
+        &self,
+        caller: &mut Caller,
+        source: &Source,
+        summed: &mut Summed,
+        read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
+        shown: &mut i64,
+    ) -> Result<Stored, Ended> {
+        let (address, timeout) = (caller.address.clone(), caller.timeout);
+        let failed = |error| {
+            let failure = call_failure(&address, Method::BlobUpload.path(), &error);
+            ended(failure, &error)
+        };
+        let options = CallOptions {
+            compress: self.arguments.compress,
+            ..CallOptions::default()
+        };
+        let streaming = caller
+            .channel
+            .streaming(&path(Method::BlobUpload), &options);
+        let mut streaming = streaming.map_err(failed)?;
+        streaming.set_compress(self.arguments.compress);
+        streaming.send_with_others(|out| self.begin(source, summed.bytes).encode(out));
+
+        let mut ahead = Ahead::new(self.chunk_bytes);
+        let (mut is_over, mut answer) = (false, None);
+        let mut moved = Instant::now();
+        loop {
+            self.transfers.check_interrupt()?;
+            while !is_over && streaming.can_send() {
+                let data = ahead.next(|buffer| read(buffer, summed.bytes));
+                let data = data.map_err(|error| unread(&source.path, &error))?;
+                if data.is_empty() {
+                    is_over = true;
+                    streaming.send_with_others(|out| end(summed.crc32c).encode(out));
+                    streaming.close_send();
+                } else {
+                    streaming.send_with_others(|out| chunk(data).encode(out));
+                    summed.add(data);
+                    self.transfers.moved(data.len() as i64);
+                    *shown += data.len() as i64;
+                }
+                moved = Instant::now();
+            }
+            let wait = if is_over || !streaming.can_send() {
+                timeout
+            } else {
+                GLANCE
+            };
+            match streaming.poll(wait.min(LONGEST_POLL)).map_err(failed)? {
+                Step::Message(message) => answer = Some(message),
+                Step::Ended => break,
+                Step::Nothing if moved.elapsed() > self.patience(timeout) => {
+                    let message = format!("{address} took nothing for {timeout:?}");
+                    return Err(Ended::Again(Failure::Failed(message)));
+                }
+                Step::Nothing => {}
+            }
+        }
+        self.stored(source, summed, &answer.unwrap_or_default())
+    }
+
+    /// How long nothing may move. The end of an upload waits for the disk of the server, which may take its time.
+    fn patience(&self, timeout: Duration) -> Duration {
+        timeout.max(Duration::from_secs(10)) * 3
+    }
+
+    fn begin<'a>(&'a self, source: &'a Source, offset: u64) -> UploadRequest<'a> {
+        UploadRequest::Begin(UploadBegin {
+            database: &self.arguments.place.database,
+            name: &source.name,
+            upload_id: &source.upload_id,
+            offset,
+            size_bytes: source.size_bytes,
+            content_type: &self.arguments.content_type,
+            if_version: None,
+        })
+    }
+
+    fn stored(&self, source: &Source, summed: &Summed, answer: &[u8]) -> Result<Stored, Ended> {
+        let answer = UploadResponse::decode(answer).map_err(unreadable)?;
+        let blob = answer.blob.unwrap_or_default();
+        if !answer.applied || (blob.size_bytes, blob.crc32c) != (summed.bytes, summed.crc32c) {
+            let name = &source.name;
+            let message = format!("`{name}` is stored otherwise than it was sent; upload it again");
+            return Err(Ended::Final(Failure::Failed(message)));
+        }
+        Ok(Stored {
+            name: source.name.clone(),
+            size_bytes: blob.size_bytes,
+            crc32c: blob.crc32c,
+            version: blob.version,
+        })
+    }
+}
+
+/// What was read and not sent yet: small chunks are not read one by one.
+struct Ahead {
+    buffer: Vec<u8>,
+    from: usize,
+    to: usize,
+    chunk_bytes: usize,
+}
+
+impl Ahead {
+    fn new(chunk_bytes: usize) -> Ahead {
+        let chunks = (READ_BYTES / chunk_bytes).max(1);
+        Ahead {
+            buffer: vec![0; chunks * chunk_bytes],
+            from: 0,
+            to: 0,
+            chunk_bytes,
+        }
+    }
+
+    /// The next chunk, shorter only where no more could be read at once; empty: that was all. `read` is asked when all that
+    /// was read before has been taken.
+    fn next(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<&[u8]> {
+        if self.from == self.to {
+            (self.from, self.to) = (0, read(&mut self.buffer)?);
+        }
+        let begin = self.from;
+        self.from = self.to.min(begin + self.chunk_bytes);
+        Ok(&self.buffer[begin..self.from])
+    }
+}
+
+fn chunk(data: &[u8]) -> UploadRequest<'_> {
+    UploadRequest::Chunk(UploadChunk {
+        data,
+        crc32c: Some(crc32c::crc32c(data)),
+    })
+}
+
+fn end(crc32c: u32) -> UploadRequest<'static> {
+    UploadRequest::End(UploadEnd {
+        crc32c: Some(crc32c),
+        sha256: &[],
+    })
+}
+
+/// The checksum of the first bytes of a content.
+#[derive(Default)]
+struct Summed {
+    bytes: u64,
+    crc32c: u32,
+}
+
+impl Summed {
+    fn add(&mut self, data: &[u8]) {
+        self.crc32c = crc32c::crc32c_append(self.crc32c, data);
+        self.bytes += data.len() as u64;
+    }
+
+    /// Makes it that of the first `bytes` bytes of a file.
+    fn up_to(&mut self, file: &File, bytes: u64) -> io::Result<()> {
+        if self.bytes > bytes {
+            *self = Summed::default();
+        }
+        let mut buffer = vec![0; 1 << 20];
+        while self.bytes < bytes {
+            let wanted = (bytes - self.bytes).min(buffer.len() as u64) as usize;
+            match file.read_at(&mut buffer[..wanted], self.bytes)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.add(&buffer[..count]),
+            }
+        }
+        Ok(())
+    }
+}

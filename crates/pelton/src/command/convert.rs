@@ -1,0 +1,80 @@
+//! `pelton database convert`
+
+use service::Method;
+use service::admin::messages::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
+
+use super::backup::{Patience, SILENCE, wait};
+use super::{Caller, say_miss, unreadable};
+use crate::arguments::{ConvertDatabaseArguments, KindArgument};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, object};
+use crate::progress::Progress;
+
+/// Has the server make a database one of another kind.
+pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let (kind, place) = match arguments.kind {
+        KindArgument::Memory => (DatabaseKind::Memory, "in memory"),
+        KindArgument::Disk => (DatabaseKind::Disk, "on disk"),
+    };
+    let mut request = Vec::new();
+    let name = &arguments.name;
+    ConvertDatabaseRequest { name, kind }.encode(&mut request);
+    let progress = Progress::entries_of("converting");
+    let mut end = None;
+    let patience = Patience {
+        longest: Some(SILENCE),
+        interrupted: "interrupted; the server gives it up, unless it was just done: `pelton database list` tells",
+    };
+    wait(
+        &mut caller,
+        Method::AdminConvertDatabase,
+        &request,
+        &patience,
+        &interrupt,
+        &mut |answer| {
+            let told = ConvertProgress::decode(answer).map_err(unreadable)?;
+            progress.set_of(told.copied_entries, told.total_entries);
+            end = told.complete.then_some(told);
+            Ok(())
+        },
+    )?;
+    drop(progress);
+    let told = end.ok_or_else(|| unreadable("the end of the conversion is missing"))?;
+    say_end(arguments, place, &told)
+}
+
+fn say_end(
+    arguments: &ConvertDatabaseArguments,
+    place: &str,
+    told: &ConvertProgress,
+) -> Result<Exit, Failure> {
+    let which = match arguments.name.as_str() {
+        "" => "the default database".to_owned(),
+        name => format!("the database `{name}`"),
+    };
+    let mut output = Output::new(arguments.connection.output);
+    if output.is_json() {
+        output.object(object([
+            ("converted", told.converted.into()),
+            ("entries", told.copied_entries.into()),
+            ("sequence", told.sequence.into()),
+        ]))?;
+    } else if told.converted {
+        output.line(&format!(
+            "{which} is {place} now: sequence {}, {} entries",
+            told.sequence, told.copied_entries
+        ))?;
+    }
+    output.end()?;
+    if told.converted {
+        return Ok(Exit::Done);
+    }
+    say_miss(
+        arguments.connection.output,
+        &format!("{which} is {place} already, nothing was changed"),
+    );
+    Ok(Exit::Miss)
+}

@@ -1,0 +1,184 @@
+//! `pelton load kvstore` and `pelton load ping`
+
+use std::time::Duration;
+
+use lab::{
+    KeyUse, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length, Mode, Pace, Ping, PingTable, Plan,
+    Report, WorkerPlan,
+};
+
+use super::load::{print_lines, run};
+use super::tls::client_tls;
+use crate::arguments::{
+    KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, OutputFormat, PingConnections,
+    PingLoadArguments,
+};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::size::Span;
+
+/// Calls at a time of the article's client.
+const KVSTORE_IN_FLIGHT: usize = 100;
+
+/// Loads the key-value example.
+pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
+    let in_flight = match arguments.blocking {
+        true => 1,
+        false => arguments.in_flight.unwrap_or(KVSTORE_IN_FLIGHT),
+    };
+    let seed = arguments.seed.unwrap_or_else(crate::serve::random);
+    let keys = match arguments.keys {
+        LoadKeys::Shared => KeyUse::Shared,
+        LoadKeys::Owned => KeyUse::Owned,
+    };
+    let load = KvstoreLoad {
+        keys,
+        key_mean_bytes: arguments.key_mean,
+        value_mean_bytes: arguments.value_mean,
+    };
+    let plan = Plan {
+        stop_on_failure: arguments.stop_on_error,
+        ..plan(
+            &arguments.target,
+            (arguments.warm_up, arguments.duration),
+            (1, in_flight),
+            seed,
+        )?
+    };
+    let outcome = run(
+        &plan,
+        |_| KvstoreWorkload::new(load, seed),
+        &Interrupt::listen(),
+    )?;
+    let name = match keys {
+        KeyUse::Shared => "shared",
+        KeyUse::Owned => "owned",
+    };
+    let what = format!("io.grpc.KeyValueService, keys {name}, seed {seed}");
+    let report = Report::new(what, &plan, outcome, 1);
+    let report = KvstoreReport::new(
+        report,
+        keys,
+        in_flight,
+        arguments.blocking,
+        arguments.simulate.0,
+    );
+    match arguments.target.format {
+        LoadFormat::Text => print_lines(&report.text())?,
+        LoadFormat::Csv => print_lines(report.csv().trim_end())?,
+        LoadFormat::Json => {
+            let mut output = Output::new(OutputFormat::Text);
+            output.object(report.fields())?;
+            output.end()?;
+        }
+    }
+    super::load::verdict(report.report(), &arguments.target.address)
+}
+
+/// Loads the service of pings, once for each number of pings in flight.
+pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen();
+    let ping = Ping {
+        streaming: arguments.streaming,
+    };
+    let mut table = PingTable::default();
+    let mut exit = Exit::Done;
+    for in_flight in arguments.in_flight.first..=arguments.in_flight.last {
+        let plan = ping_plan(arguments, in_flight)?;
+        let outcome = run(&plan, |_| ping, &interrupt)?;
+        table.add(in_flight, &outcome);
+        let report = Report::new("pings".into(), &plan, outcome, 1);
+        say(arguments, &table, plan.connections, &report);
+        if report.has_failures() || report.outcome().was_stopped {
+            exit = Exit::Miss;
+            break;
+        }
+        if !report.void_reasons().is_empty() {
+            exit = Exit::Miss;
+        }
+    }
+    print_lines(&ping_result(arguments, &table))?;
+    Ok(exit)
+}
+
+/// What goes to standard output.
+fn ping_result(arguments: &PingLoadArguments, table: &PingTable) -> String {
+    let lines = |rows: &mut dyn Iterator<Item = serde_json::Value>| {
+        let rows: Vec<String> = rows.map(|row| row.to_string()).collect();
+        rows.join("\n")
+    };
+    match (arguments.target.format, arguments.per_worker) {
+        (LoadFormat::Text, false) => table.text(),
+        (LoadFormat::Text, true) => table.workers_text(),
+        (LoadFormat::Csv, false) => table.csv(),
+        (LoadFormat::Csv, true) => table.workers_csv(),
+        (LoadFormat::Json, false) => lines(&mut table.rows()),
+        (LoadFormat::Json, true) => lines(&mut table.workers()),
+    }
+}
+
+fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<Plan, Failure> {
+    let shape = match arguments.connections {
+        PingConnections::One => (1, in_flight),
+        PingConnections::PerWorker => (in_flight, 1),
+    };
+    let times = (arguments.warm_up, arguments.duration);
+    let mut plan = plan(&arguments.target, times, shape, 1)?;
+    plan.stop_on_failure = true;
+    let pin = arguments.pin.as_ref();
+    plan.pin = pin.map_or_else(Vec::new, |cpus| cpus.0.clone());
+    if !arguments.streaming {
+        plan.worker.deadline_ns = Some(arguments.deadline.ms.saturating_mul(1_000_000));
+    }
+    Ok(plan)
+}
+
+/// What a run has shown goes to standard error; the table stands alone on standard output.
+fn say(arguments: &PingLoadArguments, table: &PingTable, connections: usize, report: &Report) {
+    for reason in report.void_reasons() {
+        eprintln!("VOID: {reason}");
+    }
+    let tally = &report.outcome().tally;
+    if let Some(failure) = &tally.first_failure {
+        eprintln!("a ping to {} failed: {failure}", arguments.target.address);
+    }
+    eprintln!("{}", table.last_run(connections, report.outcome()));
+}
+
+/// A closed loop by one thread.
+fn plan(
+    target: &LoadTarget,
+    (warm_up, duration): (Span, Span),
+    (connections, in_flight): (usize, usize),
+    seed: u64,
+) -> Result<Plan, Failure> {
+    if duration.ms == 0 {
+        let text = "--duration 0 measures nothing; write 10s or so";
+        return Err(Failure::Usage(text.into()));
+    }
+    Ok(Plan {
+        address: target.address.clone(),
+        tls: client_tls(&target.tls)?,
+        connect_timeout: Duration::from_millis(target.timeout.ms),
+        authority: None,
+        threads: 1,
+        pin: Vec::new(),
+        connections,
+        worker: WorkerPlan {
+            thread: (0, 1),
+            connections: 0,
+            in_flight,
+            mode: Mode::Multiplexed,
+            pace: Pace::Closed,
+            deadline_ns: None,
+            metadata: Vec::new(),
+            calls: None,
+            seed,
+        },
+        warm_up: Duration::from_millis(warm_up.ms),
+        length: Length::Duration(Duration::from_millis(duration.ms)),
+        stop_on_failure: false,
+        server_process: None,
+    })
+}

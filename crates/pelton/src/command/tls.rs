@@ -1,0 +1,94 @@
+//! TLS as the command line asks for it, and what to do when it fails.
+
+use std::fs;
+use std::path::Path;
+
+use client::tls::{
+    ClientTls, ClientTlsOptions, FailureKind, Part, TlsConfigError, TlsFailure, Trust,
+};
+use client::{CallError, ConnectError, NotBegun};
+
+use super::CONNECT_HINT;
+use crate::arguments::TlsArguments;
+use crate::exit::Failure;
+
+/// TLS for connections; `None`: they are plain.
+pub fn client_tls(arguments: &TlsArguments) -> Result<Option<ClientTls>, Failure> {
+    if !arguments.is_wanted() {
+        return Ok(None);
+    }
+    let authorities = arguments.tls_ca.as_deref().map(read).transpose()?;
+    let certificate = arguments.tls_cert.as_deref().map(read).transpose()?;
+    let key = arguments.tls_key.as_deref().map(read).transpose()?;
+    let options = ClientTlsOptions {
+        trust: match &authorities {
+            _ if arguments.tls_insecure => Trust::Anybody,
+            Some(text) => Trust::Authorities(text),
+            None => Trust::System,
+        },
+        identity: certificate.as_deref().zip(key.as_deref()),
+        server_name: arguments.tls_server_name.as_deref(),
+        applications: &[client::APPLICATION],
+    };
+    let tls = ClientTls::new(&options).map_err(|error| config_failure(arguments, &error))?;
+    Ok(Some(tls))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
+    let (flag, path) = match error.part() {
+        Part::Certificate => ("--tls-cert", &arguments.tls_cert),
+        Part::Key => ("--tls-key", &arguments.tls_key),
+        Part::Authorities => ("--tls-ca", &arguments.tls_ca),
+        Part::Other => ("--tls-server-name", &None),
+    };
+    match path {
+        Some(path) => Failure::Failed(format!("{flag} {}: {error}", path.display())),
+        None => Failure::Failed(format!("{error}; see {flag}")),
+    }
+}
+
+/// Says why there is no connection, and which flag helps.
+pub fn connect_failure(error: &ConnectError) -> Failure {
+    let hint = match error {
+        ConnectError::Tls { failure, .. } => tls_hint(failure),
+        _ => CONNECT_HINT,
+    };
+    Failure::Failed(format!("{error}; {hint}"))
+}
+
+fn tls_hint(failure: &TlsFailure) -> &'static str {
+    match failure.kind {
+        FailureKind::Certificate if failure.unknown_issuer => {
+            "--tls-ca names the certificate of the authority that signed the server's"
+        }
+        FailureKind::Certificate => {
+            "--tls-server-name says which name the certificate must have, if it is not that of --address"
+        }
+        FailureKind::RefusedByPeer => {
+            "--tls-cert and --tls-key show a certificate to a server that asks for one"
+        }
+        FailureKind::NotTls | FailureKind::Ended => "without --tls the connection is plain",
+        _ => "the log of the server may say more",
+    }
+}
+
+/// What to do about a call that failed, if TLS has to do with it.
+pub fn call_hint(error: &CallError) -> &'static str {
+    let (CallError::ConnectionLost { reason } | CallError::NotBegun(NotBegun::Closing { reason })) =
+        error
+    else {
+        return "";
+    };
+    if reason == client::SERVER_SPEAKS_TLS {
+        "; --tls speaks TLS, --tls-ca names the authority to believe"
+    } else if reason.contains("gave up with the alert") {
+        "; --tls-cert and --tls-key show a certificate to a server that asks for one"
+    } else {
+        ""
+    }
+}

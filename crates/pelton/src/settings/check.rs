@@ -1,0 +1,139 @@
+//! Whether a server can run with its settings.
+
+use super::{Settings, SettingsError};
+use crate::arguments::KindArgument;
+use crate::durability::Durability;
+use crate::size::{MemoryLimit, Size};
+
+/// Least memory limit that makes sense: below it not even the tables of an empty server would fit.
+const MEMORY_LIMIT_MIN: u64 = 1 << 20;
+
+/// Largest window of HTTP/2 (RFC 9113 section 6.9.1: 2^31-1 octets).
+const WINDOW_MAX: u64 = (1 << 31) - 1;
+
+/// Smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow clients down.
+const WINDOW_MIN: u64 = 65_535;
+
+/// Smallest file of the log that can be chosen: each change to the next one costs a sync or two.
+const LOG_SEGMENT_MIN: u64 = 64 * 1024;
+
+/// Smallest cache of databases on disk that can be chosen: a few dozen blocks.
+const DISK_CACHE_MIN: u64 = 1024 * 1024;
+
+/// Largest file of the log that can be chosen: it is filled with zeros at the first start, before anything is answered.
+const LOG_SEGMENT_MAX: u64 = 1 << 30;
+
+impl Settings {
+    /// Whether there can be such a default database.
+    fn check_kind(&self) -> Result<(), SettingsError> {
+        if self.kind != Some(KindArgument::Disk) || self.durability != Durability::Volatile {
+            return Ok(());
+        }
+        Err(SettingsError::OutOfRange {
+            name: "kind",
+            value: "disk".into(),
+            allowed: "with durability volatile write memory, or choose another durability".into(),
+        })
+    }
+
+    /// Whether what is said about TLS makes sense together.
+    fn check_tls(&self) -> Result<(), SettingsError> {
+        let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
+        match (&self.tls_cert, &self.tls_key, &self.tls_self_signed) {
+            (Some(_), None, _) => {
+                return wrong("tls-cert needs tls-key, the private key of that certificate");
+            }
+            (None, Some(_), _) => {
+                return wrong("tls-key needs tls-cert, the certificate of that key");
+            }
+            (Some(_), _, Some(_)) => {
+                return wrong(
+                    "tls-self-signed makes a certificate, and tls-cert names one: take one of the two",
+                );
+            }
+            _ => {}
+        }
+        let has_certificate = self.certificate().is_some();
+        if !has_certificate && let Some(listen) = self.listen.iter().find(|one| one.asks_for_tls())
+        {
+            return wrong(&format!(
+                "listen has {listen}, and there is no certificate: tls-cert and tls-key name one, tls-self-signed makes one"
+            ));
+        }
+        if !has_certificate && self.client_ca.is_some() {
+            return wrong(
+                "client-ca needs TLS: tls-cert and tls-key name a certificate of the server",
+            );
+        }
+        if has_certificate && !self.addresses().iter().any(|one| one.has_tls(true)) {
+            return wrong(
+                "there is a certificate, and no address in listen with TLS: write host:port without plain: in front",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether a server can run with all of it.
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        let between = |name, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let (value, least, most) = (Size(value).to_string(), Size(least), Size(most));
+            Err(SettingsError::OutOfRange {
+                name,
+                value,
+                allowed: format!("write {least} to {most}"),
+            })
+        };
+        if self.listen.is_empty() {
+            let allowed = "write at least one address, such as 127.0.0.1:1978".into();
+            return Err(SettingsError::OutOfRange {
+                name: "listen",
+                value: "empty".into(),
+                allowed,
+            });
+        }
+        self.check_tls()?;
+        self.check_kind()?;
+        between(
+            "threads",
+            self.threads as u64,
+            1,
+            drive::limits::MAX_THREADS as u64,
+        )?;
+        between(
+            "max-value",
+            self.max_value.0,
+            1,
+            store::limits::VALUE_BYTES_MAX as u64,
+        )?;
+        between(
+            "log-segment",
+            self.log_segment.0,
+            LOG_SEGMENT_MIN,
+            LOG_SEGMENT_MAX,
+        )?;
+        between("disk-cache", self.disk_cache.0, DISK_CACHE_MIN, 1 << 40)?;
+        between("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
+        between("max-connections", self.max_connections as u64, 1, 1 << 20)?;
+        if let MemoryLimit::Bytes(size) = self.memory_limit {
+            between("memory-limit", size.0, MEMORY_LIMIT_MIN, 1 << 50)?;
+        }
+        let buffers = [
+            ("tcp-send-buffer", self.tcp_send_buffer),
+            ("tcp-receive-buffer", self.tcp_receive_buffer),
+        ];
+        for (name, size) in buffers {
+            size.map_or(Ok(()), |size| between(name, size.0, 1 << 12, 1 << 30))?;
+        }
+        let windows = [
+            ("stream-window", self.stream_window),
+            ("connection-window", self.connection_window),
+        ];
+        for (name, size) in windows {
+            size.map_or(Ok(()), |size| between(name, size.0, WINDOW_MIN, WINDOW_MAX))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! The settings that a server runs with: flags over environment over file over defaults, checked as a whole.
+
+mod check;
+mod error;
+mod file;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use drive::Address;
+
+use crate::arguments::{
+    CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
+};
+use crate::durability::Durability;
+use crate::listen::{ListenAddress, OriginalPorts};
+use crate::metrics::MetricsAddress;
+use crate::simulation::Simulation;
+use crate::size::{MemoryLimit, Size, Span};
+pub use error::SettingsError;
+pub use file::SettingsFile;
+
+/// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been around for a century.
+pub const DEFAULT_PORT: u16 = 1978;
+
+/// The data folder unless told otherwise, in the folder in which the server is started.
+pub const DEFAULT_FOLDER: &str = "pelton-data";
+
+/// Share of the memory this process may use that keys and values may take by default, in percent. The rest is for
+/// connections, for the allocator's slack, and for whatever else runs there.
+const MEMORY_SHARE_PERCENT: u8 = 70;
+
+/// What a server runs with. Every value is checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Without those of `original_ports`.
+    pub listen: Vec<ListenAddress>,
+    pub original_ports: Option<OriginalPorts>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// `None`: clients need no certificate.
+    pub client_ca: Option<PathBuf>,
+    pub tls_self_signed: Option<PathBuf>,
+    /// `None`: no folder was named.
+    pub data: Option<PathBuf>,
+    pub durability: Durability,
+    /// Of the default database; `None`: what it is.
+    pub kind: Option<KindArgument>,
+    pub log_segment: Size,
+    pub disk_cache: Size,
+    /// `None`: backups are refused.
+    pub backup_root: Option<PathBuf>,
+    /// `None`: as the disk has room.
+    pub blob_quota: Option<Size>,
+    pub keep_uploads: Span,
+    pub accept_loss: bool,
+    pub driver: Driver,
+    pub threads: usize,
+    pub pin: CpuList,
+    pub memory_limit: MemoryLimit,
+    pub max_value: Size,
+    pub max_streams: u32,
+    pub max_connections: usize,
+    pub tcp_send_buffer: Option<Size>,
+    pub tcp_receive_buffer: Option<Size>,
+    pub stream_window: Option<Size>,
+    pub connection_window: Option<Size>,
+    pub drain_timeout: Span,
+    pub write_stall_timeout: Span,
+    pub unix_mode: UnixMode,
+    pub interop: bool,
+    /// Of io.grpc.KeyValueService; empty: the default database.
+    pub kvstore_database: String,
+    /// `None`: nothing is simulated.
+    pub simulate: Option<Simulation>,
+    /// Uploads of gupload are not kept.
+    pub discard_uploads: bool,
+    /// `None`: no metrics are served.
+    pub metrics_listen: Option<MetricsAddress>,
+    pub log_format: LogFormat,
+    pub log_level: LogLevel,
+}
+
+/// Where the certificate of a server comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum CertificateSource<'a> {
+    Files {
+        certificate: &'a Path,
+        key: &'a Path,
+    },
+    /// Made, in this folder.
+    SelfSigned(&'a Path),
+}
+
+impl Settings {
+    /// The settings that the arguments and the file they name make together, and that file.
+    pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
+        let file = SettingsFile::read(arguments)?;
+        let settings = Settings::resolve(arguments, &file)?;
+        Ok((settings, file))
+    }
+
+    /// Flags and environment (which clap has put in order) over the file over the defaults.
+    fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
+        macro_rules! pick {
+            ($name:ident) => {
+                strong
+                    .$name
+                    .clone()
+                    .or_else(|| file.arguments.$name.clone())
+            };
+        }
+        let loops = drive::LoopConfig::default();
+        let driver = pick!(driver).unwrap_or(Driver::EventLoop);
+        let default_listen = || {
+            let address = Address::Tcp {
+                host: "127.0.0.1".into(),
+                port: DEFAULT_PORT,
+            };
+            vec![ListenAddress::from(address)]
+        };
+        let settings = Settings {
+            listen: pick!(listen).unwrap_or_else(default_listen),
+            original_ports: pick!(original_ports),
+            tls_cert: pick!(tls_cert),
+            tls_key: pick!(tls_key),
+            client_ca: pick!(client_ca),
+            tls_self_signed: pick!(tls_self_signed),
+            data: pick!(data),
+            durability: pick!(durability).unwrap_or(Durability::Synced),
+            kind: pick!(kind),
+            log_segment: pick!(log_segment).unwrap_or(Size(store::log::limits::SEGMENT_BYTES)),
+            disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
+            backup_root: pick!(backup_root),
+            blob_quota: pick!(blob_quota),
+            keep_uploads: pick!(keep_uploads).unwrap_or(Span {
+                ms: store::blob::limits::ABANDONED_MS,
+            }),
+            accept_loss: strong.accept_loss,
+            driver,
+            threads: pick!(threads).unwrap_or(match driver {
+                Driver::EventLoop => loops.threads,
+                Driver::Blocking => drive::limits::BLOCKING_THREADS,
+            }),
+            pin: pick!(pin).unwrap_or_default(),
+            memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),
+            max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),
+            max_streams: pick!(max_streams).unwrap_or(wire::limits::MAX_STREAMS),
+            max_connections: pick!(max_connections).unwrap_or(loops.max_connections),
+            tcp_send_buffer: pick!(tcp_send_buffer),
+            tcp_receive_buffer: pick!(tcp_receive_buffer),
+            stream_window: pick!(stream_window),
+            connection_window: pick!(connection_window),
+            drain_timeout: pick!(drain_timeout).unwrap_or(Span { ms: loops.drain_ms }),
+            write_stall_timeout: pick!(write_stall_timeout).unwrap_or(Span {
+                ms: loops.write_stall_ms,
+            }),
+            unix_mode: pick!(unix_mode).unwrap_or(UnixMode(loops.unix_mode)),
+            interop: pick!(interop).unwrap_or(false),
+            kvstore_database: pick!(kvstore_database).unwrap_or_default(),
+            simulate: pick!(simulate),
+            discard_uploads: pick!(discard_uploads).unwrap_or(false),
+            metrics_listen: pick!(metrics_listen),
+            log_format: pick!(log_format).unwrap_or(LogFormat::Text),
+            log_level: pick!(log_level).unwrap_or(LogLevel::Info),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// The folder for what lasts; `None`: nothing does.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.data {
+            Some(folder) => Some(folder),
+            None if self.durability == Durability::Volatile => None,
+            None => Some(Path::new(DEFAULT_FOLDER)),
+        }
+    }
+
+    /// Where the server's certificate comes from; `None`: it has none.
+    pub fn certificate(&self) -> Option<CertificateSource<'_>> {
+        match (&self.tls_cert, &self.tls_key, &self.tls_self_signed) {
+            (Some(certificate), Some(key), _) => {
+                Some(CertificateSource::Files { certificate, key })
+            }
+            (_, _, Some(folder)) => Some(CertificateSource::SelfSigned(folder)),
+            _ => None,
+        }
+    }
+
+    /// All addresses.
+    pub fn addresses(&self) -> Vec<ListenAddress> {
+        let original = self.original_ports.iter();
+        let original = original.flat_map(OriginalPorts::addresses);
+        self.listen.iter().cloned().chain(original).collect()
+    }
+
+    /// The hosts of all addresses.
+    pub fn hosts(&self) -> Vec<String> {
+        let host = |listen: &ListenAddress| match &listen.address {
+            Address::Tcp { host, .. } => Some(host.clone()),
+            Address::Unix(_) => None,
+        };
+        self.addresses().iter().filter_map(host).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! Settings as they are printed: a configuration file that says where each of them comes from.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::{Settings, SettingsFile};
+use crate::size::Size;
+
+/// Where a setting comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Flag,
+    Environment,
+    File,
+    Default,
+}
+
+impl Settings {
+    /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to what is measured.
+    pub(super) fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
+        let number = |value: &dyn fmt::Display| Some(value.to_string());
+        let size = |size: Option<Size>| size.and_then(|size| text(&size));
+        let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
+        let listen: Vec<_> = self
+            .listen
+            .iter()
+            .map(|address| format!("{:?}", address.to_string()))
+            .collect();
+        vec![
+            ("listen", Some(format!("[{}]", listen.join(", ")))),
+            (
+                "original-ports",
+                self.original_ports.as_ref().and_then(|host| text(host)),
+            ),
+            ("tls-cert", path(&self.tls_cert)),
+            ("tls-key", path(&self.tls_key)),
+            ("client-ca", path(&self.client_ca)),
+            ("tls-self-signed", path(&self.tls_self_signed)),
+            (
+                "data",
+                self.folder().and_then(|folder| text(&folder.display())),
+            ),
+            ("durability", text(&self.durability)),
+            ("kind", self.kind.and_then(|kind| text(&kind))),
+            ("log-segment", text(&self.log_segment)),
+            ("disk-cache", text(&self.disk_cache)),
+            ("backup-root", path(&self.backup_root)),
+            (
+                "blob-quota",
+                self.blob_quota.as_ref().and_then(|quota| text(quota)),
+            ),
+            ("keep-uploads", text(&self.keep_uploads)),
+            ("driver", text(&self.driver)),
+            ("threads", number(&self.threads)),
+            (
+                "pin",
+                if self.pin.0.is_empty() {
+                    None
+                } else {
+                    text(&self.pin)
+                },
+            ),
+            ("memory-limit", text(&self.memory_limit)),
+            ("max-value", text(&self.max_value)),
+            ("max-streams", number(&self.max_streams)),
+            ("max-connections", number(&self.max_connections)),
+            ("tcp-send-buffer", size(self.tcp_send_buffer)),
+            ("tcp-receive-buffer", size(self.tcp_receive_buffer)),
+            ("stream-window", size(self.stream_window)),
+            ("connection-window", size(self.connection_window)),
+            ("drain-timeout", text(&self.drain_timeout)),
+            ("write-stall-timeout", text(&self.write_stall_timeout)),
+            ("unix-mode", text(&self.unix_mode)),
+            ("interop", number(&self.interop)),
+            ("kvstore-database", text(&self.kvstore_database)),
+            (
+                "simulate",
+                self.simulate.as_ref().and_then(|simulate| text(simulate)),
+            ),
+            ("discard-uploads", number(&self.discard_uploads)),
+            (
+                "metrics-listen",
+                self.metrics_listen
+                    .as_ref()
+                    .and_then(|address| text(address)),
+            ),
+            ("log-format", text(&self.log_format)),
+            ("log-level", text(&self.log_level)),
+        ]
+    }
+
+    /// All settings as a configuration file, each with its source as a comment.
+    pub fn to_toml(&self, matches: &ArgMatches, file: &SettingsFile) -> String {
+        let mut out = String::new();
+        for (name, value) in self.lines() {
+            let source = source(name, matches, file);
+            let line = match value {
+                Some(value) => format!("{name} = {value}"),
+                None => format!("# {name} is not set"),
+            };
+            writeln!(out, "{line:<50} # {source}").expect("a String takes what is written");
+        }
+        out
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Flag => "flag",
+            Source::Environment => "environment",
+            Source::File => "file",
+            Source::Default => "default",
+        })
+    }
+}
+
+/// Where the setting `name` comes from.
+fn source(name: &str, matches: &ArgMatches, file: &SettingsFile) -> Source {
+    match matches.value_source(&name.replace('-', "_")) {
+        Some(ValueSource::CommandLine) => Source::Flag,
+        Some(ValueSource::EnvVariable) => Source::Environment,
+        _ if file.names.iter().any(|there| there == name) => Source::File,
+        _ => Source::Default,
+    }
+}

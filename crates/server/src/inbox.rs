@@ -1,0 +1,112 @@
+//! What other threads have brought for one loop.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::SharedWaker;
+
+/// Filled by any thread, emptied by its loop. Whoever puts something in bounds how much there can be.
+pub(crate) struct Inbox<T> {
+    /// Asks the loop for a tick.
+    waker: SharedWaker,
+    has_some: AtomicBool,
+    waiting: Mutex<VecDeque<T>>,
+}
+
+impl<T> Inbox<T> {
+    pub fn new(waker: SharedWaker) -> Arc<Inbox<T>> {
+        Arc::new(Inbox {
+            waker,
+            has_some: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Puts something in; the loop is woken if there was nothing before.
+    pub fn put(&self, item: T) {
+        self.push(self.lock(), item);
+    }
+
+    /// The same, in place of what is outdated by it.
+    pub fn put_instead(&self, item: T, is_outdated: impl Fn(&T) -> bool) {
+        let mut waiting = self.lock();
+        waiting.retain(|old| !is_outdated(old));
+        self.push(waiting, item);
+    }
+
+    fn push(&self, mut waiting: MutexGuard<'_, VecDeque<T>>, item: T) {
+        waiting.push_back(item);
+        let was_empty = !self.has_some.swap(true, Ordering::Release);
+        drop(waiting);
+        if was_empty {
+            (self.waker)();
+        }
+    }
+
+    /// Exchanges an empty list for what has come. Costs next to nothing while nothing has.
+    #[inline]
+    pub fn take(&self, into: &mut VecDeque<T>) {
+        debug_assert!(into.is_empty(), "what was taken before has been looked at");
+        if !self.has_some.load(Ordering::Acquire) {
+            return;
+        }
+        let mut waiting = self.lock();
+        self.has_some.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut *waiting, into);
+    }
+
+    /// What has come, as a list of its own: for what is rare.
+    #[inline]
+    pub fn take_all(&self) -> VecDeque<T> {
+        let mut taken = VecDeque::new();
+        self.take(&mut taken);
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        // Whole entries are put in and taken out: sound whoever panicked.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn inbox() -> (Arc<Inbox<u32>>, Arc<AtomicUsize>) {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&woken);
+        let waker = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        (Inbox::new(Arc::new(waker)), woken)
+    }
+
+    #[test]
+    fn the_loop_is_woken_once_for_all_that_waits() {
+        let (inbox, woken) = inbox();
+        inbox.put(1);
+        inbox.put(2);
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+        assert_eq!(inbox.take_all(), [1, 2]);
+        assert!(inbox.take_all().is_empty());
+        inbox.put(3);
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+        let mut taken = VecDeque::new();
+        inbox.take(&mut taken);
+        assert_eq!(taken, [3]);
+    }
+
+    #[test]
+    fn what_is_outdated_goes() {
+        let (inbox, woken) = inbox();
+        for item in [1, 2, 3] {
+            inbox.put(item);
+        }
+        inbox.put_instead(5, |old| old % 2 == 1);
+        assert_eq!(inbox.take_all(), [2, 5]);
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+    }
+}

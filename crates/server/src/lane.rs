@@ -1,0 +1,67 @@
+//! Writes to databases on disk, on their way to the committer.
+//!
+//! Some must know what is on the device before they can be decided: a reader reads that first. Whatever comes behind them
+//! from the same loop waits for them, so that the writes of a call arrive in their order.
+
+use std::collections::VecDeque;
+
+use store::WriteBatch;
+use store::durable::Mailbox;
+
+use crate::readers::LoopReaders;
+
+/// The batches of one loop that are not with the committer yet, in order.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// `None`: a reader has it.
+    waiting: VecDeque<Option<Box<WriteBatch>>>,
+    /// The number of the first one.
+    first: u64,
+}
+
+impl Lane {
+    /// Sends off all commits of a batch, which is empty afterwards.
+    pub fn send(
+        &mut self,
+        batch: &mut WriteBatch,
+        empty: impl FnOnce() -> WriteBatch,
+        readers: &LoopReaders,
+        mailbox: &Mailbox,
+    ) {
+        if batch.is_empty() {
+            return;
+        }
+        if !batch.wants_reads() {
+            if self.waiting.is_empty() {
+                mailbox.submit(batch);
+            } else {
+                let batch = Box::new(std::mem::replace(batch, empty()));
+                self.waiting.push_back(Some(batch));
+            }
+            return;
+        }
+        let number = self.first + self.waiting.len() as u64;
+        let batch = Box::new(std::mem::replace(batch, empty()));
+        self.waiting.push_back(readers.read_ahead(number, batch));
+        self.go_on(mailbox);
+    }
+
+    /// A reader gives a batch back.
+    pub fn arrived(&mut self, number: u64, batch: Box<WriteBatch>, mailbox: &Mailbox) {
+        let place = (number - self.first) as usize;
+        debug_assert!(
+            self.waiting[place].is_none(),
+            "a batch comes back once, and none before it has gone"
+        );
+        self.waiting[place] = Some(batch);
+        self.go_on(mailbox);
+    }
+
+    fn go_on(&mut self, mailbox: &Mailbox) {
+        while let Some(Some(ready)) = self.waiting.front_mut() {
+            mailbox.submit(ready);
+            self.waiting.pop_front();
+            self.first += 1;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Reads that wait for the device, done beside the loops.
+//!
+//! A loop makes jobs of what its calls wish of databases on disk, and of what their writes must know before they can be
+//! decided. Threads of a [`Pool`] do them, and leave what they brought in the inbox of the loop. A loop that may wait
+//! by itself, as it serves a single connection, does its jobs on its own thread.
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use store::tree::{Fetch, Fetched, TreeError};
+use store::{Store, WriteBatch};
+
+use crate::SharedWaker;
+use crate::inbox::Inbox;
+pub(crate) use pool::{Brought, Pool};
+
+/// Who does the jobs of a loop.
+#[derive(Clone)]
+pub(crate) enum Readers {
+    /// The loop itself.
+    Inline(Store),
+    /// Threads that all loops share.
+    Pool(Arc<Pool>),
+}
+
+/// A piece of work for a reader.
+enum Job {
+    /// For calls that read.
+    Fetch(Fetch),
+    /// For calls that write; the number comes back with it.
+    ReadAhead { number: u64, batch: Box<WriteBatch> },
+    /// For what has expired; comes back with the removals.
+    Sweep { batch: Box<WriteBatch> },
+}
+
+/// What a reader gives back.
+pub(crate) enum Done {
+    /// For calls that read; there may be more of the same job.
+    Fetched(Fetched),
+    /// Commits that can be decided now, or will be refused for what could not be read.
+    Ahead {
+        number: u64,
+        batch: Box<WriteBatch>,
+        failure: Option<TreeError>,
+    },
+    /// Removals of what has expired, which nobody waits for.
+    Swept {
+        batch: Box<WriteBatch>,
+        failure: Option<TreeError>,
+    },
+}
+
+/// There is no room for a further job.
+pub(crate) struct Full<J>(pub J);
+
+impl Readers {
+    /// When the loops have ended.
+    pub fn stop(&self) {
+        if let Readers::Pool(pool) = self {
+            pool.stop();
+        }
+    }
+}
+
+/// The readers of a server, seen from one of its loops.
+pub(crate) struct LoopReaders {
+    readers: Readers,
+    inbox: Arc<Inbox<Brought>>,
+    /// What has come and was not looked at yet.
+    waiting: VecDeque<Brought>,
+}
+
+impl LoopReaders {
+    /// `waker` asks the loop for a tick, from any thread.
+    pub fn new(readers: Readers, waker: SharedWaker) -> LoopReaders {
+        LoopReaders {
+            readers,
+            inbox: Inbox::new(waker),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Has something fetched. What that brings comes out of [`LoopReaders::next`], in one piece or several.
+    pub fn fetch(&mut self, mut fetch: Fetch) -> Result<(), Full<Fetch>> {
+        match &self.readers {
+            Readers::Inline(store) => {
+                while !fetch.is_done() {
+                    let fetched = fetch_some(&mut fetch, store);
+                    let result = Done::Fetched(fetched);
+                    self.waiting.push_back(Brought::free(result));
+                }
+                Ok(())
+            }
+            Readers::Pool(pool) => match pool.submit(Job::Fetch(fetch), &self.inbox) {
+                Err(Full(Job::Fetch(fetch))) => Err(Full(fetch)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be waited for.
+    pub fn read_ahead(&self, number: u64, mut batch: Box<WriteBatch>) -> Option<Box<WriteBatch>> {
+        match &self.readers {
+            Readers::Inline(_) => {
+                read_ahead(&mut batch);
+                Some(batch)
+            }
+            Readers::Pool(pool) => {
+                let job = Job::ReadAhead { number, batch };
+                match pool.submit(job, &self.inbox) {
+                    // The committer refuses what was not read.
+                    Err(Full(Job::ReadAhead { batch, .. })) => Some(batch),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// Has databases on disk swept. Nothing comes of it if there is no room.
+    pub fn sweep(&mut self, store: &Store) {
+        let mut batch = Box::new(store.write_batch());
+        match &self.readers {
+            Readers::Inline(_) => {
+                let failure = sweep(store, &mut batch);
+                let done = Done::Swept { batch, failure };
+                self.waiting.push_back(Brought::free(done));
+            }
+            Readers::Pool(pool) => {
+                if pool.submit(Job::Sweep { batch }, &self.inbox).is_err() {
+                    store.put_off_tree_sweep();
+                }
+            }
+        }
+    }
+
+    /// The next of what was brought. Costs next to nothing while there is nothing.
+    #[inline]
+    pub fn next(&mut self) -> Option<Brought> {
+        if self.waiting.is_empty() {
+            self.inbox.take(&mut self.waiting);
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Whether something was brought that was not looked at yet.
+    pub fn has_brought(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+/// Reads for some more of the calls. If the engine panics, none of them gets anything.
+fn fetch_some(fetch: &mut Fetch, store: &Store) -> Fetched {
+    let fetched = catch_unwind(AssertUnwindSafe(|| fetch.run(store)));
+    fetched.unwrap_or_else(|_| {
+        let why = fetch.panicked();
+        fetch.fail(why)
+    })
+}
+
+/// Walks on, and reads what the removals must know.
+fn sweep(store: &Store, batch: &mut WriteBatch) -> Option<TreeError> {
+    let swept = catch_unwind(AssertUnwindSafe(|| store.sweep_trees(batch)));
+    match swept {
+        Ok(Ok(())) => read_ahead(batch),
+        Ok(Err(why)) => Some(why),
+        Err(_) => {
+            batch.clear();
+            store.put_off_tree_sweep();
+            None
+        }
+    }
+}
+
+/// If the engine panics, the commits are refused, as if this had not been done.
+fn read_ahead(batch: &mut WriteBatch) -> Option<TreeError> {
+    catch_unwind(AssertUnwindSafe(|| batch.read_ahead())).unwrap_or_default()
+}

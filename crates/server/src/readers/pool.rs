@@ -1,0 +1,233 @@
+//! Threads that wait for the device.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use service::ReaderFigures;
+use store::Store;
+
+use super::{Done, Full, Job, fetch_some, read_ahead, sweep};
+use crate::inbox::Inbox;
+use crate::limits;
+
+/// A few threads, begun when there is something for them to do.
+pub(crate) struct Pool {
+    store: Store,
+    figures: Arc<ReaderFigures>,
+    state: Mutex<State>,
+    /// There is a job, or nothing more will come.
+    has_job: Condvar,
+    /// Something that was brought was taken up.
+    has_room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<(Job, Arc<Inbox<Brought>>)>,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads that wait for a job.
+    idle: usize,
+    /// Bytes that were brought and are still there.
+    brought_bytes: usize,
+    is_stopping: bool,
+}
+
+/// What a reader has brought. While it is there, its bytes count.
+pub(crate) struct Brought {
+    /// `None`: it was taken out.
+    result: Option<Done>,
+    bytes: usize,
+    /// Where its bytes count.
+    pool: Option<Arc<Pool>>,
+}
+
+impl Brought {
+    /// Something that counts nowhere.
+    pub(super) fn free(result: Done) -> Brought {
+        Brought {
+            result: Some(result),
+            bytes: 0,
+            pool: None,
+        }
+    }
+
+    /// Takes it out.
+    pub fn take(&mut self) -> Option<Done> {
+        self.result.take()
+    }
+}
+
+impl Drop for Brought {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.taken(self.bytes);
+        }
+    }
+}
+
+impl Pool {
+    pub fn new(store: Store) -> Arc<Pool> {
+        Arc::new(Pool {
+            store,
+            figures: Arc::default(),
+            state: Mutex::default(),
+            has_job: Condvar::new(),
+            has_room: Condvar::new(),
+        })
+    }
+
+    /// Has a job done whose results go to `inbox`.
+    pub(super) fn submit(
+        self: &Arc<Pool>,
+        job: Job,
+        inbox: &Arc<Inbox<Brought>>,
+    ) -> Result<(), Full<Job>> {
+        let mut state = self.lock();
+        if state.is_stopping || state.jobs.len() >= limits::READ_JOBS {
+            self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
+            return Err(Full(job));
+        }
+        if state.idle <= state.jobs.len() && state.threads.len() < limits::READERS {
+            self.begin_thread(&mut state);
+        }
+        if state.threads.is_empty() {
+            return Err(Full(job));
+        }
+        state.jobs.push_back((job, Arc::clone(inbox)));
+        self.show(&state);
+        drop(state);
+        self.has_job.notify_one();
+        Ok(())
+    }
+
+    /// Without a further thread those that are there do the work.
+    fn begin_thread(self: &Arc<Pool>, state: &mut State) {
+        let pool = Arc::clone(self);
+        let thread = thread::Builder::new()
+            .name("pelton-reader".into())
+            .spawn(move || pool.work());
+        state.threads.extend(thread);
+    }
+
+    /// Lets no job begin any more, and waits for the end of those that run. What they bring is for nobody.
+    pub fn stop(&self) {
+        let threads = {
+            let mut state = self.lock();
+            state.is_stopping = true;
+            state.jobs.clear();
+            std::mem::take(&mut state.threads)
+        };
+        self.has_job.notify_all();
+        self.has_room.notify_all();
+        for thread in threads {
+            // What may panic was caught on the thread.
+            let _ = thread.join();
+        }
+    }
+
+    fn work(self: &Arc<Pool>) {
+        while let Some((job, inbox)) = self.next_job() {
+            self.run(job, &inbox);
+        }
+    }
+
+    fn next_job(&self) -> Option<(Job, Arc<Inbox<Brought>>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                self.figures.jobs.fetch_add(1, Ordering::Relaxed);
+                self.show(&state);
+                return Some(job);
+            }
+            if state.is_stopping {
+                return None;
+            }
+            state.idle += 1;
+            state = wait(&self.has_job, state);
+            state.idle -= 1;
+        }
+    }
+
+    fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
+        match job {
+            Job::Fetch(mut fetch) => {
+                while !fetch.is_done() && self.wait_for_room() {
+                    let fetched = fetch_some(&mut fetch, &self.store);
+                    let bytes = fetched.bytes();
+                    self.bring(Done::Fetched(fetched), bytes, inbox);
+                }
+            }
+            Job::ReadAhead { number, mut batch } => {
+                let failure = read_ahead(&mut batch);
+                let result = Done::Ahead {
+                    number,
+                    batch,
+                    failure,
+                };
+                self.bring(result, 0, inbox);
+            }
+            Job::Sweep { mut batch } => {
+                let failure = sweep(&self.store, &mut batch);
+                self.bring(Done::Swept { batch, failure }, 0, inbox);
+            }
+        }
+    }
+
+    fn bring(self: &Arc<Pool>, result: Done, bytes: usize, inbox: &Inbox<Brought>) {
+        self.lock().brought_bytes += bytes;
+        inbox.put(Brought {
+            result: Some(result),
+            bytes,
+            pool: Some(Arc::clone(self)),
+        });
+    }
+
+    /// Waits until not too much waits for loops. `false`: the server stops.
+    fn wait_for_room(&self) -> bool {
+        let mut state = self.lock();
+        while state.brought_bytes > limits::BROUGHT_BYTES && !state.is_stopping {
+            state = wait(&self.has_room, state);
+        }
+        !state.is_stopping
+    }
+
+    fn taken(&self, bytes: usize) {
+        let mut state = self.lock();
+        let was_full = state.brought_bytes > limits::BROUGHT_BYTES;
+        state.brought_bytes -= bytes;
+        drop(state);
+        if was_full {
+            self.has_room.notify_all();
+        }
+    }
+
+    fn show(&self, state: &State) {
+        let figures = &self.figures;
+        let (threads, waiting) = (state.threads.len() as u64, state.jobs.len() as u64);
+        figures.threads.store(threads, Ordering::Relaxed);
+        figures.waiting_jobs.store(waiting, Ordering::Relaxed);
+    }
+
+    /// What is counted of it.
+    pub fn figures(&self) -> Arc<ReaderFigures> {
+        Arc::clone(&self.figures)
+    }
+
+    #[cfg(test)]
+    pub fn brought_bytes(&self) -> usize {
+        self.lock().brought_bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic is done under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition
+        .wait(state)
+        .unwrap_or_else(PoisonError::into_inner)
+}

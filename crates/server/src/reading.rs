@@ -1,0 +1,202 @@
+//! The reads of a tick: shown the index of a database in memory, or what was fetched of one on disk.
+
+use drive::Connections;
+use service::State;
+use service::keyvalue::reads_wait;
+use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
+use store::{Look, Shown, View};
+
+use crate::batch::{Read, Reads};
+use crate::calls::CallId;
+use crate::limits;
+use crate::readers::{Done, Full};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Serves the short reads of this tick, each database in memory from one view; those on disk are asked for.
+    pub(crate) fn serve_reads(&mut self, connections: &mut dyn Connections) {
+        let reads = self.core.batch.take_reads();
+        let store = self.core.shared.store.clone();
+        let mut rest = &reads.list[..];
+        while let Some(first) = rest.first() {
+            let alike = rest
+                .iter()
+                .take_while(|read| read.database == first.database)
+                .count();
+            let (these, others) = rest.split_at(alike);
+            match store.look(first.database) {
+                Look::Memory(view) => self.serve_from_view(connections, &view, &reads, these),
+                Look::Disk(tree) => self.fetch(connections, &tree, &reads, these),
+                Look::Gone => self.serve_all(connections, None, &reads, these),
+            }
+            rest = others;
+        }
+        self.core.batch.give_reads(reads);
+    }
+
+    fn serve_from_view(
+        &mut self,
+        connections: &mut dyn Connections,
+        view: &View<'_>,
+        reads: &Reads,
+        these: &[Read],
+    ) {
+        let hasher = self.core.shared.store.hasher().clone();
+        let shown = Shown::memory(view);
+        for these in these.chunks(limits::READS_WARMED_TOGETHER) {
+            view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
+            self.serve_all(connections, Some(&shown), reads, these);
+        }
+    }
+
+    /// Reads of one connection stand together: the connection is looked up once for all of them.
+    fn serve_all(
+        &mut self,
+        connections: &mut dyn Connections,
+        shown: Option<&Shown<'_>>,
+        reads: &Reads,
+        these: &[Read],
+    ) {
+        for alike in these.chunk_by(|one, other| one.connection == other.connection) {
+            self.serve_connection(connections, shown, reads, alike);
+        }
+    }
+
+    fn serve_connection(
+        &mut self,
+        connections: &mut dyn Connections,
+        shown: Option<&Shown<'_>>,
+        reads: &Reads,
+        alike: &[Read],
+    ) {
+        let id = alike[0].connection;
+        let Some(io) = connections.io(id) else {
+            return;
+        };
+        let Some(channel) = Self::channel(&mut self.channels, id) else {
+            return;
+        };
+        for read in alike {
+            self.core
+                .read(channel, io, read.call, shown, reads.kept(read));
+        }
+        self.core.after_step(channel, io);
+    }
+
+    /// Serves reads of a database on disk: what was read lately at once, the rest is fetched.
+    fn fetch(
+        &mut self,
+        connections: &mut dyn Connections,
+        tree: &TreeIndex,
+        reads: &Reads,
+        these: &[Read],
+    ) {
+        for these in these.chunks(limits::READS_PER_JOB) {
+            let mut wishes = Wishes::default();
+            for read in these {
+                self.wish(read.call, reads.kept(read), &mut wishes);
+            }
+            let store = &self.core.shared.store;
+            if let Some(fetched) = Fetched::at_once(tree, &mut wishes, store) {
+                self.show_fetched(connections, &fetched);
+            }
+            self.submit(connections, tree, wishes);
+        }
+    }
+
+    fn wish(&self, call: CallId, kept: &[u8], wishes: &mut Wishes) {
+        if let Some(running) = self.core.calls.get(call) {
+            wishes.begin(call.tag(), kept);
+            running.call.wish(kept, wishes);
+        }
+    }
+
+    /// Has wishes fetched; without a place among those that wait, the calls are told so.
+    fn submit(&mut self, connections: &mut dyn Connections, tree: &TreeIndex, mut wishes: Wishes) {
+        if wishes.is_empty() {
+            return;
+        }
+        let job = Fetch::new(tree.clone(), &mut wishes);
+        let Err(Full(job)) = self.core.readers.fetch(job) else {
+            return;
+        };
+        for tag in job.wishes().tags() {
+            let call = CallId::from_tag(tag);
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.end(channel, io, call, reads_wait())
+            });
+        }
+    }
+
+    /// Takes up what readers have brought, until its share of the tick is used up.
+    pub(crate) fn take_up_brought(&mut self, connections: &mut dyn Connections) {
+        let Some(mut brought) = self.core.readers.next() else {
+            return;
+        };
+        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        loop {
+            match brought.take() {
+                Some(Done::Fetched(fetched)) => self.show_fetched(connections, &fetched),
+                Some(Done::Ahead {
+                    number,
+                    batch,
+                    failure,
+                }) => self.core.read_ahead_is_done(number, batch, failure),
+                Some(Done::Swept { batch, failure }) => self.core.swept(batch, failure),
+                None => debug_assert!(false, "what was brought is taken once"),
+            }
+            if self.core.clock.read_ns() >= until_ns {
+                break;
+            }
+            match self.core.readers.next() {
+                Some(next) => brought = next,
+                None => break,
+            }
+        }
+    }
+
+    /// Shows calls what was fetched for them. Those that are gone get nothing.
+    fn show_fetched(&mut self, connections: &mut dyn Connections, fetched: &Fetched) {
+        for fetched in fetched.calls() {
+            let call = CallId::from_tag(fetched.tag());
+            self.with_call(connections, call, |core, channel, io, call| {
+                core.show_fetched(channel, io, call, &fetched)
+            });
+        }
+    }
+
+    /// Serves long reads, one slice of each in turn, until their share of the tick is used up. If they are few, those that
+    /// go on get some more.
+    pub(crate) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
+        let waiting = self.core.batch.long_reads();
+        if waiting == 0 {
+            return;
+        }
+        let store = self.core.shared.store.clone();
+        let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
+            let Some((database, call)) = self.core.batch.next_long_read() else {
+                break;
+            };
+            self.serve_long_read(connections, store.look(database), call);
+            if self.core.clock.read_ns() >= until_ns {
+                break;
+            }
+        }
+    }
+
+    fn serve_long_read(&mut self, connections: &mut dyn Connections, look: Look<'_>, call: CallId) {
+        let shown = match &look {
+            Look::Memory(view) => Some(Shown::memory(view)),
+            Look::Gone => None,
+            Look::Disk(tree) => {
+                let mut wishes = Wishes::default();
+                self.wish(call, &[], &mut wishes);
+                return self.submit(connections, tree, wishes);
+            }
+        };
+        self.with_call(connections, call, |core, channel, io, call| {
+            core.read(channel, io, call, shown.as_ref(), &[])
+        });
+    }
+}

@@ -1,0 +1,252 @@
+//! Streams of an upload: what is sent, what its end says, and what is left to go on with.
+
+use service::blob::messages::{
+    StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadRequest, UploadResponse,
+};
+use wire::grpc::{Code, Status};
+
+use super::calls::seen;
+use super::model::{Content, Outcome, WriteKey, name};
+use super::world::World;
+
+/// An upload that can be gone on with.
+#[derive(Clone, Debug)]
+pub struct Unfinished {
+    pub name: usize,
+    pub content: Content,
+    pub upload_id: Vec<u8>,
+    /// Bytes that were sent at most.
+    pub sent: usize,
+    /// Bytes that are on the device for sure.
+    pub safe: usize,
+    /// How many faults the disk had by then: one more, and nothing is sure.
+    pub faults: u64,
+    /// What the server said it has.
+    pub stored: Option<usize>,
+    /// The stream was reset on this connection, so whatever is asked there now is asked after its end. What it had is made
+    /// durable in the turn in which the server hears of that: it is, when something was asked and answered.
+    pub reset_on: Option<drive::ConnectionId>,
+    pub was_asked: bool,
+}
+
+/// A stream of an upload.
+#[derive(Debug)]
+pub struct Sending {
+    pub unfinished: Unfinished,
+    data: Vec<u8>,
+    next: usize,
+    chunk: usize,
+    is_resumed: bool,
+    /// Broken off when so many bytes were sent.
+    breaks_at: Option<usize>,
+    /// The chunk from here on is changed on its way.
+    damaged_at: Option<usize>,
+    /// Its end names another checksum.
+    has_wrong_end: bool,
+    if_version: Option<u64>,
+    certain: Option<Option<Content>>,
+    write: Option<WriteKey>,
+}
+
+/// What to send next.
+pub enum Next {
+    Message(Vec<u8>),
+    Last(Vec<u8>),
+    Break,
+}
+
+impl Sending {
+    /// A new upload, or one that is gone on with.
+    pub fn new(unfinished: Unfinished, world: &mut World) -> Sending {
+        let next = unfinished.stored.unwrap_or(0);
+        let data = unfinished.content.make();
+        let left = data.len() - next;
+        let random = &mut world.random;
+        let chunk = 1 + data.len() / 60 + random.below(20_000) as usize;
+        let mut point = |per_million| {
+            let is_wanted = left > 0 && random.chance(per_million);
+            is_wanted.then(|| next + random.below(left as u64) as usize)
+        };
+        let (breaks_at, damaged_at) = (point(350_000), point(60_000));
+        let certain = world.model.certain(unfinished.name);
+        let if_version = match (world.random.below(4), certain) {
+            (0, _) => Some(0),
+            (1, Some(Some(content))) => world.model.version_of(unfinished.name, content),
+            _ => None,
+        };
+        Sending {
+            data,
+            next,
+            chunk,
+            is_resumed: next > 0,
+            breaks_at,
+            damaged_at,
+            has_wrong_end: world.random.chance(40_000),
+            if_version,
+            certain,
+            write: None,
+            unfinished,
+        }
+    }
+
+    /// The first message.
+    pub fn begin(&self) -> Vec<u8> {
+        encode(&UploadRequest::Begin(UploadBegin {
+            name: &name(self.unfinished.name),
+            upload_id: &self.unfinished.upload_id,
+            offset: self.next as u64,
+            content_type: &self.unfinished.content.content_type(),
+            if_version: self.if_version,
+            ..UploadBegin::default()
+        }))
+    }
+
+    /// The next message. With its end, it may become visible.
+    pub fn next(&mut self, world: &mut World) -> Next {
+        if self.breaks_at.is_some_and(|at| self.next >= at) {
+            return Next::Break;
+        }
+        if self.next == self.data.len() {
+            let unfinished = &mut self.unfinished;
+            // It is no unfinished one any more, perhaps.
+            unfinished.safe = 0;
+            self.write = Some((world.model).begin_write(unfinished.name, Some(unfinished.content)));
+            let crc32c = crc32c::crc32c(&self.data) ^ u32::from(self.has_wrong_end);
+            let end = UploadEnd {
+                crc32c: Some(crc32c),
+                sha256: &[],
+            };
+            return Next::Last(encode(&UploadRequest::End(end)));
+        }
+        let until = (self.next + self.chunk).min(self.data.len());
+        let mut data = self.data[self.next..until].to_vec();
+        let crc32c = Some(crc32c::crc32c(&data));
+        if self
+            .damaged_at
+            .is_some_and(|at| (self.next..until).contains(&at))
+        {
+            data[0] ^= 1;
+        }
+        self.next = until;
+        self.unfinished.sent = self.unfinished.sent.max(until);
+        Next::Message(encode(&UploadRequest::Chunk(UploadChunk {
+            data: &data,
+            crc32c,
+        })))
+    }
+
+    /// It has ended with a status. Answers what can be gone on with.
+    pub fn ended(
+        mut self,
+        world: &mut World,
+        life: usize,
+        status: &Status,
+        answer: &[u8],
+    ) -> Option<Unfinished> {
+        let content = self.unfinished.content;
+        let is_damaged = self.damaged_at.is_some_and(|at| at < self.next);
+        let outcome = match status.code() {
+            Code::Ok => {
+                let answer = UploadResponse::decode(answer).expect("a message");
+                self.answered(world, &answer);
+                match answer.applied {
+                    true => Outcome::Done,
+                    false => Outcome::Nothing,
+                }
+            }
+            Code::DataLoss => {
+                assert!(is_damaged || self.has_wrong_end, "{status}");
+                Outcome::Nothing
+            }
+            // The stream before it, on a connection that was cut, was still heard; or a fault has ended it.
+            Code::OutOfRange | Code::Aborted => {
+                assert!(
+                    self.is_resumed || world.has_faults(life),
+                    "{status}: {self:?}"
+                );
+                Outcome::Nothing
+            }
+            Code::Internal | Code::FailedPrecondition => {
+                assert!(world.has_faults(life), "{status}");
+                Outcome::Nothing
+            }
+            Code::Unknown => {
+                assert!(world.has_faults(life), "{status}");
+                Outcome::Unknown
+            }
+            _ => panic!("an upload ended with {status}"),
+        };
+        if let Some(write) = self.write {
+            world.model.end_write(write, Some(content), outcome);
+        }
+        assert!(self.write.is_some() || outcome == Outcome::Nothing);
+        let can_go_on = status.code() != Code::Ok && !self.has_wrong_end;
+        self.unfinished.stored = None;
+        can_go_on.then_some(self.unfinished)
+    }
+
+    fn answered(&self, world: &mut World, answer: &UploadResponse<'_>) {
+        assert!(self.damaged_at.is_none() && !self.has_wrong_end);
+        let (name, content) = (self.unfinished.name, self.unfinished.content);
+        match (self.if_version, self.certain) {
+            (None, _) => assert!(answer.applied, "nothing was in its way"),
+            (Some(_), None) => {}
+            (Some(wanted), Some(before)) => {
+                let version = before.map_or(Some(0), |before| world.model.version_of(name, before));
+                let is_met = version == Some(wanted);
+                assert_eq!(answer.applied, is_met, "if_version {wanted}: {before:?}");
+            }
+        }
+        if answer.applied {
+            world.counts.uploaded += 1;
+            world.counts.resumed += u64::from(self.is_resumed);
+            let blob = seen(answer.blob.expect("what is stored now"));
+            assert_eq!(blob.content, content);
+            world.model.learn(name, blob);
+        }
+    }
+
+    /// The connection, or the stream, was lost.
+    pub fn lost(mut self, world: &mut World) -> Unfinished {
+        if let Some(write) = self.write {
+            world.model.end_write(write, None, Outcome::Unknown);
+        }
+        self.unfinished.stored = None;
+        self.unfinished
+    }
+}
+
+fn encode(request: &UploadRequest<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    request.encode(&mut out);
+    out
+}
+
+/// What the server has of an upload.
+pub fn stored(
+    world: &mut World,
+    mut unfinished: Unfinished,
+    answer: &[u8],
+    on: drive::ConnectionId,
+) -> Option<Unfinished> {
+    let answer = StatResponse::decode(answer).expect("a message");
+    let is_safe = unfinished.faults == world.disk_faults;
+    let safe = if is_safe { unfinished.safe } else { 0 };
+    if !answer.found {
+        assert_eq!(safe, 0, "an upload is lost: {unfinished:?}");
+        return None;
+    }
+    let stored = answer.stored_bytes as usize;
+    assert!(
+        (safe..=unfinished.sent).contains(&stored),
+        "{stored} bytes of {unfinished:?}"
+    );
+    if unfinished.reset_on == Some(on) && !std::mem::replace(&mut unfinished.was_asked, true) {
+        return Some(unfinished);
+    }
+    unfinished.stored = Some(stored);
+    if unfinished.reset_on == Some(on) {
+        (unfinished.safe, unfinished.faults) = (stored, world.disk_faults);
+    }
+    Some(unfinished)
+}

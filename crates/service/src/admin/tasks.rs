@@ -1,0 +1,91 @@
+//! Backup, Snapshot and ConvertDatabase: calls that have a task done and wait for it.
+
+use store::{Kind, Store};
+
+use super::invalid;
+use super::messages::{
+    ConvertDatabaseRequest, ConvertProgress, DatabaseKind, decode_backup, decode_nothing,
+};
+use crate::call::Actions;
+use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
+use crate::method::Method;
+use crate::status::Status;
+use crate::task::{Task, TaskNews, TaskRefusal};
+
+pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+    let name = decode_backup(bytes).map_err(|error| invalid(Method::AdminBackup, error))?;
+    check_name(name)?;
+    let task = Task::Backup { name: name.into() };
+    actions.start_task(task).map_err(TaskRefusal::status)
+}
+
+pub(super) fn begin_snapshot(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+    decode_nothing(bytes).map_err(|error| invalid(Method::AdminSnapshot, error))?;
+    actions
+        .start_task(Task::Snapshot)
+        .map_err(TaskRefusal::status)
+}
+
+pub(super) fn begin_convert(
+    bytes: &[u8],
+    store: &Store,
+    actions: &mut impl Actions,
+) -> Result<(), Status> {
+    let request = ConvertDatabaseRequest::decode(bytes)
+        .map_err(|error| invalid(Method::AdminConvertDatabase, error))?;
+    let kind = match request.kind {
+        DatabaseKind::Memory => Kind::Memory,
+        DatabaseKind::Disk => Kind::Disk,
+    };
+    let found = store.database(request.name);
+    let config = found.and_then(|id| Some((id, store.config(id)?)));
+    let (database, config) = config.ok_or_else(|| unknown_database(request.name))?;
+    if config.kind == kind {
+        answer(&TaskNews::Converted(ConvertProgress::NOTHING_DONE), actions);
+        return Ok(());
+    }
+    let task = Task::Convert { database, kind };
+    actions.start_task(task).map_err(TaskRefusal::status)
+}
+
+#[cold]
+fn unknown_database(name: &str) -> Status {
+    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    Status::not_found(format!("field name: there is no database {short:?}"))
+}
+
+/// The name becomes that of a folder: nothing in it may lead elsewhere.
+fn check_name(name: &str) -> Result<(), Status> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_sound = (1..=BACKUP_NAME_BYTES).contains(&name.len())
+        && !name.starts_with('.')
+        && name.bytes().all(is_plain);
+    if is_sound {
+        return Ok(());
+    }
+    let short: String = name.chars().take(QUOTED_CHARACTERS).collect();
+    Err(Status::invalid_argument(format!(
+        "field name is {short:?}; a backup's name has 1 to {BACKUP_NAME_BYTES} letters, digits, '-', '_' or '.', and \
+         does not begin with '.'"
+    )))
+}
+
+/// Tells the caller.
+pub(super) fn answer(news: &TaskNews<'_>, actions: &mut impl Actions) {
+    match news {
+        // A caller who does not read gets the next one instead.
+        TaskNews::BackingUp(_) | TaskNews::Converting(_) if !actions.can_send() => {}
+        TaskNews::BackingUp(progress) => actions.message(|out| progress.encode(out)),
+        TaskNews::Converting(progress) => actions.message(|out| progress.encode(out)),
+        TaskNews::BackedUp(progress) => {
+            actions.message(|out| progress.encode(out));
+            actions.finish(Status::OK);
+        }
+        TaskNews::SnapshotMade(response) => actions.respond(|out| response.encode(out)),
+        TaskNews::Converted(progress) => {
+            actions.message(|out| progress.encode(out));
+            actions.finish(Status::OK);
+        }
+        TaskNews::Failed(failure) => actions.finish(failure.status()),
+    }
+}

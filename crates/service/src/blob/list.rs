@@ -1,0 +1,118 @@
+//! List.
+
+use std::ops::{Bound, ControlFlow};
+
+use store::blob::{Description, key, split_key};
+use store::{DatabaseId, Direction, Range, ScanEnd, Shown};
+
+use super::messages::ListRequest;
+use super::refuse;
+use super::storing::with_description;
+use crate::call::{Actions, Shared};
+use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+use crate::method::Method;
+use crate::protobuf::writer;
+use crate::status::Status;
+
+/// A list between two pages.
+pub(super) struct List {
+    prefix: Vec<u8>,
+    /// The last key that was passed.
+    passed: Option<Vec<u8>>,
+    left: u64,
+    asked: bool,
+}
+
+impl List {
+    pub(super) fn begin(
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<List, Status> {
+        let request =
+            ListRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobList, error))?;
+        let (database, _) = refuse::database(request.database, shared)?;
+        if !request.start_after.is_empty() && !request.start_after.starts_with(request.prefix) {
+            return Err(Status::invalid_argument(
+                "field start_after does not begin with prefix",
+            ));
+        }
+        let behind = (!request.start_after.is_empty()).then(|| key(database, request.start_after));
+        actions.read_long(DatabaseId::BLOBS);
+        Ok(List {
+            prefix: key(database, request.prefix),
+            passed: behind,
+            left: match request.limit {
+                0 => u64::MAX,
+                limit => limit,
+            },
+            asked: true,
+        })
+    }
+
+    /// Sends a page.
+    pub(super) fn read(&mut self, shown: &Shown<'_>, actions: &mut impl Actions) {
+        self.asked = false;
+        if !actions.can_send() {
+            return;
+        }
+        let mut is_complete = false;
+        actions.message(|out| is_complete = self.encode_page(shown, out));
+        match is_complete {
+            true => actions.finish(Status::OK),
+            false => self.go_on(actions),
+        }
+    }
+
+    /// Asks for the next page as soon as there is room for it.
+    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+        if !self.asked && actions.can_send() {
+            self.asked = true;
+            actions.read_long(DatabaseId::BLOBS);
+        }
+    }
+
+    /// Appends a page; answers whether it is the last.
+    fn encode_page(&mut self, shown: &Shown<'_>, out: &mut Vec<u8>) -> bool {
+        let mut buffer = Vec::new();
+        let mut range = Range::prefix(&self.prefix, &mut buffer);
+        let passed = self.passed.take();
+        if let Some(passed) = &passed {
+            range.start = Bound::Excluded(passed);
+        }
+        let begin = out.len();
+        let (mut left, mut last) = (self.left, None);
+        let end = shown.scan(
+            &range,
+            Direction::Forward,
+            0,
+            SCAN_PAGE_ROWS,
+            &mut |entry| {
+                last = Some(entry.key.to_vec());
+                if let (Some((_, name)), Some(description)) = (
+                    split_key(entry.key),
+                    Description::decode(entry.value.bytes()),
+                ) {
+                    with_description(name, entry.version, &description, |blob| {
+                        writer::message(out, 1, |out| blob.encode(out));
+                    });
+                    left -= 1;
+                }
+                match left == 0 || out.len() - begin >= SCAN_PAGE_BYTES {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        );
+        self.left = left;
+        // The index of blobs is in memory, where nothing need be fetched.
+        let end = end.unwrap_or(ScanEnd::Complete);
+        if let ScanEnd::BudgetSpent(key) = end {
+            last = Some(key.to_vec());
+        }
+        self.passed = last.or(passed);
+        let is_complete = end == ScanEnd::Complete || left == 0;
+        writer::bool(out, 2, is_complete);
+        is_complete
+    }
+}

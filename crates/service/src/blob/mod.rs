@@ -1,0 +1,279 @@
+//! `pelton.v1.Blob`, and blobs over plain HTTP/2. `proto/pelton/v1/blob.proto` is the promise that this module keeps.
+//!
+//! What waits for the disk is done by the room above ([`Actions::blob`]); [`Storing`] and [`Reading`] are what all protocols have in
+//! common.
+
+mod download;
+mod list;
+pub mod messages;
+mod reading;
+pub(crate) mod refuse;
+mod storing;
+
+mod upload;
+
+use store::blob::{Description, News, key};
+use store::{
+    CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, Shown,
+};
+
+use crate::call::{Actions, Shared, State};
+use crate::keyvalue::refusal;
+use crate::method::Method;
+use crate::status::Status;
+use download::Download;
+use list::List;
+use messages::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
+pub(crate) use reading::Reading;
+use storing::with_description;
+pub(crate) use storing::{Progress, Storing};
+use upload::Upload;
+
+/// A call of `pelton.v1.Blob`.
+pub struct BlobCall(Step);
+
+/// How far a call has come.
+enum Step {
+    /// The request has not arrived yet.
+    Expecting(Method),
+    Upload(Box<Upload>),
+    Download(Box<Download>),
+    /// Waits for a view; the name of the blob.
+    Stat(Box<str>),
+    List(Box<List>),
+    /// Is with the committer.
+    Delete,
+}
+
+impl BlobCall {
+    /// Begins a call of `method`.
+    pub fn started(method: Method) -> BlobCall {
+        BlobCall(match method {
+            Method::BlobUpload => Step::Upload(Box::default()),
+            method => Step::Expecting(method),
+        })
+    }
+}
+
+impl State for BlobCall {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let method = match &mut self.0 {
+            Step::Expecting(method) => *method,
+            Step::Upload(upload) => return upload.message(bytes, last, shared, actions),
+            _ => return actions.finish(Status::second_request("this method")),
+        };
+        match Step::begin(method, bytes, shared, actions) {
+            Ok(Some(step)) => self.0 = step,
+            Ok(None) => {}
+            Err(status) => actions.finish(status),
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Expecting(method) => actions.finish(Status::no_request(method.path())),
+            Step::Upload(upload) => upload.half_closed(actions),
+            _ => {}
+        }
+    }
+
+    fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        kept: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        match &mut self.0 {
+            Step::Download(download) => download.open(shown, kept, shared, actions),
+            Step::Stat(name) => answer_stat(name, shown, kept, shared, actions),
+            Step::List(list) => list.read(shown, actions),
+            _ => debug_assert!(false, "nothing was to be read"),
+        }
+    }
+
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Upload(upload) => upload.news(news, actions),
+            Step::Download(download) => download.news(news, actions),
+            _ => debug_assert!(false, "nothing was to be done"),
+        }
+    }
+
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        match &mut self.0 {
+            Step::Upload(upload) => upload.committed(outcome, actions),
+            Step::Delete => match deleted(outcome) {
+                Ok(response) => actions.respond(|out| response.encode(out)),
+                Err(status) => actions.finish(status),
+            },
+            _ => debug_assert!(false, "nothing was submitted"),
+        }
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Download(download) => download.go_on(actions),
+            Step::List(list) => list.go_on(actions),
+            _ => {}
+        }
+    }
+}
+
+impl Step {
+    fn begin(
+        method: Method,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Option<Step>, Status> {
+        Ok(Some(match method {
+            Method::BlobDownload => {
+                Step::Download(Box::new(Download::begin(bytes, shared, actions)?))
+            }
+            Method::BlobStat => return begin_stat(bytes, shared, actions),
+            Method::BlobList => Step::List(Box::new(List::begin(bytes, shared, actions)?)),
+            Method::BlobDelete => {
+                begin_delete(bytes, shared, actions)?;
+                Step::Delete
+            }
+            _ => return Err(Status::unimplemented(method.path())),
+        }))
+    }
+}
+
+/// A description that owns what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct BlobDescriptionOf {
+    fixed: Description<'static>,
+    content_type: Box<str>,
+}
+
+impl BlobDescriptionOf {
+    pub(crate) fn new(description: &Description<'_>) -> BlobDescriptionOf {
+        BlobDescriptionOf {
+            fixed: Description {
+                content_type: "",
+                ..*description
+            },
+            content_type: description.content_type.into(),
+        }
+    }
+
+    pub(crate) fn description(&self) -> Description<'_> {
+        Description {
+            content_type: &self.content_type,
+            ..self.fixed
+        }
+    }
+}
+
+/// Looks a blob up in a view of the hidden index. `Err`: its description makes no sense.
+pub(crate) fn find<'v>(
+    shown: &'v Shown<'_>,
+    key: &[u8],
+    shared: &Shared,
+) -> Result<Option<(u64, Description<'v>)>, Status> {
+    let hash = shared.store.hasher().hash(key);
+    let found = shown.get(key, hash, 0).map_err(|_| refuse::unreadable())?;
+    let Some(entry) = found else {
+        return Ok(None);
+    };
+    let description = Description::decode(entry.value.bytes()).ok_or_else(refuse::unreadable)?;
+    Ok(Some((entry.version, description)))
+}
+
+fn begin_stat(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<Option<Step>, Status> {
+    let request =
+        StatRequest::decode(bytes).map_err(|error| refuse::invalid(Method::BlobStat, error))?;
+    let (database, blobs) = refuse::database(request.database, shared)?;
+    refuse::name("name", request.name)?;
+    if request.upload_id.is_empty() {
+        actions.read(DatabaseId::BLOBS, &key(database, request.name));
+        return Ok(Some(Step::Stat(request.name.into())));
+    }
+    let stored_bytes = blobs.stored_bytes(database, request.name, request.upload_id);
+    let response = StatResponse {
+        found: stored_bytes.is_some(),
+        blob: None,
+        stored_bytes: stored_bytes.unwrap_or(0),
+    };
+    actions.respond(|out| response.encode(out));
+    Ok(None)
+}
+
+fn answer_stat(
+    name: &str,
+    shown: &Shown<'_>,
+    key: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) {
+    match find(shown, key, shared) {
+        Err(status) => actions.finish(status),
+        Ok(None) => actions.respond(|out| StatResponse::default().encode(out)),
+        Ok(Some((version, description))) => {
+            with_description(name, version, &description, |blob| {
+                let response = StatResponse {
+                    found: true,
+                    blob: Some(blob),
+                    stored_bytes: 0,
+                };
+                actions.respond(|out| response.encode(out));
+            });
+        }
+    }
+}
+
+fn begin_delete(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
+    let request = DeleteBlobRequest::decode(bytes)
+        .map_err(|error| refuse::invalid(Method::BlobDelete, error))?;
+    let (database, _) = refuse::database(request.database, shared)?;
+    refuse::name("name", request.name)?;
+    if request.if_version == Some(0) {
+        return Err(Status::invalid_argument(
+            "field if_version is 0: what is not there cannot be deleted",
+        ));
+    }
+    delete(database, request.name, request.if_version, actions);
+    Ok(())
+}
+
+/// Has a description removed; `State::committed` follows.
+pub(crate) fn delete(
+    database: DatabaseId,
+    name: &str,
+    if_version: Option<u64>,
+    actions: &mut impl Actions,
+) {
+    let mut commit = actions.write(DatabaseId::BLOBS, Mode::Independent);
+    let pushed = commit.push(&Operation::Delete {
+        key: &key(database, name),
+        condition: if_version.map_or(Condition::None, Condition::VersionIs),
+        want_previous: true,
+    });
+    debug_assert_eq!(pushed, Ok(()), "a checked name fits");
+    commit.submit();
+}
+
+/// What became of it.
+pub(crate) fn deleted(outcome: &CommitOutcome<'_>) -> Result<DeleteBlobResponse, Status> {
+    if let Decision::Refused(why) = outcome.decision {
+        return Err(refusal(why));
+    }
+    let operation = outcome.first();
+    let operation = operation.ok_or_else(|| Status::internal("a commit without an outcome"))?;
+    Ok(DeleteBlobResponse {
+        deleted: operation.status == OperationStatus::Done && operation.existed(),
+        version: operation.before.version,
+    })
+}

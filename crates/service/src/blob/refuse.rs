@@ -1,0 +1,87 @@
+//! What a caller is told when a blob cannot be served: the statuses at the top of `blob.proto`.
+
+use std::sync::Arc;
+
+use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
+use store::{DatabaseId, Durability};
+
+use crate::call::Shared;
+use crate::keyvalue::find_database;
+use crate::keyvalue::messages::Invalid;
+use crate::method::Method;
+use crate::status::{Code, Status};
+
+/// The database of a request, if it can have blobs.
+pub(crate) fn database(name: &str, shared: &Shared) -> Result<(DatabaseId, Arc<Blobs>), Status> {
+    let database = find_database(name, shared)?;
+    let config = shared.store.config(database);
+    let is_volatile = config.is_none_or(|config| config.durability == Durability::Volatile);
+    match shared.store.blobs() {
+        Some(blobs) if !is_volatile => Ok((database, Arc::clone(blobs))),
+        Some(_) => Err(Status::new(
+            Code::FailedPrecondition,
+            "field database: the database is volatile, and blobs are kept in databases that last",
+        )),
+        None => Err(Status::new(
+            Code::FailedPrecondition,
+            "this server keeps nothing (--durability volatile without --data), and blobs need a data folder: \
+             start it with --data DIR",
+        )),
+    }
+}
+
+/// The name of a blob.
+pub(crate) fn name(field: &str, name: &str) -> Result<(), Status> {
+    check_name(name).map_err(|error| bad_name(field, error))
+}
+
+#[cold]
+fn bad_name(field: &str, error: NameError) -> Status {
+    Status::invalid_argument(format!("field {field} {error}"))
+}
+
+#[cold]
+pub(crate) fn invalid(method: Method, invalid: Invalid) -> Status {
+    crate::keyvalue::invalid(method, invalid)
+}
+
+#[cold]
+pub(crate) fn chunk_too_large(bytes: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "field chunk.data has {bytes} bytes, at most {} are allowed",
+        limits::CHUNK_BYTES
+    ))
+}
+
+#[cold]
+pub(crate) fn not_stored(error: &UploadError) -> Status {
+    let code = match error {
+        UploadError::Offset { .. } => Code::OutOfRange,
+        UploadError::TakenOver | UploadError::Gone => Code::Aborted,
+        UploadError::Chunk { .. } | UploadError::Content { .. } => Code::DataLoss,
+        UploadError::Size { .. } => Code::InvalidArgument,
+        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany => {
+            Code::ResourceExhausted
+        }
+        UploadError::Device(_) => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}
+
+#[cold]
+pub(crate) fn not_read(error: &ReadError) -> Status {
+    let code = match error {
+        ReadError::Damaged { .. } => Code::DataLoss,
+        ReadError::Device { .. } => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}
+
+/// The description of a blob makes no sense.
+#[cold]
+pub(crate) fn unreadable() -> Status {
+    Status::new(
+        Code::DataLoss,
+        "the description of the blob cannot be read; another version of the server may have written it",
+    )
+}

@@ -1,0 +1,259 @@
+//! An upload, whatever protocol brings it: chunks are gathered while others are being stored.
+
+use store::blob::{Begin, Chunk, Description, End, News, UploadError, Work};
+use store::{CommitOutcome, Condition, Decision, OperationStatus};
+
+use crate::call::Actions;
+use crate::keyvalue::refusal;
+use crate::limits::{
+    UPLOAD_GATHERED_BYTES, UPLOAD_GATHERED_SHARE, UPLOAD_WINDOW_BYTES, UPLOAD_WINDOW_BYTES_MAX,
+    UPLOAD_WINDOWS_BYTES,
+};
+use crate::status::Status;
+
+/// An upload in progress.
+pub(crate) struct Storing {
+    name: Box<str>,
+    if_version: Option<u64>,
+    /// Here while nothing is done with it.
+    upload: Option<Box<store::blob::Upload>>,
+    gathered: Gathered,
+    /// Room to use again.
+    spare: Gathered,
+    is_held: bool,
+    /// What the window may grow to.
+    window_bytes: u32,
+    end: Option<Ending>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    chunks: Vec<Chunk>,
+}
+
+/// How the caller has ended its side.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Whole(End),
+    /// Without an end.
+    Cut,
+    /// All of it is durable, and the description is with the committer.
+    Committing,
+}
+
+/// What an upload has come to.
+pub(crate) enum Progress {
+    /// It goes on.
+    GoesOn,
+    /// The caller has ended its side without an end.
+    Cut {
+        /// What can be gone on from.
+        stored_bytes: u64,
+    },
+    /// It failed.
+    Failed(UploadError),
+}
+
+/// A blob as it is now, or as it was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) applied: bool,
+    pub(crate) version: u64,
+    /// The encoded [`Description`].
+    pub(crate) description: Vec<u8>,
+}
+
+impl Storing {
+    pub(crate) fn begin(
+        begin: Box<Begin>,
+        if_version: Option<u64>,
+        actions: &mut impl Actions,
+    ) -> Storing {
+        let storing = Storing {
+            name: begin.name.clone(),
+            if_version,
+            upload: None,
+            gathered: Gathered::default(),
+            spare: Gathered::default(),
+            is_held: false,
+            window_bytes: UPLOAD_WINDOW_BYTES,
+            end: None,
+        };
+        actions.limit_window(UPLOAD_WINDOW_BYTES);
+        actions.blob(Work::Begin(begin));
+        storing
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether nothing may follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// A chunk has come.
+    pub(crate) fn add(&mut self, data: &[u8], crc32c: Option<u32>, actions: &mut impl Actions) {
+        debug_assert!(!self.has_ended());
+        if !data.is_empty() {
+            self.gathered.bytes.extend_from_slice(data);
+            match self.gathered.chunks.last_mut() {
+                // Pieces without checksums are one.
+                Some(last) if last.crc32c.is_none() && crc32c.is_none() => last.bytes += data.len(),
+                _ => self.gathered.chunks.push(Chunk {
+                    bytes: data.len(),
+                    crc32c,
+                }),
+            }
+        }
+        self.go_on(actions);
+    }
+
+    /// The caller has ended with it.
+    pub(crate) fn end(&mut self, end: End, actions: &mut impl Actions) {
+        self.end = Some(Ending::Whole(end));
+        self.go_on(actions);
+    }
+
+    /// The caller has ended without an end.
+    pub(crate) fn cut(&mut self, actions: &mut impl Actions) -> Progress {
+        self.end = Some(Ending::Cut);
+        self.go_on(actions);
+        self.progress()
+    }
+
+    /// What was asked for is done.
+    pub(crate) fn news(&mut self, news: News, actions: &mut impl Actions) -> Progress {
+        match news {
+            News::Begun(upload) => self.take_back(upload, actions),
+            News::Written {
+                upload,
+                bytes,
+                chunks,
+            } => {
+                self.take_back(upload, actions);
+                self.spare = Gathered { bytes, chunks };
+            }
+            News::Sealed(sealed) => {
+                self.end = Some(Ending::Committing);
+                let condition = self
+                    .if_version
+                    .map_or(Condition::None, Condition::VersionIs);
+                actions.describe_blob(&self.name, sealed, condition);
+                return Progress::GoesOn;
+            }
+            News::NotStored(error) => return Progress::Failed(error),
+            News::TakenOver => return Progress::Failed(UploadError::TakenOver),
+            News::Read(_) | News::NotRead(_) => debug_assert!(false, "nothing was to be read"),
+        }
+        self.go_on(actions);
+        self.progress()
+    }
+
+    /// Nothing is done with the upload now. All that streams have share the memory for what waits.
+    fn take_back(&mut self, upload: Box<store::blob::Upload>, actions: &mut impl Actions) {
+        let share = UPLOAD_WINDOWS_BYTES / upload.streams().max(1);
+        let window_bytes = share.clamp(
+            UPLOAD_WINDOW_BYTES as usize,
+            UPLOAD_WINDOW_BYTES_MAX as usize,
+        );
+        let window_bytes = u32::try_from(window_bytes).expect("at most UPLOAD_WINDOW_BYTES_MAX");
+        if window_bytes != self.window_bytes {
+            self.window_bytes = window_bytes;
+            actions.limit_window(window_bytes);
+        }
+        self.upload = Some(upload);
+    }
+
+    /// Bytes that are gathered before the caller is held.
+    fn gathered_bytes(&self) -> usize {
+        (self.window_bytes as usize / UPLOAD_GATHERED_SHARE).min(UPLOAD_GATHERED_BYTES)
+    }
+
+    fn progress(&self) -> Progress {
+        match (&self.end, &self.upload) {
+            (Some(Ending::Cut), Some(upload)) => Progress::Cut {
+                stored_bytes: upload.stored_bytes(),
+            },
+            _ => Progress::GoesOn,
+        }
+    }
+
+    /// Has done what can be done, and holds the caller if too much waits.
+    fn go_on(&mut self, actions: &mut impl Actions) {
+        if !self.gathered.bytes.is_empty() {
+            if let Some(upload) = self.upload.take() {
+                let Gathered { bytes, chunks } =
+                    std::mem::replace(&mut self.gathered, std::mem::take(&mut self.spare));
+                let now_ms = actions.now_ms();
+                actions.blob(Work::Write {
+                    upload,
+                    bytes,
+                    chunks,
+                    now_ms,
+                });
+            }
+        } else if let Some(Ending::Whole(end)) = self.end
+            && let Some(upload) = self.upload.take()
+        {
+            let now_ms = actions.now_ms();
+            actions.blob(Work::Finish {
+                upload,
+                end,
+                now_ms,
+            });
+        }
+        let is_full = self.gathered.bytes.len() >= self.gathered_bytes();
+        if is_full != self.is_held {
+            self.is_held = is_full;
+            match is_full {
+                true => actions.hold(),
+                false => actions.resume(),
+            }
+        }
+    }
+
+    /// What became of the description.
+    pub(crate) fn committed(&self, outcome: &CommitOutcome<'_>) -> Result<Stored, Status> {
+        if let Decision::Refused(why) = outcome.decision {
+            return Err(refusal(why));
+        }
+        let operation = outcome.first();
+        let operation = operation.ok_or_else(|| Status::internal("a commit without an outcome"))?;
+        let applied = operation.status == OperationStatus::Done;
+        if applied {
+            return Ok(Stored {
+                applied,
+                version: operation.after.version,
+                description: Vec::new(),
+            });
+        }
+        let value = operation.value.map(|value| value.bytes().to_vec());
+        Ok(Stored {
+            applied,
+            version: operation.before.version,
+            description: value.unwrap_or_default(),
+        })
+    }
+}
+
+/// Shows a stored description as a message.
+pub(crate) fn with_description<R>(
+    name: &str,
+    version: u64,
+    description: &Description<'_>,
+    show: impl FnOnce(super::messages::BlobDescription<'_>) -> R,
+) -> R {
+    let sha256 = description.sha256;
+    show(super::messages::BlobDescription {
+        name,
+        size_bytes: description.size_bytes,
+        crc32c: description.crc32c,
+        sha256: sha256.as_ref().map_or(&[], |sha256| &sha256[..]),
+        content_type: description.content_type,
+        version,
+        created_at_ms: description.created_ms,
+    })
+}

@@ -1,0 +1,188 @@
+//! Upload over gRPC.
+
+use store::CommitOutcome;
+use store::blob::{Begin, Description, End, News, limits};
+
+use super::messages::{UploadBegin, UploadEnd, UploadRequest, UploadResponse};
+use super::storing::{Progress, Storing, with_description};
+use super::{BlobDescriptionOf, refuse};
+use crate::call::{Actions, Shared};
+use crate::method::Method;
+use crate::status::Status;
+
+/// A call that uploads.
+#[derive(Default)]
+pub(super) struct Upload {
+    /// Nothing has come yet.
+    storing: Option<Storing>,
+    /// Once it is with the committer: what its description says.
+    sealed: Option<BlobDescriptionOf>,
+}
+
+impl Upload {
+    pub(super) fn message(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        if let Err(status) = self.take(bytes, shared, actions) {
+            return actions.finish(status);
+        }
+        if last {
+            self.half_closed(actions);
+        }
+    }
+
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let request = UploadRequest::decode(bytes)
+            .map_err(|error| refuse::invalid(Method::BlobUpload, error))?;
+        let request = request
+            .ok_or_else(|| Status::invalid_argument("field part: there is none in the message"))?;
+        match (&mut self.storing, request) {
+            (None, UploadRequest::Begin(begin)) => {
+                let begun = check_begin(&begin, shared, actions)?;
+                self.storing = Some(Storing::begin(begun, begin.if_version, actions));
+                Ok(())
+            }
+            (None, _) => Err(Status::invalid_argument(
+                "field begin: the first message of an upload must say what it will be",
+            )),
+            (Some(_), UploadRequest::Begin(_)) => Err(Status::invalid_argument(
+                "field begin: only the first message may have it",
+            )),
+            (Some(storing), _) if storing.has_ended() => Err(Status::invalid_argument(
+                "field part: nothing may follow the end",
+            )),
+            (Some(_), UploadRequest::Chunk(chunk)) if chunk.data.len() > limits::CHUNK_BYTES => {
+                Err(refuse::chunk_too_large(chunk.data.len()))
+            }
+            (Some(storing), UploadRequest::Chunk(chunk)) => {
+                storing.add(chunk.data, chunk.crc32c, actions);
+                Ok(())
+            }
+            (Some(storing), UploadRequest::End(end)) => {
+                storing.end(end_of(&end)?, actions);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn half_closed(&mut self, actions: &mut impl Actions) {
+        match &mut self.storing {
+            None => actions.finish(Status::no_request(Method::BlobUpload.path())),
+            Some(storing) if storing.has_ended() => {}
+            Some(storing) => {
+                let progress = storing.cut(actions);
+                act_on(progress, actions);
+            }
+        }
+    }
+
+    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+        if let News::Sealed(sealed) = &news {
+            self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
+        }
+        let storing = self.storing.as_mut().expect("something was asked for");
+        let progress = storing.news(news, actions);
+        act_on(progress, actions);
+    }
+
+    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+        let storing = self.storing.as_ref().expect("something was submitted");
+        let stored = match storing.committed(outcome) {
+            Ok(stored) => stored,
+            Err(status) => return actions.finish(status),
+        };
+        let sealed = self.sealed.as_ref().map(BlobDescriptionOf::description);
+        let found = match stored.applied {
+            true => sealed,
+            false => Description::decode(&stored.description),
+        };
+        let Some(found) = found else {
+            // The condition was not met, and there is no blob.
+            return actions.respond(|out| UploadResponse::default().encode(out));
+        };
+        with_description(storing.name(), stored.version, &found, |blob| {
+            let response = UploadResponse {
+                applied: stored.applied,
+                blob: Some(blob),
+            };
+            actions.respond(|out| response.encode(out));
+        });
+    }
+}
+
+fn act_on(progress: Progress, actions: &mut impl Actions) {
+    match progress {
+        Progress::GoesOn => {}
+        Progress::Failed(error) => actions.finish(refuse::not_stored(&error)),
+        Progress::Cut { stored_bytes } => actions.finish(Status::invalid_argument(format!(
+            "field end: the upload has ended without it; {stored_bytes} bytes are stored, and an upload with an \
+             upload_id can go on from there"
+        ))),
+    }
+}
+
+fn check_begin(
+    begin: &UploadBegin<'_>,
+    shared: &Shared,
+    actions: &impl Actions,
+) -> Result<Box<Begin>, Status> {
+    let (database, _) = refuse::database(begin.database, shared)?;
+    refuse::name("begin.name", begin.name)?;
+    let wrong = |message: String| Err(Status::invalid_argument(message));
+    if begin.upload_id.len() > limits::UPLOAD_ID_BYTES {
+        let (bytes, allowed) = (begin.upload_id.len(), limits::UPLOAD_ID_BYTES);
+        return wrong(format!(
+            "field begin.upload_id has {bytes} bytes, at most {allowed} are allowed"
+        ));
+    }
+    if begin.upload_id.is_empty() && begin.offset > 0 {
+        return wrong(
+            "field begin.offset: an upload without an upload_id cannot be resumed".to_owned(),
+        );
+    }
+    if begin.content_type.len() > limits::CONTENT_TYPE_BYTES
+        || begin.content_type.chars().any(char::is_control)
+    {
+        return wrong(format!(
+            "field begin.content_type has control characters or more than {} bytes",
+            limits::CONTENT_TYPE_BYTES
+        ));
+    }
+    if begin.size_bytes.is_some_and(|size| size < begin.offset) {
+        return wrong("field begin.size_bytes is less than begin.offset".to_owned());
+    }
+    Ok(Box::new(Begin {
+        database,
+        name: begin.name.into(),
+        upload_id: begin.upload_id.into(),
+        offset: begin.offset,
+        size_bytes: begin.size_bytes,
+        content_type: begin.content_type.into(),
+        now_ms: actions.now_ms(),
+    }))
+}
+
+fn end_of(end: &UploadEnd<'_>) -> Result<End, Status> {
+    let sha256 = match end.sha256 {
+        [] => None,
+        bytes => Some(bytes.try_into().map_err(|_| {
+            Status::invalid_argument(format!(
+                "field end.sha256 has {} bytes; a SHA-256 has 32",
+                bytes.len()
+            ))
+        })?),
+    };
+    Ok(End {
+        crc32c: end.crc32c,
+        sha256,
+    })
+}

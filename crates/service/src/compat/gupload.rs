@@ -1,0 +1,216 @@
+//! `messaging.GuploadService`, and `/upload` over plain HTTP/2: uploads that say nothing but their content.
+//!
+//! It is kept as a blob of the default database under a generated name, or thrown away as the original does.
+
+mod names;
+
+use store::blob::{Begin, End, News, limits};
+use store::{CommitOutcome, DatabaseId};
+
+pub use names::Names;
+
+use crate::blob::{Progress, Storing, refuse};
+use crate::call::{Actions, CallHead, Shared, State};
+use crate::method::Method;
+use crate::protobuf::{DecodeError, Reader, writer};
+use crate::status::{Code, Status};
+
+/// `Ok` of the enum `UploadStatusCode`.
+const OK: u64 = 1;
+
+/// How uploads are taken.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// They are thrown away.
+    pub discard: bool,
+    /// Under which names they are kept otherwise.
+    pub names: Names,
+}
+
+/// An upload, over gRPC or as a plain request.
+pub struct GuploadCall {
+    method: Method,
+    content: Content,
+}
+
+/// Where the content goes.
+enum Content {
+    Nowhere,
+    Kept(Box<Storing>),
+    /// The upload was refused.
+    Over,
+}
+
+impl GuploadCall {
+    /// Begins one.
+    pub fn started(
+        method: Method,
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> GuploadCall {
+        let content = Content::begin(head, shared, actions).unwrap_or_else(|status| {
+            actions.finish(status);
+            Content::Over
+        });
+        GuploadCall { method, content }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.method == Method::HttpGupload
+    }
+
+    /// All has come, and is on the device if it is kept.
+    fn answer(&self, actions: &mut impl Actions) {
+        let name = match &self.content {
+            Content::Kept(storing) => Some(storing.name()),
+            Content::Nowhere | Content::Over => None,
+        };
+        if self.is_plain() {
+            // The names that are generated need no escapes.
+            let path = name.map(|name| format!("/blob/{name}"));
+            let location = path.as_deref().map(|path| ("location", path));
+            return actions.plain(200, location.as_slice(), b"", Code::Ok);
+        }
+        let message = match name {
+            Some(name) => format!("received, and kept as the blob {name}"),
+            None => "received, and thrown away".to_owned(),
+        };
+        actions.respond(|out| {
+            writer::bytes(out, 1, message.as_bytes());
+            writer::uint64(out, 2, OK);
+        });
+    }
+}
+
+impl Content {
+    fn begin(
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Content, Status> {
+        let metadata = |name: &[u8]| head.metadata.first(name);
+        if shared.gupload.discard || metadata(b":method").is_some_and(is_safe) {
+            return Ok(Content::Nowhere);
+        }
+        let found = refuse::database("", shared);
+        let (database, _) = found.map_err(|_| nowhere_to_keep())?;
+        debug_assert_eq!(database, DatabaseId::DEFAULT);
+        let length = metadata(b"content-length").and_then(|text| std::str::from_utf8(text).ok());
+        let now_ms = actions.now_ms();
+        let begin = Begin {
+            database,
+            name: shared.gupload.names.next(now_ms).into(),
+            upload_id: Box::default(),
+            offset: 0,
+            size_bytes: length.and_then(|length| length.parse().ok()),
+            content_type: Box::default(),
+            now_ms,
+        };
+        // Only where nothing is: a name that was given before, whyever, costs nobody his content.
+        let storing = Storing::begin(Box::new(begin), Some(0), actions);
+        Ok(Content::Kept(Box::new(storing)))
+    }
+}
+
+impl State for GuploadCall {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let content = match self.is_plain() {
+            true => Ok(bytes),
+            false => content(bytes),
+        };
+        match (content, &mut self.content) {
+            (Err(status), _) => return actions.finish(status),
+            (Ok(content), Content::Kept(storing)) => storing.add(content, None, actions),
+            (Ok(_), _) => {}
+        }
+        if last {
+            self.half_closed(shared, actions);
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.content {
+            Content::Kept(storing) => storing.end(End::default(), actions),
+            Content::Nowhere => self.answer(actions),
+            Content::Over => {}
+        }
+    }
+
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+        let Content::Kept(storing) = &mut self.content else {
+            return debug_assert!(false, "nothing was to be done");
+        };
+        if let Progress::Failed(error) = storing.news(news, actions) {
+            actions.finish(refuse::not_stored(&error));
+        }
+    }
+
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let Content::Kept(storing) = &self.content else {
+            return debug_assert!(false, "nothing was submitted");
+        };
+        match storing.committed(outcome) {
+            Ok(stored) if stored.applied => self.answer(actions),
+            Ok(_) => actions.finish(taken(storing.name())),
+            Err(status) => actions.finish(status),
+        }
+    }
+}
+
+/// The content of a `Chunk`.
+fn content(bytes: &[u8]) -> Result<&[u8], Status> {
+    let mut content = &[][..];
+    let read = Reader::new(bytes).for_each(|number, field| {
+        if number == 1 {
+            content = field.bytes()?;
+        }
+        Ok(())
+    });
+    read.map_err(not_a_chunk)?;
+    match content.len() <= limits::CHUNK_BYTES {
+        true => Ok(content),
+        false => Err(too_large(content.len())),
+    }
+}
+
+/// Methods that ask for nothing to be changed (RFC 9110 section 9.2.1): the original answers them like others, but what
+/// looks at a server must not leave blobs.
+fn is_safe(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
+}
+
+#[cold]
+fn not_a_chunk(error: DecodeError) -> Status {
+    Status::invalid_argument(format!("Chunk: {error}"))
+}
+
+#[cold]
+fn too_large(bytes: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "field Content has {bytes} bytes, at most {} are allowed",
+        limits::CHUNK_BYTES
+    ))
+}
+
+#[cold]
+fn nowhere_to_keep() -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        "uploads are kept as blobs of the default database, and it is volatile: start the server with another \
+         --durability, or with --discard-uploads, which throws uploads away",
+    )
+}
+
+#[cold]
+fn taken(name: &str) -> Status {
+    Status::new(
+        Code::Aborted,
+        format!("there is a blob {name} already: nothing was stored, try again"),
+    )
+}

@@ -1,0 +1,152 @@
+//! A store with blobs on a simulated disk, and a room above one call at a time.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use store::blob::{Description, Owner, split_key};
+use store::disk::{Disk, SimulatedDisk};
+use store::durable::{Mailbox, Opened, Rounds};
+use store::log::{LogConfig, LogId};
+use store::suite::StandingClock;
+use store::{Committer, DatabaseId, Direction, Durability, Outcomes, Range, Store, StoreConfig};
+
+use crate::call::Shared;
+use crate::fake::{Fake, Sent, shared};
+use crate::method::Method;
+
+/// A server with a data folder.
+pub(super) struct Bench {
+    pub(super) shared: Shared,
+    pub(super) disk: SimulatedDisk,
+    rounds: Rounds,
+    mailbox: Mailbox,
+    committer: Committer,
+}
+
+struct Nobody;
+
+impl Owner for Nobody {
+    // It goes when its name is taken; its call hears of that from the committer first.
+    fn taken_over(&self) {}
+}
+
+pub(super) fn config() -> StoreConfig {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    config.blobs.free_bytes = 0;
+    config
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        Bench::with(config())
+    }
+
+    /// A server that has none.
+    pub(super) fn volatile() -> Bench {
+        Bench {
+            shared: shared(),
+            ..Bench::new()
+        }
+    }
+
+    pub(super) fn with(config: StoreConfig) -> Bench {
+        let disk = SimulatedDisk::new(1);
+        let id = LogId {
+            history: 1,
+            secret: 2,
+        };
+        let log = LogConfig {
+            segment_bytes: 64 * 1024,
+            ..LogConfig::new(id, 1)
+        };
+        let opened = Store::open(config, Arc::new(disk.clone()), &log);
+        let Opened {
+            store, committer, ..
+        } = opened.expect("an empty disk can be used");
+        let rounds = Rounds::new(committer);
+        Bench {
+            disk,
+            mailbox: rounds.register(Box::new(|| ())),
+            rounds,
+            committer: store.committer(),
+            shared: Shared { store, ..shared() },
+        }
+    }
+
+    /// Does all that a call has asked for.
+    pub(super) fn work(&mut self, fake: &mut Fake) {
+        let mut clock = StandingClock { now_ms: 1_000 };
+        while !fake.actions.is_over {
+            if let Some(work) = fake.actions.work.take() {
+                let owner: Arc<dyn Owner> = Arc::new(Nobody);
+                let blobs = self.shared.store.blobs().expect("there is a log");
+                fake.blob(work.run(blobs, &owner), &self.shared);
+                continue;
+            }
+            if fake.actions.changes.is_empty() {
+                return;
+            }
+            let mut outcomes = Outcomes::new();
+            let changes = &mut fake.actions.changes;
+            drop(self.committer.run(changes, &mut clock, &mut outcomes));
+            self.mailbox.submit(&mut fake.actions.changes);
+            self.rounds.round(&mut clock);
+            assert!(self.mailbox.take(&mut outcomes), "it was decided");
+            for outcome in outcomes.iter() {
+                let sealed = fake.actions.sealed.take().map(|sealed| *sealed);
+                let blobs = self.shared.store.blobs().expect("there is a log");
+                blobs.settle(&outcome, sealed);
+                fake.committed(&outcome, &self.shared);
+            }
+        }
+    }
+
+    /// Uploads messages, whatever they are, and answers with what came back.
+    pub(super) fn upload(&mut self, method: Method, messages: &[&[u8]]) -> Vec<Sent> {
+        let mut fake = Fake::new(method, &self.shared);
+        for message in messages {
+            self.work(&mut fake);
+            if !fake.actions.is_over {
+                fake.message(message, false, &self.shared);
+            }
+        }
+        if !fake.actions.is_over {
+            fake.half_closed(&self.shared);
+        }
+        self.work(&mut fake);
+        fake.take_sent()
+    }
+
+    /// All blobs, by name.
+    pub(super) fn kept(&self) -> Vec<(String, Vec<u8>)> {
+        let view = self.shared.store.view(DatabaseId::BLOBS).expect("is there");
+        let mut keys = Vec::new();
+        view.scan(&Range::ALL, Direction::Forward, 0, 1_000, &mut |entry| {
+            keys.push(entry.key.to_vec());
+            ControlFlow::Continue(())
+        });
+        let read = |key: &Vec<u8>| {
+            let hash = self.shared.store.hasher().hash(key);
+            let entry = view.get(key, hash, 0).expect("it was just seen");
+            let description = Description::decode(entry.value.bytes()).expect("it was encoded");
+            let blobs = self.shared.store.blobs().expect("there is a log");
+            let content = blobs.open_content(&description);
+            let bytes = usize::try_from(content.size_bytes()).expect("tests are small");
+            let (database, name) = split_key(key).expect("it is one");
+            assert_eq!(database, DatabaseId::DEFAULT);
+            let piece = content.read(0, bytes).expect("it is whole");
+            (name.to_owned(), piece.bytes.to_vec())
+        };
+        keys.iter().map(read).collect()
+    }
+
+    /// That nothing is kept, and nothing lies about.
+    pub(super) fn expect_nothing(&self) {
+        assert_eq!(self.kept(), []);
+        let folder = self.disk.subfolder("blobs").expect("it can be opened");
+        assert_eq!(folder.list().expect("it can be listed"), [""; 0]);
+        let blobs = self.shared.store.blobs().expect("there is a log");
+        assert_eq!(blobs.statistics().used.unfinished, 0);
+    }
+}

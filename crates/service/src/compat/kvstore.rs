@@ -1,0 +1,260 @@
+//! `io.grpc.KeyValueService`, the key-value example of the gRPC project: keys that are created, changed and deleted.
+//!
+//! A call is an operation of the store, on the database that the server was told. Failures of the original have no
+//! text, as clients may compare them; those that only this server can have say what is wrong.
+
+use store::tree::Wishes;
+use store::{
+    CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, OperationStatus,
+    PushError, Refusal, Shown, Value,
+};
+
+use super::simulate::{Simulator, Turn};
+use crate::call::{Actions, Shared, State};
+use crate::keyvalue;
+use crate::method::Method;
+use crate::protobuf::{DecodeError, Reader, writer};
+use crate::status::{Code, Status};
+
+/// How the service is to be.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The database with its keys; empty: the default one.
+    pub database: Box<str>,
+    /// Delays operations.
+    pub simulator: Option<Simulator>,
+}
+
+/// A call of the service.
+pub struct KvstoreCall {
+    method: Method,
+    step: Step,
+}
+
+/// How far a call has come.
+enum Step {
+    /// The request has not arrived yet.
+    Expecting,
+    /// The request waits for its simulated work to be done.
+    Delayed(Box<Turn>),
+    /// A Retrieve waits for the tick's view; its key is kept by the room above.
+    Reading { hash: u64 },
+    /// A write is with the committer.
+    Writing,
+}
+
+impl KvstoreCall {
+    /// Begins a call of `method`.
+    pub fn started(method: Method) -> KvstoreCall {
+        KvstoreCall {
+            method,
+            step: Step::Expecting,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.method == Method::KvstoreRetrieve
+    }
+
+    /// Takes up the request: what is wrong with it is said now, whatever is simulated.
+    fn take_up(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let Some(simulator) = &shared.kvstore.simulator else {
+            return self.begin(bytes, shared, actions);
+        };
+        let (key, _) = decode(bytes, self.method)?;
+        keyvalue::check_key(key)?;
+        let now_ns = actions.now_ns();
+        let turn = simulator.enter(bytes, self.is_read(), &shared.waiting, now_ns)?;
+        actions.wake_at_ns(turn.due_ns);
+        self.step = Step::Delayed(Box::new(turn));
+        Ok(())
+    }
+
+    /// Begins the operation.
+    fn begin(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let (key, value) = decode(bytes, self.method)?;
+        let database = database(shared)?;
+        if self.is_read() {
+            keyvalue::check_key(key)?;
+            actions.read(database, key);
+            let hash = shared.store.hasher().hash(key);
+            self.step = Step::Reading { hash };
+            return Ok(());
+        }
+        let put = |condition| Operation::Put {
+            key,
+            value,
+            condition,
+            expiry: Expiry::None,
+            want_previous: false,
+        };
+        let operation = match self.method {
+            Method::KvstoreCreate => put(Condition::Absent),
+            Method::KvstoreUpdate => put(Condition::Present),
+            _ => Operation::Delete {
+                key,
+                condition: Condition::None,
+                want_previous: false,
+            },
+        };
+        let mut commit = actions.write(database, Mode::Independent);
+        let pushed = commit.push(&operation);
+        pushed.map_err(|error| not_pushed(self.method, error))?;
+        commit.submit();
+        self.step = Step::Writing;
+        Ok(())
+    }
+}
+
+impl State for KvstoreCall {
+    fn message(&mut self, bytes: &[u8], _last: bool, shared: &Shared, actions: &mut impl Actions) {
+        let taken_up = match self.step {
+            Step::Expecting => self.take_up(bytes, shared, actions),
+            _ => Err(Status::second_request(self.method.path())),
+        };
+        if let Err(status) = taken_up {
+            actions.finish(status);
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Expecting = self.step {
+            actions.finish(Status::no_request(self.method.path()));
+        }
+    }
+
+    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        let Step::Delayed(turn) = &self.step else {
+            return;
+        };
+        if actions.now_ns() < turn.due_ns {
+            return;
+        }
+        let Step::Delayed(turn) = std::mem::replace(&mut self.step, Step::Expecting) else {
+            unreachable!("it was just looked at");
+        };
+        if let Err(status) = self.begin(turn.request.bytes(), shared, actions) {
+            actions.finish(status);
+        }
+    }
+
+    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+        wishes.key(kept);
+    }
+
+    fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        kept: &[u8],
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let Step::Reading { hash } = self.step else {
+            return debug_assert!(false, "nothing was to be read");
+        };
+        let Ok(entry) = shown.get(kept, hash, actions.now_ms()) else {
+            debug_assert!(false, "a call wishes all that it looks at");
+            return actions.finish(keyvalue::not_fetched());
+        };
+        match entry.map(|entry| entry.value) {
+            None => actions.finish(without_words(Code::NotFound)),
+            Some(Value::Inline(value)) => actions.respond(|out| writer::bytes(out, 1, value)),
+            Some(Value::Shared(body)) => {
+                actions.respond_shared(|out| writer::bytes_head(out, 1, body.len()), body)
+            }
+        }
+    }
+
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        if let Decision::Refused(refusal) = outcome.decision {
+            return actions.finish(refused(refusal));
+        }
+        let operation = outcome
+            .first()
+            .expect("a commit of one operation that was not refused has one outcome");
+        match (operation.status, self.method) {
+            (OperationStatus::ConditionFailed, Method::KvstoreCreate) => {
+                actions.finish(without_words(Code::AlreadyExists))
+            }
+            (OperationStatus::ConditionFailed, _) => actions.finish(without_words(Code::NotFound)),
+            // Every response but that of Retrieve is empty.
+            _ => actions.respond(|_| {}),
+        }
+    }
+}
+
+/// Key and value of a request; a request without a value has an empty one.
+fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
+    let has_value = matches!(method, Method::KvstoreCreate | Method::KvstoreUpdate);
+    let (mut key, mut value) = (&[][..], &[][..]);
+    Reader::new(bytes)
+        .for_each(|number, field| {
+            match number {
+                1 => key = field.bytes()?,
+                2 if has_value => value = field.bytes()?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|error| not_a_request(method, error))?;
+    Ok((key, value))
+}
+
+/// The database of the service. NOT_FOUND would speak of the key, so one that is missing has another status.
+fn database(shared: &Shared) -> Result<DatabaseId, Status> {
+    match &*shared.kvstore.database {
+        "" => Ok(DatabaseId::DEFAULT),
+        name => (shared.store.database(name)).ok_or_else(|| no_database(name)),
+    }
+}
+
+fn without_words(code: Code) -> Status {
+    Status::new(code, "")
+}
+
+#[cold]
+fn not_a_request(method: Method, error: DecodeError) -> Status {
+    Status::invalid_argument(format!("{}: {error}", method.path()))
+}
+
+#[cold]
+fn not_pushed(method: Method, error: PushError) -> Status {
+    keyvalue::push_error(method, error)
+}
+
+#[cold]
+fn no_database(name: &str) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "there is no database {name:?}, in which --kvstore-database keeps these keys; make it with \
+             pelton database create"
+        ),
+    )
+}
+
+#[cold]
+fn refused(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::UnknownDatabase => Status::new(
+            Code::FailedPrecondition,
+            "the database was dropped while the call waited",
+        ),
+        other => keyvalue::refusal(other),
+    }
+}

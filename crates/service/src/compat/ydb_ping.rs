@@ -1,0 +1,58 @@
+//! `Ydb.Debug.V1.DebugService`: answers, and no more, so that a benchmark sees what a call costs.
+
+use crate::call::{Actions, Shared, State};
+use crate::method::{Kind, Method};
+use crate::protobuf::{DecodeError, Reader, writer};
+use crate::status::Status;
+
+/// A call of the service.
+pub struct YdbPingCall {
+    method: Method,
+}
+
+impl YdbPingCall {
+    /// Begins a call of `method`.
+    pub fn started(method: Method) -> YdbPingCall {
+        YdbPingCall { method }
+    }
+
+    fn is_stream(&self) -> bool {
+        self.method.kind() != Kind::Unary
+    }
+}
+
+impl State for YdbPingCall {
+    fn message(&mut self, bytes: &[u8], last: bool, _shared: &Shared, actions: &mut impl Actions) {
+        // The request has no fields; unknown ones are passed over.
+        if let Err(error) = Reader::new(bytes).for_each(|_, _| Ok(())) {
+            return actions.finish(not_a_request(error));
+        }
+        if !self.is_stream() {
+            return actions.respond(|_| {});
+        }
+        let now_us = actions.wall_us();
+        actions.message(|out| writer::uint64(out, 1, now_us));
+        if last {
+            actions.finish(Status::OK);
+        } else if !actions.can_send() {
+            // One message may go beyond the bound of unsent bytes; the next one waits until there is room.
+            actions.hold();
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        actions.finish(match self.is_stream() {
+            true => Status::OK,
+            false => Status::no_request(self.method.path()),
+        });
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        actions.resume();
+    }
+}
+
+#[cold]
+fn not_a_request(error: DecodeError) -> Status {
+    Status::invalid_argument(format!("PlainGrpcRequest: {error}"))
+}

@@ -1,0 +1,268 @@
+//! PUT, GET, HEAD and DELETE of `/blob/NAME`.
+
+use store::blob::{Begin, Description, End, News, key, limits};
+use store::{CommitOutcome, DatabaseId, Shown};
+
+use super::range::{Part, part};
+use super::target::target;
+use crate::blob::{BlobDescriptionOf, Progress, Reading, Storing, delete, deleted, find, refuse};
+use crate::call::{Actions, CallHead, Shared};
+use crate::limits::DOWNLOAD_CHUNK_BYTES;
+use crate::status::{Code, Status};
+
+const TEXT: (&str, &str) = ("content-type", "text/plain; charset=utf-8");
+
+/// The type of content whose uploader did not say.
+const ANY_TYPE: &str = "application/octet-stream";
+
+/// An upload. It cannot be resumed; cut short, it leaves nothing.
+pub(super) struct Put {
+    storing: Box<Storing>,
+    sealed: Option<BlobDescriptionOf>,
+}
+
+impl Put {
+    pub(super) fn begin(
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Put, Status> {
+        let target = target(head.metadata.first(b":path").unwrap_or_default())?;
+        let (database, _) = refuse::database(&target.database, shared)?;
+        refuse::name("NAME of the path", &target.name)?;
+        let text = |name: &[u8]| {
+            let value = head.metadata.first(name)?;
+            std::str::from_utf8(value).ok()
+        };
+        let content_type = text(b"content-type").unwrap_or_default();
+        if content_type.len() > limits::CONTENT_TYPE_BYTES {
+            return Err(Status::invalid_argument("the content-type is too long"));
+        }
+        let begin = Begin {
+            database,
+            name: target.name.into(),
+            upload_id: Box::default(),
+            offset: 0,
+            size_bytes: text(b"content-length").and_then(|length| length.parse().ok()),
+            content_type: content_type.into(),
+            now_ms: actions.now_ms(),
+        };
+        let if_version = condition(head)?;
+        let storing = Storing::begin(Box::new(begin), if_version, actions);
+        Ok(Put {
+            storing: Box::new(storing),
+            sealed: None,
+        })
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8], actions: &mut impl Actions) {
+        self.storing.add(bytes, None, actions);
+    }
+
+    pub(super) fn end(&mut self, actions: &mut impl Actions) {
+        self.storing.end(End::default(), actions);
+    }
+
+    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+        if let News::Sealed(sealed) = &news {
+            self.sealed = Some(BlobDescriptionOf::new(&sealed.description()));
+        }
+        if let Progress::Failed(error) = self.storing.news(news, actions) {
+            actions.finish(refuse::not_stored(&error));
+        }
+    }
+
+    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+        let stored = match self.storing.committed(outcome) {
+            Ok(stored) => stored,
+            Err(status) => return actions.finish(status),
+        };
+        let etag = etag(stored.version);
+        if !stored.applied {
+            let text = format!(
+                "the blob has version {}: nothing was stored\n",
+                stored.version
+            );
+            return actions.plain(412, &[TEXT, ("etag", &etag)], text.as_bytes(), Code::Ok);
+        }
+        let sealed = self.sealed.as_ref().expect("it was sealed before");
+        let Description {
+            size_bytes, crc32c, ..
+        } = sealed.description();
+        let version = stored.version;
+        let text = format!("stored: {size_bytes} bytes, CRC32C {crc32c:08x}, version {version}\n");
+        actions.plain(201, &[TEXT, ("etag", &etag)], text.as_bytes(), Code::Ok);
+    }
+}
+
+/// The version is the entity tag.
+fn etag(version: u64) -> String {
+    format!("\"{version}\"")
+}
+
+fn version_of(tag: &[u8]) -> Option<u64> {
+    let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    std::str::from_utf8(tag).ok()?.parse().ok()
+}
+
+/// `If-None-Match: *` and `If-Match: "VERSION"` of a request that changes something.
+fn condition(head: &CallHead<'_>) -> Result<Option<u64>, Status> {
+    if head.metadata.first(b"if-none-match") == Some(b"*") {
+        return Ok(Some(0));
+    }
+    match head.metadata.first(b"if-match") {
+        None => Ok(None),
+        Some(tag) => version_of(tag).map(Some).ok_or_else(|| {
+            Status::invalid_argument("if-match has something else than the etag of a version")
+        }),
+    }
+}
+
+/// A download, or a look at what it would bring.
+pub(super) struct Get {
+    is_head: bool,
+    range: Option<Box<[u8]>>,
+    known_version: Option<u64>,
+    reading: Option<Box<Reading>>,
+}
+
+impl Get {
+    pub(super) fn begin(
+        head: &CallHead<'_>,
+        is_head: bool,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Result<Get, Status> {
+        let target = target(head.metadata.first(b":path").unwrap_or_default())?;
+        let (database, _) = refuse::database(&target.database, shared)?;
+        refuse::name("NAME of the path", &target.name)?;
+        actions.read(DatabaseId::BLOBS, &key(database, &target.name));
+        // Only for a blob of which a part is there already, in a version of which nobody knows without looking.
+        let range = head.metadata.first(b"range");
+        Ok(Get {
+            is_head,
+            range: range.map(Into::into),
+            known_version: head.metadata.first(b"if-none-match").and_then(version_of),
+            reading: None,
+        })
+    }
+
+    pub(super) fn open(
+        &mut self,
+        shown: &Shown<'_>,
+        key: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        let (version, description) = match find(shown, key, shared) {
+            Ok(Some(found)) => found,
+            Ok(None) => return actions.finish(Status::not_found("there is no such blob")),
+            Err(status) => return actions.finish(status),
+        };
+        let (etag, size_bytes) = (etag(version), description.size_bytes);
+        if self.known_version == Some(version) {
+            actions.plain_head(304, &[("etag", &etag)]);
+            return actions.plain_end(Code::Ok);
+        }
+        let (status, begin, end) = match part(self.range.as_deref(), size_bytes) {
+            Part::Whole => (200, 0, size_bytes),
+            Part::Range(begin, end) => (206, begin, end),
+            Part::Unsatisfiable => {
+                let range = format!("bytes */{size_bytes}");
+                let headers = [TEXT, ("content-range", &*range)];
+                let text = format!("the blob has {size_bytes} bytes\n");
+                return actions.plain(416, &headers, text.as_bytes(), Code::OutOfRange);
+            }
+        };
+        let content_type = match description.content_type {
+            "" => ANY_TYPE,
+            content_type => content_type,
+        };
+        let length = (end - begin).to_string();
+        let range = format!("bytes {begin}-{}/{size_bytes}", end.saturating_sub(1));
+        let mut headers = vec![
+            ("content-type", content_type),
+            ("content-length", &length),
+            ("accept-ranges", "bytes"),
+            ("etag", &etag),
+        ];
+        if status == 206 {
+            headers.push(("content-range", &range));
+        }
+        actions.plain_head(status, &headers);
+        if self.is_head || begin == end {
+            return actions.plain_end(Code::Ok);
+        }
+        let blobs = shared.store.blobs().expect("a view of its index was given");
+        // While the view is held.
+        let content = blobs.open_content(&description);
+        let reading = Reading::new(content, begin, end, DOWNLOAD_CHUNK_BYTES);
+        self.reading = Some(Box::new(reading));
+        self.go_on(actions);
+    }
+
+    pub(super) fn news(&mut self, news: News, actions: &mut impl Actions) {
+        let reading = self.reading.as_mut().expect("something was asked for");
+        match reading.news(news) {
+            Ok(()) => self.go_on(actions),
+            Err(error) => actions.finish(refuse::not_read(&error)),
+        }
+    }
+
+    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        while actions.can_send() {
+            let Some(part) = reading.take(DOWNLOAD_CHUNK_BYTES, actions) else {
+                return;
+            };
+            actions.plain_body(part.bytes());
+            if reading.is_done() {
+                return actions.plain_end(Code::Ok);
+            }
+        }
+    }
+}
+
+/// A removal, when the request is complete.
+pub(super) struct Delete {
+    database: DatabaseId,
+    name: Box<str>,
+    if_version: Option<u64>,
+}
+
+impl Delete {
+    pub(super) fn begin(head: &CallHead<'_>, shared: &Shared) -> Result<Delete, Status> {
+        let target = target(head.metadata.first(b":path").unwrap_or_default())?;
+        let (database, _) = refuse::database(&target.database, shared)?;
+        refuse::name("NAME of the path", &target.name)?;
+        Ok(Delete {
+            database,
+            name: target.name.into(),
+            if_version: condition(head)?,
+        })
+    }
+
+    pub(super) fn go(&mut self, actions: &mut impl Actions) {
+        delete(self.database, &self.name, self.if_version, actions);
+    }
+
+    pub(super) fn committed(&mut self, outcome: &CommitOutcome<'_>, actions: &mut impl Actions) {
+        match deleted(outcome) {
+            Err(status) => actions.finish(status),
+            Ok(response) if response.deleted => {
+                // Such an answer has no length.
+                actions.plain_head(204, &[]);
+                actions.plain_end(Code::Ok);
+            }
+            Ok(response) if response.version == 0 => {
+                actions.finish(Status::not_found("there is no such blob"));
+            }
+            Ok(response) => {
+                let text = format!("the blob has version {}\n", response.version);
+                actions.plain(412, &[TEXT], text.as_bytes(), Code::Ok);
+            }
+        }
+    }
+}

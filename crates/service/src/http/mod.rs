@@ -1,0 +1,124 @@
+//! Plain HTTP/2 requests that are more than a question who is there: `/blob/NAME`, by method, and `/upload`, which
+//! [`compat::gupload`](crate::compat::gupload) serves.
+//!
+//! They are calls like others: [`route`] finds their [`Method`], and an error ends them with a [`Status`], which the room
+//! above puts into the words of HTTP.
+
+mod blob;
+mod range;
+mod target;
+
+use store::blob::News;
+use store::{CommitOutcome, Shown};
+
+use crate::call::{Actions, CallHead, Shared, State};
+use crate::method::Method;
+use blob::{Delete, Get, Put};
+
+/// The method of a plain request, by its `:method` and `:path`.
+pub fn route(method: &[u8], path: &[u8]) -> Option<Method> {
+    if target::is_upload(path) {
+        return Some(Method::HttpGupload);
+    }
+    if !path.starts_with(target::BLOB.as_bytes()) {
+        return None;
+    }
+    match method {
+        b"PUT" => Some(Method::HttpBlobPut),
+        b"GET" => Some(Method::HttpBlobGet),
+        b"HEAD" => Some(Method::HttpBlobHead),
+        b"DELETE" => Some(Method::HttpBlobDelete),
+        _ => None,
+    }
+}
+
+/// A plain request.
+pub struct HttpCall(Step);
+
+enum Step {
+    Put(Put),
+    Get(Get),
+    Delete(Delete),
+    Over,
+}
+
+impl HttpCall {
+    /// Begins one.
+    pub fn started(
+        method: Method,
+        head: &CallHead<'_>,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> HttpCall {
+        let begun = match method {
+            Method::HttpBlobPut => Put::begin(head, shared, actions).map(Step::Put),
+            Method::HttpBlobDelete => Delete::begin(head, shared).map(Step::Delete),
+            _ => {
+                let is_head = method == Method::HttpBlobHead;
+                Get::begin(head, is_head, shared, actions).map(Step::Get)
+            }
+        };
+        HttpCall(begun.unwrap_or_else(|status| {
+            actions.finish(status);
+            Step::Over
+        }))
+    }
+}
+
+impl State for HttpCall {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Put(put) = &mut self.0 {
+            put.add(bytes, actions);
+        }
+        if last {
+            self.half_closed(shared, actions);
+        }
+    }
+
+    fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Put(put) => put.end(actions),
+            Step::Delete(delete) => delete.go(actions),
+            Step::Get(_) | Step::Over => {}
+        }
+    }
+
+    fn read(
+        &mut self,
+        shown: &Shown<'_>,
+        kept: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        if let Step::Get(get) = &mut self.0 {
+            get.open(shown, kept, shared, actions);
+        }
+    }
+
+    fn blob(&mut self, news: News, _shared: &Shared, actions: &mut impl Actions) {
+        match &mut self.0 {
+            Step::Put(put) => put.news(news, actions),
+            Step::Get(get) => get.news(news, actions),
+            _ => debug_assert!(false, "nothing was to be done"),
+        }
+    }
+
+    fn committed(
+        &mut self,
+        outcome: &CommitOutcome<'_>,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        match &mut self.0 {
+            Step::Put(put) => put.committed(outcome, actions),
+            Step::Delete(delete) => delete.committed(outcome, actions),
+            _ => debug_assert!(false, "nothing was submitted"),
+        }
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if let Step::Get(get) = &mut self.0 {
+            get.go_on(actions);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Reads of databases on disk: what a call wishes is all that it looks at. Before each read the content of the store is
+//! put into a tree, and the call is shown what is fetched from there.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
+use store::{Direction, Entry, Range, View};
+
+use super::*;
+
+thread_local! {
+    static ON_DISK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test once more, with reads from trees.
+fn on_disk(test: impl FnOnce()) {
+    ON_DISK.set(true);
+    test();
+    ON_DISK.set(false);
+}
+
+/// What a call is shown in this test; for one on disk only what it has wished.
+pub(super) fn read(
+    call: &mut Call,
+    (database, kept): (DatabaseId, &[u8]),
+    shared: &Shared,
+    room: &mut Room<'_>,
+    copy: &mut Option<Copy>,
+) {
+    let view = shared.store.view(database);
+    let view = view.expect("no database is dropped here");
+    if !ON_DISK.get() {
+        return call.read(&Shown::memory(&view), kept, shared, room);
+    }
+    let is_old = |copy: &Copy| copy.of != (database, view.sequence());
+    if copy.as_ref().is_none_or(is_old) {
+        *copy = Some(Copy::of(database, &view));
+    }
+    let tree = copy.as_ref().expect("it was just made").tree.clone();
+    // What is fetched is fetched by the clock of the store.
+    shared.store.clock_ms(room.now_ms);
+    let mut wishes = Wishes::default();
+    wishes.begin(1, kept);
+    call.wish(kept, &mut wishes);
+    let mut fetch = Fetch::new(tree, &mut wishes);
+    let fetched = fetch.run(&shared.store);
+    assert!(fetch.is_done());
+    let brought = fetched.calls().next().expect("there is one call");
+    assert_eq!((brought.tag(), brought.kept()), (1, kept));
+    let shown = Shown::fetched(&brought).expect("the tree is whole");
+    assert_eq!(shown.sequence(), view.sequence());
+    call.read(&shown, brought.kept(), shared, room);
+}
+
+/// A tree with the content of a database in memory.
+pub(super) struct Copy {
+    /// The database, and its last commit.
+    of: (DatabaseId, u64),
+    tree: TreeIndex,
+    folder: PathBuf,
+}
+
+impl Copy {
+    fn of(database: DatabaseId, view: &View<'_>) -> Copy {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pelton-service-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let trees = Trees::open(&folder, TreeConfig::default()).expect("there is room");
+        let generation = Generation {
+            database: DatabaseId::DEFAULT,
+            sequence: 0,
+        };
+        let mut writer = trees.create(generation).expect("there is room");
+        let mut entries: Vec<Entry<'_>> = Vec::new();
+        view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
+            entries.push(*entry);
+            std::ops::ControlFlow::Continue(())
+        });
+        entries.sort_by_key(|entry| entry.version);
+        for alike in entries.chunk_by(|one, other| one.version == other.version) {
+            alike.iter().for_each(|entry| writer.put(entry));
+            writer.end_commit(alike[0].version);
+        }
+        writer.end_commit(view.sequence());
+        Copy {
+            of: (database, view.sequence()),
+            tree: writer.index().clone(),
+            folder,
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn single_reads() {
+    on_disk(single::what_was_put_is_found);
+    on_disk(single::large_values_come_back_whole);
+    on_disk(single::a_time_to_live_ends);
+}
+
+#[test]
+fn batches_of_reads() {
+    on_disk(batches::reads_come_from_one_view);
+    on_disk(batches::an_answer_that_could_be_too_large_is_refused_before_anything_happens);
+    on_disk(batches::the_answer_keeps_to_its_bound_at_every_bound);
+}
+
+#[test]
+fn scans() {
+    on_disk(ranges::ranges_and_prefixes_both_ways);
+    on_disk(ranges::limits_and_cursors);
+    on_disk(ranges::keys_only_leaves_values_out);
+    on_disk(ranges::pages_end_by_bytes_and_by_rows);
+    on_disk(ranges::large_entries_stand_alone);
+    on_disk(ranges::a_scan_sends_only_when_it_may);
+    on_disk(ranges::expired_entries_are_not_shown);
+}
+
+#[test]
+fn counts_walk_and_estimates_come_at_once() {
+    on_disk(|| {
+        let mut bench = Bench::new();
+        let keys = crate::limits::COUNT_SLICE_ROWS as usize + 10;
+        bench.fill((0..keys).map(|number| format!("{number:06}")), b"");
+        let count = bench.count(messages::Keys::All);
+        assert_eq!(
+            (count.count, count.exact, count.views),
+            (keys as u64, true, 2)
+        );
+        let mut request = Vec::new();
+        messages::CountRequest {
+            estimate: true,
+            ..messages::CountRequest::default()
+        }
+        .encode(&mut request);
+        let ended = bench.call(Method::Count, &request);
+        let count = messages::CountResponse::decode(ended.answer()).expect("it is a message");
+        // Few enough to be counted although nobody asked for it.
+        assert_eq!(
+            (count.count, count.exact, count.views),
+            (keys as u64, true, 1)
+        );
+    });
+}

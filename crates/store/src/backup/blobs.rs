@@ -1,0 +1,206 @@
+//! The contents of blobs in a backup: those that the descriptions in it name, no others, each checked as it is copied.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::blob::{self, CheckError, Description, Walk};
+use crate::catalogue::DatabaseId;
+use crate::disk::Disk;
+use crate::log::{Record, RecordKind};
+use crate::range::{Direction, Range};
+use crate::store::Store;
+use crate::value::Entry;
+
+/// Descriptions of blobs, as far as they are known: keys and values of the hidden index.
+#[derive(Debug, Default)]
+pub(super) struct Described(BTreeMap<Box<[u8]>, Box<[u8]>>);
+
+/// A content that a description names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needed {
+    pub(super) number: u64,
+    pub(super) size_bytes: u64,
+    crc32c: u32,
+}
+
+impl Described {
+    /// Those that are visible now.
+    pub(super) fn in_store(store: &Store) -> Described {
+        let mut described = Described::default();
+        if let Some(view) = store.view(DatabaseId::BLOBS) {
+            let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
+                described.note_entry(entry);
+                ControlFlow::Continue(())
+            });
+        }
+        described
+    }
+
+    /// An entry of the hidden index.
+    pub(super) fn note_entry(&mut self, entry: &Entry<'_>) {
+        let value = entry.value.bytes().into();
+        self.0.insert(entry.key.into(), value);
+    }
+
+    /// A record of the log.
+    pub(super) fn note_record(&mut self, record: &Record<'_>) {
+        if record.database != DatabaseId::BLOBS {
+            return;
+        }
+        match record.entry() {
+            Some(entry) => self.note_entry(&entry),
+            None if record.kind == RecordKind::Delete => {
+                self.0.remove(record.key);
+            }
+            None => {}
+        }
+    }
+
+    /// The contents that they name. `None`: one of them makes no sense.
+    pub(super) fn needed(&self) -> Option<Vec<Needed>> {
+        let needed = |value: &[u8]| {
+            let description = Description::decode(value)?;
+            Some(Needed {
+                number: description.number,
+                size_bytes: description.size_bytes,
+                crc32c: description.crc32c,
+            })
+        };
+        self.0.values().map(|value| needed(value)).collect()
+    }
+}
+
+/// What is wrong with the content of a blob.
+#[derive(Debug)]
+pub(super) struct ContentError {
+    /// Its file.
+    pub(super) file: String,
+    pub(super) what: CheckError,
+}
+
+/// Contents on their way from one folder to another, or only to be checked.
+#[derive(Debug)]
+pub(super) struct Contents {
+    source: Arc<dyn Disk>,
+    target: Option<Arc<dyn Disk>>,
+    waiting: std::vec::IntoIter<Needed>,
+    walk: Option<(Needed, Walk)>,
+    done_bytes: u64,
+    /// The names of files that were begun.
+    begun: Vec<String>,
+}
+
+impl Contents {
+    /// Without a target they are only checked.
+    pub(super) fn new(
+        source: Arc<dyn Disk>,
+        target: Option<Arc<dyn Disk>>,
+        needed: Vec<Needed>,
+    ) -> Contents {
+        Contents {
+            source,
+            target,
+            waiting: needed.into_iter(),
+            walk: None,
+            done_bytes: 0,
+            begun: Vec::new(),
+        }
+    }
+
+    /// Bytes of content that are done.
+    pub(super) fn done_bytes(&self) -> u64 {
+        self.done_bytes
+    }
+
+    /// Does a little; answers whether that was all.
+    pub(super) fn step(&mut self) -> Result<bool, ContentError> {
+        let Some((needed, walk)) = &mut self.walk else {
+            return self.next();
+        };
+        match walk.step() {
+            Ok(Some(bytes)) => {
+                self.done_bytes += bytes;
+                Ok(false)
+            }
+            Ok(None) => {
+                self.walk = None;
+                Ok(false)
+            }
+            Err(what) => {
+                let number = needed.number;
+                Err(self.error(number, what))
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<bool, ContentError> {
+        let Some(needed) = self.waiting.next() else {
+            return self.sync();
+        };
+        let name = blob::file_name(needed.number);
+        let opened = self.source.open(&name);
+        let walk = opened.map_err(CheckError::Device).and_then(|source| {
+            let target = match &self.target {
+                None => None,
+                Some(target) => {
+                    self.begun.push(name.clone());
+                    Some(target.create(&name)?)
+                }
+            };
+            Walk::new(
+                source,
+                target,
+                needed.number,
+                needed.size_bytes,
+                needed.crc32c,
+            )
+        });
+        match walk {
+            Ok(walk) => {
+                self.walk = Some((needed, walk));
+                Ok(false)
+            }
+            Err(what) => Err(self.error(needed.number, what)),
+        }
+    }
+
+    fn sync(&self) -> Result<bool, ContentError> {
+        let synced = self
+            .target
+            .as_ref()
+            .map_or(Ok(()), |target| target.sync_folder());
+        synced.map(|()| true).map_err(|error| ContentError {
+            file: self.source.describe(""),
+            what: CheckError::Device(error),
+        })
+    }
+
+    fn error(&self, number: u64, what: CheckError) -> ContentError {
+        ContentError {
+            file: self.source.describe(&blob::file_name(number)),
+            what,
+        }
+    }
+
+    /// Removes what was copied.
+    pub(super) fn discard(&self) {
+        if let Some(target) = &self.target {
+            for name in &self.begun {
+                let _ = target.remove(name);
+            }
+        }
+    }
+}
+
+/// Whether a folder of contents has those that are needed and no other files. Names the first that should not be there.
+pub(super) fn find_foreign(folder: &dyn Disk, needed: &[Needed]) -> io::Result<Option<String>> {
+    let numbers: BTreeSet<u64> = needed.iter().map(|needed| needed.number).collect();
+    let is_needed =
+        |name: &String| blob::number_of(name).is_some_and(|number| numbers.contains(&number));
+    let names = folder.list()?;
+    let foreign = names.into_iter().find(|name| !is_needed(name));
+    Ok(foreign.map(|name| folder.describe(&name)))
+}

@@ -1,0 +1,166 @@
+//! What can go wrong with uploads and reads.
+
+use std::fmt;
+use std::io;
+
+use super::limits;
+
+/// Why an upload does not go on. What was stored before stays, unless it says otherwise.
+#[derive(Debug)]
+pub enum UploadError {
+    /// It does not go on from where it was to.
+    Offset {
+        /// From where it could.
+        stored_bytes: u64,
+        /// From where it was to.
+        offset: u64,
+    },
+    /// Another stream goes on with it.
+    TakenOver,
+    /// It was collected, or completed by another stream.
+    Gone,
+    /// A chunk is not what was sent. The chunks before it are stored.
+    Chunk {
+        /// Where it begins.
+        offset: u64,
+        /// The checksum that it was sent with.
+        expected: u32,
+        /// The one it has.
+        found: u32,
+    },
+    /// The content as a whole is not what was sent; it was thrown away.
+    Content {
+        /// Which checksum.
+        what: &'static str,
+    },
+    /// There is more or less of it than was announced; it was thrown away if there is more.
+    Size {
+        /// What was announced.
+        announced_bytes: u64,
+        /// What came.
+        bytes: u64,
+    },
+    /// The blobs of the database would exceed their quota.
+    Quota {
+        /// The quota.
+        quota_bytes: u64,
+        /// What they have.
+        used_bytes: u64,
+        /// What would be added.
+        added_bytes: u64,
+    },
+    /// There is no room on the disk.
+    Full {
+        /// What is free.
+        free_bytes: u64,
+        /// What is left free for other purposes.
+        reserved_bytes: u64,
+    },
+    /// There are too many unfinished uploads.
+    TooMany,
+    /// The disk has refused; the upload was thrown away.
+    Device(io::Error),
+}
+
+impl fmt::Display for UploadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UploadError::Offset {
+                stored_bytes,
+                offset,
+            } => write!(
+                formatter,
+                "field begin.offset is {offset}, and the upload has {stored_bytes} stored bytes; go on from there, \
+                 or begin anew from 0"
+            ),
+            UploadError::TakenOver => {
+                write!(formatter, "another call goes on with this upload")
+            }
+            UploadError::Gone => write!(
+                formatter,
+                "the upload is not there any more: it was abandoned for too long, or completed by another call"
+            ),
+            UploadError::Chunk {
+                offset,
+                expected,
+                found,
+            } => write!(
+                formatter,
+                "the chunk at {offset} does not fit its checksum (CRC32C {expected:08x} was sent, the bytes have \
+                 {found:08x}); what came before it is stored: go on from there"
+            ),
+            UploadError::Content { what } => write!(
+                formatter,
+                "the content does not fit its {what} and was thrown away; upload it again"
+            ),
+            UploadError::Size {
+                announced_bytes,
+                bytes,
+            } => write!(
+                formatter,
+                "the content was announced with {announced_bytes} bytes, and {bytes} came"
+            ),
+            UploadError::Quota {
+                quota_bytes,
+                used_bytes,
+                added_bytes,
+            } => write!(
+                formatter,
+                "the blobs of a database may have {quota_bytes} bytes (--blob-quota); {used_bytes} are there, with \
+                 unfinished uploads, and {added_bytes} would be added; delete some"
+            ),
+            UploadError::Full {
+                free_bytes,
+                reserved_bytes,
+            } => write!(
+                formatter,
+                "the disk of the data folder is full: {free_bytes} bytes are free, and {reserved_bytes} are kept free \
+                 for the log"
+            ),
+            UploadError::TooMany => write!(
+                formatter,
+                "there are {} unfinished uploads; finish some, or wait until they are collected",
+                limits::UPLOADS
+            ),
+            UploadError::Device(source) => write!(
+                formatter,
+                "the content cannot be written and was thrown away: {source}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UploadError {}
+
+/// Why content cannot be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It is not what was written.
+    Damaged {
+        /// The file, as a user would name it.
+        file: String,
+    },
+    /// The disk has refused.
+    Device {
+        /// The file, as a user would name it.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Damaged { file } => write!(
+                formatter,
+                "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"
+            ),
+            ReadError::Device { file, source } => {
+                write!(formatter, "{file}: the content cannot be read: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}

@@ -1,0 +1,54 @@
+//! Every bound of blobs, with its default and its reason.
+
+/// Longest name of a blob, in bytes.
+pub const NAME_BYTES: usize = 1024;
+
+/// Longest id of an upload, in bytes: room for a UUID in any form.
+pub const UPLOAD_ID_BYTES: usize = 64;
+
+/// Longest content type, in bytes: longer ones are not in use.
+pub const CONTENT_TYPE_BYTES: usize = 255;
+
+/// Bytes of one chunk of an upload or download: what the default client of every language can send and receive, and
+/// what the largest request has room for.
+pub const CHUNK_BYTES: usize = 4 << 20;
+
+/// Bytes of content under one checksum in the file. Less costs more checksums, more makes short reads long.
+pub const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Blocks whose checksums stand together in one page of the file.
+pub const GROUP_BLOCKS: usize = 1024;
+
+/// Bytes of an upload after which what came is made durable, while more comes. Larger syncs would make those of the log
+/// wait for them.
+pub const SYNC_BYTES: u64 = 8 << 20;
+
+/// What of an upload may be written and not durable, in times of [`SYNC_BYTES`]; beyond it the upload waits for the device.
+pub const UNSYNCED_SYNCS: u64 = 4;
+
+/// How long an upload that nobody continues is kept by default, in milliseconds: a day, so that whoever was cut off in
+/// the evening can go on in the morning.
+pub const ABANDONED_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How often abandoned uploads, and blobs of databases that were dropped, are looked for, in milliseconds.
+pub const COLLECT_MS: u64 = 60_000;
+
+/// Uploads that may be unfinished at a time. Each keeps a file; one that nobody is connected to has a few hundred bytes
+/// of memory.
+pub const UPLOADS: usize = 10_000;
+
+/// Bytes of a disk that blobs leave free, for the log, by default: some segments.
+pub const FREE_BYTES: u64 = 256 << 20;
+
+/// Descriptions that are removed in one commit when their database was dropped.
+pub const SWEEP_BLOBS: usize = 64;
+
+/// Bytes of content written at a time. For longer writes Linux takes larger pages, which cost more where memory is in
+/// pieces or a virtual machine has to get it from its host first: 4 MiB at once took twice the time of the system.
+pub const WRITE_BYTES: usize = 256 * 1024;
+
+/// Bytes read at a time where a whole content is checked.
+pub const CHECK_BYTES: usize = 1 << 20;
+
+/// Names of blobs without content that are told at a start.
+pub const MISSING_TOLD: usize = 10;

@@ -1,0 +1,34 @@
+//! Blobs: content of any size under a name, in files of their own.
+//!
+//! How it is cut and why stands in ARCHITECTURE.md, section 11. What touches files blocks: the room above does it on
+//! threads that may wait ([`Runner`]). No threads and no clocks here.
+
+pub mod limits;
+
+mod blobs;
+mod collect;
+mod content;
+mod description;
+mod error;
+mod layout;
+mod open;
+mod reader;
+mod upload;
+mod walk;
+mod work;
+mod writer;
+
+pub(crate) use blobs::BlobHold;
+pub use blobs::{BlobConfig, BlobStatistics, BlobUse, Blobs, Inline, Job, Runner};
+pub use content::{Content, Piece};
+pub use crc32c::crc32c;
+pub use description::{Description, NameError, check_name, key, split_key};
+pub use error::{ReadError, UploadError};
+pub(crate) use layout::{file_name, number_of};
+pub use open::Found;
+pub use upload::{Begin, End, Owner, Sealed, Settled, Upload};
+pub(crate) use walk::{CheckError, Walk};
+pub use work::{Chunk, News, Work};
+
+/// The folder of the contents, in the data folder and in a backup.
+pub(crate) const FOLDER: &str = "blobs";

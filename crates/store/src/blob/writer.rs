@@ -1,0 +1,237 @@
+//! Writing a content file, so that it can be gone on with after a crash at any time.
+
+use std::io;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::layout::{
+    GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, Mark, SUMS_BYTES, place_of, sums_place_of,
+    u32_at,
+};
+use super::limits;
+use crate::disk::DiskFile;
+
+/// A content file that grows.
+#[derive(Debug)]
+pub(super) struct ContentWriter {
+    file: Arc<dyn DiskFile>,
+    /// Up to here everything is written.
+    offset: u64,
+    crc32c: u32,
+    /// CRC32C of what the last block has; 0 at the beginning of a block.
+    block_crc32c: u32,
+    /// The checksums of the group that is written.
+    sums: Box<[u8]>,
+    /// The last mark.
+    mark: Mark,
+    is_sealed: bool,
+    /// A mark that sealed and does not count any more is still to be overwritten.
+    has_old_seal: bool,
+}
+
+/// What is on the device once the file is synced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending(Mark);
+
+impl ContentWriter {
+    /// Begins an empty file.
+    pub(super) fn begin(file: Arc<dyn DiskFile>, identity: &Identity) -> io::Result<ContentWriter> {
+        file.write_all_at(&identity.encode(), 0)?;
+        Ok(ContentWriter {
+            file,
+            offset: 0,
+            crc32c: 0,
+            block_crc32c: 0,
+            sums: vec![0; SUMS_BYTES].into(),
+            mark: Mark::default(),
+            is_sealed: false,
+            has_old_seal: false,
+        })
+    }
+
+    /// Goes on where the last mark stands.
+    pub(super) fn resume(file: Arc<dyn DiskFile>) -> io::Result<ContentWriter> {
+        let mut page = vec![0; HEAD_BYTES as usize];
+        file.read_up_to(&mut page, 0)?;
+        let mark = Mark::newest_in(&page).filter(|mark| !mark.is_sealed);
+        let mark = mark.ok_or(io::ErrorKind::InvalidData)?;
+        let mut sums = vec![0; SUMS_BYTES];
+        // At the end of a group the next page of checksums has not been begun.
+        if !mark.offset.is_multiple_of(GROUP_BYTES) {
+            file.read_up_to(&mut sums, sums_place_of(mark.offset))?;
+        }
+        Ok(ContentWriter {
+            file,
+            offset: mark.offset,
+            crc32c: mark.crc32c,
+            block_crc32c: mark.block_crc32c,
+            sums: sums.into(),
+            mark,
+            is_sealed: false,
+            has_old_seal: false,
+        })
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    pub(super) fn crc32c(&self) -> u32 {
+        self.crc32c
+    }
+
+    /// Bytes behind the last mark.
+    pub(super) fn unmarked_bytes(&self) -> u64 {
+        self.offset - self.mark.offset
+    }
+
+    /// Adds content. After an error everything is as before, and it can be tried again.
+    pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let in_group = usize::try_from(GROUP_BYTES - self.offset % GROUP_BYTES).expect("small");
+            let (piece, rest) = bytes.split_at(bytes.len().min(in_group));
+            let mut place = place_of(self.offset);
+            for part in piece.chunks(limits::WRITE_BYTES) {
+                self.file.write_all_at(part, place)?;
+                place += part.len() as u64;
+            }
+            let before = (self.offset, self.crc32c, self.block_crc32c);
+            self.count(piece);
+            if self.offset.is_multiple_of(GROUP_BYTES)
+                && let Err(error) =
+                    (self.file).write_all_at(&self.sums, sums_place_of(self.offset - 1))
+            {
+                (self.offset, self.crc32c, self.block_crc32c) = before;
+                return Err(error);
+            }
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a group into the checksums.
+    fn count(&mut self, piece: &[u8]) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let in_block = (self.offset % limits::BLOCK_BYTES as u64) as usize;
+            let (part, behind) = rest.split_at(rest.len().min(limits::BLOCK_BYTES - in_block));
+            self.block_crc32c = crc32c::crc32c_append(self.block_crc32c, part);
+            let block = (self.offset % GROUP_BYTES) as usize / limits::BLOCK_BYTES;
+            self.sums[4 * block..][..4].copy_from_slice(&self.block_crc32c.to_le_bytes());
+            self.offset += part.len() as u64;
+            if self.offset.is_multiple_of(limits::BLOCK_BYTES as u64) {
+                self.block_crc32c = 0;
+            }
+            rest = behind;
+        }
+        self.crc32c = crc32c::crc32c_append(self.crc32c, piece);
+    }
+
+    /// Writes what a mark needs beside the content. After a sync of the [file](ContentWriter::file) that begins now or
+    /// later, [`set_mark`](ContentWriter::set_mark) may follow.
+    pub(super) fn prepare_mark(&mut self, now_ms: u64) -> io::Result<Pending> {
+        self.write_sums()?;
+        Ok(Pending(self.next_mark(now_ms)))
+    }
+
+    pub(super) fn file(&self) -> Arc<dyn DiskFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// Marks what is on the device. The mark itself need not be: without it the one before counts.
+    pub(super) fn set_mark(&mut self, Pending(mark): Pending) -> io::Result<()> {
+        // Another one may have been faster, and a sealed file is complete.
+        if self.is_sealed || mark.offset < self.mark.offset {
+            return Ok(());
+        }
+        let mark = Mark {
+            count: self.mark.count + 1,
+            ..mark
+        };
+        self.write_mark(&mark)?;
+        self.mark = mark;
+        self.has_old_seal = false;
+        Ok(())
+    }
+
+    /// Makes everything durable, and marks it.
+    pub(super) fn checkpoint(&mut self, now_ms: u64) -> io::Result<()> {
+        if self.unmarked_bytes() == 0 && self.mark.count > 0 && !self.has_old_seal {
+            return Ok(());
+        }
+        let pending = self.prepare_mark(now_ms)?;
+        self.file.sync()?;
+        self.set_mark(pending)
+    }
+
+    /// Makes the whole file durable. Only with a description does that count.
+    pub(super) fn seal(&mut self, now_ms: u64) -> io::Result<()> {
+        self.write_sums()?;
+        let mark = Mark {
+            is_sealed: true,
+            ..self.next_mark(now_ms)
+        };
+        // In the place of the older one: the one that counts until then stays.
+        self.write_mark(&mark)?;
+        self.is_sealed = true;
+        self.file.sync()
+    }
+
+    /// It was not to be: more may follow.
+    pub(super) fn unseal(&mut self) {
+        self.is_sealed = false;
+        self.has_old_seal = true;
+    }
+
+    /// SHA-256 of everything, read again.
+    pub(super) fn sha256(&self) -> io::Result<[u8; 32]> {
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; limits::CHECK_BYTES];
+        let mut offset = 0;
+        while offset < self.offset {
+            let in_group = GROUP_BYTES - offset % GROUP_BYTES;
+            let wanted = in_group.min(self.offset - offset).min(buffer.len() as u64) as usize;
+            let count = self
+                .file
+                .read_up_to(&mut buffer[..wanted], place_of(offset))?;
+            if count < wanted {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            hasher.update(&buffer[..count]);
+            offset += count as u64;
+        }
+        Ok(hasher.finalize().into())
+    }
+
+    fn write_sums(&self) -> io::Result<()> {
+        // Those of a whole group are written.
+        if self.offset.is_multiple_of(GROUP_BYTES) {
+            return Ok(());
+        }
+        let block = ((self.offset - 1) % GROUP_BYTES) as usize / limits::BLOCK_BYTES;
+        let sums = &self.sums[..4 * (block + 1)];
+        self.file.write_all_at(sums, sums_place_of(self.offset))
+    }
+
+    fn next_mark(&self, now_ms: u64) -> Mark {
+        Mark {
+            count: self.mark.count + 1,
+            offset: self.offset,
+            crc32c: self.crc32c,
+            block_crc32c: self.block_crc32c,
+            touched_ms: now_ms,
+            is_sealed: false,
+        }
+    }
+
+    fn write_mark(&self, mark: &Mark) -> io::Result<()> {
+        let place = MARK_PLACES[(mark.count % 2) as usize];
+        self.file.write_all_at(&mark.encode(), place)
+    }
+}
+
+/// The checksum of a block.
+pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
+    u32_at(sums, 4 * block)
+}

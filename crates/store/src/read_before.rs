@@ -1,0 +1,239 @@
+//! What was read from the device for the commits of a batch, before they are decided: the one who decides reads nothing.
+
+use std::ops::ControlFlow;
+
+use hashbrown::HashTable;
+
+use crate::batch::WriteBatch;
+use crate::catalogue::DatabaseId;
+use crate::limits;
+use crate::outcome::Refusal;
+use crate::range::{Direction, Range};
+use crate::record::{CommitRecord, Whole};
+use crate::tree::{Generation, OwnedValue, Ticket, TreeError, TreeIndex, TreeView};
+
+/// What was found under a key.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Nothing.
+    Absent,
+    /// An entry, be it expired or not.
+    Entry(OwnedValue),
+    /// It was not read, for this reason: commits that need it are refused.
+    Not(Refusal),
+}
+
+/// What was read for the commits of a batch, with the tickets that keep what came later in memory.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBefore {
+    table: HashTable<Looked>,
+    /// Databases that were looked at as a whole.
+    wholes: Vec<LookedWhole>,
+    tickets: Vec<Ticket>,
+}
+
+/// Where something was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    generation: Generation,
+    lineage: Generation,
+}
+
+impl Place {
+    fn of(tree: &TreeIndex) -> Place {
+        Place {
+            generation: tree.generation(),
+            lineage: tree.lineage(),
+        }
+    }
+
+    /// Whether what was found here is gone in a tree, by a clear; `None`: that tree has another origin.
+    fn is_cleared_in(&self, tree: &TreeIndex) -> Option<bool> {
+        (self.lineage == tree.lineage()).then_some(self.generation != tree.generation())
+    }
+}
+
+/// A key that was looked up.
+#[derive(Debug)]
+struct Looked {
+    hash: u64,
+    database: DatabaseId,
+    /// An operation in the batch that has the key.
+    operation: usize,
+    place: Place,
+    found: Found,
+}
+
+/// Whether there was anything in a database.
+#[derive(Clone, Copy, Debug)]
+struct LookedWhole {
+    database: DatabaseId,
+    place: Place,
+    sequence: u64,
+    is_empty: bool,
+}
+
+impl ReadBefore {
+    pub(crate) fn clear(&mut self) {
+        self.table.clear();
+        self.wholes.clear();
+        self.tickets.clear();
+    }
+
+    /// Takes over what was read for a batch that comes behind `operations` operations.
+    pub(crate) fn append(&mut self, other: &mut ReadBefore, operations: usize) {
+        for mut looked in other.table.drain() {
+            looked.operation += operations;
+            self.table
+                .insert_unique(looked.hash, looked, |looked| looked.hash);
+        }
+        self.wholes.append(&mut other.wholes);
+        self.tickets.append(&mut other.tickets);
+    }
+
+    /// What was found under a key; `None`: nobody has looked, or in a tree that is not
+    /// where the database is any more. What came later than that is in memory.
+    pub(crate) fn find(
+        &self,
+        batch: &WriteBatch,
+        tree: &TreeIndex,
+        key: &[u8],
+        hash: u64,
+    ) -> Option<&Found> {
+        let looked = self.looked(batch, tree.generation().database, key, hash)?;
+        let is_cleared = looked.place.is_cleared_in(tree)?;
+        Some(if is_cleared {
+            &Found::Absent
+        } else {
+            &looked.found
+        })
+    }
+
+    /// Whether a tree was empty, and has not been changed since; `None`: nobody has looked.
+    pub(crate) fn is_empty(&self, tree: &TreeIndex, last_change: u64) -> Option<bool> {
+        let database = tree.generation().database;
+        let of_it = |looked: &&LookedWhole| looked.database == database;
+        let looked = self.wholes.iter().rfind(of_it)?;
+        let was_empty = looked.place.is_cleared_in(tree)? || looked.is_empty;
+        Some(was_empty && last_change <= looked.sequence)
+    }
+
+    fn looked(
+        &self,
+        batch: &WriteBatch,
+        database: DatabaseId,
+        key: &[u8],
+        hash: u64,
+    ) -> Option<&Looked> {
+        self.table.find(hash, |looked| {
+            looked.hash == hash
+                && looked.database == database
+                && batch.key(batch.operation(looked.operation)) == key
+        })
+    }
+
+    /// Reads what the commits of a batch need to know of one database. Answers the first error.
+    pub(crate) fn read(
+        &mut self,
+        batch: &WriteBatch,
+        database: DatabaseId,
+        commits: &[CommitRecord],
+    ) -> Option<TreeError> {
+        let tree = batch.store().tree(database)?;
+        let (view, ticket) = tree.view_for_commit();
+        let mut reading = Reading {
+            before: self,
+            batch,
+            view: &view,
+            place: Place::of(&tree),
+            database,
+            error: None,
+        };
+        for commit in commits.iter().filter(|commit| commit.database == database) {
+            reading.commit(commit);
+        }
+        let error = reading.error;
+        self.tickets.push(ticket);
+        error
+    }
+}
+
+/// The reads for commits on one database.
+struct Reading<'a> {
+    before: &'a mut ReadBefore,
+    batch: &'a WriteBatch,
+    view: &'a TreeView,
+    place: Place,
+    database: DatabaseId,
+    error: Option<TreeError>,
+}
+
+impl Reading<'_> {
+    fn commit(&mut self, commit: &CommitRecord) {
+        if commit.whole == Some(Whole::DropEmpty) {
+            return self.whole();
+        }
+        let mut bytes_left = limits::READ_BEFORE_BYTES;
+        for place in commit.operations() {
+            let operation = self.batch.operation(place);
+            let (key, hash) = (self.batch.key(operation), operation.hash);
+            let known = |before: &ReadBefore| {
+                let looked = before.looked(self.batch, self.database, key, hash);
+                looked.is_some()
+            };
+            if !operation.needs_state() || known(self.before) {
+                continue;
+            }
+            let found = match self.view.find_owned(key) {
+                Ok(None) => Found::Absent,
+                // One is always read, be it as large as it may.
+                Ok(Some(value))
+                    if value.len() > bytes_left && bytes_left < limits::READ_BEFORE_BYTES =>
+                {
+                    Found::Not(Refusal::ReadsTooMuch {
+                        limit_bytes: limits::READ_BEFORE_BYTES,
+                    })
+                }
+                Ok(Some(value)) => {
+                    bytes_left = bytes_left.saturating_sub(value.len());
+                    Found::Entry(value)
+                }
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                    Found::Not(Refusal::Damaged)
+                }
+            };
+            let looked = Looked {
+                hash,
+                database: self.database,
+                operation: place,
+                place: self.place,
+                found,
+            };
+            self.before
+                .table
+                .insert_unique(hash, looked, |looked| looked.hash);
+        }
+    }
+
+    fn whole(&mut self) {
+        let mut is_empty = true;
+        // At a time at which nothing has expired: an entry is there until it is swept.
+        let end = self
+            .view
+            .scan(&Range::ALL, Direction::Forward, 0, 1, &mut |_| {
+                is_empty = false;
+                ControlFlow::Break(())
+            });
+        if let Err(error) = end {
+            is_empty = false;
+            self.error.get_or_insert(error);
+        }
+        self.before.wholes.push(LookedWhole {
+            database: self.database,
+            place: self.place,
+            sequence: self.view.sequence(),
+            is_empty,
+        });
+    }
+}

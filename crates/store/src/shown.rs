@@ -1,0 +1,117 @@
+//! What a call is shown of a database: the index in memory itself, or what was fetched for it.
+
+use std::ops::ControlFlow;
+
+use crate::range::{Direction, Range, ScanEnd};
+use crate::store::View;
+use crate::tree::{FetchedCall, FetchedView, NotFetched, TreeError};
+use crate::value::Entry;
+
+/// One database between two commits, as one call is shown it. All that it answers comes from one view.
+///
+/// Of a database on disk there is only what the call said beforehand that it would look at
+/// ([`Wishes`](crate::tree::Wishes)); the rest is [`NotFetched`], which a database in memory never answers.
+pub struct Shown<'a>(Source<'a>);
+
+enum Source<'a> {
+    Memory(&'a View<'a>),
+    Fetched(FetchedView<'a>),
+}
+
+/// One part of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<'a> {
+    /// Entries in the part of the range that was walked.
+    pub count: u64,
+    /// `None`: the range is counted to its end. Otherwise the count has passed this key; go on with
+    /// [`Range::beyond`], forward.
+    pub passed: Option<&'a [u8]>,
+    /// Not all of it was walked.
+    pub is_estimate: bool,
+}
+
+impl<'a> Shown<'a> {
+    /// The index in memory.
+    #[inline]
+    pub fn memory(view: &'a View<'a>) -> Shown<'a> {
+        Shown(Source::Memory(view))
+    }
+
+    /// What was fetched for a call.
+    ///
+    /// # Errors
+    /// If it could not be, as the tree is damaged or the device refused.
+    pub fn fetched(call: &FetchedCall<'a>) -> Result<Shown<'a>, &'a TreeError> {
+        Ok(Shown(Source::Fetched(call.view()?)))
+    }
+
+    /// The sequence of the last commit that this shows (0: none).
+    pub fn sequence(&self) -> u64 {
+        match &self.0 {
+            Source::Memory(view) => view.sequence(),
+            Source::Fetched(view) => view.sequence(),
+        }
+    }
+
+    /// The history that the sequence belongs to ([`Store::history_id`](crate::Store::history_id)).
+    pub fn history_id(&self) -> u64 {
+        match &self.0 {
+            Source::Memory(view) => view.history_id(),
+            Source::Fetched(view) => view.history_id(),
+        }
+    }
+
+    /// See [`View::get`].
+    ///
+    /// # Errors
+    /// If the call had not wished this key.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Result<Option<Entry<'_>>, NotFetched> {
+        match &self.0 {
+            Source::Memory(view) => Ok(view.get(key, hash, now_ms)),
+            Source::Fetched(view) => view.get(key, now_ms),
+        }
+    }
+
+    /// See [`View::scan`]. Of a fetched page no more can be walked than was fetched.
+    ///
+    /// # Errors
+    /// If the call had not wished this range in this direction.
+    pub fn scan<'v>(
+        &'v self,
+        range: &Range<'_>,
+        direction: Direction,
+        now_ms: u64,
+        budget_rows: u32,
+        visit: &mut dyn FnMut(&Entry<'v>) -> ControlFlow<()>,
+    ) -> Result<ScanEnd<'v>, NotFetched> {
+        match &self.0 {
+            Source::Memory(view) => Ok(view.scan(range, direction, now_ms, budget_rows, visit)),
+            Source::Fetched(view) => view.scan(range, direction, now_ms, budget_rows, visit),
+        }
+    }
+
+    /// See [`View::count`].
+    ///
+    /// # Errors
+    /// If the call had not wished this range to be counted.
+    pub fn count(
+        &self,
+        range: &Range<'_>,
+        now_ms: u64,
+        budget_rows: u32,
+    ) -> Result<Counted<'_>, NotFetched> {
+        let (count, passed, is_estimate) = match &self.0 {
+            Source::Memory(view) => {
+                let slice = view.count(range, now_ms, budget_rows);
+                (slice.count, slice.passed, false)
+            }
+            Source::Fetched(view) => view.count(range)?,
+        };
+        Ok(Counted {
+            count,
+            passed,
+            is_estimate,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Wishes that need nobody who waits for the device: all their keys were read lately.
+
+use std::sync::Arc;
+
+use super::fetched::{Brought, Fetched, FetchedEntry};
+use super::wishes::{Wish, Wishes};
+use crate::store::Store;
+use crate::tree::index::TreeIndex;
+
+impl Fetched {
+    /// Takes out of some wishes those of calls that look at single keys, all of which were read lately and have not changed
+    /// since. `None`: there are none. Never waits for the device.
+    pub fn at_once(tree: &TreeIndex, wishes: &mut Wishes, store: &Store) -> Option<Fetched> {
+        let sequence = tree.sequence();
+        let mut entries = Vec::new();
+        let mut calls = Vec::new();
+        let mut is_found = Vec::with_capacity(wishes.len());
+        for call in &wishes.calls {
+            let found = find(tree, wishes, &call.wish, &mut entries);
+            is_found.push(found.is_some());
+            calls.extend(found);
+        }
+        // Something has become visible between two of them: then they are of no one view.
+        if calls.is_empty() || tree.sequence() != sequence {
+            return None;
+        }
+        let bytes = entries.iter().flatten().map(FetchedEntry::bytes).sum();
+        Some(Fetched {
+            wishes: Arc::new(wishes.take_out(&is_found)),
+            sequence,
+            history_id: store.history_id(),
+            first: 0,
+            calls,
+            entries,
+            bytes,
+        })
+    }
+}
+
+/// The entries of a call's keys, in their order. `None`: not all of them are there.
+fn find(
+    tree: &TreeIndex,
+    wishes: &Wishes,
+    wish: &Wish,
+    entries: &mut Vec<Option<FetchedEntry>>,
+) -> Option<Brought> {
+    let Wish::Keys { keys, value_bytes } = wish else {
+        return None;
+    };
+    let first = entries.len();
+    let mut left = Some(*value_bytes);
+    for place in keys.clone() {
+        // Beyond its bytes the call does not look.
+        let Some(bytes_left) = left else { break };
+        let stored = tree.shared.rows.find(wishes.key_at(place));
+        let Some(entry) = stored.and_then(FetchedEntry::of_key) else {
+            entries.truncate(first);
+            return None;
+        };
+        left = bytes_left.checked_sub(entry.bytes());
+        entries.push(Some(entry));
+    }
+    Some(Brought::Keys {
+        first_key: keys.start,
+        entries: first..entries.len(),
+    })
+}

@@ -1,0 +1,312 @@
+//! What was brought for calls, and how they are shown it.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::{ControlFlow, Range as Place};
+use std::sync::Arc;
+
+use lsm_tree::Slice;
+
+use super::wishes::{PageWish, Wish, Wishes};
+use crate::limits;
+use crate::range::{Direction, Range, ScanEnd};
+use crate::tree::error::TreeError;
+use crate::tree::key::given;
+use crate::tree::value::Stored;
+use crate::tree::view::TreeView;
+use crate::value::{Entry, Value};
+
+/// What was brought for some calls.
+pub struct Fetched {
+    pub(super) wishes: Arc<Wishes>,
+    pub(super) sequence: u64,
+    pub(super) history_id: u64,
+    /// The first call that this is for.
+    pub(super) first: usize,
+    pub(super) calls: Vec<Brought>,
+    /// `None`: there is no entry of that key.
+    pub(super) entries: Vec<Option<FetchedEntry>>,
+    pub(super) bytes: usize,
+}
+
+/// What was brought for a call.
+pub(super) enum Brought {
+    /// It wished nothing.
+    Nothing,
+    /// For its keys from the first on.
+    Keys {
+        first_key: usize,
+        entries: Place<usize>,
+    },
+    /// Live entries of its range, in order.
+    Page { entries: Place<usize>, end: End },
+    /// Entries of a part of its range.
+    Count {
+        count: u64,
+        passed: Option<Box<[u8]>>,
+        is_estimate: bool,
+    },
+    /// Nothing could be read.
+    Failed(Arc<TreeError>),
+}
+
+/// Where a page ends.
+pub(super) enum End {
+    /// At the end of the range.
+    Complete,
+    /// The walk has passed this key.
+    Passed(Slice),
+}
+
+/// An entry on its way.
+pub(crate) struct FetchedEntry {
+    /// Empty if it was asked for by its key.
+    key: Slice,
+    value: FetchedValue,
+    version: u64,
+    pub(in crate::tree) expires_ms: u64,
+}
+
+enum FetchedValue {
+    /// As it is stored, behind so many bytes of head.
+    Stored { bytes: Slice, head: usize },
+    /// Large: copied on the thread that may take its time.
+    Shared(Arc<[u8]>),
+    /// Not wished.
+    LeftOut,
+}
+
+impl FetchedEntry {
+    /// An entry that was asked for by its key. `None`: it has an unknown form.
+    pub(crate) fn of_key(stored: Slice) -> Option<FetchedEntry> {
+        let decoded = Stored::decode(&stored)?;
+        let (version, expires_ms) = (decoded.version, decoded.expires_ms);
+        let head = stored.len() - decoded.value.len();
+        let value = if decoded.value.len() >= limits::SHARED_VALUE_BYTES {
+            FetchedValue::Shared(decoded.value.into())
+        } else {
+            FetchedValue::Stored {
+                bytes: stored,
+                head,
+            }
+        };
+        Some(FetchedEntry {
+            key: Slice::new(&[]),
+            value,
+            version,
+            expires_ms,
+        })
+    }
+
+    /// An entry of a page.
+    pub(super) fn of(
+        view: &TreeView,
+        key: &Slice,
+        stored: &Slice,
+        page: &PageWish,
+    ) -> Result<FetchedEntry, TreeError> {
+        let decoded = view.decode(stored)?;
+        let value = if page.keys_only {
+            FetchedValue::LeftOut
+        } else if decoded.value.len() >= page.bytes {
+            // It fills a page by itself.
+            FetchedValue::Shared(decoded.value.into())
+        } else {
+            FetchedValue::Stored {
+                head: stored.len() - decoded.value.len(),
+                bytes: stored.clone(),
+            }
+        };
+        Ok(FetchedEntry {
+            key: key.clone(),
+            value,
+            version: decoded.version,
+            expires_ms: decoded.expires_ms,
+        })
+    }
+
+    fn value(&self) -> Value<'_> {
+        match &self.value {
+            FetchedValue::Stored { bytes, head } => Value::Inline(&bytes[*head..]),
+            FetchedValue::Shared(bytes) => Value::Shared(bytes),
+            FetchedValue::LeftOut => Value::Inline(&[]),
+        }
+    }
+
+    /// Bytes of its value.
+    pub(super) fn bytes(&self) -> usize {
+        self.value().len()
+    }
+
+    fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
+        Entry {
+            key,
+            value: self.value(),
+            version: self.version,
+            expires_ms: self.expires_ms,
+        }
+    }
+}
+
+impl Fetched {
+    /// What was brought, call by call.
+    pub fn calls(&self) -> impl Iterator<Item = FetchedCall<'_>> {
+        (0..self.calls.len()).map(|place| FetchedCall {
+            fetched: self,
+            place,
+        })
+    }
+
+    /// Bytes of keys and values that were brought.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Fetched {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Fetched")
+            .field("sequence", &self.sequence)
+            .field("calls", &self.calls.len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was brought for one call.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchedCall<'a> {
+    fetched: &'a Fetched,
+    place: usize,
+}
+
+impl<'a> FetchedCall<'a> {
+    /// As given to [`Wishes::begin`].
+    pub fn tag(&self) -> u64 {
+        self.fetched.wishes.calls[self.fetched.first + self.place].tag
+    }
+
+    /// As given to [`Wishes::begin`].
+    pub fn kept(&self) -> &'a [u8] {
+        self.fetched.wishes.kept(self.fetched.first + self.place)
+    }
+
+    /// What the call is shown.
+    ///
+    /// # Errors
+    /// If the tree is damaged, or the device refused.
+    pub(crate) fn view(&self) -> Result<FetchedView<'a>, &'a TreeError> {
+        let brought = &self.fetched.calls[self.place];
+        if let Brought::Failed(why) = brought {
+            return Err(why);
+        }
+        Ok(FetchedView {
+            fetched: self.fetched,
+            wish: &self.fetched.wishes.calls[self.fetched.first + self.place].wish,
+            brought,
+            next: Cell::new(0),
+        })
+    }
+}
+
+/// A call looked at something that it had not wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotFetched;
+
+/// One call's sight of a tree, made of what was brought for it.
+pub(crate) struct FetchedView<'a> {
+    fetched: &'a Fetched,
+    wish: &'a Wish,
+    brought: &'a Brought,
+    /// The key that is looked at next, if keys are looked at in the order in which they were wished.
+    next: Cell<usize>,
+}
+
+impl<'a> FetchedView<'a> {
+    pub(crate) fn sequence(&self) -> u64 {
+        self.fetched.sequence
+    }
+
+    pub(crate) fn history_id(&self) -> u64 {
+        self.fetched.history_id
+    }
+
+    pub(crate) fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Entry<'a>>, NotFetched> {
+        let Brought::Keys { first_key, entries } = self.brought else {
+            return Err(NotFetched);
+        };
+        let key_at = |place: usize| self.fetched.wishes.key_at(first_key + place);
+        let len = entries.len();
+        let next = self.next.get();
+        // In their order from the next one on, and around.
+        let place = (next..len).chain(0..next.min(len));
+        let place = place.into_iter().find(|&place| key_at(place) == key);
+        let place = place.ok_or(NotFetched)?;
+        self.next.set(place + 1);
+        let entry = self.fetched.entries[entries.start + place].as_ref();
+        let entry = entry.map(|entry| entry.entry(key_at(place)));
+        Ok(entry.filter(|entry| !entry.is_expired(now_ms)))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        range: &Range<'_>,
+        direction: Direction,
+        now_ms: u64,
+        budget_rows: u32,
+        visit: &mut dyn FnMut(&Entry<'a>) -> ControlFlow<()>,
+    ) -> Result<ScanEnd<'a>, NotFetched> {
+        let (
+            Brought::Page { entries, end },
+            Wish::Page {
+                range: wished,
+                page,
+            },
+        ) = (self.brought, self.wish)
+        else {
+            return Err(NotFetched);
+        };
+        if self.fetched.wishes.range(wished) != *range || page.direction != direction {
+            return Err(NotFetched);
+        }
+        let mut rows_left = budget_rows.max(1);
+        let mut passed: &[u8] = &[];
+        for entry in self.fetched.entries[entries.clone()].iter().flatten() {
+            if rows_left == 0 {
+                return Ok(ScanEnd::BudgetSpent(passed));
+            }
+            rows_left -= 1;
+            let entry = entry.entry(given(&entry.key));
+            passed = entry.key;
+            if !entry.is_expired(now_ms) && visit(&entry).is_break() {
+                return Ok(ScanEnd::Stopped);
+            }
+        }
+        Ok(match end {
+            End::Complete => ScanEnd::Complete,
+            End::Passed(key) => ScanEnd::BudgetSpent(given(key)),
+        })
+    }
+
+    /// How many entries there are in a part of a range; which key the count has passed, if not all was counted; whether
+    /// it is an estimate.
+    pub(crate) fn count(
+        &self,
+        range: &Range<'_>,
+    ) -> Result<(u64, Option<&'a [u8]>, bool), NotFetched> {
+        match (self.brought, self.wish) {
+            (
+                Brought::Count {
+                    count,
+                    passed,
+                    is_estimate,
+                },
+                Wish::Count { range: wished, .. },
+            ) if self.fetched.wishes.range(wished) == *range => {
+                Ok((*count, passed.as_deref(), *is_estimate))
+            }
+            _ => Err(NotFetched),
+        }
+    }
+}

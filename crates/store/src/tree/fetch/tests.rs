@@ -1,0 +1,428 @@
+//! What is fetched against what there is.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::*;
+use crate::range::Direction;
+use crate::shown::Shown;
+use crate::store::StoreConfig;
+use crate::suite::Random;
+use crate::tree::tests::{
+    Content, GENERATION, Logged, TempFolder, apply, content, random_commit, random_key, small,
+};
+use crate::tree::{TreeWriter, Trees};
+
+const NOW_MS: u64 = 1000;
+
+/// A tree with some content, part of it in tables.
+struct Bench {
+    writer: TreeWriter,
+    store: Store,
+    log: Vec<Logged>,
+    random: Random,
+    _folder: TempFolder,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Bench {
+        let mut bench = Bench::empty(seed);
+        bench.commits(30);
+        bench
+    }
+
+    fn empty(seed: u64) -> Bench {
+        let folder = TempFolder::new("fetch");
+        let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        store.clock_ms(NOW_MS);
+        Bench {
+            writer: trees.create(GENERATION).expect("there is room"),
+            store,
+            log: Vec::new(),
+            random: Random::new(seed),
+            _folder: folder,
+        }
+    }
+
+    fn commit(&mut self) {
+        let last = self.log.last();
+        let last = last.map_or(GENERATION.sequence, |commit| commit.sequence);
+        let commit = random_commit(&mut self.random, last);
+        apply(&mut self.writer, &commit);
+        self.log.push(commit);
+        if self.random.once_in(8) && self.writer.seal(u64::MAX) {
+            self.writer.index().flush().expect("there is room");
+        }
+    }
+
+    fn commits(&mut self, count: usize) {
+        (0..count).for_each(|_| self.commit());
+    }
+
+    /// What a reader can see, in order.
+    fn live(&self) -> Content {
+        let mut content = content(&self.log);
+        content.retain(|_, entry| !is_expired(entry.2, NOW_MS));
+        content
+    }
+
+    fn fetch(&self, wishes: &mut Wishes) -> Vec<Fetched> {
+        let mut fetch = Fetch::new(self.writer.index().clone(), wishes);
+        let mut parts = Vec::new();
+        while !fetch.is_done() {
+            parts.push(fetch.run(&self.store));
+        }
+        parts
+    }
+
+    fn range(&mut self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let mut bound = || {
+            let key = random_key(&mut self.random);
+            match self.random.below(3) {
+                0 => Bound::Unbounded,
+                1 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            }
+        };
+        (bound(), bound())
+    }
+}
+
+/// Seeds, each with a number of commits.
+fn rounds() -> impl Iterator<Item = (u64, usize)> {
+    (0..60).map(|seed| (seed, seed as usize * 2))
+}
+
+fn borrowed(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Range<'_> {
+    Range {
+        start: range.0.as_ref().map(Vec::as_slice),
+        end: range.1.as_ref().map(Vec::as_slice),
+    }
+}
+
+fn shown<'a>(fetched: &'a FetchedCall<'a>) -> Shown<'a> {
+    Shown::fetched(fetched).expect("the tree is whole")
+}
+
+#[test]
+fn keys_of_several_calls_are_what_they_are() {
+    for (seed, round) in rounds() {
+        let mut bench = Bench::new(seed);
+        bench.commits(round);
+        let live = bench.live();
+        let mut wishes = Wishes::default();
+        let calls: Vec<Vec<Vec<u8>>> = (0..1 + bench.random.below(20))
+            .map(|_| {
+                let keys = bench.random.below(5);
+                (0..keys).map(|_| random_key(&mut bench.random)).collect()
+            })
+            .collect();
+        for (tag, keys) in calls.iter().enumerate() {
+            wishes.begin(tag as u64, b"kept");
+            wishes.keys(usize::MAX, keys.iter().map(Vec::as_slice));
+        }
+        let parts = bench.fetch(&mut wishes);
+        assert!(wishes.is_empty());
+        let fetched = parts.iter().flat_map(Fetched::calls);
+        let mut seen = 0;
+        for (tag, (call, keys)) in fetched.zip(&calls).enumerate() {
+            assert_eq!((call.tag(), call.kept()), (tag as u64, &b"kept"[..]));
+            let shown = shown(&call);
+            let last = bench.log.last().expect("there are commits");
+            assert_eq!(shown.sequence(), last.sequence);
+            // In another order too.
+            for key in keys.iter().chain(keys.iter().rev()) {
+                let found = shown.get(key, 0, NOW_MS).expect("it was wished");
+                let found = found.map(|one| (one.value.to_vec(), one.version, one.expires_ms));
+                assert_eq!(found.as_ref(), live.get(key), "seed {seed}");
+            }
+            assert_eq!(shown.get(b"not wished", 0, NOW_MS), Err(NotFetched));
+            seen += 1;
+        }
+        assert_eq!(seen, calls.len());
+    }
+}
+
+/// What needs no reader is the same as what a reader would have brought.
+#[test]
+fn what_is_there_at_once_is_what_is_there() {
+    let mut served = 0;
+    for (seed, round) in rounds() {
+        let mut bench = Bench::new(seed);
+        for _ in 0..round {
+            if bench.random.once_in(3) {
+                bench.commit();
+            }
+            let keys: Vec<Vec<u8>> = (0..6).map(|_| random_key(&mut bench.random)).collect();
+            let mut wishes = Wishes::default();
+            for (tag, keys) in keys.chunks(1 + bench.random.below(2)).enumerate() {
+                wishes.begin(tag as u64, &keys[0]);
+                wishes.keys(usize::MAX, keys.iter().map(Vec::as_slice));
+            }
+            let calls = wishes.len();
+            let at_once = Fetched::at_once(bench.writer.index(), &mut wishes, &bench.store);
+            served += at_once.as_ref().map_or(0, |fetched| fetched.calls.len());
+            let parts: Vec<Fetched> = at_once
+                .into_iter()
+                .chain(bench.fetch(&mut wishes))
+                .collect();
+            let live = bench.live();
+            let last = bench.log.last().expect("there are commits").sequence;
+            let shown_calls = parts.iter().flat_map(Fetched::calls).inspect(|call| {
+                let shown = shown(call);
+                assert_eq!(shown.sequence(), last);
+                let found = shown.get(call.kept(), 0, NOW_MS).expect("it was wished");
+                let found = found.map(|one| (one.value.to_vec(), one.version, one.expires_ms));
+                assert_eq!(found.as_ref(), live.get(call.kept()), "seed {seed}");
+            });
+            let mut tags: Vec<u64> = shown_calls.map(|call| call.tag()).collect();
+            tags.sort_unstable();
+            assert_eq!(tags, (0..calls as u64).collect::<Vec<_>>());
+        }
+    }
+    assert!(served > 500, "{served}");
+}
+
+#[test]
+fn pages_make_up_the_whole_range() {
+    for (seed, round) in rounds() {
+        let mut bench = Bench::new(seed);
+        bench.commits(round);
+        let bounds = bench.range();
+        let page = PageWish {
+            direction: bench
+                .random
+                .pick(&[Direction::Forward, Direction::Backward]),
+            keys_only: bench.random.once_in(2),
+            rows: 1 + bench.random.below(50) as u32,
+            entries: bench.random.pick(&[u64::MAX, 3, 1]),
+            bytes: bench.random.pick(&[1, 100, 1 << 20]),
+        };
+        let live = bench.live();
+        let mut expected: Vec<_> = live
+            .into_iter()
+            .filter(|(key, _)| borrowed(&bounds).contains(key))
+            .collect();
+        if page.direction == Direction::Backward {
+            expected.reverse();
+        }
+        if page.keys_only {
+            expected.iter_mut().for_each(|(_, entry)| entry.0.clear());
+        }
+        let found = walk(&bench, &bounds, page);
+        assert_eq!(found, expected, "seed {seed}, {page:?}");
+    }
+}
+
+type Entries = Vec<(Vec<u8>, (Vec<u8>, u64, u64))>;
+
+/// All pages of a range.
+fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageWish) -> Entries {
+    let (mut found, mut passed) = (Entries::new(), None::<Vec<u8>>);
+    loop {
+        let range = borrowed(bounds);
+        let range = match &passed {
+            Some(key) => range.beyond(key, page.direction),
+            None => range,
+        };
+        let mut wishes = Wishes::default();
+        wishes.begin(7, b"");
+        wishes.page(&range, page);
+        let parts = bench.fetch(&mut wishes);
+        let call = parts[0].calls().next().expect("one was begun");
+        let shown = shown(&call);
+        let (mut entries, mut bytes) = (0, 0);
+        let end = shown.scan(&range, page.direction, NOW_MS, u32::MAX, &mut |entry| {
+            entries += 1;
+            bytes += entry.key.len() + entry.value.len();
+            let rest = (entry.value.to_vec(), entry.version, entry.expires_ms);
+            found.push((entry.key.to_vec(), rest));
+            ControlFlow::Continue(())
+        });
+        assert!(entries <= page.entries && entries <= u64::from(page.rows));
+        assert!(bytes <= page.bytes || entries <= 1);
+        match end.expect("it was wished") {
+            crate::ScanEnd::Complete => return found,
+            crate::ScanEnd::BudgetSpent(key) => passed = Some(key.to_vec()),
+            crate::ScanEnd::Stopped => unreachable!("nobody stops"),
+        }
+        let other = Range::new(b"other", None);
+        let refused = shown.scan(&other, page.direction, NOW_MS, 1, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert_eq!(refused, Err(NotFetched));
+    }
+}
+
+#[test]
+fn counts_add_up_and_estimates_are_near() {
+    for (seed, round) in rounds() {
+        let mut bench = Bench::new(seed);
+        bench.commits(round);
+        let bounds = bench.range();
+        let rows = 1 + bench.random.below(60) as u32;
+        let live = bench.live();
+        let expected = live.keys().filter(|key| borrowed(&bounds).contains(key));
+        let expected = expected.count() as u64;
+        let (mut count, mut passed) = (0, None::<Vec<u8>>);
+        loop {
+            let range = borrowed(&bounds);
+            let range = match &passed {
+                Some(key) => range.beyond(key, Direction::Forward),
+                None => range,
+            };
+            let slice = counted(&bench, &range, rows, false);
+            assert!(!slice.2);
+            count += slice.0;
+            passed = slice.1;
+            if passed.is_none() {
+                break;
+            }
+        }
+        assert_eq!(count, expected, "seed {seed}");
+        let (count, passed, is_estimate) = counted(&bench, &borrowed(&bounds), rows, true);
+        assert_eq!(passed, None, "an estimate comes at once");
+        assert!(is_estimate || count == expected);
+    }
+}
+
+fn counted(
+    bench: &Bench,
+    range: &Range<'_>,
+    rows: u32,
+    may_estimate: bool,
+) -> (u64, Option<Vec<u8>>, bool) {
+    let mut wishes = Wishes::default();
+    wishes.begin(7, b"");
+    wishes.count(range, rows, may_estimate);
+    let parts = bench.fetch(&mut wishes);
+    let call = parts[0].calls().next().expect("one was begun");
+    let shown = shown(&call);
+    let counted = shown.count(range, NOW_MS, rows).expect("it was wished");
+    let passed = counted.passed.map(<[u8]>::to_vec);
+    (counted.count, passed, counted.is_estimate)
+}
+
+#[test]
+fn an_estimate_of_many_entries_is_near() {
+    let mut bench = Bench::empty(1);
+    for commit in 0..200 {
+        let key = |number: u64| format!("key-{:05}", commit * 100 + number).into_bytes();
+        let change = |number| (key(number), Some((b"value".to_vec(), 0)));
+        let logged = Logged {
+            sequence: GENERATION.sequence + 1 + commit,
+            changes: (0..100).map(change).collect(),
+        };
+        apply(&mut bench.writer, &logged);
+    }
+    bench.writer.seal(u64::MAX);
+    bench.writer.index().flush().expect("there is room");
+    let (count, _, is_estimate) = counted(&bench, &Range::ALL, 10, true);
+    assert!(is_estimate);
+    assert_eq!(count, 20_000);
+    let half = Range::new(b"key-10000", None);
+    let (count, ..) = counted(&bench, &half, 10, true);
+    assert!((9_000..11_000).contains(&count), "{count}");
+    // What was walked is there.
+    let (count, ..) = counted(
+        &bench,
+        &Range::new(b"key-00000", Some(b"key-00020")),
+        19,
+        true,
+    );
+    assert!((19..200).contains(&count), "{count}");
+}
+
+#[test]
+fn what_is_brought_at_once_has_a_bound() {
+    let mut bench = Bench::new(2);
+    let value = vec![7; 1 << 20];
+    let sequence = bench.log.last().expect("there are commits").sequence + 1;
+    let keys: Vec<Vec<u8>> = (0..12).map(|number| vec![200, number]).collect();
+    let change = |key: &Vec<u8>| (key.clone(), Some((value.clone(), 0)));
+    let changes = keys.iter().map(change).collect();
+    let commit = Logged { sequence, changes };
+    apply(&mut bench.writer, &commit);
+    let mut wishes = Wishes::default();
+    for key in &keys {
+        wishes.begin(1, key);
+        wishes.key(key);
+    }
+    let parts = bench.fetch(&mut wishes);
+    assert!(parts.len() > 2, "{}", parts.len());
+    for part in &parts {
+        assert!(part.bytes() <= limits::FETCHED_BYTES + value.len());
+        for call in part.calls() {
+            let shown = shown(&call);
+            let found = shown.get(call.kept(), 0, NOW_MS).expect("it was wished");
+            let found = found.expect("it was put").value;
+            assert!(matches!(found, crate::Value::Shared(bytes) if bytes.len() == value.len()));
+        }
+    }
+    // One call gets no more than it can use.
+    wishes.begin(1, b"");
+    wishes.keys((3 << 20) - 1, keys.iter().map(Vec::as_slice));
+    let parts = bench.fetch(&mut wishes);
+    assert_eq!(parts[0].bytes(), 3 << 20);
+    let call = parts[0].calls().next().expect("one was begun");
+    assert!(shown(&call).get(&keys[2], 0, NOW_MS).is_ok());
+    assert_eq!(shown(&call).get(&keys[3], 0, NOW_MS), Err(NotFetched));
+}
+
+#[test]
+fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
+    let bench = Bench::new(3);
+    let mut wishes = Wishes::default();
+    let long = vec![0; crate::limits::KEY_BYTES + 1];
+    wishes.begin(1, b"");
+    wishes.keys(usize::MAX, [&long[..], &[1; 65_535]].into_iter());
+    wishes.begin(2, b"");
+    wishes.count(&Range::new(&long, Some(&[255; 70_000])), u32::MAX, false);
+    let parts = bench.fetch(&mut wishes);
+    let calls: Vec<_> = parts[0].calls().collect();
+    assert_eq!(shown(&calls[0]).get(&long, 0, NOW_MS), Ok(None));
+    assert_eq!(shown(&calls[0]).get(&[1; 65_535], 0, NOW_MS), Ok(None));
+    let range = Range::new(&long, Some(&[255; 70_000]));
+    let seen = shown(&calls[1]);
+    let counted = seen.count(&range, NOW_MS, u32::MAX);
+    let all = bench
+        .live()
+        .keys()
+        .filter(|key| range.contains(key))
+        .count();
+    assert_eq!(counted.expect("it was wished").count, all as u64);
+}
+
+#[test]
+fn a_call_that_wished_nothing_is_shown_nothing() {
+    let bench = Bench::new(4);
+    let mut wishes = Wishes::default();
+    wishes.begin(1, b"");
+    let parts = bench.fetch(&mut wishes);
+    let call = parts[0].calls().next().expect("one was begun");
+    assert_eq!(shown(&call).get(b"", 0, NOW_MS), Err(NotFetched));
+    assert_eq!(shown(&call).count(&Range::ALL, NOW_MS, 1), Err(NotFetched));
+}
+
+#[test]
+fn failed_calls_are_told_why() {
+    let bench = Bench::new(5);
+    let mut wishes = Wishes::default();
+    for tag in 0..3 {
+        wishes.begin(tag, b"");
+        wishes.key(b"");
+    }
+    let mut fetch = Fetch::new(bench.writer.index().clone(), &mut wishes);
+    let failed = fetch.fail(fetch.panicked());
+    assert!(fetch.is_done());
+    assert_eq!(
+        failed.calls().map(|call| call.tag()).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+    for call in failed.calls() {
+        assert!(matches!(
+            Shown::fetched(&call),
+            Err(TreeError::Damaged { .. })
+        ));
+    }
+}

@@ -1,0 +1,195 @@
+//! What calls will look at, said beforehand.
+
+use std::ops::{Bound, Range as Place};
+
+use crate::range::{Direction, Range};
+
+/// What calls will look at in one database, call by call. Owns its bytes, so that it can travel.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    pub(super) calls: Vec<CallWishes>,
+    /// Where the single keys stand.
+    keys: Vec<Place<usize>>,
+    bytes: Vec<u8>,
+}
+
+/// What one call wishes.
+#[derive(Debug)]
+pub(super) struct CallWishes {
+    pub(super) tag: u64,
+    kept: Place<usize>,
+    pub(super) wish: Wish,
+}
+
+/// One of the ways to look at a database.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// The call did not say.
+    Nothing,
+    /// The entries of some keys, up to the one with which their values come to more than so many bytes.
+    Keys {
+        keys: Place<usize>,
+        value_bytes: usize,
+    },
+    /// Entries of a range, one after the other.
+    Page { range: StoredRange, page: PageWish },
+    /// How many entries a range has.
+    Count {
+        range: StoredRange,
+        rows: u32,
+        may_estimate: bool,
+    },
+}
+
+/// A range whose keys stand in the bytes of the wishes.
+#[derive(Debug)]
+pub(super) struct StoredRange {
+    start: Bound<Place<usize>>,
+    end: Bound<Place<usize>>,
+}
+
+/// How much of a range a page takes.
+#[derive(Clone, Copy, Debug)]
+pub struct PageWish {
+    /// From which end.
+    pub direction: Direction,
+    /// Values are of no interest.
+    pub keys_only: bool,
+    /// Entries to walk, at least one.
+    pub rows: u32,
+    /// Live entries to bring.
+    pub entries: u64,
+    /// Bytes of keys and values to bring, unless the first entry alone has more.
+    pub bytes: usize,
+}
+
+impl Wishes {
+    /// Begins the wishes of the next call. `tag` and `kept` come back with what is brought for it.
+    pub fn begin(&mut self, tag: u64, kept: &[u8]) {
+        let kept = self.keep(kept);
+        let wish = Wish::Nothing;
+        self.calls.push(CallWishes { tag, kept, wish });
+    }
+
+    /// The call will look at the entry of a key.
+    #[inline]
+    pub fn key(&mut self, key: &[u8]) {
+        self.keys(usize::MAX, std::iter::once(key));
+    }
+
+    /// The call will look at the entries of these keys, in this order, until their values come to more than
+    /// `value_bytes` together.
+    #[inline]
+    pub fn keys<'a>(&mut self, value_bytes: usize, keys: impl Iterator<Item = &'a [u8]>) {
+        let first = self.keys.len();
+        for key in keys {
+            let key = self.keep(key);
+            self.keys.push(key);
+        }
+        let keys = first..self.keys.len();
+        self.wish(Wish::Keys { keys, value_bytes });
+    }
+
+    /// The call will scan a part of a range.
+    pub fn page(&mut self, range: &Range<'_>, page: PageWish) {
+        let range = self.keep_range(range);
+        self.wish(Wish::Page { range, page });
+    }
+
+    /// The call will count a part of a range: at most `rows` entries, but at least one. `may_estimate`: if these are not
+    /// all, an estimate of the whole range will do.
+    pub fn count(&mut self, range: &Range<'_>, rows: u32, may_estimate: bool) {
+        let range = self.keep_range(range);
+        self.wish(Wish::Count {
+            range,
+            rows,
+            may_estimate,
+        });
+    }
+
+    /// Takes some calls out, by their places. Keys keep their places, here and there.
+    pub(super) fn take_out(&mut self, is_taken: &[bool]) -> Wishes {
+        debug_assert_eq!(is_taken.len(), self.calls.len(), "one word for each call");
+        if is_taken.iter().all(|&is_taken| is_taken) {
+            return std::mem::take(self);
+        }
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for (call, &is_taken) in self.calls.drain(..).zip(is_taken) {
+            if is_taken {
+                taken.push(call);
+            } else {
+                left.push(call);
+            }
+        }
+        self.calls = left;
+        Wishes {
+            calls: taken,
+            keys: self.keys.clone(),
+            bytes: self.bytes.clone(),
+        }
+    }
+
+    /// Whether there are no calls.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// How many calls there are.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// How many single keys they wish.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Bytes of keys that are kept for all of this.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The tags of all calls.
+    pub fn tags(&self) -> impl Iterator<Item = u64> {
+        self.calls.iter().map(|call| call.tag)
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        let call = self.calls.last_mut();
+        let call = call.expect("a call's wishes begin with `begin`");
+        debug_assert!(
+            matches!(call.wish, Wish::Nothing),
+            "a call looks at one thing in a step"
+        );
+        call.wish = wish;
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Place<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    fn keep_range(&mut self, range: &Range<'_>) -> StoredRange {
+        StoredRange {
+            start: range.start.map(|key| self.keep(key)),
+            end: range.end.map(|key| self.keep(key)),
+        }
+    }
+
+    pub(super) fn kept(&self, call: usize) -> &[u8] {
+        &self.bytes[self.calls[call].kept.clone()]
+    }
+
+    pub(super) fn key_at(&self, place: usize) -> &[u8] {
+        &self.bytes[self.keys[place].clone()]
+    }
+
+    pub(super) fn range(&self, range: &StoredRange) -> Range<'_> {
+        let at = |place: &Place<usize>| &self.bytes[place.clone()];
+        Range {
+            start: range.start.as_ref().map(at),
+            end: range.end.as_ref().map(at),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Backups of blobs, and their restore.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use store::backup::{self, BackupError, Making, RestoreConfig, RestoreError, Step as MakingStep};
+use store::disk::{Disk, SimulatedDisk};
+use store::suite::{Random, StandingClock};
+
+use super::{Bench, config, content};
+use crate::bench::log_config;
+
+/// A backup in which `busy` does something between any two steps; answers what was visible at its cut.
+fn backup(
+    bench: &mut Bench,
+    target: &SimulatedDisk,
+    busy: &mut dyn FnMut(&mut Bench, usize),
+) -> BTreeMap<String, Vec<u8>> {
+    let base = bench
+        .durable
+        .rounds
+        .backup_base(&mut bench.clock)
+        .expect("the log goes on");
+    let store = bench.durable.store.clone();
+    let making = Making::new(&store, base, Arc::new(target.clone()), "test 1");
+    let mut making = making.expect("it is empty");
+    making.set_slice_rows(1);
+    let mut at_cut = BTreeMap::new();
+    for step in 0.. {
+        match making.step(&mut bench.clock).expect("nothing fails") {
+            MakingStep::More => {}
+            MakingStep::SyncLog => {
+                at_cut = visible(bench);
+                let end = bench.durable.rounds.backup_sync().expect("the log goes on");
+                making.log_synced(end);
+            }
+            MakingStep::Complete(report) => {
+                assert_eq!(report.blobs, at_cut.len() as u64);
+                return at_cut;
+            }
+        }
+        busy(bench, step);
+    }
+    unreachable!("it ends")
+}
+
+fn visible(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
+    let names = (0..4).map(|name| format!("n{name}"));
+    let read = |name: String| bench.read(&name).map(|data| (name, data));
+    names.filter_map(read).collect()
+}
+
+#[test]
+fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhile() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    for name in 0..4 {
+        let data = content(name, 100_000);
+        bench
+            .upload(&format!("n{name}"), &data, 30_000)
+            .expect("it fits");
+    }
+    let target = SimulatedDisk::new(4);
+    let mut random = Random::new(5);
+    let at_cut = backup(&mut bench, &target, &mut |bench, step| {
+        let name = format!("n{}", random.below(4));
+        if random.once_in(3) {
+            bench.delete(&name).expect("the log goes on");
+        } else {
+            let data = content(100 + step as u64, 80_000);
+            bench.upload(&name, &data, 30_000).expect("it fits");
+        }
+    });
+    assert_ne!(visible(&bench), at_cut, "something has changed since");
+    // What was kept for the backup is gone.
+    let blobs = visible(&bench).len();
+    assert_eq!(bench.files(&disk).len(), blobs);
+
+    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    let verified = verified.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(verified.blobs, at_cut.len() as u64);
+    let restored = SimulatedDisk::new(6);
+    restore(&target, &restored).expect("it is whole");
+    let restored = Bench::open(config(), &restored).expect("it was restored");
+    assert_eq!(visible(&restored), at_cut);
+
+    let name = bench.files(&target).pop().expect("there are contents");
+    let path = format!("blobs/{name}");
+    target.flip(&path, 70_000, 4);
+    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    assert!(
+        matches!(verified, Err(RestoreError::Changed { .. })),
+        "{verified:?}"
+    );
+    let refused = restore(&target, &SimulatedDisk::new(7));
+    assert!(
+        matches!(refused, Err(RestoreError::Changed { .. })),
+        "{refused:?}"
+    );
+    target.remove(&path).expect("it is there");
+    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    assert!(
+        matches!(verified, Err(RestoreError::Missing { .. })),
+        "{verified:?}"
+    );
+    target
+        .create("blobs/00000000000000009999.blob")
+        .expect("there is room");
+    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    assert!(
+        matches!(verified, Err(RestoreError::Foreign { .. })),
+        "{verified:?}"
+    );
+}
+
+#[test]
+fn a_backup_of_a_damaged_blob_is_refused_and_leaves_nothing() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    bench
+        .upload("a", &content(1, 100_000), 30_000)
+        .expect("it fits");
+    bench
+        .upload("b", &content(2, 100_000), 30_000)
+        .expect("it fits");
+    disk.flip("blobs/00000000000000000001.blob", 50_000, 1);
+    let target = SimulatedDisk::new(4);
+    let base = bench
+        .durable
+        .rounds
+        .backup_base(&mut bench.clock)
+        .expect("the log goes on");
+    let making = Making::new(
+        &bench.durable.store,
+        base,
+        Arc::new(target.clone()),
+        "test 1",
+    );
+    let mut making = making.expect("it is empty");
+    let error = loop {
+        match making.step(&mut bench.clock) {
+            Ok(MakingStep::More) => {}
+            Ok(MakingStep::SyncLog) => {
+                making.log_synced(bench.durable.rounds.backup_sync().expect("the log goes on"));
+            }
+            Ok(MakingStep::Complete(_)) => panic!("it is damaged"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, BackupError::BlobDamaged { .. }), "{error}");
+    making.discard();
+    assert_eq!(
+        target.list().expect("it can be listed"),
+        Vec::<String>::new()
+    );
+    assert_eq!(bench.files(&target), Vec::<String>::new());
+}
+
+fn restore(source: &SimulatedDisk, target: &SimulatedDisk) -> Result<(), RestoreError> {
+    let restore_config = RestoreConfig {
+        store: config(),
+        log: log_config(),
+        trees: None,
+    };
+    let target: Arc<dyn Disk> = Arc::new(target.clone());
+    let mut clock = StandingClock { now_ms: 1_000 };
+    let goes_on = &mut |_, _| ControlFlow::Continue(());
+    backup::restore(source, &target, &restore_config, &mut clock, goes_on).map(drop)
+}

@@ -1,0 +1,260 @@
+//! What is uploaded, resumed, replaced and read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use store::blob::{Description, End, UploadError, key};
+use store::disk::SimulatedDisk;
+use store::{Condition, DatabaseId, OperationStatus};
+
+use super::{Bench, Counted, DATABASE, begin, chunk, config, content, crc32c, end_of};
+
+#[test]
+fn what_is_uploaded_can_be_read_from_any_place_and_after_a_restart() {
+    let disk = SimulatedDisk::new(1);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let sizes = [0, 1, 65_535, 65_536, 65_537, 300_000];
+    for (seed, size) in sizes.into_iter().enumerate() {
+        let data = content(seed as u64, size);
+        let done = bench.upload(&format!("blob/{size}"), &data, 10_000);
+        assert_eq!(done, Ok(Some(OperationStatus::Done)), "{size}");
+    }
+    for life in 0..2 {
+        for (seed, size) in sizes.into_iter().enumerate() {
+            let data = content(seed as u64, size);
+            assert_eq!(
+                bench.read(&format!("blob/{size}")),
+                Some(data),
+                "{size}, life {life}"
+            );
+        }
+        disk.kill();
+        bench = Bench::open(config(), &disk).expect("nothing is lost");
+    }
+    assert_eq!(
+        bench.blobs().used(DATABASE).bytes,
+        sizes.iter().sum::<usize>() as u64
+    );
+    assert_eq!(bench.files(&disk).len(), sizes.len());
+}
+
+#[test]
+fn parts_are_read_by_blocks() {
+    let disk = SimulatedDisk::new(1);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(9, 200_000);
+    bench.upload("a", &data, 7_777).expect("it fits");
+    let store = bench.durable.store.clone();
+    let view = store.view(DatabaseId::BLOBS).expect("it is always there");
+    let key = key(DATABASE, "a");
+    let entry = view
+        .get(&key, store.hasher().hash(&key), 1)
+        .expect("it is there");
+    let description = Description::decode(entry.value.bytes()).expect("it was encoded");
+    assert_eq!(
+        (description.crc32c, description.content_type),
+        (crc32c(&data), "text/plain")
+    );
+    let content = bench.blobs().open_content(&description);
+    drop(view);
+    for (offset, bytes) in [
+        (0, 1),
+        (65_535, 2),
+        (65_536, 1),
+        (199_999, 1),
+        (1, 199_999),
+        (200_000, 5),
+    ] {
+        let piece = content.read(offset, bytes).expect("it is whole");
+        assert!(piece.offset <= offset && piece.offset.is_multiple_of(65_536));
+        let from = (offset - piece.offset) as usize;
+        let end = (offset as usize + bytes).min(data.len());
+        assert_eq!(
+            piece.bytes[from..][..end - offset as usize],
+            data[offset as usize..end]
+        );
+    }
+    disk.flip("blobs/00000000000000000000.blob", 8192 + 65_536 + 5, 1);
+    assert!(content.read(0, 65_536).is_ok());
+    assert!(content.read(65_536, 1).is_err(), "the block is damaged");
+    assert!(content.read(131_072, 1).is_ok());
+}
+
+#[test]
+fn an_upload_goes_on_after_its_stream_its_server_and_its_machine_were_gone() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(4, 500_000);
+    let mut offset = 0;
+    for round in 0..10 {
+        let upload = bench
+            .start(&begin("a", "id", offset as u64))
+            .expect("it goes on");
+        let end = (offset + 50_000).min(data.len());
+        let part = &data[offset..end];
+        upload.write(part, &[chunk(part)], 1_000).expect("it fits");
+        offset = end;
+        drop(upload);
+        assert_eq!(bench.read("a"), None, "it is not complete");
+        match round % 3 {
+            0 => {}
+            1 => disk.kill(),
+            _ => disk.lose_power(),
+        }
+        if round % 3 > 0 {
+            bench = Bench::open(config(), &disk).expect("nothing is lost");
+        }
+        assert_eq!(
+            bench.blobs().stored_bytes(DATABASE, "a", b"id"),
+            Some(offset as u64)
+        );
+        let elsewhere = bench.start(&begin("a", "id", offset as u64 - 1));
+        assert!(matches!(elsewhere, Err(UploadError::Offset { .. })));
+    }
+    let upload = bench
+        .start(&begin("a", "id", offset as u64))
+        .expect("it goes on");
+    let sealed = upload.finish(&end_of(&data), 1_000).expect("it is whole");
+    bench
+        .describe("a", sealed, Condition::None)
+        .expect("it is described");
+    assert_eq!(bench.read("a"), Some(data));
+    assert_eq!(bench.blobs().stored_bytes(DATABASE, "a", b"id"), None);
+    assert_eq!(bench.blobs().statistics().used.unfinished, 0);
+}
+
+#[test]
+fn damage_is_not_stored_and_what_came_before_stays() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+    let data = content(1, 30_000);
+    let mut bad = chunk(&data[20_000..]);
+    bad.crc32c = bad.crc32c.map(|sum| sum ^ 1);
+    let chunks = [chunk(&data[..10_000]), chunk(&data[10_000..20_000]), bad];
+    let written = upload.write(&data, &chunks, 1_000);
+    assert!(
+        matches!(written, Err(UploadError::Chunk { offset: 20_000, .. })),
+        "{written:?}"
+    );
+    drop(upload);
+    assert_eq!(
+        bench.blobs().stored_bytes(DATABASE, "a", b"id"),
+        Some(20_000)
+    );
+
+    let upload = bench.start(&begin("a", "id", 20_000)).expect("it goes on");
+    let rest = &data[20_000..];
+    upload.write(rest, &[chunk(rest)], 1_000).expect("it fits");
+    let end = End {
+        crc32c: Some(crc32c(&data) ^ 1),
+        sha256: None,
+    };
+    let finished = upload.finish(&end, 1_000);
+    assert!(matches!(finished, Err(UploadError::Content { .. })));
+    assert_eq!(
+        bench.blobs().stored_bytes(DATABASE, "a", b"id"),
+        None,
+        "it is worth nothing"
+    );
+    assert_eq!(bench.files(&disk), Vec::<String>::new());
+    assert_eq!(bench.blobs().used(DATABASE).bytes, 0);
+
+    // SHA-256 of "abc", FIPS 180-2.
+    let sha256 = *b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\
+        \xb0\x03\x61\xa3\x96\x17\x7a\x9c\xb4\x10\xff\x61\xf2\x00\x15\xad";
+    for (data, fits) in [(&b"abc"[..], true), (b"abd", false)] {
+        let upload = bench.start(&begin("sha", "", 0)).expect("there is room");
+        upload.write(data, &[chunk(data)], 1_000).expect("it fits");
+        let end = End {
+            crc32c: None,
+            sha256: Some(sha256),
+        };
+        let finished = upload.finish(&end, 1_000);
+        assert_eq!(finished.is_ok(), fits, "{finished:?}");
+    }
+    assert_eq!(bench.delete("none"), Ok(Some(OperationStatus::Done)));
+}
+
+#[test]
+fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(config(), &disk).expect("it is empty");
+    let owner = Arc::new(Counted::default());
+    let first = bench
+        .blobs()
+        .begin_upload(&begin("a", "id", 0), owner.clone());
+    let first = first.expect("there is room");
+    let data = content(1, 1_000);
+    first.write(&data, &[chunk(&data)], 1_000).expect("it fits");
+    let second = bench.start(&begin("a", "id", 1_000)).expect("it goes on");
+    assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+    let written = first.write(&data, &[chunk(&data)], 1_000);
+    assert!(
+        matches!(written, Err(UploadError::TakenOver)),
+        "{written:?}"
+    );
+    drop(first);
+    second
+        .write(&data, &[chunk(&data)], 1_000)
+        .expect("it has it");
+    assert_eq!(second.stored_bytes(), 2_000);
+
+    let third = bench.start(&begin("a", "id", 0)).expect("it begins anew");
+    let written = second.write(&data, &[chunk(&data)], 1_000);
+    assert!(matches!(written, Err(UploadError::Gone)), "{written:?}");
+    drop(second);
+    assert_eq!(third.stored_bytes(), 0);
+    assert_eq!(bench.files(&disk).len(), 1);
+    assert_eq!(bench.blobs().used(DATABASE).bytes, 0);
+    assert_eq!(bench.blobs().statistics().used.unfinished, 1);
+}
+
+#[test]
+fn a_blob_is_replaced_under_its_readers_and_conditions_hold() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let (old, new) = (content(1, 100_000), content(2, 1_000));
+    bench.upload("a", &old, 10_000).expect("it fits");
+    let store = bench.durable.store.clone();
+    let view = store.view(DatabaseId::BLOBS).expect("it is always there");
+    let key = key(DATABASE, "a");
+    let entry = view
+        .get(&key, store.hasher().hash(&key), 1)
+        .expect("it is there");
+    let version = entry.version;
+    let reader = bench
+        .blobs()
+        .open_content(&Description::decode(entry.value.bytes()).expect("it was encoded"));
+    drop(view);
+    assert_eq!(reader.read(0, 1).expect("it is there").bytes[0], old[0]);
+
+    let write = |bench: &mut Bench, condition: Condition<'_>| {
+        let upload = bench.start(&begin("a", "", 0)).expect("there is room");
+        upload.write(&new, &[chunk(&new)], 1_000).expect("it fits");
+        let sealed = upload.finish(&end_of(&new), 1_000).expect("it is whole");
+        bench
+            .describe("a", sealed, condition)
+            .expect("the log goes on")
+    };
+    for condition in [Condition::VersionIs(version + 1), Condition::VersionIs(0)] {
+        let refused = write(&mut bench, condition);
+        assert_eq!(refused, Some(OperationStatus::ConditionFailed));
+        assert_eq!(bench.read("a").as_ref(), Some(&old));
+        assert_eq!(bench.files(&disk).len(), 1);
+    }
+    let done = write(&mut bench, Condition::VersionIs(version));
+    assert_eq!(done, Some(OperationStatus::Done));
+    assert_eq!(bench.read("a").as_ref(), Some(&new));
+    assert_eq!(bench.files(&disk).len(), 2, "somebody reads the old one");
+    assert_eq!(
+        reader.read(65_536, 5).expect("it stays").bytes[..5],
+        old[65_536..65_541]
+    );
+    drop(reader);
+    assert_eq!(bench.files(&disk).len(), 1);
+    assert_eq!(bench.blobs().used(DATABASE).bytes, 1_000);
+    bench.delete("a").expect("the log goes on");
+    assert_eq!(bench.read("a"), None);
+    assert_eq!(bench.files(&disk), Vec::<String>::new());
+}

@@ -1,0 +1,128 @@
+//! Backups of databases on disk, made while commits, flushes and compactions go on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use store::backup::{self, Making, RestoreConfig, Step};
+use store::disk::{Disk, RealDisk};
+use store::durable::TreePlace;
+use store::log::{LogConfig, LogId};
+use store::suite::{Engine, Random, StandingClock, delete, put};
+use store::{
+    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Store,
+    StoreConfig,
+};
+
+use crate::bench::log_config;
+use crate::tree_bench::{OnDisk, TempFolder, place};
+use crate::tree_power::{State, state_of};
+
+fn config(seed: u64) -> StoreConfig {
+    let mut config = StoreConfig::new(seed);
+    config.default_database.durability = Durability::Synced;
+    config
+}
+
+/// One commit; the state after it.
+fn commit(made: &mut OnDisk, random: &mut Random, clock: &mut StandingClock) -> (u64, State) {
+    let mut batch = made.store.write_batch();
+    let others: Vec<_> = made.store.databases().iter().map(|info| info.id).collect();
+    let database = random.pick(&others);
+    let key = format!("key-{}", random.below(40)).into_bytes();
+    let value = vec![b'v'; random.below(500)];
+    match random.below(30) {
+        0 => {
+            let name = format!("other-{}", random.number());
+            let config = DatabaseConfig {
+                durability: Durability::Synced,
+                ..DatabaseConfig::default()
+            };
+            batch.create_database(0, &name, &config.of_kind(Kind::Disk));
+        }
+        1 => {
+            let mut commit = batch.begin(0, database, Mode::Atomic);
+            commit.push(&Operation::Clear).expect("it stands alone");
+            commit.submit();
+        }
+        2 if database != DatabaseId::DEFAULT => batch.drop_database(0, database),
+        other => {
+            let mut commit = batch.begin(0, database, Mode::Atomic);
+            let operation = match other % 4 {
+                0 => delete(&key),
+                _ => put(&key, &value),
+            };
+            commit.push(&operation).expect("small");
+            commit.submit();
+        }
+    }
+    let mut outcomes = Outcomes::new();
+    made.run(&mut batch, clock, &mut outcomes);
+    assert_eq!(outcomes.get(0).decision, Decision::Applied);
+    (outcomes.get(0).sequence, state_of(&made.store))
+}
+
+#[test]
+fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
+    for seed in 0..25 {
+        println!("seed {seed}");
+        let (mut random, mut clock) = (Random::new(seed), StandingClock { now_ms: 1000 });
+        let mut made = OnDisk::make(config(seed), &mut clock);
+        for _ in 0..random.below(60) {
+            commit(&mut made, &mut random, &mut clock);
+        }
+        let folder = TempFolder::new();
+        let target = RealDisk::open_or_create(folder.0.join("backup")).expect("there is room");
+        let target: Arc<dyn Disk> = Arc::new(target);
+        let base = made.rounds.backup_base(&mut clock).expect("nothing fails");
+        let mut making = Making::new(&made.store, base, target.clone(), "test").expect("it is new");
+        making.set_slice_rows(4);
+        let mut states = vec![(0, state_of(&made.store))];
+        let report = loop {
+            if random.once_in(3) {
+                states.push(commit(&mut made, &mut random, &mut clock));
+            }
+            match making.step(&mut clock).expect("nothing fails") {
+                Step::More => {}
+                Step::SyncLog => {
+                    making.log_synced(made.rounds.backup_sync().expect("nothing fails"));
+                }
+                Step::Complete(report) => break report,
+            }
+        };
+        let at_cut = states
+            .iter()
+            .rfind(|(sequence, _)| *sequence <= report.sequence);
+        let (_, expected) = at_cut.expect("it began before");
+        backup::verify(&*target, &mut |_, _| ControlFlow::Continue(())).expect("it is whole");
+        let restored = restore(seed, &*target, &folder, &mut clock);
+        assert_eq!(&restored, expected, "seed {seed}");
+    }
+}
+
+fn restore(seed: u64, backup: &dyn Disk, folder: &TempFolder, clock: &mut StandingClock) -> State {
+    let data = folder.0.join("data");
+    let (target, _) = backup::new_folder(&data).expect("it is new");
+    let target: Arc<dyn Disk> = Arc::new(target);
+    let trees = TreePlace {
+        folder: data.join("trees"),
+        ..place(&data)
+    };
+    let id = LogId {
+        history: 4711,
+        secret: 1,
+    };
+    let restoring = RestoreConfig {
+        store: config(seed),
+        log: LogConfig {
+            new_log_id: id,
+            ..log_config()
+        },
+        trees: Some(trees.clone()),
+    };
+    let restored = backup::restore(backup, &target, &restoring, clock, &mut |_, _| {
+        ControlFlow::Continue(())
+    });
+    restored.expect("it is whole");
+    let opened = Store::open_with_trees(config(seed), target, &log_config(), Some(&trees));
+    state_of(&opened.expect("it was restored").store)
+}

@@ -1,0 +1,143 @@
+//! Databases on disk with all threads: loops, the committer, flushes and compactions, and conversions to and fro.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use store::durable::{ConvertError, Durable, Opened, TreePlace, open_folder};
+use store::suite::{SuiteView, increment, put};
+use store::{
+    Clock, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store,
+    StoreConfig,
+};
+
+use crate::bench::log_config;
+use crate::tree_bench::{TempFolder, place};
+
+const LOOPS: u64 = 3;
+const COMMITS: u64 = 80;
+
+#[derive(Clone)]
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1000 + self.0.elapsed().as_millis() as u64
+    }
+}
+
+fn open(folder: &TempFolder) -> Opened {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    let data = folder.0.join("data");
+    let disk = open_folder(&data).expect("there is room");
+    let trees = TreePlace {
+        folder: data.join("trees"),
+        ..place(&data)
+    };
+    let opened = Store::open_with_trees(config, disk, &log_config(), Some(&trees));
+    opened.expect("nothing is wrong with the folder")
+}
+
+/// Commits one after the other; one that is refused since the database is another one now is tried again. Answers how
+/// many were.
+fn run_loop(number: u64, store: &Store, durable: &Durable) -> u64 {
+    let (woken, this) = (Arc::new(AtomicU64::new(0)), thread::current());
+    let waker = woken.clone();
+    let mailbox = durable.register(Box::new(move || {
+        waker.fetch_add(1, Ordering::Release);
+        this.unpark();
+    }));
+    let (mut outcomes, mut refused, mut done) = (Outcomes::new(), 0, 0u64);
+    while done < COMMITS {
+        let mut batch = store.write_batch();
+        let mut commit = batch.begin(done, DatabaseId::DEFAULT, Mode::Atomic);
+        let key = [number.to_be_bytes(), done.to_be_bytes()].concat();
+        commit.push(&increment(b"all", 1)).expect("fits");
+        commit.push(&put(&key, &[7; 300])).expect("fits");
+        commit.submit();
+        assert!(batch.read_ahead().is_none());
+        mailbox.submit(&mut batch);
+        while woken.swap(0, Ordering::Acquire) == 0 {
+            thread::park_timeout(Duration::from_secs(20));
+        }
+        while mailbox.take(&mut outcomes) {
+            for outcome in outcomes.iter() {
+                match outcome.decision {
+                    Decision::Applied => done += 1,
+                    Decision::Refused(Refusal::Converting | Refusal::NotReadAhead) => {
+                        refused += 1;
+                        // As a client would, who is told when to try again.
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    refused
+}
+
+fn check(store: &Store) {
+    let view = SuiteView::of(store, DatabaseId::DEFAULT).expect("it is there");
+    let hash = store.hasher().hash(b"all");
+    let total = view.get(b"all", hash, 1).expect("it was counted");
+    assert_eq!(total.value.bytes(), (LOOPS * COMMITS).to_be_bytes());
+    let count = view.count(&Range::ALL, 1, u32::MAX).count;
+    assert_eq!(count, LOOPS * COMMITS + 1);
+}
+
+#[test]
+fn loops_flushes_and_conversions_go_on_together() {
+    let folder = TempFolder::new();
+    let Opened {
+        store, committer, ..
+    } = open(&folder);
+    let clock = RealClock(Instant::now());
+    let durable = Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
+    let convert = |kind| {
+        durable.convert(
+            DatabaseId::DEFAULT,
+            kind,
+            &mut |_| ControlFlow::Continue(()),
+        )
+    };
+    convert(Kind::Disk).expect("it is empty");
+    assert!(matches!(convert(Kind::Disk), Err(ConvertError::IsOfKind)));
+    thread::scope(|scope| {
+        let loops: Vec<_> = (0..LOOPS)
+            .map(|number| {
+                let (store, durable) = (&store, &durable);
+                scope.spawn(move || run_loop(number, store, durable))
+            })
+            .collect();
+        let mut converted = 0;
+        while loops.iter().any(|one| !one.is_finished()) {
+            for kind in [Kind::Memory, Kind::Disk] {
+                let report = convert(kind).expect("it fits");
+                assert!(report.sequence > 0);
+                converted += 1;
+            }
+        }
+        let refused: u64 = loops
+            .into_iter()
+            .map(|one| one.join().expect("it ends well"))
+            .sum();
+        println!("{converted} conversions, {refused} commits refused meanwhile");
+        assert!(converted >= 2);
+    });
+    check(&store);
+    durable.snapshot().expect("there is room");
+    durable.stop().expect("nothing fails");
+    drop((store, durable));
+    let opened = open(&folder);
+    check(&opened.store);
+    let database = &opened.store.databases()[0];
+    assert_eq!(database.config.kind, Kind::Disk);
+}

@@ -1,0 +1,77 @@
+"""What can be said of the pages without running anything: links, excerpts, and that nothing is left out."""
+
+import os
+import textwrap
+
+import pages
+import pytest
+
+PAGES = sorted([*pages.DOCS.glob("*.md"), *pages.ROOT.glob("*.md"), *pages.ROOT.glob("packaging/*.md")])
+EXAMPLES = pages.ROOT / "examples"
+SHOWN = [page for page in PAGES if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")]
+# What the examples make when they are run where they are, and what no human writes.
+MADE = {"gen", "target", "env", "proto", "pelton", "go.sum", ".gitignore"}
+
+
+def name(path):
+    return str(path.relative_to(pages.ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page):
+    for target in pages.links(page.read_text()):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name(page)} links to {target}, which is not there"
+        if anchor:
+            assert anchor in pages.anchors(file.read_text()), f"{name(page)} links to {target}: there is no such heading"
+
+
+def test_every_page_stands_in_the_table_of_contents():
+    contents = pages.DOCS / "README.md"
+    linked = {(pages.DOCS / target.partition("#")[0]).resolve() for target in pages.links(contents.read_text())}
+    for page in pages.DOCS.glob("*.md"):
+        assert page == contents or page in linked, f"docs/README.md does not name {page.name}"
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=name)
+def test_what_is_shown_is_run_or_is_an_excerpt_of_what_is(page):
+    """A block is `sh`, which test_chapters.py runs, or `text`, what that prints, or literally in a program."""
+    blocks = pages.blocks(page.read_text())
+    for block in blocks:
+        where = f"{name(page)}, line {block.line}"
+        if block.source is None:
+            assert block.language in ("sh", "text"), f"{where}: name the program that this is an excerpt of"
+            continue
+        source = (pages.ROOT / block.source).resolve()
+        assert EXAMPLES in source.parents, f"{where}: programs are in examples/"
+        assert is_excerpt(block.content, source.read_text()), f"{where}: this is not in {block.source}"
+
+
+def is_excerpt(excerpt, text):
+    """Whether whole lines of `text` are `excerpt`, indented or not."""
+    excerpt = excerpt.strip("\n").splitlines()
+    lines = text.splitlines()
+    for start in range(len(lines) - len(excerpt) + 1):
+        piece = textwrap.dedent("\n".join(lines[start : start + len(excerpt)]))
+        if piece == "\n".join(excerpt):
+            return True
+    return False
+
+
+def test_excerpts_are_told_from_what_is_none():
+    program = "def a():\n    one()\n\n    two()\n"
+    assert is_excerpt("one()\n\ntwo()\n", program)
+    assert is_excerpt("def a():\n    one()\n", program)
+    assert not is_excerpt("one()\ntwo()\n", program)
+    assert not is_excerpt("one(1)\n", program)
+
+
+def test_no_program_is_forgotten():
+    """Each file of a program is shown by a page, so that it is also run: see test_chapters.py."""
+    text = "".join(page.read_text() for page in PAGES)
+    for folder, folders, files in os.walk(EXAMPLES):
+        folders[:] = set(folders) - MADE
+        for file in set(files) - MADE:
+            relative = os.path.relpath(os.path.join(folder, file), pages.ROOT)
+            assert relative in text, f"no page mentions {relative}"

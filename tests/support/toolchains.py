@@ -1,0 +1,102 @@
+"""The toolchains that examples need: each function skips the test if its own is not there.
+
+Each takes a folder that is on the PATH of the examples, and returns variables for their environment. What is fetched from
+registries is kept in PELTON_CACHE. A toolchain that is there, but cannot fetch what it needs, is a failure in CI.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+CACHE = pathlib.Path(os.environ.get("PELTON_CACHE") or pathlib.Path.home() / ".cache" / "pelton")
+GRPCURL = "v1.9.3"
+
+
+def need(program, what):
+    if shutil.which(program) is None:
+        pytest.skip(f"no {what} on this machine: there is no `{program}`")
+
+
+def fetch(command, what, **options):
+    """Runs what asks a registry; offline, the test is skipped, but not in CI."""
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
+    if result.returncode != 0:
+        message = f"{what} cannot be fetched:\n{result.stdout}{result.stderr}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+def go(tools):
+    need("go", "Go")
+    return {"GOBIN": str(tools), "GOFLAGS": "-mod=readonly"}
+
+
+def protoc(tools):
+    """The one of grpcio-tools, where the system has none."""
+    if shutil.which("protoc") is None:
+        script = tools / "protoc"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m grpc_tools.protoc "$@"\n')
+        script.chmod(0o755)
+    return {}
+
+
+def curl(tools):
+    """As much of it as the pages use, where the system has none."""
+    if shutil.which("curl") is None:
+        script = tools / "curl"
+        script.write_text(
+            f"#!{sys.executable}\nimport sys, urllib.request as request\n"
+            "sys.stdout.buffer.write(request.urlopen(sys.argv[-1]).read())\n"
+        )
+        script.chmod(0o755)
+    return {}
+
+
+def grpcurl(tools):
+    program = CACHE / f"grpcurl-{GRPCURL}" / "grpcurl"
+    if not program.exists():
+        command = ["go", "install", f"github.com/fullstorydev/grpcurl/cmd/grpcurl@{GRPCURL}"]
+        fetch(command, "grpcurl", env=os.environ | {"GOBIN": str(program.parent)})
+    (tools / "grpcurl").symlink_to(program)
+    return {}
+
+
+def cpp(tools):
+    """A compiler that keeps what it made: generated code of gRPC takes half a minute."""
+    need("g++", "C++ compiler")
+    need("grpc_cpp_plugin", "gRPC for C++")
+    if subprocess.run(["pkg-config", "--exists", "grpc++"]).returncode != 0:
+        pytest.skip("no gRPC for C++ on this machine: pkg-config does not know grpc++")
+    script = tools / "g++"
+    script.write_text(KEEPING_COMPILER.format(cache=CACHE / "cpp", compiler=shutil.which("g++")))
+    script.chmod(0o755)
+    return {}
+
+
+# What is compiled is told by the arguments, and by all that lies in the folder: sources and generated headers.
+KEEPING_COMPILER = """#!/bin/bash
+set -eu
+for word in "$@"; do
+    [[ ${{before:-}} != -o ]] || output=$word
+    before=$word
+done
+key=$({{ echo "$*"; {compiler} --version; find . -name '*.cc' -o -name '*.h' | sort | xargs cat; }} | sha256sum | cut -c1-32)
+mkdir -p "{cache}"
+if [[ ! -e {cache}/$key ]]; then
+    {compiler} "$@"
+    rm -f "{cache}"/*
+    cp "$output" "{cache}/$key.part" && mv "{cache}/$key.part" "{cache}/$key"
+fi
+cp "{cache}/$key" "$output"
+"""
+
+
+def java(tools):
+    need("javac", "Java compiler")
+    need("mvn", "Maven")
+    return {"MAVEN_OPTS": f"-Dmaven.repo.local={CACHE / 'maven'}"}
