@@ -145,8 +145,12 @@ class Pair:
         for one in self.sockets:
             if with_reset:
                 reset_at_close(one)
-            # The other thread wakes, and says no goodbye.
-            shut(one, socket.SHUT_RD)
+                # The other thread wakes, and says no goodbye.
+                shut(one, socket.SHUT_RD)
+            else:
+                # The threads read on until the peers have closed, and throw it away: closing a socket that holds unread
+                # bytes, or gets more of them, is a reset too, and takes from the peer what it has not read yet.
+                shut(one, socket.SHUT_WR)
 
     def leave(self):
         with self.lock:
@@ -174,13 +178,14 @@ class Pump:
     def run(self):
         try:
             while data := self.source.recv(READ_BYTES):
-                if not self._forward(bytearray(data)):
-                    break
+                if not self.pair.is_cut:
+                    self._forward(bytearray(data))
             if not self.pair.is_cut:
                 self.target.shutdown(socket.SHUT_WR)
         except OSError:
-            shut(self.source)
-            shut(self.target)
+            if not self.pair.is_cut:
+                shut(self.source)
+                shut(self.target)
         finally:
             self.pair.leave()
 
@@ -195,7 +200,6 @@ class Pump:
         self._send(data)
         if is_cut:
             self.pair.cut(with_reset=self.random.random() < self.faults.resets)
-        return not is_cut
 
     def _damage(self, data):
         for begin, end in self.finder.places(bytes(data)):
