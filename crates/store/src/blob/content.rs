@@ -8,6 +8,7 @@ use super::blobs::Blobs;
 use super::description::Description;
 use super::error::ReadError;
 use super::layout::{HEAD_BYTES, Identity, file_name};
+use super::limits;
 use super::reader::{ContentFile, aligned};
 use super::walk::CheckError;
 
@@ -18,6 +19,39 @@ pub struct Content {
     number: u64,
     size_bytes: u64,
     file: Mutex<Option<ContentFile>>,
+    buffers: Mutex<Buffers>,
+}
+
+/// Room for pieces. What everybody else has let go of is filled again: memory that is given back at each piece costs more
+/// than the reading.
+#[derive(Debug, Default)]
+struct Buffers(Vec<Arc<[u8]>>);
+
+impl Buffers {
+    /// Room that nobody uses, with anything in it.
+    fn take(&mut self, bytes: usize) -> Arc<[u8]> {
+        let is_free = |buffer: &mut Arc<[u8]>| Arc::get_mut(buffer).is_some();
+        match self.0.iter_mut().position(is_free) {
+            // Another length: the last piece, as a rule.
+            Some(place) if self.0[place].len() != bytes => {
+                self.0.swap_remove(place);
+                new_buffer(bytes)
+            }
+            Some(place) => self.0.swap_remove(place),
+            None => new_buffer(bytes),
+        }
+    }
+
+    /// Remembers a piece, for when it is let go of.
+    fn put(&mut self, buffer: &Arc<[u8]>) {
+        if self.0.len() < limits::READ_BUFFERS {
+            self.0.push(Arc::clone(buffer));
+        }
+    }
+}
+
+fn new_buffer(bytes: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0, bytes).collect()
 }
 
 /// Some of a content: what was asked for, and what had to be read with it.
@@ -42,6 +76,7 @@ impl Blobs {
             number: description.number,
             size_bytes: description.size_bytes,
             file: Mutex::new(None),
+            buffers: Mutex::default(),
         })
     }
 }
@@ -55,10 +90,11 @@ impl Content {
     /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the disk.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
-        let mut buffer: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+        let mut buffer = self.buffers.lock().take(length);
         let target = Arc::get_mut(&mut buffer).expect("nobody else has it yet");
         let read = self.file().and_then(|file| file.read(first, target));
         read.map_err(|error| self.error(error))?;
+        self.buffers.lock().put(&buffer);
         Ok(Piece {
             crc32c: crc32c::crc32c(&buffer),
             bytes: buffer,

@@ -50,5 +50,9 @@ pub const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes read at a time where a whole content is checked.
 pub const CHECK_BYTES: usize = 1 << 20;
 
+/// Pieces of one content whose memory is used again: those that are read ahead, the one that is sent, and one that has
+/// just been let go of.
+pub const READ_BUFFERS: usize = 4;
+
 /// Names of blobs without content that are told at a start.
 pub const MISSING_TOLD: usize = 10;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use store::blob::{Description, End, UploadError, key};
+use store::blob::{Content, Description, End, UploadError, key};
 use store::disk::SimulatedDisk;
 use store::{Condition, DatabaseId, OperationStatus};
 
@@ -44,19 +44,12 @@ fn parts_are_read_by_blocks() {
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(9, 200_000);
     bench.upload("a", &data, 7_777).expect("it fits");
-    let store = bench.durable.store.clone();
-    let view = store.view(DatabaseId::BLOBS).expect("it is always there");
-    let key = key(DATABASE, "a");
-    let entry = view
-        .get(&key, store.hasher().hash(&key), 1)
-        .expect("it is there");
-    let description = Description::decode(entry.value.bytes()).expect("it was encoded");
-    assert_eq!(
-        (description.crc32c, description.content_type),
-        (crc32c(&data), "text/plain")
-    );
-    let content = bench.blobs().open_content(&description);
-    drop(view);
+    let content = opened(&bench, "a", |description| {
+        assert_eq!(
+            (description.crc32c, description.content_type),
+            (crc32c(&data), "text/plain")
+        );
+    });
     for (offset, bytes) in [
         (0, 1),
         (65_535, 2),
@@ -78,6 +71,46 @@ fn parts_are_read_by_blocks() {
     assert!(content.read(0, 65_536).is_ok());
     assert!(content.read(65_536, 1).is_err(), "the block is damaged");
     assert!(content.read(131_072, 1).is_ok());
+}
+
+/// The content of a blob.
+fn opened(bench: &Bench, name: &str, look: impl FnOnce(&Description<'_>)) -> Arc<Content> {
+    let store = bench.durable.store.clone();
+    let view = store.view(DatabaseId::BLOBS).expect("it is always there");
+    let key = key(DATABASE, name);
+    let entry = view
+        .get(&key, store.hasher().hash(&key), 1)
+        .expect("it is there");
+    let description = Description::decode(entry.value.bytes()).expect("it was encoded");
+    look(&description);
+    bench.blobs().open_content(&description)
+}
+
+#[test]
+fn memory_of_pieces_is_used_again_once_nobody_has_them() {
+    let disk = SimulatedDisk::new(1);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(9, 65_536 * 20 + 1);
+    bench.upload("a", &data, 65_536).expect("it fits");
+    let content = opened(&bench, "a", |_| ());
+    // Held, more of them than are remembered: nobody writes over them.
+    let mut held: Vec<_> = (0..10)
+        .map(|place| content.read(place * 65_536, 65_536).expect("it is whole"))
+        .collect();
+    for piece in &held {
+        assert_eq!(piece.bytes[..], data[piece.offset as usize..][..65_536]);
+    }
+    let freed = held.remove(1).bytes.as_ptr();
+    let next = content.read(10 * 65_536, 65_536).expect("it is whole");
+    assert_eq!(next.bytes.as_ptr(), freed, "the memory is used again");
+    assert_eq!(next.bytes[..], data[10 * 65_536..][..65_536]);
+    drop(next);
+    // The last one is shorter.
+    let last = content.read(20 * 65_536, 65_536).expect("it is whole");
+    assert_eq!(last.bytes[..], data[20 * 65_536..]);
+    for piece in &held {
+        assert_eq!(piece.bytes[..], data[piece.offset as usize..][..65_536]);
+    }
 }
 
 #[test]
