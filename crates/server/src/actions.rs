@@ -1,12 +1,13 @@
 //! What a call may ask of the server, carried out on the connection and in the tick's batch.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use drive::ConnectionId;
 use service::{Actions, Code, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
-use wire::{Connection, StreamKey};
+use wire::{Connection, SharedBytes, StreamKey};
 
 use crate::admission;
 use crate::batch::TickBatch;
@@ -110,7 +111,7 @@ impl Actions for Step<'_> {
     }
 
     fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
-        self.message_shared(head, body);
+        self.message_shared(head, body, 0..body.len());
         self.finish(Status::OK);
     }
 
@@ -119,9 +120,15 @@ impl Actions for Step<'_> {
             .send_message(self.stream, self.output, encode);
     }
 
-    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Arc<[u8]>,
+        range: Range<usize>,
+    ) {
+        let body = SharedBytes::part(Arc::clone(body), range);
         self.connection
-            .send_shared(self.stream, self.output, head, Arc::clone(body));
+            .send_shared(self.stream, self.output, head, body);
     }
 
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
@@ -135,16 +142,15 @@ impl Actions for Step<'_> {
         (self.connection).send_plain_headers(self.stream, self.output, status, headers, false);
     }
 
-    fn plain_body(&mut self, body: &[u8]) {
-        self.connection
-            .send_body(self.stream, self.output, body, false);
+    fn plain_body(&mut self, body: &Arc<[u8]>, range: Range<usize>) {
+        let body = SharedBytes::part(Arc::clone(body), range);
+        self.connection.send_body(self.stream, self.output, body);
     }
 
     fn plain_end(&mut self, code: Code) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
         self.effects.over = Some(code);
-        self.connection
-            .send_body(self.stream, self.output, &[], true);
+        self.connection.end_body(self.stream, self.output, &[]);
     }
 
     fn finish(&mut self, status: Status) {

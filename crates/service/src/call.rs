@@ -4,6 +4,7 @@
 //! what the call asks for. A call keeps no borrowed bytes between two steps and never blocks. Once it has called
 //! [`Actions::respond`] or [`Actions::finish`] it is over: the room above drops it and brings it nothing more.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use store::blob::{News, Sealed, Work};
@@ -72,8 +73,14 @@ pub trait Actions {
     /// Sends one message of a stream of answers.
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>));
 
-    /// [`Actions::message`] with a message that is `head` followed by `body`.
-    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
+    /// [`Actions::message`] with a message that is `head` followed by what of `body` is in `range`; it is not copied
+    /// before it goes out.
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Arc<[u8]>,
+        range: Range<usize>,
+    );
 
     /// Answers a plain request as a whole, and ends it. `code` is what it is counted as.
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code);
@@ -81,8 +88,8 @@ pub trait Actions {
     /// Begins the answer to a plain request. [`Actions::plain_body`] and [`Actions::plain_end`] follow.
     fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]);
 
-    /// A piece of the body.
-    fn plain_body(&mut self, body: &[u8]);
+    /// A piece of the body: what of `piece` is in `range`. It is not copied before it goes out.
+    fn plain_body(&mut self, piece: &Arc<[u8]>, range: Range<usize>);
 
     /// The end of it, and of the call. `code` is what it is counted as.
     fn plain_end(&mut self, code: Code);

@@ -1,6 +1,7 @@
 //! For tests of calls that neither read nor write entries: a room above that writes down what a call asks for, and has
 //! databases made and dropped by the committer. Work on blobs, and their descriptions, are left to the test.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use store::blob::{News, Sealed, Work};
@@ -132,7 +133,7 @@ impl Actions for Recorder {
         panic!("this call answers nothing in pieces");
     }
 
-    fn plain_body(&mut self, _: &[u8]) {
+    fn plain_body(&mut self, _: &Arc<[u8]>, _: Range<usize>) {
         panic!("this call answers nothing in pieces");
     }
 
@@ -193,10 +194,15 @@ impl Actions for Recorder {
         });
     }
 
-    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Arc<[u8]>,
+        range: Range<usize>,
+    ) {
         self.message(|out| {
             head(out);
-            out.extend_from_slice(body);
+            out.extend_from_slice(&body[range]);
         });
     }
 

@@ -13,5 +13,5 @@ mod test_random;
 
 pub use http2::{
     Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, OpenError, RequestHead, Role,
-    StreamKey, TakenMessage,
+    SharedBytes, StreamKey, TakenMessage,
 };

@@ -163,11 +163,10 @@ fn send(
         }
     };
     match part {
-        Some(part) if part.is_whole() => actions.message_shared(encode_head, &part.piece.bytes),
-        _ => actions.message(|out| {
-            encode_head(out);
-            out.extend_from_slice(data);
-        }),
+        Some(part) => {
+            actions.message_shared(encode_head, &part.piece.bytes, part.range.clone());
+        }
+        None => actions.message(encode_head),
     }
 }
 

@@ -217,7 +217,7 @@ impl Get {
             let Some(part) = reading.take(DOWNLOAD_CHUNK_BYTES, actions) else {
                 return;
             };
-            actions.plain_body(part.bytes());
+            actions.plain_body(&part.piece.bytes, part.range);
             if reading.is_done() {
                 return actions.plain_end(Code::Ok);
             }

@@ -227,7 +227,7 @@ impl Scan {
             writer::bytes_head(out, page_field::ENTRIES, entry_head.len() + body.len());
             out.extend_from_slice(&entry_head);
         };
-        actions.message_shared(head, body);
+        actions.message_shared(head, body, 0..body.len());
         Page {
             passed: Some(entry.key),
             entries: 1,

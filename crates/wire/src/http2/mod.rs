@@ -39,4 +39,5 @@ pub use connection::{Connection, TakenMessage};
 pub use error::{Cause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
+pub use outbound::SharedBytes;
 pub use streams::StreamKey;

@@ -1,6 +1,7 @@
 //! What waits on a stream to be sent.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::pool::Pool;
@@ -19,10 +20,40 @@ pub(crate) enum End {
     Trailers(Vec<u8>),
 }
 
+/// Bytes that others hold, too: all of a piece, or some of it.
+#[derive(Debug, Clone)]
+pub struct SharedBytes {
+    piece: Arc<[u8]>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// Those in `range`, which must lie within the piece.
+    pub fn part(piece: Arc<[u8]>, range: Range<usize>) -> SharedBytes {
+        assert!(range.start <= range.end && range.end <= piece.len());
+        SharedBytes { piece, range }
+    }
+}
+
+impl From<Arc<[u8]>> for SharedBytes {
+    fn from(piece: Arc<[u8]>) -> SharedBytes {
+        let range = 0..piece.len();
+        SharedBytes { piece, range }
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.piece[self.range.clone()]
+    }
+}
+
 #[derive(Debug)]
 enum Piece {
     Owned { bytes: Vec<u8>, sent: usize },
-    Shared { bytes: Arc<[u8]>, sent: usize },
+    Shared { bytes: SharedBytes, sent: usize },
 }
 
 /// Body bytes in the order in which they go out.
@@ -35,6 +66,9 @@ pub(crate) struct Outbound {
 
 /// A piece that is shorter is appended to rather than followed by another.
 const APPEND_BELOW_BYTES: usize = 16 << 10;
+
+/// Copying less costs less than a piece of its own.
+const SHARE_FROM_BYTES: usize = 2 << 10;
 
 impl Outbound {
     /// Body bytes that wait.
@@ -68,12 +102,14 @@ impl Outbound {
         added
     }
 
-    /// Appends a body that is not copied before it fits.
-    pub(crate) fn share(&mut self, bytes: Arc<[u8]>) {
-        self.bytes += bytes.len();
-        if !bytes.is_empty() {
-            self.pieces.push_back(Piece::Shared { bytes, sent: 0 });
+    /// Appends a body. It is not copied before it fits, unless it is short.
+    pub(crate) fn share(&mut self, pool: &mut Pool, bytes: SharedBytes) {
+        if bytes.len() < SHARE_FROM_BYTES {
+            self.write(pool, |out| out.extend_from_slice(&bytes));
+            return;
         }
+        self.bytes += bytes.len();
+        self.pieces.push_back(Piece::Shared { bytes, sent: 0 });
     }
 
     /// Moves the first `count` bytes to `out`.
@@ -125,19 +161,29 @@ mod tests {
         for cut in 1..20 {
             let (mut outbound, mut pool) = (Outbound::default(), Pool::default());
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"abc"));
-            outbound.share(Arc::from(&b"defghij"[..]));
-            outbound.share(Arc::from(&b""[..]));
+            let long: Arc<[u8]> = (0..SHARE_FROM_BYTES + 2).map(|at| at as u8).collect();
+            let short: Arc<[u8]> = Arc::from(&b"_defghij_"[..]);
+            outbound.share(&mut pool, SharedBytes::part(Arc::clone(&short), 1..4));
+            outbound.share(&mut pool, SharedBytes::part(Arc::clone(&short), 4..8));
+            outbound.share(&mut pool, SharedBytes::part(short, 9..9));
+            outbound.share(
+                &mut pool,
+                SharedBytes::part(Arc::clone(&long), 1..long.len() - 1),
+            );
             assert_eq!(
                 outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"kl")),
                 2
             );
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"m"));
-            assert_eq!(outbound.bytes(), 13);
+            assert_eq!(outbound.bytes(), 13 + SHARE_FROM_BYTES);
             let mut out = Vec::new();
             while outbound.bytes() > 0 {
                 outbound.take(cut.min(outbound.bytes()), &mut out, &mut pool);
             }
-            assert_eq!(out, b"abcdefghijklm");
+            assert_eq!(
+                out,
+                [b"abcdefghij", &long[1..long.len() - 1], b"klm"].concat()
+            );
             assert!(outbound.is_empty());
         }
     }

@@ -1,11 +1,9 @@
 //! Sending: the calls of the room above, and the header blocks that they need.
 
-use std::sync::Arc;
-
 use super::connection::Connection;
 use super::error::Cause;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
-use super::outbound::End;
+use super::outbound::{End, SharedBytes};
 use super::streams::{Extra, StreamKey};
 use crate::grpc::{self, Code, Encoding, PREFIX_BYTES, Status, status};
 use crate::hpack::{Encoder, Indexing};
@@ -130,12 +128,12 @@ impl Connection {
         stream: StreamKey,
         out: &mut Vec<u8>,
         head: impl FnOnce(&mut Vec<u8>),
-        body: Arc<[u8]>,
+        body: impl Into<SharedBytes>,
     ) {
         if !self.begin_message(stream, out) {
             return;
         }
-        let slot = stream.slot;
+        let (slot, body) = (stream.slot, body.into());
         if self.streams[slot].compress && self.streams[slot].head_names_gzip {
             return self.send_compressed(slot, out, |bytes| {
                 head(bytes);
@@ -152,7 +150,7 @@ impl Connection {
             bytes[start..start + PREFIX_BYTES]
                 .copy_from_slice(&grpc::message::prefix(message_length(length), false));
         });
-        outbound.share(body);
+        outbound.share(&mut self.pool, body);
         self.queued(slot, added + body_bytes, out);
     }
 
@@ -205,7 +203,7 @@ impl Connection {
             .collect();
         self.send_plain_headers(stream, out, status, &headers, body.is_empty());
         if !body.is_empty() {
-            self.send_body(stream, out, body, true);
+            self.end_body(stream, out, body);
         }
     }
 
@@ -240,8 +238,8 @@ impl Connection {
         }
     }
 
-    /// Sends a piece of a plain body; with `end` it is the last call for this stream.
-    pub fn send_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8], end: bool) {
+    /// Sends the last piece of the answer to a plain request, which may be empty. The last call for this stream.
+    pub fn end_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8]) {
         let Some(found) = self.streams.get(stream) else {
             return;
         };
@@ -249,20 +247,32 @@ impl Connection {
         if !found.is_dead() {
             debug_assert!(found.head_sent, "the head comes first");
             let outbound = &mut self.streams[slot].outbound;
-            if end {
-                outbound.end = End::Bare;
-            }
+            outbound.end = End::Bare;
             outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));
-            if outbound.bytes() == 0 && end {
+            if outbound.bytes() == 0 {
                 frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);
                 self.send_end(slot, out);
             } else {
                 self.queued(slot, body.len(), out);
             }
         }
-        if end && self.streams.contains(stream) {
+        if self.streams.contains(stream) {
             self.streams[slot].work_done = true;
             self.close_if_over(slot, Some(out));
+        }
+    }
+
+    /// Sends a piece of the answer to a plain request. It is not copied before it goes out.
+    pub fn send_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: SharedBytes) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let slot = stream.slot;
+        if !found.is_dead() {
+            debug_assert!(found.head_sent, "the head comes first");
+            let added = body.len();
+            self.streams[slot].outbound.share(&mut self.pool, body);
+            self.queued(slot, added, out);
         }
     }
 

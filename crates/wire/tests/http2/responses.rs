@@ -4,7 +4,11 @@ use crate::support::*;
 use std::sync::Arc;
 use wire::grpc::{Code, Inflater, Metadata, Status};
 use wire::http2::frame::kind;
-use wire::{Cause, Config, Event, StreamKey};
+use wire::{Cause, Config, Event, SharedBytes, StreamKey};
+
+fn shared(bytes: &[u8]) -> SharedBytes {
+    SharedBytes::from(Arc::from(bytes))
+}
 
 fn with_call() -> (Endpoint, StreamKey) {
     let mut server = Endpoint::server();
@@ -164,7 +168,7 @@ fn compressed_answers() {
         stream,
         &mut server.output,
         |out| out.push(2),
-        vec![3; 500].into(),
+        Arc::from(vec![3; 500]),
     );
     server
         .connection
@@ -243,20 +247,18 @@ fn plain_answers() {
         .send_plain_headers(stream, &mut server.output, 200, &[], false);
     server
         .connection
-        .send_body(stream, &mut server.output, b"one", false);
+        .send_body(stream, &mut server.output, shared(b"one"));
     server
         .connection
-        .send_body(stream, &mut server.output, b"two", false);
-    server
-        .connection
-        .send_body(stream, &mut server.output, b"", true);
+        .send_body(stream, &mut server.output, shared(&[2; 5000]));
+    server.connection.end_body(stream, &mut server.output, b"");
     let frames = server.frames();
     assert_eq!(
         frames
             .iter()
             .map(|frame| frame.payload.clone())
             .collect::<Vec<_>>()[1..],
-        [&b"one"[..], b"two", b""]
+        [&b"one"[..], &[2; 5000], b""]
     );
     assert!(frames[3].ends_stream());
     assert_eq!(server.connection.running(), 0);

@@ -9,6 +9,7 @@ mod single;
 mod statuses;
 mod transacts;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::messages;
@@ -276,7 +277,7 @@ impl Actions for Room<'_> {
         unreachable!("nothing here is a plain request");
     }
 
-    fn plain_body(&mut self, _: &[u8]) {
+    fn plain_body(&mut self, _: &Arc<[u8]>, _: Range<usize>) {
         unreachable!("nothing here is a plain request");
     }
 
@@ -309,7 +310,7 @@ impl Actions for Room<'_> {
     }
 
     fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
-        self.message_shared(head, body);
+        self.message_shared(head, body, 0..body.len());
         self.end(Status::OK);
     }
 
@@ -322,10 +323,15 @@ impl Actions for Room<'_> {
         self.room = self.room.saturating_sub(1);
     }
 
-    fn message_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn message_shared(
+        &mut self,
+        head: impl FnOnce(&mut Vec<u8>),
+        body: &Arc<[u8]>,
+        range: Range<usize>,
+    ) {
         self.message(|out| {
             head(out);
-            out.extend_from_slice(body);
+            out.extend_from_slice(&body[range]);
         });
     }
 
