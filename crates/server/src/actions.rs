@@ -185,7 +185,8 @@ impl Actions for Step<'_> {
     }
 
     fn limit_window(&mut self, bytes: u32) {
-        self.connection.limit_window(self.stream, bytes);
+        self.connection
+            .limit_window(self.stream, bytes, self.output);
     }
 
     fn resume(&mut self) {

@@ -115,6 +115,10 @@ pub const RETRY_PUSHBACK_MS: u64 = 100;
 /// The receive window of a stream when it begins: the protocol's default.
 pub const STREAM_WINDOW_BYTES: u32 = 65_535;
 
+/// The receive window of a stream as soon as it is known to bring much, if it may be as large: two round trips less until
+/// it is in nobody's way.
+pub const BULK_WINDOW_BYTES: u32 = 256 << 10;
+
 /// What a stream's receive window may grow to with the measured bandwidth-delay product.
 pub const MAX_STREAM_WINDOW_BYTES: u32 = 8 << 20;
 

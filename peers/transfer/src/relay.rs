@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ const CONNECTIONS: usize = 256;
 
 struct Piece {
     due: Instant,
-    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    count: usize,
 }
 
 /// Passes connections on to `address` until it is ended.
@@ -38,33 +39,43 @@ pub fn run(listen: &str, address: &str, delay: Duration) -> io::Result<()> {
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone()?, to.try_clone()?);
             let (pieces, arriving) = sync_channel(PIECES);
-            ways.push(thread::spawn(move || take(from, &pieces, delay)));
-            ways.push(thread::spawn(move || deliver(to, &arriving)));
+            // Buffers come back: fresh pages for each would cost more than the copies.
+            let (used, spare) = channel();
+            ways.push(thread::spawn(move || take(from, &pieces, &spare, delay)));
+            ways.push(thread::spawn(move || deliver(to, &arriving, &used)));
         }
     }
     Ok(())
 }
 
-fn take(mut from: TcpStream, pieces: &SyncSender<Piece>, delay: Duration) {
-    let mut buffer = vec![0; PIECE_BYTES];
-    // A broken connection ends here, and what came before it still arrives.
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        let piece = Piece {
-            due: Instant::now() + delay,
-            bytes: buffer[..count].to_vec(),
+fn take(
+    mut from: TcpStream,
+    pieces: &SyncSender<Piece>,
+    spare: &Receiver<Vec<u8>>,
+    delay: Duration,
+) {
+    loop {
+        let mut buffer = spare.try_recv().unwrap_or_else(|_| vec![0; PIECE_BYTES]);
+        // A broken connection ends here, and what came before it still arrives.
+        let Ok(count @ 1..) = from.read(&mut buffer) else {
+            return;
         };
+        let due = Instant::now() + delay;
+        let piece = Piece { due, buffer, count };
         if pieces.send(piece).is_err() {
-            break;
+            return;
         }
     }
 }
 
-fn deliver(mut to: TcpStream, arriving: &Receiver<Piece>) {
+fn deliver(mut to: TcpStream, arriving: &Receiver<Piece>, used: &Sender<Vec<u8>>) {
     for piece in arriving {
         thread::sleep(piece.due.saturating_duration_since(Instant::now()));
-        if to.write_all(&piece.bytes).is_err() {
+        if to.write_all(&piece.buffer[..piece.count]).is_err() {
             return;
         }
+        // Nobody wants it when all has been taken.
+        let _ = used.send(piece.buffer);
     }
     let _ = to.shutdown(Shutdown::Write);
 }

@@ -2,7 +2,8 @@
 //!
 //! A PING is sent when a stream has used half of its window, and what arrives until its answer is counted. A sender
 //! that the window holds up sends the rest of it in that time, less a frame or two, and waits. So if a fifth of the
-//! window has come, it may be in the way, and is doubled; it stops growing at five to ten times what is in flight.
+//! window has come, it may be in the way, and is doubled; if two fifths have, it is doubled twice, and so on. It stops
+//! growing at five to ten times what is in flight.
 
 use crate::limits;
 
@@ -42,9 +43,12 @@ impl Bandwidth {
         let Some(counted) = self.counted.take() else {
             return;
         };
-        let window = self.stream_window();
-        if u64::from(counted) * 5 >= u64::from(window) {
-            self.window = (window * 2).min(limits::MAX_STREAM_WINDOW_BYTES);
+        let mut window = self.stream_window();
+        while window < limits::MAX_STREAM_WINDOW_BYTES
+            && u64::from(counted) * 5 >= u64::from(window)
+        {
+            window = (window * 2).min(limits::MAX_STREAM_WINDOW_BYTES);
+            self.window = window;
         }
     }
 
@@ -82,9 +86,9 @@ mod tests {
         assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
         measure(&mut bandwidth, 25_000);
         assert_eq!(bandwidth.stream_window(), 2 * limits::STREAM_WINDOW_BYTES);
-        for _ in 0..6 {
-            measure(&mut bandwidth, 10 << 20);
-        }
+        // Half of it came: at most ten times as much.
+        measure(&mut bandwidth, 65_535);
+        assert_eq!(bandwidth.stream_window(), 8 * limits::STREAM_WINDOW_BYTES);
         measure(&mut bandwidth, u32::MAX);
         assert_eq!(bandwidth.stream_window(), limits::MAX_STREAM_WINDOW_BYTES);
         assert_eq!(
@@ -98,7 +102,7 @@ mod tests {
     fn the_answer_to_another_ping_changes_nothing() {
         let mut bandwidth = Bandwidth::default();
         let ping = bandwidth.begin().expect("none is under way");
-        bandwidth.received(1 << 20);
+        bandwidth.received(20_000);
         bandwidth.acknowledged(*b"someping");
         assert_eq!(bandwidth.stream_window(), limits::STREAM_WINDOW_BYTES);
         bandwidth.acknowledged(ping);

@@ -43,24 +43,32 @@ impl Connection {
         self.streams[stream.slot].held = hold;
     }
 
-    /// Bounds what the receive window of a stream may grow to: for streams that are held while what they brought is
-    /// written elsewhere, since a held stream keeps a whole window. A window that is larger by now shrinks to it with what
-    /// comes, if windows are not fixed.
-    pub fn limit_window(&mut self, stream: StreamKey, bytes: u32) {
-        if self.streams.contains(stream) {
-            let stream = &mut self.streams[stream.slot];
-            if stream.window_limit == u32::MAX {
-                self.bulk_streams += 1;
-            }
-            stream.window_limit = bytes.min(u32::MAX - 1);
-            if !self.windows_shut {
-                // One for messages, and one for what comes while the stream is held.
-                self.pool.bound(2 * bytes as usize);
-            }
-            if self.config.stream_window.is_none() {
-                stream
-                    .receive_window
-                    .shrink_to(bytes.max(limits::STREAM_WINDOW_BYTES));
+    /// Bounds what the receive window of a stream may grow to: for streams that bring much, and are held while what they
+    /// brought is written elsewhere, since a held stream keeps a whole window. Some of it is open at once. A window that is
+    /// larger by now shrinks to it with what comes. Windows that are fixed stay as they are.
+    pub fn limit_window(&mut self, stream: StreamKey, bytes: u32, out: &mut Vec<u8>) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let is_over = found.receive_closed || found.is_dead();
+        let stream = &mut self.streams[stream.slot];
+        if stream.window_limit == u32::MAX {
+            self.bulk_streams += 1;
+        }
+        stream.window_limit = bytes.min(u32::MAX - 1);
+        if !self.windows_shut {
+            // One for messages, and one for what comes while the stream is held.
+            self.pool.bound(2 * bytes as usize);
+        }
+        if self.config.stream_window.is_none() {
+            let window = &mut stream.receive_window;
+            window.shrink_to(bytes.max(limits::STREAM_WINDOW_BYTES));
+            window.grow_to(bytes.min(limits::BULK_WINDOW_BYTES));
+            if !is_over
+                && !self.windows_shut
+                && let Some(increment) = window.announce()
+            {
+                frame::write_window_update(out, stream.id, increment);
             }
         }
     }

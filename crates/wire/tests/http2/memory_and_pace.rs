@@ -337,7 +337,9 @@ fn buffers_of_long_messages_are_counted_and_go() {
     assert_eq!(server.connection.buffered_bytes(), 0, "nobody asked for it");
 
     let bulk = requests(&server.feed(&call(3)))[0];
-    server.connection.limit_window(bulk, 1 << 20);
+    server
+        .connection
+        .limit_window(bulk, 1 << 20, &mut server.output);
     feed(&mut server, bulk);
     let kept = server.connection.buffered_bytes();
     assert!(kept > LONG / 2, "{kept} bytes");
@@ -349,7 +351,9 @@ fn buffers_of_long_messages_are_counted_and_go() {
     server
         .connection
         .set_windows_shut(false, &mut server.output);
-    server.connection.limit_window(bulk, 1 << 20);
+    server
+        .connection
+        .limit_window(bulk, 1 << 20, &mut server.output);
     feed(&mut server, bulk);
     assert_eq!(server.connection.buffered_bytes(), kept);
 
@@ -358,12 +362,61 @@ fn buffers_of_long_messages_are_counted_and_go() {
     assert_eq!(server.connection.buffered_bytes(), 0);
 }
 
+/// A stream of which it is known that it brings much need not find out by steps.
+#[test]
+fn some_of_the_window_of_much_is_open_at_once() {
+    let mut server = Endpoint::server();
+    let stream = requests(&server.feed(&call(1)))[0];
+    server.output.clear();
+    server
+        .connection
+        .limit_window(stream, 8 << 20, &mut server.output);
+    let updates = server.frames_of_kind(kind::WINDOW_UPDATE);
+    let opened: Vec<_> = updates
+        .iter()
+        .map(|update| (update.stream, number(&update.payload)))
+        .collect();
+    assert_eq!(
+        opened,
+        [(1, limits::BULK_WINDOW_BYTES - limits::STREAM_WINDOW_BYTES)]
+    );
+    server
+        .connection
+        .limit_window(stream, 8 << 20, &mut server.output);
+    assert_eq!(server.frames_of_kind(kind::WINDOW_UPDATE), []);
+
+    // Not of one that brings no more, and not while memory is short.
+    let ended = requests(&server.feed(&headers(3, &PLAIN, true)))[0];
+    server
+        .connection
+        .limit_window(ended, 8 << 20, &mut server.output);
+    let held_up = requests(&server.feed(&call(5)))[0];
+    server.connection.set_windows_shut(true, &mut server.output);
+    server
+        .connection
+        .limit_window(held_up, 8 << 20, &mut server.output);
+    assert_eq!(server.frames_of_kind(kind::WINDOW_UPDATE), []);
+    server
+        .connection
+        .set_windows_shut(false, &mut server.output);
+    let updates = server.frames_of_kind(kind::WINDOW_UPDATE);
+    assert_eq!(
+        updates
+            .iter()
+            .map(|update| update.stream)
+            .collect::<Vec<_>>(),
+        [5]
+    );
+}
+
 /// However small a limit is, a window stays as large as the protocol's default, so that a stream goes on.
 #[test]
 fn a_small_limit_of_a_window_starves_nobody() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&call(1)))[0];
-    server.connection.limit_window(stream, 1);
+    server
+        .connection
+        .limit_window(stream, 1, &mut server.output);
     let window = limits::STREAM_WINDOW_BYTES as usize;
     let sent = prefixed(0, &vec![7; window / 2 + 1]);
     let mut given_back = 0;
@@ -427,7 +480,9 @@ fn what_is_kept_back_gets_room_for_a_window_at_once() {
     };
     let mut server = Endpoint::server_with(&config, &[]);
     let stream = requests(&server.feed(&headers(1, &PLAIN, false)))[0];
-    server.connection.limit_window(stream, WINDOW as u32);
+    server
+        .connection
+        .limit_window(stream, WINDOW as u32, &mut server.output);
     server.connection.hold(stream, true);
     server.feed(&data(1, &[7; 10_000], false));
     server.connection.hold(stream, false);
