@@ -46,6 +46,9 @@ pub const DOWNLOAD_STATE_EVERY_BYTES: u64 = 1 << 20;
 /// Bytes of such a note that are read: twice what the longest names and numbers take. More is none of ours.
 pub const DOWNLOAD_STATE_BYTES: u64 = 16_384;
 
+/// Bytes of a download after which what came is made durable while more comes.
+pub const DOWNLOAD_SYNC_BYTES: u64 = 16 << 20;
+
 /// Bytes of a download written at a time, for the reason of [`store::blob::limits::WRITE_BYTES`], and so that they are summed
 /// up while they are in the caches.
 pub const DOWNLOAD_WRITE_BYTES: usize = 256 * 1024;

@@ -4,6 +4,7 @@ mod attempts;
 mod download;
 mod part;
 mod sink;
+mod sync_ahead;
 mod upload;
 
 pub use download::download;

@@ -2,7 +2,7 @@
 //! the checksum up to there. A later run of the program goes on from there, after Ctrl-C, a kill or a crash of the machine.
 //!
 //! What the state says is written behind the content that it speaks of, and is compared with it before it is believed. What
-//! lies behind is not believed. Nothing is synced before the end: what a crash of the machine has spoilt does not fit.
+//! lies behind is not believed. Nobody waits for a sync before the end: what a crash of the machine has spoilt does not fit.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::sync_ahead::SyncAhead;
 use crate::limits::{DOWNLOAD_STATE_BYTES, DOWNLOAD_STATE_EVERY_BYTES, DOWNLOAD_WRITE_BYTES};
 
 /// Bytes read at a time where what is there is compared with its checksum.
@@ -70,6 +71,7 @@ impl State {
 pub(super) struct Part {
     path: PathBuf,
     file: File,
+    sync_ahead: SyncAhead,
     state: File,
     /// What the state speaks of.
     told_bytes: u64,
@@ -89,6 +91,7 @@ impl Part {
         let mut part = Part {
             path,
             file,
+            sync_ahead: SyncAhead::default(),
             state,
             told_bytes: 0,
         };
@@ -128,7 +131,9 @@ impl Part {
 
     /// Adds to the content.
     pub(super) fn append(&mut self, data: &[u8], state: &mut State) -> io::Result<()> {
-        state.write(data, &mut self.file)
+        state.write(data, &mut self.file)?;
+        self.sync_ahead.wrote(data.len(), &self.file);
+        Ok(())
     }
 
     /// Says how far it has come, if that is much further than was said.
@@ -157,7 +162,8 @@ impl Part {
     }
 
     /// The content is complete, durable and gets its name.
-    pub(super) fn complete(self, target: &Path) -> io::Result<()> {
+    pub(super) fn complete(mut self, target: &Path) -> io::Result<()> {
+        self.sync_ahead.end()?;
         self.file.sync_all()?;
         fs::rename(&self.path, target)?;
         // Left behind it would say nothing of an empty file.
