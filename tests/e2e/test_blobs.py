@@ -320,7 +320,7 @@ def test_backups_have_blobs(binary, tmp_path):
 def test_many_uploads_at_once_take_little_memory(binary, tmp_path):
     """The bound does not depend on the size: PELTON_BLOB_BYTES and PELTON_BLOB_UPLOADS make it larger. Fewer uploads would
     be charged with the windows that all of them share."""
-    uploads = int(os.environ.get("PELTON_BLOB_UPLOADS", "60"))
+    uploads = int(os.environ.get("PELTON_BLOB_UPLOADS", "100"))
     size = int(os.environ.get("PELTON_BLOB_BYTES", str(8 << 20)))
     part = pattern(99, 256 * 1024)
     with Server(binary, "--data", str(tmp_path / "data")) as server:
@@ -353,5 +353,5 @@ def test_many_uploads_at_once_take_little_memory(binary, tmp_path):
         grown = max(highest) - before
         print(f"{uploads} uploads of {size} bytes: {grown / uploads / 2**20:.2f} MiB each")
         # A thread for each connection: each has freed memory of its own.
-        mib_each = 5 if os.environ.get("PELTON_TEST_DRIVER") == "blocking" else 2
+        mib_each = 3 if os.environ.get("PELTON_TEST_DRIVER") == "blocking" else 2
         assert grown <= uploads * mib_each * 2**20
