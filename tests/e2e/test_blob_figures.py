@@ -1,11 +1,10 @@
 """What is told of blobs: statistics, `pelton status`, metrics, and contents that are missing at a start."""
 
 import json
-import re
 import subprocess
-import urllib.request
 
 from blob_client import CODE, begin, chunk, download, stub, upload
+from metrics_page import fetch
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from server import Server, expect_status, open_channel, wait_until
@@ -16,12 +15,6 @@ def status_of(binary, server):
     text = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
     out = subprocess.run([*words, "--output", "json"], capture_output=True, text=True, timeout=30, check=True).stdout
     return text, json.loads(out)
-
-
-def metrics_of(server):
-    address = re.search(r"metrics at (\S+)", server.log()).group(1)
-    with urllib.request.urlopen(address, timeout=10) as answer:
-        return answer.read().decode()
 
 
 def test_blobs_are_counted_everywhere(binary, tmp_path):
@@ -42,7 +35,7 @@ def test_blobs_are_counted_everywhere(binary, tmp_path):
         assert "blobs: 2 with 0.0 MiB; unfinished uploads: 1; quota of each database: 20.0 MiB" in text
         names = ["blobs", "blob_bytes", "unfinished_uploads", "blob_quota_bytes"]
         assert [fields[name] for name in names] == [2, 700, 1, 20 << 20]
-        page = metrics_of(server)
+        _, page = fetch(server)
         for line in [
             'pelton_database_blobs{database=""} 2',
             'pelton_database_blob_bytes{database=""} 700',
@@ -67,7 +60,7 @@ def test_missing_contents_are_said_at_a_start(binary, tmp_path):
         assert server.stop() == 0
     min((tmp_path / "data" / "blobs").glob("*.blob")).unlink()
     with Server(binary, *flags) as server, open_channel(server.address) as channel:
-        wait_until(lambda: "blobs have no content" in server.log())
+        server.wait_for_log("blobs have no content")
         line = next(line for line in server.log().splitlines() if "blobs have no content" in line)
         assert "ERROR" in line and '["gone"]' in line and "restore a backup" in line
         expect_status(CODE.DATA_LOSS, lambda: download(stub(channel), "gone"))

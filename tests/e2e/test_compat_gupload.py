@@ -218,7 +218,7 @@ def test_what_is_discarded_is_nowhere(binary, tmp_path, place):
     folder = tmp_path / "data"
     flags = ["--data", str(folder)] if place == ["--data"] else place
     with Server(binary, *flags, "--discard-uploads") as server, open_channel(server.address) as channel:
-        wait_until(lambda: "thrown away" in server.log())
+        server.wait_for_log("thrown away")
         service = gupload_pb2_grpc.GuploadServiceStub(channel)
         before = server.resident_bytes()
         chunk = pb.Chunk(Content=bytes(CHUNK_BYTES))

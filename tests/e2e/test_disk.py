@@ -242,7 +242,7 @@ def test_the_command_converts(binary, start):
 
 def test_the_default_database_is_of_the_kind_that_was_asked_for(binary, start, folder):
     server, pelton = start("--kind", "disk")
-    assert "storing on disk" in server.log()
+    server.wait_for_log("storing on disk")
     assert pelton.databases()[""].database.kind == DISK
     server.stop()
     # Nothing is in it: it may become another one, there and back.
@@ -260,7 +260,7 @@ def test_the_default_database_is_of_the_kind_that_was_asked_for(binary, start, f
         server, pelton = start(*flags)
         assert pelton.content("") == {b"key": (b"value", version, 0)}
         assert pelton.databases()[""].database.kind == DISK
-        wait_until(lambda: "the last stop was clean" in server.log())
+        server.wait_for_log("the last stop was clean")
         server.stop()
     wrong = [binary, "serve", "--listen", "127.0.0.1:0", "--data", folder, "--kind", "disk", "--durability", "volatile"]
     refused = subprocess.run(wrong, capture_output=True, text=True, timeout=30)

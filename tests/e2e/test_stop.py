@@ -211,7 +211,7 @@ def test_each_call_of_a_server_whose_writes_last_ends_exactly_once(binary, numbe
                 kv.Put(pb.PutRequest(key=key, value=b"%d" % written[key]))
             server.signal(number)
             assert server.wait() == 0, server.log()
-            assert "the last stop was clean" in server.log(), server.log()
+            server.wait_for_log("the last stop was clean")
         assert ending_of_log(binary, folder) == "closed"
 
 

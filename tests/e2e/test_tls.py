@@ -12,13 +12,13 @@ import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 
 import blob_client
 import grpc
 import pytest
 from certificates import Authority
 from grpc.health.v1 import health_pb2, health_pb2_grpc
+from metrics_page import fetch
 from pelton.v1 import blob_pb2, echo_pb2, echo_pb2_grpc, kv_pb2, kv_pb2_grpc
 from server import Server, wait_until
 
@@ -98,9 +98,7 @@ def run(binary, *words, **options):
 
 
 def metrics(server):
-    address = re.search(r"metrics at (\S+)", server.log()).group(1)
-    with urllib.request.urlopen(address, timeout=10) as answer:
-        return answer.read().decode()
+    return fetch(server)[1]
 
 
 def metric(server, name):
@@ -116,9 +114,8 @@ def test_grpcio_speaks_tls_on_one_address_and_plain_on_the_other(secure, authori
         assert put_and_get(channel) == b"value"
     with grpc.insecure_channel(secure.addresses[1]) as channel:
         assert put_and_get(channel) == b"value"
-    lines = secure.log()
-    assert f"listening on {secure.addresses[0]} (HTTP/2 and gRPC with TLS)" in lines
-    assert f"listening on {secure.addresses[1]} (plain HTTP/2 and gRPC)" in lines
+    secure.wait_for_log(f"listening on {secure.addresses[0]} (HTTP/2 and gRPC with TLS)")
+    secure.wait_for_log(f"listening on {secure.addresses[1]} (plain HTTP/2 and gRPC)")
 
 
 def test_large_messages_and_streams(secure, authority):
@@ -143,14 +140,14 @@ def test_mutual_tls(binary, identity, authority, stranger):
             with open_secure(server.address, authority, client) as channel:
                 assert code_of(lambda: put_and_get(channel)) == grpc.StatusCode.UNAVAILABLE
         wait_until(lambda: server.log().count("closed a TLS connection") >= 3)
-        assert "the client has no certificate, and needs one" in server.log()
+        server.wait_for_log("the client has no certificate, and needs one")
 
 
 def test_a_client_that_trusts_somebody_else_stays_out(secure, stranger):
     with open_secure(secure.addresses[0], stranger) as channel:
         assert code_of(lambda: put_and_get(channel)) == grpc.StatusCode.UNAVAILABLE
     # It says so or just goes, by the version of its library.
-    wait_until(lambda: "closed a TLS connection from 127.0.0.1" in secure.log())
+    secure.wait_for_log("closed a TLS connection from 127.0.0.1")
 
 
 def test_admin_over_tls_is_for_this_machine(secure, authority, binary):
@@ -182,13 +179,13 @@ def test_a_plain_client_on_a_port_with_tls(secure, binary):
         assert code_of(lambda: put_and_get(channel)) == grpc.StatusCode.UNAVAILABLE
     done = run(binary, "get", "key", "--address", secure.addresses[0])
     assert done.returncode == 3 and "the server speaks TLS" in done.stderr and "--tls" in done.stderr
-    assert "a plain client on a port with TLS" in secure.log()
+    secure.wait_for_log("a plain client on a port with TLS")
 
 
 def test_a_tls_client_on_a_plain_port(secure, binary, authority):
     done = run(binary, "get", "key", "--address", secure.addresses[1], "--tls-ca", authority.ca)
     assert done.returncode == 3 and "does this port speak TLS" in done.stderr and "--tls" in done.stderr
-    assert "a TLS greeting on a plain port" in secure.log()
+    secure.wait_for_log("a TLS greeting on a plain port")
 
 
 def test_without_h2_in_alpn(secure, authority):
@@ -260,8 +257,7 @@ def test_mutual_tls_on_the_command_line(binary, identity, authority):
 def test_a_first_try(binary, tmp_path):
     folder = tmp_path / "tls"
     with Server(binary, f"--tls-self-signed={folder}") as server:
-        wait_until(lambda: "SHA-256" in server.log())
-        assert str(folder / "ca.pem") in server.log()
+        server.wait_for_log("SHA-256", str(folder / "ca.pem"))
         assert run(binary, "put", "a", "b", "--address", server.address, "--tls-ca", folder / "ca.pem").returncode == 0
         credentials = grpc.ssl_channel_credentials(read(folder / "ca.pem"))
         with grpc.secure_channel(server.address, credentials) as channel:
@@ -352,11 +348,11 @@ def test_a_renewal_under_load_loses_no_call(binary, authority, tmp_path):
                 # What does not fit is not taken.
                 shutil.copy(authority.sign("third")[0], certificate)
                 server.signal(signal.SIGHUP)
-                wait_until(lambda: "the certificate in use stays" in server.log(), 20)
+                server.wait_for_log("the certificate in use stays")
                 assert "key.pem" in server.log().split("the certificate in use stays")[1]
                 install("fourth", end="20210101000000Z")
                 server.signal(signal.SIGHUP)
-                wait_until(lambda: "ran out" in server.log(), 20)
+                server.wait_for_log("ran out")
                 assert serial(server.address, authority) == second
                 # Without a signal, within the interval at which the files are looked at.
                 install("fifth")

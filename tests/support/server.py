@@ -74,7 +74,13 @@ class Server:
         return host, int(port)
 
     def log(self):
+        """What was read of it so far: the last lines may still be on their way. See `wait_for_log`."""
         return "".join(self.lines)
+
+    def wait_for_log(self, *words):
+        """What the server has said comes here a moment later, so that only waiting for it can prove that it is said."""
+        for word in words:
+            wait_until(lambda: word in self.log(), 30, lambda: f"{word!r} is not in the log:\n{self.log()}")  # noqa: B023
 
     def resident_bytes(self):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -127,7 +133,7 @@ def wait_until(condition, seconds=10, message="it did not happen in time"):
     """Looks again and again until `condition()` is true."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, message
+        assert time.monotonic() < deadline, message() if callable(message) else message
         time.sleep(0.01)
 
 
