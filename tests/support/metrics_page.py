@@ -19,7 +19,7 @@ def metrics_address(server):
 
 
 def fetch(server, path="/metrics", method="GET"):
-    connection = http.client.HTTPConnection(*metrics_address(server), timeout=10)
+    connection = http.client.HTTPConnection(*metrics_address(server), timeout=30)
     connection.request(method, path)
     response = connection.getresponse()
     body = response.read().decode()

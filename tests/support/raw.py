@@ -151,7 +151,7 @@ class Connection:
         except OSError:
             pass
 
-    def wait(self, stream, seconds=10):
+    def wait(self, stream, seconds=30):
         """The answer on `stream`, whole."""
         answer = self.answers[stream]
         deadline = time.monotonic() + seconds
@@ -161,7 +161,7 @@ class Connection:
             self.read(left)
         return answer
 
-    def wait_closed(self, seconds=10):
+    def wait_closed(self, seconds=30):
         """Takes all that comes until the server closes."""
         deadline = time.monotonic() + seconds
         while not self.closed:
