@@ -7,7 +7,6 @@ PELTON_BLOB_KILL_ROUNDS says how many rounds (6), PELTON_KILL_SEED repeats the c
 import json
 import os
 import random
-import socket
 import subprocess
 import time
 
@@ -15,6 +14,7 @@ import grpc
 import pytest
 from blob_client import CODE, pattern, stub
 from pelton.v1 import blob_pb2 as pb
+from ports import free_ports
 from server import Server, open_channel
 
 BYTES = 12 << 20
@@ -23,12 +23,6 @@ ROUNDS = int(os.environ.get("PELTON_BLOB_KILL_ROUNDS", "6"))
 KILLS = 3
 SECONDS = 60
 DRIVERS = [["--driver", "event-loop", "--threads", "2"], ["--driver", "blocking"]]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def content_of(number):
@@ -41,7 +35,7 @@ class Place:
 
     def __init__(self, binary, folder, choose):
         self.binary, self.folder, self.choose = binary, folder, choose
-        self.listen = f"127.0.0.1:{free_port()}"
+        self.listen = f"127.0.0.1:{free_ports(1)[0]}"
         self.kills = {"server": 0, "client": 0}
         self.start_server()
 

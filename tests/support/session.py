@@ -9,8 +9,9 @@ for then, as a person would not type that fast. To run beside servers of yours, 
 import os
 import re
 import signal
-import socket
 import subprocess
+
+from ports import free_ports
 
 MARK = "---- end of block ----"
 # What the pages write: the server, its metrics, a second server.
@@ -26,14 +27,6 @@ def examples(blocks):
             following = blocks[position + 1] if position + 1 < len(blocks) else None
             found.append((block, following.content if following and following.language == "text" else None))
     return found
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def matches(expected, printed):
@@ -92,7 +85,7 @@ def run(blocks, folder, binary, path=(), variables=None):
     """Runs the examples among `blocks` in `folder`, and compares what they print with what the page says."""
     pieces = examples(blocks)
     assert pieces, "there is no block marked `sh`"
-    ports = dict(zip(PORTS, free_ports(len(PORTS))))
+    ports = dict(zip(PORTS, map(str, free_ports(len(PORTS)))))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
     environment |= {
         "PATH": os.pathsep.join([os.path.dirname(binary), *path, environment["PATH"]]),
