@@ -28,6 +28,6 @@ def fetch(server, path="/metrics", method="GET"):
 
 
 def counter(server, name):
-    """The value of a counter without labels."""
+    """The value of a counter or a gauge, by its name and its labels if it has any."""
     _, body = fetch(server)
-    return float(re.search(rf"^{name} (\S+)$", body, re.MULTILINE).group(1))
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", body, re.MULTILINE).group(1))
