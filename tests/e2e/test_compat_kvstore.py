@@ -229,8 +229,9 @@ def test_serial_operations_follow_each_other(binary):
 
 
 def test_an_operation_that_is_given_up_while_it_is_delayed_does_nothing(binary):
-    with Server(binary, "--simulate", "read=0ms,write=1s") as server, open_channel(server.address) as channel:
+    with Server(binary, "--simulate", "read=0ms,write=3s") as server, open_channel(server.address) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
+        assert Client(channel).retrieve(b"none") == NOT_FOUND  # connected: from here on the delays count
         cancelled = stub.Create.future(pb.CreateRequest(key=b"cancelled", value=b"v"))
         assert creates(channel, 1, timeout=0.2) == [grpc.StatusCode.DEADLINE_EXCEEDED]
         cancelled.cancel()
@@ -243,6 +244,8 @@ def test_an_operation_that_is_given_up_while_it_is_delayed_does_nothing(binary):
 def test_a_stop_waits_for_delayed_operations(binary):
     with Server(binary, "--simulate", "read=0ms,write=1s") as server, open_channel(server.address) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
+        # Calls that wait for the connection are sent in any order, later ones in theirs.
+        assert Client(channel).retrieve(b"none") == NOT_FOUND
         calls = [stub.Create.future(pb.CreateRequest(key=b"%d" % number, value=b"v")) for number in range(10)]
         # Reads take no time: when one is answered, the writes before it have arrived.
         assert Client(channel).retrieve(b"none") == NOT_FOUND
@@ -255,6 +258,7 @@ def test_a_stop_ends_operations_that_would_take_too_long(binary):
     settings = ["--simulate", "read=0ms,write=50s", "--drain-timeout", "2s"]
     with Server(binary, *settings) as server, open_channel(server.address) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
+        assert Client(channel).retrieve(b"none") == NOT_FOUND
         call = stub.Create.future(pb.CreateRequest(key=b"k", value=b"v"))
         assert Client(channel).retrieve(b"none") == NOT_FOUND
         server.signal(signal.SIGTERM)
@@ -266,7 +270,7 @@ def test_what_waits_is_limited(binary):
     """Two largest values of 120 MB fit into the 256 MiB that may wait, a third one does not."""
     size = 120_000_000
     options = [("grpc.max_send_message_length", -1)]
-    settings = ["--simulate", "read=0ms,write=20s", "--max-value", str(size), "--memory-limit", "1GiB", "--metrics-listen", "0"]
+    settings = ["--simulate", "read=0ms,write=60s", "--max-value", str(size), "--memory-limit", "1GiB", "--metrics-listen", "0"]
     with Server(binary, *settings) as server, open_channel(server.address, *options) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
         value = b"v" * size
@@ -275,7 +279,7 @@ def test_what_waits_is_limited(binary):
         for count in (1, 2):
             waiting.append(stub.Create.future(pb.CreateRequest(key=b"%d" % count, value=value)))
             has_come = lambda: counter(server, "pelton_received_bytes_total") > count * size  # noqa: B023
-            wait_until(has_come, 30, "the server does not hold it")
+            wait_until(has_come, message="the server does not hold it")
         third = lambda: stub.Create(pb.CreateRequest(key=b"3", value=value))
         expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, third, "--simulate", 268435456)
         for call in waiting:
