@@ -20,7 +20,7 @@ def now_us():
 
 
 def test_a_plain_ping_is_answered_with_nothing(channel, stub):
-    assert stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=1) == pb.PlainGrpcResponse()
+    assert stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=30) == pb.PlainGrpcResponse()
     raw = channel.unary_unary("/Ydb.Debug.V1.DebugService/PingPlainGrpc")
     assert raw(b"") == b""
 
@@ -80,7 +80,7 @@ def test_a_stream_may_be_left(stub):
     with pytest.raises(grpc.RpcError):
         for _ in call:
             pass
-    assert stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=1) == pb.PlainGrpcResponse()
+    assert stub.PingPlainGrpc(pb.PlainGrpcRequest(), timeout=30) == pb.PlainGrpcResponse()
 
 
 def test_what_is_no_ping(channel):
