@@ -298,8 +298,9 @@ fn supervise(
                 by_signal: byte[0] == BY_SIGNAL,
             });
         } else if stops == 1 {
-            config.notices.notice(&Notice::StoppingNow);
+            // Before it is said: whoever reads it may send the signal that ends the process.
             impatient.store(true, Ordering::Relaxed);
+            config.notices.notice(&Notice::StoppingNow);
         }
         stops = stops.saturating_add(1);
         shared.iter().for_each(|one| one.ask_to_stop());
