@@ -66,6 +66,7 @@ impl Handler for Echo {
             panic!("asked to");
         }
         if io.input.bytes().starts_with(b"hang") {
+            println!("\nhangs");
             std::thread::sleep(Duration::from_secs(3600));
         }
         if let Some(goodbye) = &*self.habits.goodbye.lock().expect("no panic") {
@@ -250,6 +251,9 @@ pub fn one_loop() -> LoopConfig {
     }
 }
 
+/// For tests in which nobody waits for it: no machine is so busy that half of it goes by.
+pub const LONG_DRAIN_MS: u64 = 60_000;
+
 /// So many threads of the blocking driver on a free port, deaf to signals.
 pub fn blocking(threads: usize) -> LoopConfig {
     LoopConfig {
@@ -266,6 +270,29 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits until all threads sleep: so long that one which spins would have been seen, none has ticked.
+pub fn fall_asleep(server: &Server) {
+    eventually("idle threads sleep", || {
+        let before = server.sum(|thread| thread.ticks);
+        std::thread::sleep(Duration::from_millis(300));
+        server.sum(|thread| thread.ticks) == before
+    });
+}
+
+/// Waits for so many deadlines one after the other of which the half are kept to 5 ms. A busy machine is late by itself,
+/// but not each time; a wait that is rounded up is.
+pub fn keep_deadlines(server: &Server, count: usize) {
+    eventually("deadlines that are kept", || {
+        let mut lateness = server.habits.lateness_ns.lock().expect("no panic");
+        if lateness.len() < count {
+            return false;
+        }
+        let mut all: Vec<u64> = lateness.drain(..).collect();
+        all.sort();
+        all[all.len() / 2] < 5_000_000
+    });
 }
 
 /// A directory of this test's own, removed when it ends.
