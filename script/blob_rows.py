@@ -130,7 +130,8 @@ def measure_uploads(bench, row):
                 for way, (process, trust, command) in ways.items():
                     fetch_memory(folder, file.stat().st_size)
                     figures = Meter(bench, process.pid).run(command(file, 1 << power), file.stat().st_size)
-                    forget(bench, process, "file", *trust)
+                    if trust is not None:
+                        forget(bench, process, "file", *trust)
                     bench.record(row, f"{way} {power}", figures)
 
 
@@ -147,11 +148,18 @@ def measure_bare(bench, row, folder, bare, file, is_small):
     (folder / "bare" / file.name).unlink()
 
 
-WAYS = {"grpc": "gRPC", "tls": "gRPC, TLS", "gzip": "gRPC, gzip", "http2": "HTTP/2"}
+WAYS = {
+    "grpc": "gRPC",
+    "tls": "gRPC, TLS",
+    "gzip": "gRPC, gzip",
+    "http2": "HTTP/2",
+    "gupload": "gupload, discarded",
+    "gupload-http2": "/upload, discarded",
+}
 
 
 def upload_ways(bench, stack, folder):
-    """For each way its server, the flags that believe it, and the command that uploads."""
+    """For each way its server, the flags that believe it, or None where nothing is kept, and the command that uploads."""
     certificates = folder / "tls"
     made = bench.command("pelton", "serve", f"--tls-self-signed={certificates}", "--listen", "127.0.0.1:0", "--durability", "volatile")
     bench.start_command("pelton", made).close()
@@ -159,18 +167,23 @@ def upload_ways(bench, stack, folder):
     trust = ["--tls-ca", str(certificates / "ca.pem")]
     plain = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "plain")))
     secure = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "secure", *tls)))
+    # As gupload's own server does.
+    discarding = stack.enter_context(contextlib.closing(bench.start("pelton", "written", folder / "none", "--discard-uploads")))
 
     def grpc(process, *flags):
         return lambda file, chunk_bytes: pelton(bench, "upload", process, str(file), "--name", "file", "--chunk-size", str(chunk_bytes), *flags)
 
-    def http2(file, write_bytes):
-        return bench.command("transfer", "http-put", str(file), "--path", "/blob/file", "--address", plain.address, "--write-bytes", str(write_bytes))
+    def http2(process, command, path):
+        line = [command, "--path", path, "--address", process.address, "--write-bytes"]
+        return lambda file, write_bytes: bench.command("transfer", *line, str(write_bytes), str(file))
 
     ways = {
         "grpc": (plain, [], grpc(plain)),
         "tls": (secure, trust, grpc(secure, *trust)),
         "gzip": (plain, [], grpc(plain, "--compress")),
-        "http2": (plain, [], http2),
+        "http2": (plain, [], http2(plain, "http-put", "/blob/file")),
+        "gupload": (discarding, None, http2(discarding, "grpc-put", "/messaging.GuploadService/Upload")),
+        "gupload-http2": (discarding, None, http2(discarding, "http-put", "/upload")),
     }
     return ways, plain
 

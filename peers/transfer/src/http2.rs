@@ -1,6 +1,6 @@
-//! The little of HTTP/2 (RFC 9113) that it takes to PUT a file: one request on one connection. Each write of the client is
-//! a DATA frame, or several if it is longer than a frame may be. Frames are gathered before they go to the socket, so that
-//! small writes cost the server more than the client.
+//! The little of HTTP/2 (RFC 9113) that it takes to send a file: one request on one connection, a PUT or a call of gRPC. Each
+//! write of the client is a DATA frame, or several if it is longer than a frame may be. Frames are gathered before they go to
+//! the socket, so that small writes cost the server more than the client.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -36,6 +36,18 @@ const GATHERED_BYTES: usize = 128 * 1024;
 const READ_BYTES: usize = 1 << 20;
 const STREAM: u32 = 1;
 
+/// What a file is sent as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The body of a PUT.
+    Put,
+    /// Messages of gRPC whose field 1 is what was written: a chunk of gupload.
+    Chunks,
+}
+
+/// The trailers of a call that went well, in the form without compression that is the shortest.
+const STATUS_OK: &[u8] = b"grpc-status\x010";
+
 /// What the peer has said so far.
 #[derive(Default)]
 struct Said {
@@ -54,8 +66,14 @@ struct Shared {
     news: Condvar,
 }
 
-/// Sends a file as the body of a PUT, and waits for the answer.
-pub fn put(address: &str, path: &str, file: &Path, write_bytes: usize) -> io::Result<()> {
+/// Sends a file, and waits for the answer.
+pub fn put(
+    address: &str,
+    path: &str,
+    file: &Path,
+    write_bytes: usize,
+    form: Form,
+) -> io::Result<()> {
     let mut file = File::open(file)?;
     let socket = TcpStream::connect(address)?;
     socket.set_nodelay(true)?;
@@ -72,12 +90,14 @@ pub fn put(address: &str, path: &str, file: &Path, write_bytes: usize) -> io::Re
         socket: Arc::new(Mutex::new(socket.try_clone()?)),
         out: Vec::with_capacity(2 * GATHERED_BYTES),
         allowed: 0,
+        form,
+        message: Vec::new(),
         shared: Arc::clone(&shared),
     };
     sender.greet(address, path);
     sender.flush()?;
     let to_answer = Arc::clone(&sender.socket);
-    let listener = thread::spawn(move || listen(socket, &to_answer, &shared));
+    let listener = thread::spawn(move || listen(socket, &to_answer, &shared, form));
     sender.body(&mut file, write_bytes)?;
     sender.wait_for_answer()?;
     drop(listener);
@@ -89,6 +109,9 @@ struct Sender {
     out: Vec<u8>,
     /// Bytes that the windows allow, taken out of them.
     allowed: usize,
+    form: Form,
+    /// The last message of gRPC.
+    message: Vec<u8>,
     shared: Arc<Shared>,
 }
 
@@ -99,10 +122,20 @@ impl Sender {
         write_frame_header(&mut self.out, 0, SETTINGS, 0, 0);
         let mut block = Vec::new();
         // RFC 7541: `:method` with a value of its own (name 2, not remembered), `:scheme: http` (6), `:path` (4), `:authority` (1).
-        write_field(&mut block, 2, b"PUT");
+        let method: &[u8] = match self.form {
+            Form::Put => b"PUT",
+            Form::Chunks => b"POST",
+        };
+        write_field(&mut block, 2, method);
         block.push(0x80 | 6);
         write_field(&mut block, 4, path.as_bytes());
         write_field(&mut block, 1, address.as_bytes());
+        if self.form == Form::Chunks {
+            // `content-type` is name 31, which takes a second byte; `te` has no number.
+            block.extend_from_slice(&[0x0f, 31 - 15, 16]);
+            block.extend_from_slice(b"application/grpc");
+            block.extend_from_slice(b"\x00\x02te\x08trailers");
+        }
         write_frame_header(&mut self.out, block.len(), HEADERS, END_HEADERS, STREAM);
         self.out.extend_from_slice(&block);
     }
@@ -119,8 +152,14 @@ impl Sender {
                 }
             }
             for write in buffer[..filled].chunks(write_bytes) {
-                for payload in write.chunks(PAYLOAD_BYTES) {
-                    self.data(payload)?;
+                match self.form {
+                    Form::Put => self.write(write)?,
+                    Form::Chunks => {
+                        let mut message = std::mem::take(&mut self.message);
+                        encode_chunk(&mut message, write);
+                        self.write(&message)?;
+                        self.message = message;
+                    }
                 }
             }
             if filled < buffer.len() {
@@ -128,6 +167,12 @@ impl Sender {
                 return self.flush();
             }
         }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        bytes
+            .chunks(PAYLOAD_BYTES)
+            .try_for_each(|payload| self.data(payload))
     }
 
     fn data(&mut self, payload: &[u8]) -> io::Result<()> {
@@ -188,10 +233,10 @@ impl Sender {
 }
 
 /// Reads what the peer says until the answer has come.
-fn listen(socket: TcpStream, answers: &Mutex<TcpStream>, shared: &Shared) {
+fn listen(socket: TcpStream, answers: &Mutex<TcpStream>, shared: &Shared, form: Form) {
     let mut input = io::BufReader::with_capacity(64 * 1024, socket);
     loop {
-        let heard = hear(&mut input, answers, shared);
+        let heard = hear(&mut input, answers, shared, form);
         let mut said = shared.said.lock().expect("nobody panics with it");
         if let Err(error) = heard {
             said.failure = Some(error.to_string());
@@ -206,7 +251,12 @@ fn listen(socket: TcpStream, answers: &Mutex<TcpStream>, shared: &Shared) {
 }
 
 /// Takes one frame.
-fn hear(input: &mut impl Read, answers: &Mutex<TcpStream>, shared: &Shared) -> io::Result<()> {
+fn hear(
+    input: &mut impl Read,
+    answers: &Mutex<TcpStream>,
+    shared: &Shared,
+    form: Form,
+) -> io::Result<()> {
     let mut head = [0; FRAME_HEADER_BYTES];
     input.read_exact(&mut head)?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -237,6 +287,12 @@ fn hear(input: &mut impl Read, answers: &Mutex<TcpStream>, shared: &Shared) -> i
             drop(said);
             reply(answers, PING, &payload)?;
         }
+        HEADERS if is_refusal(&payload, flags, form) => {
+            return Err(io::Error::other(format!(
+                "the server refused it: {:?}",
+                String::from_utf8_lossy(&payload)
+            )));
+        }
         HEADERS | DATA if flags & END_STREAM != 0 => said.is_answered = true,
         RST_STREAM | GOAWAY => {
             return Err(io::Error::other(format!(
@@ -246,6 +302,30 @@ fn hear(input: &mut impl Read, answers: &Mutex<TcpStream>, shared: &Shared) -> i
         _ => {}
     }
     Ok(())
+}
+
+/// Whether a header block says that it went wrong: `:status` with 304, 400, 404 or 500 (RFC 7541, static table 11 to 14), or
+/// trailers without the status OK.
+fn is_refusal(block: &[u8], flags: u8, form: Form) -> bool {
+    let has_bad_status = matches!(block.first(), Some(0x8b..=0x8e));
+    let is_ok = || block.windows(STATUS_OK.len()).any(|part| part == STATUS_OK);
+    has_bad_status || form == Form::Chunks && flags & END_STREAM != 0 && !is_ok()
+}
+
+/// A message of gRPC: not compressed, its length, field 1 with these bytes.
+fn encode_chunk(message: &mut Vec<u8>, content: &[u8]) {
+    let mut head = vec![0x0a];
+    let mut rest = content.len();
+    while rest >= 0x80 {
+        head.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    head.push(rest as u8);
+    message.clear();
+    message.push(0);
+    message.extend_from_slice(&((head.len() + content.len()) as u32).to_be_bytes());
+    message.extend_from_slice(&head);
+    message.extend_from_slice(content);
 }
 
 fn reply(answers: &Mutex<TcpStream>, kind: u8, payload: &[u8]) -> io::Result<()> {

@@ -21,6 +21,8 @@ Commands
   write FILE copy a file to --to on this machine, and have it on the device
   http-put FILE
              PUT a file to --path over plain HTTP/2, in writes of --write-bytes
+  grpc-put FILE
+             the same as a call of gRPC to --path, each write a message with bytes in field 1
   relay      pass connections on to --address, each byte after --delay-us, both ways
 
 Options
@@ -103,14 +105,21 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         "put" => bare::put(&options.address, options.file.as_ref(), options.discards)?,
         "get" => bare::get(&options.address, &options.file, options.to.as_ref())?,
         "write" => bare::write(options.file.as_ref(), options.to.as_ref())?,
-        "http-put" => http2::put(
-            &options.address,
-            &options.path,
-            options.file.as_ref(),
-            options.write_bytes,
-        )?,
+        "http-put" => http_put(options, http2::Form::Put)?,
+        "grpc-put" => http_put(options, http2::Form::Chunks)?,
         "relay" => relay::run(&options.listen, &options.address, options.delay)?,
         other => return Err(format!("there is no command {other:?}; see transfer --help").into()),
     }
     Ok(())
+}
+
+fn http_put(options: &Options, form: http2::Form) -> std::io::Result<()> {
+    let file = options.file.as_ref();
+    http2::put(
+        &options.address,
+        &options.path,
+        file,
+        options.write_bytes,
+        form,
+    )
 }
