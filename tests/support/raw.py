@@ -24,6 +24,7 @@ class Answer:
     """What came back on one stream."""
 
     def __init__(self):
+        self.interim = []
         self.headers = None
         self.trailers = None
         self.body = b""
@@ -127,7 +128,9 @@ class Connection:
         if kind == HEADERS:
             assert flags & END_HEADERS, "the server splits header blocks"
             fields = dict(self.decoder.decode(payload))
-            if answer.headers is None:
+            if fields.get(":status", "").startswith("1"):
+                answer.interim.append(fields[":status"])
+            elif answer.headers is None:
                 answer.headers = fields
             else:
                 assert flags & END_STREAM, "trailers that do not end the stream"

@@ -333,15 +333,7 @@ impl Core {
         };
         let head = connection.head();
         if !head.is_grpc() {
-            if let Some(method) = service::http::route(head.method(), head.path()) {
-                return self.plain_request(channel, io, stream, method, end);
-            }
-            let answer = Answer::to(connection);
-            connection.set_token(stream, answer.token());
-            if end {
-                self.answer_plain(channel, io, stream);
-            }
-            return;
+            return self.plain_request(channel, io, stream, end);
         }
         let Some(method) = route(connection) else {
             self.figures.refused(RefusedFor::UnknownMethod);
@@ -357,8 +349,30 @@ impl Core {
         self.begin(channel, io, stream, method, end);
     }
 
+    fn plain_request(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, end: bool) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        let head = connection.head();
+        let is_waiting = (head.get(b"expect"))
+            .is_some_and(|value| !end && value.eq_ignore_ascii_case(b"100-continue"));
+        match service::http::route(head.method(), head.path()) {
+            Some(method) => self.plain_call(channel, io, stream, method, end),
+            None => {
+                let answer = Answer::to(connection);
+                connection.set_token(stream, answer.token());
+                if end {
+                    self.answer_plain(channel, io, stream);
+                }
+            }
+        }
+        if let (Protocol::Http2(connection), true) = (&mut channel.protocol, is_waiting) {
+            connection.send_continue(stream, &mut io.output);
+        }
+    }
+
     /// A plain request that is a call.
-    fn plain_request(
+    fn plain_call(
         &mut self,
         channel: &mut Channel,
         io: &mut Io,

@@ -181,101 +181,6 @@ impl Connection {
         self.close_if_over(slot, Some(out));
     }
 
-    /// Answers a plain request. `headers` are to be in lower case; `content-length` is added. The last call for this
-    /// stream.
-    pub fn send_plain(
-        &mut self,
-        stream: StreamKey,
-        out: &mut Vec<u8>,
-        status: u16,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) {
-        let Some(found) = self.streams.get(stream) else {
-            return;
-        };
-        let body = if found.is_head_request { &[] } else { body };
-        let length = body.len().to_string();
-        let headers: Vec<_> = headers
-            .iter()
-            .copied()
-            .chain([("content-length", length.as_str())])
-            .collect();
-        self.send_plain_headers(stream, out, status, &headers, body.is_empty());
-        if !body.is_empty() {
-            self.end_body(stream, out, body);
-        }
-    }
-
-    /// Begins the answer to a plain request; with `end` it is the last call for this stream.
-    pub fn send_plain_headers(
-        &mut self,
-        stream: StreamKey,
-        out: &mut Vec<u8>,
-        status: u16,
-        headers: &[(&str, &str)],
-        end: bool,
-    ) {
-        let Some(found) = self.streams.get(stream) else {
-            return;
-        };
-        let (slot, is_dead) = (stream.slot, found.is_dead());
-        debug_assert!(!found.head_sent, "the head is sent once");
-        if !is_dead {
-            let mut block = self.pool.take();
-            encode_field(b":status", status.to_string().as_bytes(), &mut block);
-            for (name, value) in headers {
-                encode_field(name.as_bytes(), value.as_bytes(), &mut block);
-            }
-            self.write_block(stream.id, &block, end, out);
-            self.pool.give(block);
-            self.streams[slot].head_sent = true;
-            self.streams[slot].send_closed = end;
-        }
-        if end {
-            self.streams[slot].work_done = true;
-            self.close_if_over(slot, Some(out));
-        }
-    }
-
-    /// Sends the last piece of the answer to a plain request, which may be empty. The last call for this stream.
-    pub fn end_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8]) {
-        let Some(found) = self.streams.get(stream) else {
-            return;
-        };
-        let slot = stream.slot;
-        if !found.is_dead() {
-            debug_assert!(found.head_sent, "the head comes first");
-            let outbound = &mut self.streams[slot].outbound;
-            outbound.end = End::Bare;
-            outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));
-            if outbound.bytes() == 0 {
-                frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);
-                self.send_end(slot, out);
-            } else {
-                self.queued(slot, body.len(), out);
-            }
-        }
-        if self.streams.contains(stream) {
-            self.streams[slot].work_done = true;
-            self.close_if_over(slot, Some(out));
-        }
-    }
-
-    /// Sends a piece of the answer to a plain request. It is not copied before it goes out.
-    pub fn send_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: SharedBytes) {
-        let Some(found) = self.streams.get(stream) else {
-            return;
-        };
-        let slot = stream.slot;
-        if !found.is_dead() {
-            debug_assert!(found.head_sent, "the head comes first");
-            let added = body.len();
-            self.streams[slot].outbound.share(&mut self.pool, body);
-            self.queued(slot, added, out);
-        }
-    }
-
     /// Adds a field to the head of a response, if it has not been sent. `name` is in lower case; `value` is as it
     /// travels, in base64 if the name ends with `-bin`.
     pub fn add_header(&mut self, stream: StreamKey, name: &[u8], value: &[u8]) {
@@ -428,7 +333,7 @@ impl Connection {
     }
 
     /// Bytes have been queued on a stream: sends what may be sent.
-    fn queued(&mut self, slot: u32, added: usize, out: &mut Vec<u8>) {
+    pub(super) fn queued(&mut self, slot: u32, added: usize, out: &mut Vec<u8>) {
         self.unsent_bytes += added;
         if self.streams[slot].send_window.available() > 0 {
             self.make_ready(slot);
@@ -598,7 +503,7 @@ impl Connection {
 }
 
 /// Appends a field without the dynamic table, so that blocks may be sent in any order.
-fn encode_field(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
+pub(super) fn encode_field(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
     Encoder::new().field(name, value, Indexing::Without, block);
 }
 

@@ -209,6 +209,25 @@ fn a_peer_that_does_not_read_gzip_gets_none() {
 }
 
 #[test]
+fn who_waits_to_send_a_body_is_told_to_go_on() {
+    let mut server = Endpoint::server();
+    let mut put = GET;
+    put[0].1 = "PUT";
+    let stream = requests(&server.feed(&headers(1, &put, false)))[0];
+    server.frames();
+    (server.connection).send_continue(stream, &mut server.output);
+    let frames = server.frames();
+    let fields = server.decode(&frames[0]);
+    assert_eq!(fields, [(":status".into(), "100".into())]);
+    assert_eq!((frames.len(), frames[0].ends_stream()), (1, false));
+    (server.connection).send_plain_headers(stream, &mut server.output, 200, &[], false);
+    assert_eq!(server.frames().len(), 1);
+    // The answer has begun, so that it says nothing any more.
+    (server.connection).send_continue(stream, &mut server.output);
+    assert_eq!(server.frames().len(), 0);
+}
+
+#[test]
 fn plain_answers() {
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&headers(1, &GET, true)))[0];

@@ -1,0 +1,117 @@
+//! Answers to plain requests, which are not gRPC.
+
+use super::connection::Connection;
+use super::frame::{self, flag, kind};
+use super::outbound::{End, SharedBytes};
+use super::send::encode_field;
+use super::streams::StreamKey;
+
+impl Connection {
+    /// Answers a plain request. `headers` are to be in lower case; `content-length` is added. The last call for this
+    /// stream.
+    pub fn send_plain(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let body = if found.is_head_request { &[] } else { body };
+        let length = body.len().to_string();
+        let headers: Vec<_> = headers
+            .iter()
+            .copied()
+            .chain([("content-length", length.as_str())])
+            .collect();
+        self.send_plain_headers(stream, out, status, &headers, body.is_empty());
+        if !body.is_empty() {
+            self.end_body(stream, out, body);
+        }
+    }
+
+    /// Tells who waits for it (`expect: 100-continue`) that the body of a plain request may come. Does nothing once the
+    /// answer has begun. RFC 9110 section 10.1.1.
+    pub fn send_continue(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
+        match self.streams.get(stream) {
+            Some(found) if !found.is_dead() && !found.head_sent => {}
+            _ => return,
+        }
+        let mut block = self.pool.take();
+        encode_field(b":status", b"100", &mut block);
+        self.write_block(stream.id, &block, false, out);
+        self.pool.give(block);
+    }
+
+    /// Begins the answer to a plain request; with `end` it is the last call for this stream.
+    pub fn send_plain_headers(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        status: u16,
+        headers: &[(&str, &str)],
+        end: bool,
+    ) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let (slot, is_dead) = (stream.slot, found.is_dead());
+        debug_assert!(!found.head_sent, "the head is sent once");
+        if !is_dead {
+            let mut block = self.pool.take();
+            encode_field(b":status", status.to_string().as_bytes(), &mut block);
+            for (name, value) in headers {
+                encode_field(name.as_bytes(), value.as_bytes(), &mut block);
+            }
+            self.write_block(stream.id, &block, end, out);
+            self.pool.give(block);
+            self.streams[slot].head_sent = true;
+            self.streams[slot].send_closed = end;
+        }
+        if end {
+            self.streams[slot].work_done = true;
+            self.close_if_over(slot, Some(out));
+        }
+    }
+
+    /// Sends the last piece of the answer to a plain request, which may be empty. The last call for this stream.
+    pub fn end_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8]) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let slot = stream.slot;
+        if !found.is_dead() {
+            debug_assert!(found.head_sent, "the head comes first");
+            let outbound = &mut self.streams[slot].outbound;
+            outbound.end = End::Bare;
+            outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));
+            if outbound.bytes() == 0 {
+                frame::write_header(out, 0, kind::DATA, flag::END_STREAM, stream.id);
+                self.send_end(slot, out);
+            } else {
+                self.queued(slot, body.len(), out);
+            }
+        }
+        if self.streams.contains(stream) {
+            self.streams[slot].work_done = true;
+            self.close_if_over(slot, Some(out));
+        }
+    }
+
+    /// Sends a piece of the answer to a plain request. It is not copied before it goes out.
+    pub fn send_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: SharedBytes) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let slot = stream.slot;
+        if !found.is_dead() {
+            debug_assert!(found.head_sent, "the head comes first");
+            let added = body.len();
+            self.streams[slot].outbound.share(&mut self.pool, body);
+            self.queued(slot, added, out);
+        }
+    }
+}
