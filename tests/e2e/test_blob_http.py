@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from blob_client import pattern
+from raw import DATA, END_STREAM, Connection, frame
 from server import Server
 
 curl = shutil.which("curl")
@@ -107,6 +108,65 @@ def test_bad_names_are_refused(url, path, status):
     assert request(url + path, "--path-as-is")[0] == status
 
 
+def test_conditions(url):
+    assert request(url + "kept", "-T", "-", data=b"0123456789")[0] == 201
+    _, headers, _ = request(url + "kept", "-I")
+    etag = headers["etag"]
+    for list in (etag, f"W/{etag}", f'"x", {etag}', "*"):
+        assert request(url + "kept", "-H", f"if-none-match: {list}")[::2] == (304, b""), list
+    assert request(url + "kept", "-H", 'if-none-match: "1", W/"x"')[::2] == (200, b"0123456789")
+    assert request(url + "kept", "-H", 'if-match: "1"')[0] == 412
+    assert request(url + "kept", "-H", f'if-match: "1", {etag}')[0] == 200
+    # A part goes only to whom has the rest of just this version.
+    part = ["-r", "2-3", "-H"]
+    assert request(url + "kept", *part, f"if-range: {etag}")[::2] == (206, b"23")
+    for other in ('"1"', f"W/{etag}", "Sat, 21 Nov 2026 00:00:00 GMT"):
+        assert request(url + "kept", *part, f"if-range: {other}")[::2] == (200, b"0123456789"), other
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-H", "content-range: bytes 5-9/10"],
+        ["-H", "content-encoding: gzip"],
+        ["-H", 'if-none-match: "1"'],
+        ["-H", "if-match: *"],
+        ["-H", 'if-match: "x"'],
+    ],
+)
+def test_what_cannot_be_kept_to_replaces_nothing(url, words):
+    assert request(url + "there", "-T", "-", data=b"0123456789")[0] == 201
+    assert request(url + "there", "-T", "-", *words, data=b"56789")[0] == 400
+    assert request(url + "there")[2] == b"0123456789"
+
+
+def test_an_upload_resumed_by_curl_replaces_nothing(url, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"0123456789")
+    assert request(url + "there", "-T", str(file))[0] == 201
+    assert request(url + "there", "-T", str(file), "-C", "5")[0] == 400
+    assert request(url + "there")[2] == b"0123456789"
+
+
+def test_who_waits_to_send_the_body_is_told_to_go_on(running):
+    fields = [("expect", "100-continue"), ("content-length", "3")]
+    with Connection(running.addresses[0]) as connection:
+        stream, head = connection.request("/blob/waited", *fields, method="PUT", content_type=None)
+        connection.send(head)
+        answer = connection.answers[stream]
+        while not answer.interim:
+            assert connection.read(10), "no word to go on"
+        connection.send(frame(DATA, END_STREAM, stream, b"abc"))
+        connection.wait(stream)
+        assert (answer.interim, answer.headers[":status"]) == (["100"], "201")
+        # What is wrong already is said at once instead.
+        stream, head = connection.request("/blob/a/../b", *fields, method="PUT", content_type=None)
+        connection.send(head)
+        answer = connection.wait(stream)
+        assert (answer.interim, answer.headers[":status"]) == ([], "400")
+
+
 def test_other_databases_and_methods(url):
     assert request(url + "a?database=nowhere")[0] == 404
-    assert request(url + "a", "-X", "POST", "-d", "x")[0] == 404
+    status, headers, _ = request(url + "a", "-X", "POST", "-d", "x")
+    assert (status, headers["allow"]) == (405, "put, get, head, delete")

@@ -6,7 +6,7 @@ use wire::{Connection, ErrorCode, StreamKey};
 const TEXT: [(&str, &str); 1] = [("content-type", "text/plain; charset=utf-8")];
 
 /// Tokens from here on say how a plain request will be answered; those below name calls.
-const TOKENS: u32 = u32::MAX - 2;
+const TOKENS: u32 = u32::MAX - 3;
 
 /// What a plain request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,15 +14,24 @@ pub(crate) enum Answer {
     About,
     NotFound,
     NotGrpc,
+    NotAllowed,
 }
 
 impl Answer {
+    const ALL: [Answer; 4] = [
+        Answer::About,
+        Answer::NotFound,
+        Answer::NotGrpc,
+        Answer::NotAllowed,
+    ];
+
     /// The answer to the request whose head came last.
     pub fn to(connection: &Connection) -> Answer {
         let head = connection.head();
         match (head.method(), head.path()) {
             (b"GET" | b"HEAD", b"/") => Answer::About,
             (b"POST", path) if service::route(path).is_some() => Answer::NotGrpc,
+            (_, path) if service::http::is_blob(path) => Answer::NotAllowed,
             _ => Answer::NotFound,
         }
     }
@@ -33,9 +42,7 @@ impl Answer {
     }
 
     pub fn from_token(token: u32) -> Option<Answer> {
-        [Answer::About, Answer::NotFound, Answer::NotGrpc]
-            .into_iter()
-            .find(|answer| answer.token() == token)
+        (Self::ALL.into_iter()).find(|answer| answer.token() == token)
     }
 
     /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown away. An answer
@@ -57,9 +64,13 @@ impl Answer {
                 415,
                 "this is a gRPC method: the content-type must be application/grpc\n",
             ),
+            Answer::NotAllowed => (405, "a blob has the methods of the header allow\n"),
         };
+        let allow = ("allow", service::http::BLOB_METHODS);
+        let headers = [TEXT[0], allow];
+        let headers = &headers[..1 + usize::from(self == Answer::NotAllowed)];
         connection.set_token(stream, 0);
-        connection.send_plain(stream, output, status, &TEXT, body.as_bytes());
+        connection.send_plain(stream, output, status, headers, body.as_bytes());
     }
 }
 

@@ -119,6 +119,7 @@ fn plain_requests_get_plain_answers() {
     let nothing = caller.plain("GET", "/favicon.ico");
     let not_grpc = caller.plain("POST", GET);
     let elsewhere = caller.plain("POST", "/");
+    let not_allowed = caller.plain("PATCH", "/blob/a");
     caller.exchange(&mut host);
     let answer = |stream: StreamKey| {
         let heard = caller.heard(stream);
@@ -141,6 +142,7 @@ fn plain_requests_get_plain_answers() {
         "{status} {text}"
     );
     assert_eq!(answer(elsewhere).0, 404);
+    assert_eq!(answer(not_allowed).0, 405);
 }
 
 #[test]

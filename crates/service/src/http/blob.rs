@@ -3,10 +3,11 @@
 use store::blob::{Begin, Description, End, News, key, limits};
 use store::{CommitOutcome, DatabaseId, Shown};
 
-use super::range::{Part, part};
+use super::condition::{Found, Wanted, etag, of_change};
+use super::range::Part;
 use super::target::target;
 use crate::blob::{BlobDescriptionOf, Progress, Reading, Storing, delete, deleted, find, refuse};
-use crate::call::{Actions, CallHead, Shared};
+use crate::call::{Actions, CallHead, Metadata, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::status::{Code, Status};
 
@@ -47,7 +48,8 @@ impl Put {
             content_type: content_type.into(),
             now_ms: actions.now_ms(),
         };
-        let if_version = condition(head)?;
+        let if_version = of_change(head.metadata)?;
+        whole_and_as_it_is(head.metadata)?;
         let storing = Storing::begin(Box::new(begin), if_version, actions);
         Ok(Put {
             storing: Box::new(storing),
@@ -95,34 +97,25 @@ impl Put {
     }
 }
 
-/// The version is the entity tag.
-fn etag(version: u64) -> String {
-    format!("\"{version}\"")
-}
-
-fn version_of(tag: &[u8]) -> Option<u64> {
-    let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    std::str::from_utf8(tag).ok()?.parse().ok()
-}
-
-/// `If-None-Match: *` and `If-Match: "VERSION"` of a request that changes something.
-fn condition(head: &CallHead<'_>) -> Result<Option<u64>, Status> {
-    if head.metadata.first(b"if-none-match") == Some(b"*") {
-        return Ok(Some(0));
+/// Refuses a part of a content (RFC 9110 section 14.5), which would replace the whole, and one in a form that would be
+/// forgotten.
+fn whole_and_as_it_is(metadata: &dyn Metadata) -> Result<(), Status> {
+    if metadata.first(b"content-range").is_some() {
+        let text = "content-range: a blob is stored as a whole; over gRPC an upload can be resumed";
+        return Err(Status::invalid_argument(text));
     }
-    match head.metadata.first(b"if-match") {
-        None => Ok(None),
-        Some(tag) => version_of(tag).map(Some).ok_or_else(|| {
-            Status::invalid_argument("if-match has something else than the etag of a version")
-        }),
+    match metadata.first(b"content-encoding") {
+        None | Some(b"identity") => Ok(()),
+        Some(_) => Err(Status::invalid_argument(
+            "content-encoding: a blob is stored as it comes; say what it is in the content-type",
+        )),
     }
 }
 
 /// A download, or a look at what it would bring.
 pub(super) struct Get {
     is_head: bool,
-    range: Option<Box<[u8]>>,
-    known_version: Option<u64>,
+    wanted: Box<Wanted>,
     reading: Option<Box<Reading>>,
 }
 
@@ -137,12 +130,9 @@ impl Get {
         let (database, _) = refuse::database(&target.database, shared)?;
         refuse::name("NAME of the path", &target.name)?;
         actions.read(DatabaseId::BLOBS, &key(database, &target.name));
-        // Only for a blob of which a part is there already, in a version of which nobody knows without looking.
-        let range = head.metadata.first(b"range");
         Ok(Get {
             is_head,
-            range: range.map(Into::into),
-            known_version: head.metadata.first(b"if-none-match").and_then(version_of),
+            wanted: Box::new(Wanted::of(head.metadata)),
             reading: None,
         })
     }
@@ -160,14 +150,18 @@ impl Get {
             Err(status) => return actions.finish(status),
         };
         let (etag, size_bytes) = (etag(version), description.size_bytes);
-        if self.known_version == Some(version) {
-            actions.plain_head(304, &[("etag", &etag)]);
-            return actions.plain_end(Code::Ok);
-        }
-        let (status, begin, end) = match part(self.range.as_deref(), size_bytes) {
-            Part::Whole => (200, 0, size_bytes),
-            Part::Range(begin, end) => (206, begin, end),
-            Part::Unsatisfiable => {
+        let (status, begin, end) = match self.wanted.of_version(version, size_bytes) {
+            Found::NotModified => {
+                actions.plain_head(304, &[("etag", &etag)]);
+                return actions.plain_end(Code::Ok);
+            }
+            Found::Unmet => {
+                let text = format!("the blob has version {version}\n");
+                return actions.plain(412, &[TEXT, ("etag", &etag)], text.as_bytes(), Code::Ok);
+            }
+            Found::Part(Part::Whole) => (200, 0, size_bytes),
+            Found::Part(Part::Range(begin, end)) => (206, begin, end),
+            Found::Part(Part::Unsatisfiable) => {
                 let range = format!("bytes */{size_bytes}");
                 let headers = [TEXT, ("content-range", &*range)];
                 let text = format!("the blob has {size_bytes} bytes\n");
@@ -240,7 +234,7 @@ impl Delete {
         Ok(Delete {
             database,
             name: target.name.into(),
-            if_version: condition(head)?,
+            if_version: of_change(head.metadata)?,
         })
     }
 

@@ -5,6 +5,7 @@
 //! above puts into the words of HTTP.
 
 mod blob;
+mod condition;
 mod range;
 mod target;
 
@@ -15,12 +16,20 @@ use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
 use blob::{Delete, Get, Put};
 
+/// What can be done with a blob, as the header `allow` says it.
+pub const BLOB_METHODS: &str = "PUT, GET, HEAD, DELETE";
+
+/// Whether a path is that of a blob.
+pub fn is_blob(path: &[u8]) -> bool {
+    path.starts_with(target::BLOB.as_bytes())
+}
+
 /// The method of a plain request, by its `:method` and `:path`.
 pub fn route(method: &[u8], path: &[u8]) -> Option<Method> {
     if target::is_upload(path) {
         return Some(Method::HttpGupload);
     }
-    if !path.starts_with(target::BLOB.as_bytes()) {
+    if !is_blob(path) {
         return None;
     }
     match method {
