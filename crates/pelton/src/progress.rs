@@ -7,6 +7,24 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// How often what has no known end shows that it is alive.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Columns from which a bar fits beside what is said of it.
+const BAR_COLUMNS: u16 = 72;
+
+/// How a line with a known end looks; in a narrow terminal it has room for a share only.
+fn style(figures: &str, columns: u16) -> ProgressStyle {
+    let template = match columns >= BAR_COLUMNS {
+        true => format!("{{msg}} [{{wide_bar}}] {figures}, {{eta}} left"),
+        false => "{msg} {percent}%, {eta} left".into(),
+    };
+    let style = ProgressStyle::with_template(&template).expect("the template is valid");
+    style.progress_chars("=> ")
+}
+
+/// The columns of the terminal, as they are now; of what is none, enough.
+fn columns() -> u16 {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(u16::MAX, |size| size.ws_col)
+}
+
 /// A line on the terminal, removed with the value. It has no colours, with NO_COLOR or without.
 pub struct Progress(ProgressBar);
 
@@ -14,12 +32,11 @@ impl Progress {
     /// Counts entries, up to `total` if that is known.
     pub fn entries(what: &'static str, total: Option<u64>) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-        let template = match total {
-            Some(_) => "{msg} [{bar:30}] {human_pos}/{human_len} entries, {eta} left",
-            None => "{msg} {spinner} {human_pos} entries",
-        };
-        let style = ProgressStyle::with_template(template).expect("the template is valid");
-        bar.set_style(style.progress_chars("=> "));
+        bar.set_style(match total {
+            Some(_) => style("{human_pos}/{human_len} entries", columns()),
+            None => ProgressStyle::with_template("{msg} {spinner} {human_pos} entries")
+                .expect("the template is valid"),
+        });
         bar.set_message(what);
         if total.is_none() && !bar.is_hidden() {
             bar.enable_steady_tick(SPINNER_INTERVAL);
@@ -30,9 +47,7 @@ impl Progress {
     /// Counts bytes, up to what [`set_of`](Progress::set_of) says.
     pub fn bytes(what: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let template = "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes}, {eta} left";
-        let style = ProgressStyle::with_template(template).expect("the template is valid");
-        bar.set_style(style.progress_chars("=> "));
+        bar.set_style(style("{binary_bytes}/{binary_total_bytes}", columns()));
         bar.set_message(what);
         Progress(bar)
     }
@@ -42,12 +57,15 @@ impl Progress {
         Progress::entries(what, Some(0))
     }
 
-    /// Bytes on their way, with their rate and the time left, up to `total` if that is known.
+    /// Bytes on their way, with their rate and the time left, up to `total`; `None`: nobody knows how many.
     pub fn transfer(what: &'static str, total: Option<u64>) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-        let template = "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        let style = ProgressStyle::with_template(template).expect("the template is valid");
-        bar.set_style(style.progress_chars("=> "));
+        let figures = "{binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}";
+        bar.set_style(match total {
+            Some(_) => style(figures, columns()),
+            None => ProgressStyle::with_template("{msg} {binary_bytes}, {binary_bytes_per_sec}")
+                .expect("the template is valid"),
+        });
         bar.set_message(what);
         Progress(bar)
     }

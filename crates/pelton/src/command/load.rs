@@ -331,7 +331,7 @@ impl LiveLine {
             return LiveLine(None);
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
+        let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
         bar.set_style(style);
         LiveLine(Some(bar))
     }

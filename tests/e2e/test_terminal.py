@@ -1,0 +1,88 @@
+"""What a person sees in a terminal while something goes on, and that nobody else sees it."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+
+import pytest
+from server import Server
+
+MIB = 1 << 20
+# What moves the cursor or removes what stands there, and ends what stands in a line.
+CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\r|\n")
+
+
+@pytest.fixture(scope="module")
+def server(binary, tmp_path_factory):
+    with Server(binary, "--data", str(tmp_path_factory.mktemp("terminal") / "data")) as server:
+        yield server
+        assert server.process.poll() is None, server.log()
+
+
+def in_terminal(columns, *command):
+    """What a command writes to a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # what a terminal says whose other side is closed
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, written
+    return written
+
+
+def lines(written):
+    return [line.decode().rstrip() for line in CONTROL.split(written) if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("file") / "file"
+    file.write_bytes(os.urandom(16 * MIB))
+    return file
+
+
+@pytest.mark.parametrize("columns", [30, 40, 80, 200])
+def test_transfers_fit_into_a_line(binary, server, file, columns, tmp_path):
+    uploading = [binary, "upload", str(file), "--address", server.address, "--chunk-size", "16KiB"]
+    downloading = [binary, "download", "file", "--address", server.address, "--to", str(tmp_path / "copy")]
+    for command, word in ((uploading, "uploading"), (downloading, "downloading")):
+        written = in_terminal(columns, *command)
+        live = [line for line in lines(written) if line.startswith(word)]
+        assert live, written
+        assert max(len(line) for line in live) <= columns, live
+        last = live[-1]
+        assert re.search(r"\d+m?s? left$", last), last
+        if columns >= 80:
+            assert re.search(rf"{word} \[[=> ]+\] [\d.]+ \w+/16\.00 MiB, [\d.]+ \w+/s, ", last), last
+        else:
+            assert re.search(rf"{word} \d+%, ", last), last
+        assert b"CRC32C" in written
+
+
+@pytest.mark.parametrize("columns", [30, 80])
+def test_a_load_says_how_far_it_is(binary, server, columns):
+    words = ["load", "--keys", "10", "--duration", "400ms", "--warm-up", "200ms", "--rate", "100"]
+    # It may be void on a busy machine.
+    command = ["sh", "-c", '"$@" || test $? = 1', "sh", binary, *words, "--address", server.address]
+    live = [line for line in lines(in_terminal(columns, *command)) if re.match(r" +\d+\.\d s, ", line)]
+    assert any("warming up" in line for line in live) and any("measuring" in line for line in live), live
+    assert max(len(line) for line in live) <= columns, live
+
+
+def test_nothing_is_shown_where_nobody_looks(binary, server, file):
+    done = subprocess.run([binary, "upload", str(file), "--address", server.address], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
