@@ -355,3 +355,23 @@ def test_many_uploads_at_once_take_little_memory(binary, tmp_path):
         # A thread for each connection: each has freed memory of its own.
         mib_each = 3 if os.environ.get("PELTON_TEST_DRIVER") == "blocking" else 2
         assert grown <= uploads * mib_each * 2**20
+
+
+def test_of_several_files_the_one_that_fails_is_named(binary, durable, tmp_path):
+    for name in ("few", "fewer", "larger than the quota"):
+        (tmp_path / name).write_bytes(pattern(len(name), 1000))
+    with open(tmp_path / "larger than the quota", "ab") as file:
+        file.truncate(300 << 20)
+    files = [str(tmp_path / name) for name in ("few", "larger than the quota", "fewer")]
+    run = [binary, "upload", "--address", durable.address, "--prefix", "several/", "--parallel", "1", *files]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    # What was stored before is said; nothing more was begun.
+    assert done.stdout.startswith("several/few: 1000 bytes") and len(done.stdout.splitlines()) == 1
+    assert done.stderr.startswith(f"pelton: {files[1]}: ") and "--blob-quota" in done.stderr
+    run = [binary, "download", "--address", durable.address, "--parallel", "1", "--force", "--to", str(tmp_path)]
+    run += ["several/few", "several/not"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.startswith("pelton: several/not: ") and "there is no blob" in done.stderr
+    assert "1000 bytes" in done.stdout

@@ -60,6 +60,15 @@ impl Failure {
         }
     }
 
+    /// The same failure, with what it was about in front.
+    pub fn about(self, what: &str) -> Failure {
+        match self {
+            Failure::Usage(message) => Failure::Usage(format!("{what}: {message}")),
+            Failure::Failed(message) => Failure::Failed(format!("{what}: {message}")),
+            Failure::BrokenPipe => Failure::BrokenPipe,
+        }
+    }
+
     /// What the program ends with.
     pub fn exit(&self) -> Exit {
         match self {

@@ -128,13 +128,16 @@ impl Transfers {
         }
     }
 
-    /// Does each piece of work, some at a time. What was begun is ended; after a failure nothing more is begun.
+    /// Does each piece of work, some at a time. What was begun is ended; after a failure nothing more is begun. The answer
+    /// is what was done, and the first failure; where there is more than one piece of work, it says which one failed.
     pub(super) fn all<W: Send, R: Send>(
         &self,
         work: Vec<W>,
         parallel: u8,
-        each: impl Fn(W) -> Result<R, Failure> + Sync,
-    ) -> Result<Vec<R>, Failure> {
+        name: impl Fn(&W) -> String + Sync,
+        each: impl Fn(&W) -> Result<R, Failure> + Sync,
+    ) -> (Vec<R>, Result<(), Failure>) {
+        let is_one = work.len() == 1;
         let threads = work.len().min(usize::from(parallel));
         let waiting: Mutex<VecDeque<W>> = Mutex::new(work.into());
         let take = || waiting.lock().expect("nobody panics with it").pop_front();
@@ -142,26 +145,32 @@ impl Transfers {
             let worker = || {
                 let mut done = Vec::new();
                 while let Some(one) = take() {
-                    match each(one) {
+                    match each(&one) {
                         Ok(result) => done.push(result),
                         Err(failure) => {
                             waiting.lock().expect("nobody panics with it").clear();
-                            return Err(failure);
+                            let failure = if is_one {
+                                failure
+                            } else {
+                                failure.about(&name(&one))
+                            };
+                            return (done, Err(failure));
                         }
                     }
                 }
-                Ok(done)
+                (done, Ok(()))
             };
             let handles: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
             let joined = handles.into_iter().map(|handle| handle.join());
             joined
                 .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Vec<Result<Vec<R>, Failure>>>()
+                .collect::<Vec<_>>()
         });
-        let mut all = Vec::new();
-        for result in results {
-            all.append(&mut result?);
+        let (mut all, mut outcome) = (Vec::new(), Ok(()));
+        for (mut done, ended) in results {
+            all.append(&mut done);
+            outcome = outcome.and(ended);
         }
-        Ok(all)
+        (all, outcome)
     }
 }

@@ -21,20 +21,19 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
     let chunk_bytes = chunk_bytes(&arguments.transfer)?;
     let targets = targets(arguments)?;
     let transfer = &arguments.transfer;
-    let transfers = Transfers::new("downloading", None, transfer.attempts);
-    let fetched = transfers.all(targets, transfer.parallel, |target| {
-        let downloading = Downloading {
-            arguments,
-            transfers: &transfers,
-            chunk_bytes,
-        };
-        downloading.run(&target)
-    });
+    let transfers = Transfers::new("downloading", Some(0), transfer.attempts);
+    let downloading = Downloading {
+        arguments,
+        transfers: &transfers,
+        chunk_bytes,
+    };
+    let name = |target: &Target| target.name.clone();
+    let run = |target: &Target| downloading.run(target);
+    let (fetched, outcome) = transfers.all(targets, transfer.parallel, name, run);
     drop(transfers);
-    let fetched = fetched?;
     // What goes to standard output stands there alone.
     if fetched.iter().any(|one| one.path.is_none()) {
-        return Ok(Exit::Done);
+        return outcome.map(|()| Exit::Done);
     }
     let mut output = Output::new(arguments.place.connection.output);
     for one in fetched {
@@ -52,7 +51,7 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
         })?;
     }
     output.end()?;
-    Ok(Exit::Done)
+    outcome.map(|()| Exit::Done)
 }
 
 /// The size of chunks, checked.

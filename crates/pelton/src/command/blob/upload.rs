@@ -31,14 +31,14 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     let total_bytes = sources.iter().map(|source| source.size_bytes).sum();
     let transfer = &arguments.transfer;
     let transfers = Transfers::new("uploading", total_bytes, transfer.attempts);
-    let stored = transfers.all(sources, transfer.parallel, |source| {
-        let uploading = Uploading {
-            arguments,
-            transfers: &transfers,
-            chunk_bytes: chunk_bytes as usize,
-        };
-        uploading.run(&source)
-    });
+    let uploading = Uploading {
+        arguments,
+        transfers: &transfers,
+        chunk_bytes: chunk_bytes as usize,
+    };
+    let path = |source: &Source| source.path.display().to_string();
+    let run = |source: &Source| uploading.run(source);
+    let (stored, outcome) = transfers.all(sources, transfer.parallel, path, run);
     drop(transfers);
     let mut output = Output::new(arguments.place.connection.output);
     for Stored {
@@ -46,7 +46,7 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
         size_bytes,
         crc32c,
         version,
-    } in stored?
+    } in stored
     {
         let text = format!("{name}: {size_bytes} bytes, CRC32C {crc32c:08x}, version {version}");
         output.either(&text, || {
@@ -59,7 +59,7 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
         })?;
     }
     output.end()?;
-    Ok(Exit::Done)
+    outcome.map(|()| Exit::Done)
 }
 
 /// A file, or standard input.
