@@ -304,12 +304,18 @@ fn hear(
     Ok(())
 }
 
-/// Whether a header block says that it went wrong: `:status` with 304, 400, 404 or 500 (RFC 7541, static table 11 to 14), or
-/// trailers without the status OK.
+/// Whether a header block says that it went wrong: a PUT whose `:status` is neither 200 nor 204 (RFC 7541, static table 8
+/// and 9) nor another that begins with a 2 (section 6.2.2, name 8; as text, or in Huffman's code), or trailers of gRPC
+/// without the status OK.
 fn is_refusal(block: &[u8], flags: u8, form: Form) -> bool {
-    let has_bad_status = matches!(block.first(), Some(0x8b..=0x8e));
-    let is_ok = || block.windows(STATUS_OK.len()).any(|part| part == STATUS_OK);
-    has_bad_status || form == Form::Chunks && flags & END_STREAM != 0 && !is_ok()
+    match form {
+        Form::Put => !matches!(
+            block,
+            [0x88 | 0x89, ..] | [0x08, 3, b'2', ..] | [0x08, 0x82, 0x10..=0x17, ..]
+        ),
+        Form::Chunks if flags & END_STREAM == 0 => false,
+        Form::Chunks => !block.windows(STATUS_OK.len()).any(|part| part == STATUS_OK),
+    }
 }
 
 /// A message of gRPC: not compressed, its length, field 1 with these bytes.
