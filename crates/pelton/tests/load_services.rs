@@ -236,6 +236,10 @@ fn wrong_usage_is_explained() {
         (&["kvstore", "--value-mean", "1GiB"], "16MiB"),
         (&["kvstore", "--duration", "0s"], "measures nothing"),
         (&["ping", "--in-flight", "3-1"], "1-32"),
+        (
+            &["ping", "--streaming", "--deadline", "1s"],
+            "cannot be used with",
+        ),
         (&["--mix", "get=100", "ping"], "cannot be used with"),
     ] {
         let answer = run(&mut server.command(["load"].iter().chain(flags)));

@@ -87,7 +87,7 @@ pub struct PingLoadArguments {
     pub in_flight: Sweep,
 
     /// Send each ping over a stream, which is used again, instead of a call of its own
-    #[arg(long)]
+    #[arg(long, conflicts_with = "deadline")]
     pub streaming: bool,
 
     /// Connections

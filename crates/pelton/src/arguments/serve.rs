@@ -212,7 +212,7 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub unix_mode: Option<UnixMode>,
 
-    /// Also serve grpc.testing.TestService, for interoperability tests [default: false]
+    /// Also serve grpc.testing.TestService, for interoperability tests. A value goes with `=` only [default: false]
     #[arg(
         long,
         value_name = "BOOL",
@@ -236,7 +236,7 @@ pub struct ServeArguments {
     pub simulate: Option<Simulation>,
 
     /// Throw away what messaging.GuploadService and POST /upload receive, as gupload's server does, instead of keeping it
-    /// as blobs [default: false]
+    /// as blobs. A value goes with `=` only [default: false]
     #[arg(
         long,
         value_name = "BOOL",
