@@ -9,12 +9,12 @@ use drive::sim::Random;
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
-use store::Store;
 use store::blob::BlobConfig;
 use store::disk::{Fault, SimulatedDisk};
-use store::durable::{Event, Rounds};
+use store::durable::{Event, Opened, Rounds};
 use store::log::limits::SEQUENCE_RESERVE;
 use store::log::{LogConfig, LogId, Recovered, verify};
+use store::{Store, StoreConfig};
 
 use super::databases;
 use super::lives::How;
@@ -36,6 +36,8 @@ pub struct Machine {
     pub time: Arc<VirtualTime>,
     pub random: Random,
     segment_bytes: u64,
+    /// The bounds of blobs, from the next start on.
+    pub blobs: BlobConfig,
     /// There are answers in the mailbox.
     mail: Arc<AtomicBool>,
     pub rounds: Rc<RefCell<Option<Rounds>>>,
@@ -62,6 +64,12 @@ impl Machine {
             time: Arc::default(),
             segment_bytes: [8 << 10, 16 << 10, 64 << 10][random.below(3) as usize],
             random,
+            // So that uploads of some blocks are made durable several times.
+            blobs: BlobConfig {
+                free_bytes: 0,
+                sync_bytes: 30_000,
+                ..BlobConfig::default()
+            },
             mail: Arc::default(),
             rounds: Rc::default(),
             events: Rc::default(),
@@ -132,22 +140,38 @@ impl Machine {
         }
     }
 
-    fn try_start(&mut self, last_sequence: u64) -> Result<Started, server::StartError> {
+    fn log_config(&self) -> LogConfig {
         let log_id = LogId {
             history: self.seed,
             secret: !self.seed,
         };
+        LogConfig {
+            segment_bytes: self.segment_bytes,
+            ..LogConfig::new(log_id, self.time.wall_ms())
+        }
+    }
+
+    /// A store on a copy of the disk, for somebody who tries what would happen.
+    pub fn open_copy(&self) -> Opened {
+        let mut config = StoreConfig::new(self.seed);
+        config.default_database.durability = databases::durability(databases::DEFAULT);
+        config.blobs = self.blobs;
+        let opened = Store::open(config, Arc::new(self.disk.fork()), &self.log_config());
+        opened.unwrap_or_else(|error| panic!("a copy does not start: {error}"))
+    }
+
+    fn try_start(&mut self, last_sequence: u64) -> Result<Started, server::StartError> {
         let storage = Storage::Folder {
             disk: Arc::new(self.disk.clone()),
-            log: LogConfig {
-                segment_bytes: self.segment_bytes,
-                ..LogConfig::new(log_id, self.time.wall_ms())
-            },
+            log: self.log_config(),
             trees: None,
             durability: databases::durability(databases::DEFAULT),
             kind: None,
         };
-        let config = config(self.seed, Arc::clone(&self.time), storage);
+        let config = Config {
+            blobs: self.blobs,
+            ..config(self.seed, Arc::clone(&self.time), storage)
+        };
         let mail = Arc::clone(&self.mail);
         let waker = Box::new(move || mail.store(true, Ordering::Relaxed));
         let Simulated {
@@ -223,12 +247,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         time,
         log: Arc::new(Silent),
         storage,
-        // So that uploads of these sizes are made durable several times.
-        blobs: BlobConfig {
-            free_bytes: 0,
-            sync_bytes: 30_000,
-            ..BlobConfig::default()
-        },
+        blobs: BlobConfig::default(),
         backup_root: None,
         time_calls: true,
     }

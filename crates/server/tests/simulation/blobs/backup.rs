@@ -72,13 +72,15 @@ impl Backup {
         let target: Arc<dyn Disk> = Arc::new(restored.clone());
         let mut store = StoreConfig::new(1);
         store.default_database.durability = Durability::Synced;
-        let log = LogConfig::new(
-            LogId {
-                history: 5,
-                secret: 6,
-            },
-            1,
-        );
+        let log_id = LogId {
+            history: 5,
+            secret: 6,
+        };
+        // Segments are filled with zeros: small ones take less time.
+        let log = LogConfig {
+            segment_bytes: 64 << 10,
+            ..LogConfig::new(log_id, 1)
+        };
         let config = RestoreConfig {
             store,
             log,

@@ -124,7 +124,7 @@ impl Call {
             Asked::Upload(sending) => return sending.ended(world, self.life, status, answer),
             Asked::Stored(unfinished) => {
                 assert!(is_ok, "{status}");
-                return stored(world, unfinished, answer, on);
+                return stored(world, self.life, unfinished, answer, on);
             }
             Asked::Stat(number) => {
                 assert!(is_ok, "{status}");

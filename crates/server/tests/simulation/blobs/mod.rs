@@ -15,6 +15,7 @@ mod world;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::thread;
 
 use drive::sim::{FaultCounts, Faults, Network, NodeId};
 use store::Store;
@@ -27,12 +28,12 @@ use super::machine::{Machine, Started};
 use super::{SayOnPanic, from_environment};
 use backup::Backup;
 use client::Client;
-use found::found_at_start;
+use found::{check_unfinished, check_use, found_at_start};
 use model::CLIENTS;
 use world::{Counts, World};
 
 /// Rounds of a usual run.
-const ROUNDS: u64 = 24;
+const ROUNDS: u64 = 60;
 /// Calls of one of them.
 const CALLS: u64 = 700;
 /// Calls between two deaths at most, and between what fate plans on the disk and another fate.
@@ -212,7 +213,11 @@ impl Round {
             Some(Fate::PowerLoss) => self.die(How::Loss),
             Some(planned) if !self.is_planned => {
                 self.is_planned = true;
-                planned.plan(&self.machine.disk);
+                let disk = &self.machine.disk;
+                match self.machine.random.below(4) {
+                    0 => planned.plan(disk),
+                    _ => planned.plan(&disk.folder("blobs")),
+                }
                 self.due += CALLS_OF_A_LIFE;
             }
             // What was planned has hit something that bears it.
@@ -260,7 +265,10 @@ impl Round {
         let mut world = self.world.borrow_mut();
         world.counts.lives += 1;
         world.counts.backups_cut += u64::from(cut.is_some());
-        world.model.restarted(&found_at_start(&self.store));
+        let found = found_at_start(&self.store);
+        world.model.restarted(&found);
+        check_use(&self.store, &found, &world.begun);
+        check_unfinished(&self.machine, &world.begun);
         drop(world);
         if self.fate.is_some() {
             self.choose_fate();
@@ -284,13 +292,24 @@ fn blobs_stay_what_was_answered_however_the_server_dies() {
     let test = "blobs_stay_what_was_answered_however_the_server_dies";
     let first_seed = from_environment("PELTON_SEED").unwrap_or(1);
     let rounds = from_environment("PELTON_SIM_ROUNDS").unwrap_or(ROUNDS);
-    let (mut sum, mut disk) = (Counts::default(), DiskFaultCounts::default());
-    for seed in first_seed..first_seed + rounds {
-        let _say = SayOnPanic(seed, test);
-        let report = run(seed, CALLS);
-        sum.add(&report.counts);
-        disk.add(&report.disk);
-    }
+    let half = |which: usize| {
+        let (mut sum, mut disk) = (Counts::default(), DiskFaultCounts::default());
+        for seed in (first_seed..first_seed + rounds).skip(which).step_by(2) {
+            let _say = SayOnPanic(seed, test);
+            let report = run(seed, CALLS);
+            sum.add(&report.counts);
+            disk.add(&report.disk);
+        }
+        (sum, disk)
+    };
+    let (sum, disk) = thread::scope(|scope| {
+        let other = scope.spawn(|| half(1));
+        let (mut sum, mut disk) = half(0);
+        let other = other.join().expect("it says what went wrong");
+        sum.add(&other.0);
+        disk.add(&other.1);
+        (sum, disk)
+    });
     println!(
         "seeds {first_seed} to {}: {sum:#?} {disk:#?}",
         first_seed + rounds - 1

@@ -225,10 +225,15 @@ fn encode(request: &UploadRequest<'_>) -> Vec<u8> {
 /// What the server has of an upload.
 pub fn stored(
     world: &mut World,
+    life: usize,
     mut unfinished: Unfinished,
     answer: &[u8],
     on: drive::ConnectionId,
 ) -> Option<Unfinished> {
+    if life != world.model.life {
+        // The last words of a machine without power, perhaps.
+        return Some(unfinished);
+    }
     let answer = StatResponse::decode(answer).expect("a message");
     let is_safe = unfinished.faults == world.disk_faults;
     let safe = if is_safe { unfinished.safe } else { 0 };

@@ -3,6 +3,7 @@
 use drive::sim::Random;
 
 use super::calls::Asked;
+use super::found::Begun;
 use super::model::{CLIENTS, Content, Model, NAMES_OF_EACH};
 use super::sending::{Sending, Unfinished};
 
@@ -49,6 +50,8 @@ pub struct World {
     pub disk_faults: u64,
     /// Lives in which there were some, or that ended in the midst of something.
     faulty: Vec<usize>,
+    /// Uploads that can be gone on with, of all times.
+    pub begun: Vec<Begun>,
     next_content: u64,
 }
 
@@ -66,6 +69,7 @@ impl World {
             open: 0,
             disk_faults: 0,
             faulty: Vec::new(),
+            begun: Vec::new(),
             next_content: 1,
         }
     }
@@ -120,11 +124,15 @@ impl World {
         self.next_content += 1;
         let bytes = SIZES[self.random.below(SIZES.len() as u64) as usize];
         let can_resume = self.random.below(5) > 0;
-        let unfinished = Unfinished {
+        let begun = Begun {
             name,
             content: Content { number, bytes },
+        };
+        let unfinished = Unfinished {
+            name,
+            content: begun.content,
             upload_id: match can_resume {
-                true => number.to_be_bytes().to_vec(),
+                true => begun.upload_id(),
                 false => Vec::new(),
             },
             sent: 0,
@@ -134,6 +142,9 @@ impl World {
             reset_on: None,
             was_asked: false,
         };
+        if can_resume {
+            self.begun.push(begun);
+        }
         Asked::Upload(Box::new(Sending::new(unfinished, self)))
     }
 

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use self::faults::{DiskFaultCounts, Fault, Step};
 use self::file::FileState;
-use self::world::{FolderChange, World, device_error};
+use self::world::{FolderChange, Place, Planned, World, device_error};
 use super::{Disk, DiskFile, FolderLock};
 use crate::suite::Random;
 
@@ -61,9 +61,24 @@ impl SimulatedDisk {
         self.world().plan.insert(step, fault);
     }
 
-    /// Lets a step of one kind go wrong, after `before` of them that do not. Forgotten when the process ends.
+    /// Lets a step of one kind in this folder, or in one within, go wrong, after `before` of them that do not. Forgotten
+    /// when the process ends.
     pub fn plan_next(&self, kind: Step, before: usize, fault: Fault) {
-        self.world().plan_of_kind.push((kind, before, fault));
+        let planned = Planned {
+            prefix: Arc::clone(&self.prefix),
+            kind,
+            before,
+            fault,
+        };
+        self.world().plan_of_kind.push(planned);
+    }
+
+    /// A folder in this one. Folders are there with their first file.
+    pub fn folder(&self, name: &str) -> SimulatedDisk {
+        SimulatedDisk {
+            world: Arc::clone(&self.world),
+            prefix: format!("{}{name}/", self.prefix).into(),
+        }
     }
 
     /// Lets nothing more go wrong that was planned.
@@ -240,13 +255,9 @@ impl Disk for SimulatedDisk {
         Ok(world.capacity_bytes.saturating_sub(world.used_bytes()))
     }
 
-    /// Folders are there with their first file.
     fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>> {
         self.world().check_power()?;
-        Ok(Arc::new(SimulatedDisk {
-            world: Arc::clone(&self.world),
-            prefix: format!("{}{name}/", self.prefix).into(),
-        }))
+        Ok(Arc::new(self.folder(name)))
     }
 
     fn remove_subfolder(&self, _name: &str) -> io::Result<()> {
@@ -298,7 +309,7 @@ impl DiskFile for SimulatedFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut world = self.world()?;
-        if let Some(Fault::Error | Fault::Full) = world.step(Step::SetLen)? {
+        if let Some(Fault::Error | Fault::Full) = world.step(Step::SetLen, Place::File(self.id))? {
             return Err(device_error());
         }
         world.files[self.id].set_len(bytes as usize);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use super::faults::{DiskFaultCounts, Fault, Step};
 use super::file::{BLOCK_BYTES, FileState, Left, Loss};
@@ -19,13 +20,31 @@ pub(super) struct World {
     pub(super) capacity_bytes: u64,
     pub(super) steps: Vec<Step>,
     pub(super) plan: BTreeMap<usize, Fault>,
-    /// Faults for the next steps of a kind: how many of them go well before.
-    pub(super) plan_of_kind: Vec<(Step, usize, Fault)>,
+    pub(super) plan_of_kind: Vec<Planned>,
     pub(super) counts: DiskFaultCounts,
     pub(super) powerless: bool,
     pub(super) locked: bool,
     /// Raised when the process dies: handles of an earlier life are dead.
     pub(super) life: u64,
+}
+
+/// A fault for the next step of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    /// What the names of the files begin with.
+    pub(super) prefix: Arc<str>,
+    pub(super) kind: Step,
+    /// How many of them go well before.
+    pub(super) before: usize,
+    pub(super) fault: Fault,
+}
+
+/// What a step is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    File(usize),
+    /// The name of a file, or a prefix of names.
+    Name(&'a str),
 }
 
 #[derive(Clone, Debug)]
@@ -62,27 +81,42 @@ impl FolderChange {
     }
 }
 
+impl Place<'_> {
+    fn is_in(self, prefix: &str, names: &BTreeMap<String, usize>) -> bool {
+        let begins = |name: &str| name.starts_with(prefix);
+        match self {
+            Place::Name(name) => begins(name),
+            Place::File(_) if prefix.is_empty() => true,
+            Place::File(file) => names.iter().any(|(name, &id)| id == file && begins(name)),
+        }
+    }
+}
+
 impl World {
     /// Counts a step; says what goes wrong in it.
-    pub(super) fn step(&mut self, step: Step) -> io::Result<Option<Fault>> {
+    pub(super) fn step(&mut self, step: Step, place: Place<'_>) -> io::Result<Option<Fault>> {
         self.check_power()?;
         let number = self.steps.len();
         self.steps.push(step);
         let planned = self.plan.get(&number).copied();
-        let fault = self.planned_for_kind(step).or(planned);
+        let fault = self.planned_for_kind(step, place).or(planned);
         self.count(step, fault);
         self.powerless = fault == Some(Fault::PowerLoss);
         Ok(fault)
     }
 
-    pub(super) fn planned_for_kind(&mut self, step: Step) -> Option<Fault> {
+    pub(super) fn planned_for_kind(&mut self, step: Step, place: Place<'_>) -> Option<Fault> {
         let mut due = None;
-        self.plan_of_kind.retain_mut(|(kind, before, fault)| {
-            if *kind == step && *before == 0 {
-                due = Some(*fault);
+        let names = &self.names;
+        self.plan_of_kind.retain_mut(|planned| {
+            if planned.kind != step || !place.is_in(&planned.prefix, names) {
+                return true;
+            }
+            if planned.before == 0 {
+                due = Some(planned.fault);
                 return false;
             }
-            *before -= usize::from(*kind == step);
+            planned.before -= 1;
             true
         });
         due
@@ -127,11 +161,11 @@ impl World {
     pub(super) fn write(&mut self, file: usize, bytes: &[u8], offset: usize) -> io::Result<usize> {
         let needed_bytes = self.needed_bytes(file, offset, bytes.len());
         if needed_bytes > 0 && self.used_bytes() + needed_bytes > self.capacity_bytes {
-            self.step(Step::Write)?;
+            self.step(Step::Write, Place::File(file))?;
             self.counts.full_writes += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let fault = self.step(Step::Write)?;
+        let fault = self.step(Step::Write, Place::File(file))?;
         let part = self.random.below(bytes.len() + 1);
         let random = &mut self.random;
         let state = &mut self.files[file];
@@ -158,7 +192,7 @@ impl World {
     }
 
     pub(super) fn sync(&mut self, file: usize) -> io::Result<()> {
-        let fault = self.step(Step::Sync)?;
+        let fault = self.step(Step::Sync, Place::File(file))?;
         match fault {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error) => {
@@ -174,7 +208,7 @@ impl World {
     }
 
     pub(super) fn change_folder(&mut self, change: FolderChange) -> io::Result<()> {
-        match self.step(Step::Folder)? {
+        match self.step(Step::Folder, Place::Name(change.name()))? {
             Some(Fault::Error) => return Err(device_error()),
             Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
             _ => {}
@@ -187,7 +221,7 @@ impl World {
 
     /// Makes durable which files there are in the folder with this prefix.
     pub(super) fn sync_folder(&mut self, prefix: &str) -> io::Result<()> {
-        match self.step(Step::SyncFolder)? {
+        match self.step(Step::SyncFolder, Place::Name(prefix))? {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error) => Err(device_error()),
             _ => {
