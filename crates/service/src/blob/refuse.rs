@@ -63,6 +63,7 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
         UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany => {
             Code::ResourceExhausted
         }
+        UploadError::Completing => Code::Unavailable,
         UploadError::Device(_) => Code::Internal,
     };
     Status::new(code, error.to_string())

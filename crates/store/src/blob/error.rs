@@ -19,6 +19,8 @@ pub enum UploadError {
     TakenOver,
     /// It was collected, or completed by another stream.
     Gone,
+    /// Another stream has sent all of it, and its description is on its way.
+    Completing,
     /// A chunk is not what was sent. The chunks before it are stored.
     Chunk {
         /// Where it begins.
@@ -79,6 +81,10 @@ impl fmt::Display for UploadError {
             UploadError::Gone => write!(
                 formatter,
                 "the upload is not there any more: it was abandoned for too long, or completed by another call"
+            ),
+            UploadError::Completing => write!(
+                formatter,
+                "another call has sent all of this upload, and it is being completed; ask again soon what became of it"
             ),
             UploadError::Chunk {
                 offset,

@@ -77,6 +77,9 @@ pub(super) struct Progress {
     is_named: bool,
     /// It was completed or given up.
     is_over: bool,
+    /// All of it is durable, and its description is on its way: no other stream may have it, or the same file would be
+    /// described twice, or removed under its description.
+    is_sealed: bool,
 }
 
 impl Unfinished {
@@ -177,7 +180,7 @@ impl Blobs {
             }
             // Begun anew: what was stored goes.
             drop(state);
-            self.give_up(&found);
+            self.begin_anew(&found)?;
             state = self.state.lock();
         }
         if begin.offset > 0 {
@@ -196,9 +199,9 @@ impl Blobs {
         if let Some(key) = key {
             let before = state.uploads.insert(key, Arc::clone(&unfinished));
             if let Some(before) = before {
-                // Another stream was faster.
+                // Another stream was faster. If it is being completed already, it is, and this one begins behind it.
                 drop(state);
-                self.give_up(&before);
+                let _ = self.begin_anew(&before);
             }
         }
         Ok(unfinished)
@@ -215,9 +218,26 @@ impl Blobs {
         Some(state.uploads.get(&key)?.stored_bytes())
     }
 
+    /// Throws an upload away whose sender wants to begin it anew.
+    fn begin_anew(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>) -> Result<(), UploadError> {
+        let progress = unfinished.progress.lock();
+        if progress.is_sealed && !progress.is_over {
+            return Err(UploadError::Completing);
+        }
+        self.give_up_locked(unfinished, progress);
+        Ok(())
+    }
+
     /// Throws an upload away.
     pub(super) fn give_up(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>) {
-        let mut progress = unfinished.progress.lock();
+        self.give_up_locked(unfinished, unfinished.progress.lock());
+    }
+
+    fn give_up_locked(
+        self: &Arc<Blobs>,
+        unfinished: &Arc<Unfinished>,
+        mut progress: MutexGuard<'_, Progress>,
+    ) {
         if std::mem::replace(&mut progress.is_over, true) {
             return;
         }
@@ -249,6 +269,9 @@ impl Unfinished {
         let mut progress = self.progress.lock();
         if progress.is_over {
             return Err(UploadError::Gone);
+        }
+        if progress.is_sealed {
+            return Err(UploadError::Completing);
         }
         progress.turn += 1;
         let (turn, before) = (progress.turn, progress.owner.replace(owner));
@@ -433,6 +456,7 @@ impl Upload {
             self.blobs.disk.sync_folder().map_err(device)?;
             progress.is_named = true;
         }
+        progress.is_sealed = true;
         Ok((bytes, crc32c))
     }
 
@@ -616,9 +640,11 @@ impl Drop for Sealed {
     fn drop(&mut self) {
         if let Some(upload) = &self.upload
             && let Ok(mut progress) = upload.lock()
-            && let Some(writer) = &mut progress.writer
         {
-            writer.unseal();
+            progress.is_sealed = false;
+            if let Some(writer) = &mut progress.writer {
+                writer.unseal();
+            }
         }
     }
 }

@@ -244,6 +244,51 @@ fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored()
 }
 
 #[test]
+fn an_upload_whose_description_is_on_its_way_is_nobody_elses() {
+    let disk = SimulatedDisk::new(5);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 70_000);
+    let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+    upload
+        .write(&data, &[chunk(&data)], 1_000)
+        .expect("it fits");
+    let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+    // Whoever sent it has lost the connection and comes back before it is answered.
+    for offset in [70_000, 0] {
+        let second = bench.start(&begin("a", "id", offset));
+        assert!(
+            matches!(second, Err(UploadError::Completing)),
+            "from {offset}: {second:?}"
+        );
+    }
+    // The log has no room: it is an upload as before.
+    drop(sealed);
+    let second = bench.start(&begin("a", "id", 70_000)).expect("it goes on");
+    second
+        .write(&data, &[chunk(&data)], 1_000)
+        .expect("it fits");
+    let whole = [&data[..], &data[..]].concat();
+    let sealed = second.finish(&end_of(&whole), 2_000).expect("it is whole");
+    let described = bench.describe("a", sealed, Condition::None);
+    assert_eq!(described, Ok(Some(OperationStatus::Done)));
+    assert_eq!(bench.read("a"), Some(whole.clone()));
+    let gone = bench.start(&begin("a", "id", 140_000));
+    assert!(
+        matches!(
+            gone,
+            Err(UploadError::Offset {
+                stored_bytes: 0,
+                ..
+            })
+        ),
+        "{gone:?}"
+    );
+    drop(bench);
+    let bench = Bench::open(config(), &disk).expect("it opens");
+    assert_eq!(bench.read("a"), Some(whole));
+}
+
+#[test]
 fn a_blob_is_replaced_under_its_readers_and_conditions_hold() {
     let disk = SimulatedDisk::new(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
