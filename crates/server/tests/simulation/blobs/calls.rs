@@ -258,7 +258,7 @@ fn deleted(
             }
             Outcome::Done
         }
-        Code::FailedPrecondition => {
+        Code::FailedPrecondition | Code::ResourceExhausted => {
             assert!(world.has_faults(life), "{status}");
             Outcome::Nothing
         }

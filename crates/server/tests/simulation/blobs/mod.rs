@@ -1,9 +1,9 @@
 //! Blobs over a simulated network, on a simulated disk, with a server that dies.
 //!
 //! Clients upload in pieces, break off, go on, replace, delete, read ranges and list, each on names of its own and reading
-//! those of all. The server loses power in the midst of what the disk does, has failing writes and syncs, or is killed,
-//! and is started again; meanwhile backups are made, restored and looked at. Every answer, and what each start finds,
-//! is held against the [`model`].
+//! those of all; one takes uploads of the others over. The server loses power in the midst of what the disk does, has
+//! failing writes and syncs, or is killed, and is started again; meanwhile backups are made, restored and looked at. Every
+//! answer, and what each start finds, is held against the [`model`].
 
 mod backup;
 mod calls;
@@ -29,8 +29,7 @@ use super::{SayOnPanic, from_environment};
 use backup::Backup;
 use client::Client;
 use found::{check_unfinished, check_use, found_at_start};
-use model::CLIENTS;
-use world::{Counts, World};
+use world::{Counts, RIVAL, World};
 
 /// Rounds of a usual run.
 const ROUNDS: u64 = 60;
@@ -118,7 +117,7 @@ impl Round {
         let world = Rc::new(RefCell::new(World::new(seed, calls)));
         let server = network.add_node(handler);
         let committer = network.add_node(machine.committer());
-        let clients = (0..CLIENTS).map(|number| {
+        let clients = (0..=RIVAL).map(|number| {
             let client = Rc::new(RefCell::new(Client::new(number, Rc::clone(&world))));
             (network.add_node(Box::new(Rc::clone(&client))), client)
         });

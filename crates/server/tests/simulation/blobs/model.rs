@@ -163,9 +163,16 @@ impl Model {
         writes.iter().enumerate().filter_map(may_be).collect()
     }
 
-    /// The content that is there for sure, for whoever writes the name; `None`: that is not certain.
+    /// The content that is there for sure, for whoever writes the name; `None`: that is not certain, or it may be written
+    /// once more and get another version.
     pub fn certain(&mut self, name: usize) -> Option<Option<Content>> {
         let now = self.now();
+        if self.names[name]
+            .iter()
+            .any(|write| write.outcome == Outcome::Unknown)
+        {
+            return None;
+        }
         let allowed = self.allowed(name, now, now);
         allowed
             .iter()

@@ -15,6 +15,8 @@ pub struct Unfinished {
     pub name: usize,
     pub content: Content,
     pub upload_id: Vec<u8>,
+    /// Two clients send it: nothing is sure of what is stored.
+    pub is_contested: bool,
     /// Bytes that were sent at most.
     pub sent: usize,
     /// Bytes that are on the device for sure.
@@ -70,6 +72,7 @@ impl Sending {
         let (breaks_at, damaged_at) = (point(350_000), point(60_000));
         let certain = world.model.certain(unfinished.name);
         let if_version = match (world.random.below(4), certain) {
+            _ if unfinished.is_contested => None,
             (0, _) => Some(0),
             (1, Some(Some(content))) => world.model.version_of(unfinished.name, content),
             _ => None,
@@ -78,7 +81,7 @@ impl Sending {
             data,
             next,
             chunk,
-            is_resumed: next > 0,
+            is_resumed: unfinished.stored.is_some(),
             breaks_at,
             damaged_at,
             has_wrong_end: world.random.chance(40_000),
@@ -158,15 +161,16 @@ impl Sending {
                 assert!(is_damaged || self.has_wrong_end, "{status}");
                 Outcome::Nothing
             }
-            // The stream before it, on a connection that was cut, was still heard; or a fault has ended it.
-            Code::OutOfRange | Code::Aborted => {
-                assert!(
-                    self.is_resumed || world.has_faults(life),
-                    "{status}: {self:?}"
-                );
+            // The stream before it, on a connection that was cut, was still heard; or another client's; or a fault has
+            // ended it.
+            Code::OutOfRange | Code::Aborted | Code::Unavailable => {
+                let has_other = self.is_resumed || self.unfinished.is_contested;
+                assert!(has_other || world.has_faults(life), "{status}: {self:?}");
+                world.counts.taken_over += u64::from(status.code() == Code::Aborted);
+                world.counts.completing += u64::from(status.code() == Code::Unavailable);
                 Outcome::Nothing
             }
-            Code::Internal | Code::FailedPrecondition => {
+            Code::Internal | Code::FailedPrecondition | Code::ResourceExhausted => {
                 assert!(world.has_faults(life), "{status}");
                 Outcome::Nothing
             }
@@ -235,7 +239,7 @@ pub fn stored(
         return Some(unfinished);
     }
     let answer = StatResponse::decode(answer).expect("a message");
-    let is_safe = unfinished.faults == world.disk_faults;
+    let is_safe = unfinished.faults == world.disk_faults && !unfinished.is_contested;
     let safe = if is_safe { unfinished.safe } else { 0 };
     if !answer.found {
         assert_eq!(safe, 0, "an upload is lost: {unfinished:?}");

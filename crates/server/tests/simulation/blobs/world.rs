@@ -15,6 +15,10 @@ pub struct Counts {
     pub resumed: u64,
     pub downloaded: u64,
     pub deleted: u64,
+    /// Streams whose upload another client has taken over.
+    pub taken_over: u64,
+    /// Streams that were refused because the upload was being completed.
+    pub completing: u64,
     /// Calls without an answer.
     pub lost: u64,
     pub lives: u64,
@@ -29,6 +33,8 @@ impl Counts {
         self.resumed += other.resumed;
         self.downloaded += other.downloaded;
         self.deleted += other.deleted;
+        self.taken_over += other.taken_over;
+        self.completing += other.completing;
         self.lost += other.lost;
         self.lives += other.lives;
         self.backups += other.backups;
@@ -50,9 +56,22 @@ pub struct World {
     pub disk_faults: u64,
     /// Lives in which there were some, or that ended in the midst of something.
     faulty: Vec<usize>,
+    /// An upload that the rival is to take over, or tries to.
+    contest: Option<Contest>,
     /// Uploads that can be gone on with, of all times.
     pub begun: Vec<Begun>,
     next_content: u64,
+}
+
+/// The client that has no names of its own, and takes uploads over.
+pub const RIVAL: usize = CLIENTS;
+
+/// An upload that two clients send. Its owner writes nothing else meanwhile, so that each name has one content in the
+/// making.
+struct Contest {
+    owner: usize,
+    /// Until the rival has seen it.
+    unfinished: Option<Unfinished>,
 }
 
 /// Sizes around those of a block and of a sync.
@@ -69,6 +88,7 @@ impl World {
             open: 0,
             disk_faults: 0,
             faulty: Vec::new(),
+            contest: None,
             begun: Vec::new(),
             next_content: 1,
         }
@@ -98,6 +118,13 @@ impl World {
     /// What a client asks for next.
     pub fn choose(&mut self, client: usize, unfinished: &mut Option<Unfinished>) -> Asked {
         self.left -= 1;
+        if client == RIVAL {
+            return self.choose_for_rival(unfinished);
+        }
+        let is_contested = (self.contest.as_ref()).is_some_and(|contest| contest.owner == client);
+        if is_contested {
+            return self.look();
+        }
         let goes_on = self.random.below(4) > 0;
         if let Some(found) = unfinished.take_if(|_| goes_on) {
             return match found.stored {
@@ -106,20 +133,55 @@ impl World {
             };
         }
         let own = client * NAMES_OF_EACH + self.random.below(NAMES_OF_EACH as u64) as usize;
-        let any = self.random.below((CLIENTS * NAMES_OF_EACH) as u64) as usize;
         match self.random.below(20) {
             0..8 => {
                 *unfinished = None;
-                self.upload(own)
+                self.upload(client, own)
             }
             8..11 => self.delete(own),
-            11..13 => Asked::Stat(any),
-            13 => Asked::List(client),
+            _ => self.look(),
+        }
+    }
+
+    /// Something that changes nothing.
+    fn look(&mut self) -> Asked {
+        let any = self.random.below((CLIENTS * NAMES_OF_EACH) as u64) as usize;
+        match self.random.below(9) {
+            0..2 => Asked::Stat(any),
+            2 => Asked::List(any / NAMES_OF_EACH),
             _ => self.download(any),
         }
     }
 
-    fn upload(&mut self, name: usize) -> Asked {
+    /// The rival asks what there is, or believes that it knows, and goes on.
+    fn choose_for_rival(&mut self, unfinished: &mut Option<Unfinished>) -> Asked {
+        let goes_on = self.random.below(4) > 0;
+        let seen = self
+            .contest
+            .as_mut()
+            .and_then(|contest| contest.unfinished.take());
+        let guess = self.random.below(4);
+        let found = seen.map(|seen| Unfinished {
+            stored: match guess {
+                0 => Some(0),
+                1 => Some(seen.content.bytes),
+                _ => None,
+            },
+            ..seen
+        });
+        match found.or(unfinished.take().filter(|_| goes_on)) {
+            Some(found) if found.stored.is_some() => {
+                Asked::Upload(Box::new(Sending::new(found, self)))
+            }
+            Some(found) => Asked::Stored(found),
+            None => {
+                self.contest = None;
+                self.look()
+            }
+        }
+    }
+
+    fn upload(&mut self, client: usize, name: usize) -> Asked {
         let number = self.next_content;
         self.next_content += 1;
         let bytes = SIZES[self.random.below(SIZES.len() as u64) as usize];
@@ -128,14 +190,17 @@ impl World {
             name,
             content: Content { number, bytes },
         };
+        let is_contested = can_resume && self.contest.is_none() && self.random.below(4) == 0;
         let unfinished = Unfinished {
             name,
             content: begun.content,
+            is_contested,
             upload_id: match can_resume {
                 true => begun.upload_id(),
                 false => Vec::new(),
             },
-            sent: 0,
+            // What the other client sends is not known here.
+            sent: if is_contested { bytes } else { 0 },
             safe: 0,
             faults: self.disk_faults,
             stored: None,
@@ -144,6 +209,12 @@ impl World {
         };
         if can_resume {
             self.begun.push(begun);
+        }
+        if is_contested {
+            self.contest = Some(Contest {
+                owner: client,
+                unfinished: Some(unfinished.clone()),
+            });
         }
         Asked::Upload(Box::new(Sending::new(unfinished, self)))
     }
