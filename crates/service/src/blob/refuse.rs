@@ -1,5 +1,6 @@
 //! What a caller is told when a blob cannot be served: the statuses at the top of `blob.proto`.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
@@ -64,6 +65,9 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
             Code::ResourceExhausted
         }
         UploadError::Completing => Code::Unavailable,
+        UploadError::Device(source) if source.kind() == ErrorKind::StorageFull => {
+            Code::ResourceExhausted
+        }
         UploadError::Device(_) => Code::Internal,
     };
     Status::new(code, error.to_string())

@@ -60,7 +60,7 @@ pub enum UploadError {
     },
     /// There are too many unfinished uploads.
     TooMany,
-    /// The disk has refused; the upload was thrown away.
+    /// The disk has refused, or a sync has found no room; the upload was thrown away.
     Device(io::Error),
 }
 

@@ -164,10 +164,14 @@ impl Blobs {
             size_bytes: begin.size_bytes,
             content_type: begin.content_type.clone(),
         };
-        match upload.open(begin) {
-            Ok(()) => Ok(upload),
-            Err(error) => Err(upload.failed(error)),
+        let Err(error) = upload.open(begin) else {
+            return Ok(upload);
+        };
+        if begin.offset == 0 && matches!(error, UploadError::Full { .. }) {
+            // There is nothing to go on with.
+            upload.throw_away();
         }
+        Err(upload.failed(error))
     }
 
     fn find_or_add(self: &Arc<Blobs>, begin: &Begin) -> Result<Arc<Unfinished>, UploadError> {
@@ -451,9 +455,10 @@ impl Upload {
         {
             return Err(UploadError::Content { what: "SHA-256" });
         }
-        writer.seal(now_ms).map_err(device)?;
+        writer.prepare_seal(now_ms).map_err(device)?;
+        writer.file().sync().map_err(UploadError::Device)?;
         if !is_named {
-            self.blobs.disk.sync_folder().map_err(device)?;
+            (self.blobs.disk.sync_folder()).map_err(UploadError::Device)?;
             progress.is_named = true;
         }
         progress.is_sealed = true;
@@ -471,13 +476,17 @@ impl Upload {
             _ => false,
         };
         if is_worthless {
-            // This stream knows; nobody has taken anything from it.
-            if let Ok(mut progress) = self.lock() {
-                progress.owner = None;
-            }
-            self.blobs.give_up(&self.unfinished);
+            self.throw_away();
         }
         error
+    }
+
+    fn throw_away(&self) {
+        // This stream knows; nobody has taken anything from it.
+        if let Ok(mut progress) = self.lock() {
+            progress.owner = None;
+        }
+        self.blobs.give_up(&self.unfinished);
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Progress>, UploadError> {
@@ -517,9 +526,10 @@ impl Unfinished {
         let pending = writer.prepare_mark(now_ms).map_err(device)?;
         let file = writer.file();
         drop(progress);
-        file.sync().map_err(device)?;
+        // Also where that says that the disk is full: what was written before is not to be trusted any more.
+        file.sync().map_err(UploadError::Device)?;
         if !is_named {
-            blobs.disk.sync_folder().map_err(device)?;
+            blobs.disk.sync_folder().map_err(UploadError::Device)?;
         }
         let mut progress = self.lock_turn(turn)?;
         progress.is_named = true;
@@ -539,6 +549,7 @@ impl Unfinished {
             None => Ok(()),
             Some(mut writer) => writer
                 .checkpoint(touched_ms)
+                .or_else(|error| self.go_back(blobs, &writer, error))
                 // The mark too: there may be no later sync.
                 .and_then(|()| writer.file().sync())
                 .and_then(|()| match is_named {
@@ -550,6 +561,15 @@ impl Unfinished {
         if left.is_err() {
             blobs.give_up(self);
         }
+    }
+
+    /// Where there is no room even for a mark, the last one counts.
+    fn go_back(&self, blobs: &Blobs, writer: &ContentWriter, error: io::Error) -> io::Result<()> {
+        let is_full = error.kind() == io::ErrorKind::StorageFull;
+        let marked_bytes = writer.marked_bytes().filter(|_| is_full).ok_or(error)?;
+        let stored_bytes = self.stored_bytes.swap(marked_bytes, Ordering::AcqRel);
+        blobs.unbook(self.database, stored_bytes - marked_bytes);
+        Ok(())
     }
 }
 

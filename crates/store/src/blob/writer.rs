@@ -37,7 +37,10 @@ pub(super) struct Pending(Mark);
 impl ContentWriter {
     /// Begins an empty file.
     pub(super) fn begin(file: Arc<dyn DiskFile>, identity: &Identity) -> io::Result<ContentWriter> {
-        file.write_all_at(&identity.encode(), 0)?;
+        // With the page for the checksums of the first group.
+        let mut head = identity.encode();
+        head.resize(head.len() + SUMS_BYTES, 0);
+        file.write_all_at(&head, 0)?;
         Ok(ContentWriter {
             file,
             offset: 0,
@@ -87,8 +90,14 @@ impl ContentWriter {
     }
 
     /// Adds content. After an error everything is as before, and it can be tried again.
+    ///
+    /// What a mark needs has its room in the file before the content that it speaks of: on a full disk what was stored can
+    /// still be marked.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
+            if self.offset > 0 && self.offset.is_multiple_of(GROUP_BYTES) {
+                (self.file).write_all_at(&[0; SUMS_BYTES], sums_place_of(self.offset))?;
+            }
             let in_group = usize::try_from(GROUP_BYTES - self.offset % GROUP_BYTES).expect("small");
             let (piece, rest) = bytes.split_at(bytes.len().min(in_group));
             let mut place = place_of(self.offset);
@@ -161,12 +170,24 @@ impl ContentWriter {
             return Ok(());
         }
         let pending = self.prepare_mark(now_ms)?;
-        self.file.sync()?;
+        // Not to be taken for a write that found no room, behind which what was written before is as it was.
+        self.file.sync().map_err(io::Error::other)?;
         self.set_mark(pending)
+    }
+
+    /// Up to where it could be gone on with without a further mark.
+    pub(super) fn marked_bytes(&self) -> Option<u64> {
+        (self.mark.count > 0 && !self.has_old_seal).then_some(self.mark.offset)
     }
 
     /// Makes the whole file durable. Only with a description does that count.
     pub(super) fn seal(&mut self, now_ms: u64) -> io::Result<()> {
+        self.prepare_seal(now_ms)?;
+        self.file.sync()
+    }
+
+    /// Writes what makes the file whole; the [file](ContentWriter::file) is to be synced behind it.
+    pub(super) fn prepare_seal(&mut self, now_ms: u64) -> io::Result<()> {
         self.write_sums()?;
         let mark = Mark {
             is_sealed: true,
@@ -175,7 +196,7 @@ impl ContentWriter {
         // In the place of the older one: the one that counts until then stays.
         self.write_mark(&mark)?;
         self.is_sealed = true;
-        self.file.sync()
+        Ok(())
     }
 
     /// It was not to be: more may follow.

@@ -23,7 +23,7 @@ pub enum Fault {
     Error,
     /// A write writes less than it was given, and says so.
     Short,
-    /// A write finds no room.
+    /// A write finds no room. So may a sync, where room is looked for late; it leaves what an error leaves.
     Full,
     /// The power goes in the midst of the step; it and all that follow fail until
     /// [`lose_power`](SimulatedDisk::lose_power).
@@ -50,6 +50,8 @@ pub struct DiskFaultCounts {
     pub full_writes: u64,
     /// Syncs that failed.
     pub failed_syncs: u64,
+    /// Changes of names that failed, and syncs of folders.
+    pub failed_changes: u64,
 }
 
 impl DiskFaultCounts {
@@ -63,5 +65,6 @@ impl DiskFaultCounts {
         self.short_writes += other.short_writes;
         self.full_writes += other.full_writes;
         self.failed_syncs += other.failed_syncs;
+        self.failed_changes += other.failed_changes;
     }
 }

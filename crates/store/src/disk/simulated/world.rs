@@ -128,7 +128,10 @@ impl World {
             (Step::Write, Some(Fault::Error)) => counts.failed_writes += 1,
             (Step::Write, Some(Fault::Short)) => counts.short_writes += 1,
             (Step::Write, Some(Fault::Full)) => counts.full_writes += 1,
-            (Step::Sync, Some(Fault::Error)) => counts.failed_syncs += 1,
+            (Step::Sync, Some(Fault::Error | Fault::Full)) => counts.failed_syncs += 1,
+            (Step::Folder | Step::SyncFolder, Some(Fault::Error | Fault::Full)) => {
+                counts.failed_changes += 1;
+            }
             _ => {}
         }
     }
@@ -195,10 +198,13 @@ impl World {
         let fault = self.step(Step::Sync, Place::File(file))?;
         match fault {
             Some(Fault::PowerLoss) => Err(power_lost()),
-            Some(Fault::Error) => {
+            Some(Fault::Error | Fault::Full) => {
                 let loss = Loss::draw(&mut self.random);
                 self.files[file].lose(loss, &mut self.random);
-                Err(device_error())
+                Err(match fault {
+                    Some(Fault::Full) => io::ErrorKind::StorageFull.into(),
+                    _ => device_error(),
+                })
             }
             _ => {
                 self.files[file].sync();
@@ -224,6 +230,7 @@ impl World {
         match self.step(Step::SyncFolder, Place::Name(prefix))? {
             Some(Fault::PowerLoss) => Err(power_lost()),
             Some(Fault::Error) => Err(device_error()),
+            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
             _ => {
                 let is_here = |name: &str| {
                     let rest = name.strip_prefix(prefix);
