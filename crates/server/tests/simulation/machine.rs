@@ -155,7 +155,10 @@ impl Machine {
     pub fn open_copy(&self) -> Opened {
         let mut config = StoreConfig::new(self.seed);
         config.default_database.durability = databases::durability(databases::DEFAULT);
-        config.blobs = self.blobs;
+        config.blobs = BlobConfig {
+            quota_bytes: u64::MAX,
+            ..self.blobs
+        };
         let opened = Store::open(config, Arc::new(self.disk.fork()), &self.log_config());
         opened.unwrap_or_else(|error| panic!("a copy does not start: {error}"))
     }

@@ -7,6 +7,7 @@ use service::blob::messages::{
 use wire::grpc::{Code, Status};
 
 use super::model::{Content, NAMES_OF_EACH, Outcome, Seen, WriteKey, name};
+use super::plain::Answer;
 use super::sending::{Sending, Unfinished, stored};
 use super::world::World;
 
@@ -21,6 +22,7 @@ pub enum Asked {
         offset: u64,
         length: u64,
         if_version: Option<u64>,
+        is_plain: bool,
     },
     List(usize),
     Delete {
@@ -72,6 +74,7 @@ impl Asked {
                 offset,
                 length,
                 if_version,
+                is_plain: _,
             } => DownloadRequest {
                 name: &name(*number),
                 offset: *offset,
@@ -107,18 +110,28 @@ pub struct Call {
     pub life: usize,
     pub begun: u64,
     pub answers: Vec<Vec<u8>>,
+    /// Over plain HTTP/2.
+    pub is_plain: bool,
+    /// The head of its answer.
+    pub plain: Option<Answer>,
 }
 
 impl Call {
     /// It has ended with a status. Answers what can be gone on with.
     pub fn ended(
-        self,
+        mut self,
         world: &mut World,
         status: &Status,
         on: drive::ConnectionId,
     ) -> Option<Unfinished> {
         world.ended += 1;
+        let plain = self.translate(world);
+        let status = plain.as_ref().unwrap_or(status);
         let is_ok = status.code() == Code::Ok;
+        if status.code() == Code::Unavailable && !matches!(self.asked, Asked::Upload(_)) {
+            assert!(world.may_stop(self.life), "{status}");
+            return self.refused(world);
+        }
         let answer = self.answers.first().map_or(&[][..], |answer| answer);
         match self.asked {
             Asked::Upload(sending) => return sending.ended(world, self.life, status, answer),
@@ -149,10 +162,34 @@ impl Call {
         None
     }
 
+    /// Lets what came of a plain answer look like one over gRPC. Answers its status.
+    fn translate(&mut self, world: &mut World) -> Option<Status> {
+        let plain = self.plain.take()?;
+        world.counts.plain += 1;
+        let (sent, is_whole) = match &self.asked {
+            Asked::Upload(sending) => (Some(sending.unfinished.content), sending.is_whole()),
+            _ => (None, false),
+        };
+        let body = self.answers.concat();
+        self.answers = vec![plain.message(sent, &body)];
+        Some(plain.status(is_whole))
+    }
+
+    /// The server stops, and nothing has happened.
+    fn refused(self, world: &mut World) -> Option<Unfinished> {
+        match self.asked {
+            Asked::Stored(unfinished) => return Some(unfinished),
+            Asked::Delete { write, .. } => world.model.end_write(write, None, Outcome::Nothing),
+            _ => {}
+        }
+        None
+    }
+
     /// The connection was lost, or the call was given up.
-    pub fn lost(self, world: &mut World) -> Option<Unfinished> {
+    pub fn lost(mut self, world: &mut World) -> Option<Unfinished> {
         world.ended += 1;
         world.counts.lost += 1;
+        let _ = self.translate(world);
         match self.asked {
             Asked::Upload(sending) => return Some(sending.lost(world)),
             Asked::Stored(unfinished) => return Some(unfinished),
@@ -170,6 +207,7 @@ impl Call {
             offset,
             length,
             if_version,
+            is_plain,
         } = self.asked
         else {
             unreachable!("it is one")
@@ -210,7 +248,8 @@ impl Call {
             None => {}
             Some(Code::NotFound) => world.model.saw(self.life, name, self.begun, None),
             Some(Code::Aborted) => assert!(if_version.is_some()),
-            Some(Code::OutOfRange) => assert!(offset > 0),
+            // An empty blob has no part.
+            Some(Code::OutOfRange) => assert!(offset > 0 || is_plain && length > 0),
             Some(Code::Internal) => assert!(world.has_faults(self.life), "{status:?}"),
             Some(_) => panic!("a download ended with {status:?}"),
         }
@@ -258,12 +297,17 @@ fn deleted(
             }
             Outcome::Done
         }
-        Code::FailedPrecondition | Code::ResourceExhausted => {
+        Code::FailedPrecondition => {
             assert!(world.has_faults(life), "{status}");
             Outcome::Nothing
         }
+        Code::ResourceExhausted => {
+            assert!(world.may_be_full(life), "{status}");
+            world.counts.refused_full += 1;
+            Outcome::Nothing
+        }
         Code::Unknown => {
-            assert!(world.has_faults(life), "{status}");
+            assert!(world.has_faults(life) || world.may_stop(life), "{status}");
             Outcome::Unknown
         }
         _ => panic!("a deletion ended with {status}"),

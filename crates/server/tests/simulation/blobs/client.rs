@@ -2,11 +2,15 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
-use wire::{CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey};
+use wire::{
+    CloseReason, Config, Connection, ErrorCode, Event, RequestHead, SharedBytes, StreamKey,
+};
 
 use super::calls::{Asked, Call};
+use super::plain::{Answer, Request};
 use super::sending::{Next, Unfinished};
 use super::world::World;
 
@@ -58,7 +62,13 @@ impl Client {
             );
             match event {
                 None => break,
-                Some(Event::Message { stream, .. }) => {
+                Some(Event::Response { .. }) => {
+                    let call = socket.call.as_mut().filter(|(_, call)| call.is_plain);
+                    if let Some((_, call)) = call {
+                        call.plain = Some(Answer::new(socket.connection.head()));
+                    }
+                }
+                Some(Event::Message { stream, .. } | Event::Body { stream, .. }) => {
                     let message = socket.connection.message(io.input.bytes()).to_vec();
                     if let Some((_, call)) = &mut socket.call {
                         call.answers.push(message);
@@ -101,7 +111,7 @@ impl Client {
         let Some(socket) = &mut self.socket else {
             return;
         };
-        if socket.call.is_none() && world.left > 0 {
+        if socket.call.is_none() && world.left > 0 && !world.is_holding {
             let asked = world.choose(self.number, &mut self.unfinished);
             socket.begin(asked, world, io);
         }
@@ -116,23 +126,35 @@ impl Client {
 impl Socket {
     fn begin(&mut self, asked: Asked, world: &mut World, io: &mut Io) {
         world.open += 1;
+        let plain = Request::of(&asked);
         let call = Call {
+            is_plain: plain.is_some(),
+            plain: None,
             life: self.life,
             begun: world.model.now(),
             answers: Vec::new(),
             asked,
         };
-        let head = RequestHead::call("simulation", call.asked.path());
+        let head = match &plain {
+            Some(request) => request.head(),
+            None => RequestHead::call("simulation", call.asked.path()),
+        };
         let Ok(stream) = self.connection.open(&mut io.output, &head) else {
             // The server goes.
             world.open -= 1;
             let _ = call.lost(world);
             return io.close_now();
         };
-        let first = call.asked.first();
+        let first = if call.is_plain {
+            Vec::new()
+        } else {
+            call.asked.first()
+        };
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(&first);
         self.is_sending = matches!(call.asked, Asked::Upload(_));
         match self.is_sending {
+            true if call.is_plain => {}
+            false if call.is_plain => self.connection.close_send(stream, &mut io.output),
             true => self.connection.send_message(stream, &mut io.output, encode),
             false => (self.connection).send_last_message(stream, &mut io.output, encode),
         }
@@ -153,6 +175,14 @@ impl Socket {
                 return None;
             }
             match sending.next(world) {
+                Next::Message(body) if call.is_plain => {
+                    let body = SharedBytes::from(Arc::<[u8]>::from(body));
+                    (self.connection).send_body(*stream, &mut io.output, body);
+                }
+                Next::Last(_) if call.is_plain => {
+                    self.connection.close_send(*stream, &mut io.output);
+                    self.is_sending = false;
+                }
                 Next::Message(message) => {
                     let encode = |out: &mut Vec<u8>| out.extend_from_slice(&message);
                     (self.connection).send_message(*stream, &mut io.output, encode);

@@ -1,7 +1,7 @@
 //! Blobs over a simulated network, on a simulated disk, with a server that dies.
 //!
 //! Clients upload in pieces, break off, go on, replace, delete, read ranges and list, each on names of its own and reading
-//! those of all; one takes uploads of the others over. The server loses power in the midst of what the disk does, has
+//! those of all, over gRPC and plain HTTP/2; one takes uploads of the others over. The server loses power in the midst of what the disk does, has
 //! failing writes and syncs, or is killed, and is started again; meanwhile backups are made, restored and looked at. Every
 //! answer, and what each start finds, is held against the [`model`].
 
@@ -10,6 +10,7 @@ mod calls;
 mod client;
 mod found;
 mod model;
+mod plain;
 mod sending;
 mod world;
 
@@ -18,9 +19,9 @@ use std::rc::Rc;
 use std::thread;
 
 use drive::sim::{FaultCounts, Faults, Network, NodeId};
-use store::Store;
-use store::disk::DiskFaultCounts;
+use store::disk::{DiskFaultCounts, Fault, Step};
 use store::durable::Event;
+use store::{DatabaseId, Store};
 
 use super::fate::Fate;
 use super::lives::How;
@@ -28,7 +29,7 @@ use super::machine::{Machine, Started};
 use super::{SayOnPanic, from_environment};
 use backup::Backup;
 use client::Client;
-use found::{check_unfinished, check_use, found_at_start};
+use found::{Found, check_unfinished, check_use, found, found_at_start};
 use world::{Counts, RIVAL, World};
 
 /// Rounds of a usual run.
@@ -41,6 +42,12 @@ const CALLS_OF_A_LIFE: u64 = 40;
 const BACKUP_ONCE_IN: u64 = 4_000;
 /// A backup goes on once in so many steps.
 const BACKUP_STEP_ONCE_IN: u64 = 8;
+/// A life ends with a clean stop once in so many times, beside those of other fates.
+const STOP_ONCE_IN: u64 = 8;
+/// What the blobs may have in a third of the rounds: less than the clients would like.
+const QUOTA_BYTES: u64 = 400_000;
+/// Virtual time in which whoever was cut off hears of it.
+const QUIET_NS: u64 = 60_000_000_000;
 /// Steps without an end of anything after which a round is stuck.
 const PATIENCE_STEPS: u64 = 2_000_000;
 
@@ -67,6 +74,9 @@ struct Report {
     trace: u64,
 }
 
+/// What is visible, and how much is stored of what can be gone on with.
+type Kept = (Found, Vec<Option<u64>>);
+
 struct Round {
     network: Network,
     machine: Machine,
@@ -81,6 +91,11 @@ struct Round {
     due: u64,
     /// Below the first sequence of this life.
     base: u64,
+    /// The disk has no room, until so many calls have ended; or it has.
+    is_full: bool,
+    full_due: u64,
+    /// What could be gone on with when this life began.
+    stored_at_start: Vec<Option<u64>>,
     backup: Option<Backup>,
 }
 
@@ -90,10 +105,10 @@ fn run(seed: u64, calls: u64) -> Report {
     round.choose_fate();
     round.run_until_idle();
     // In peace: everybody reads, and what is there is there after one more start.
-    round.fate = None;
-    round.machine.disk.forget_plans();
+    round.leave_in_peace();
     round.world.borrow_mut().left = 60;
     round.run_until_idle();
+    round.check_live_use();
     round.die(How::Loss);
     let counts = round.world.borrow().counts;
     Report {
@@ -108,13 +123,18 @@ impl Round {
     fn new(seed: u64, calls: u64) -> Round {
         let mut network = Network::new(seed, Faults::none());
         let mut machine = Machine::new(seed);
+        let mut world = World::new(seed, calls);
+        if seed.is_multiple_of(3) {
+            machine.blobs.quota_bytes = QUOTA_BYTES;
+            world.quota_bytes = Some(QUOTA_BYTES);
+        }
         let Started {
             handler,
             store,
             recovered,
             ..
         } = machine.start(&mut How::Stop, 0);
-        let world = Rc::new(RefCell::new(World::new(seed, calls)));
+        let world = Rc::new(RefCell::new(world));
         let server = network.add_node(handler);
         let committer = network.add_node(machine.committer());
         let clients = (0..=RIVAL).map(|number| {
@@ -134,7 +154,37 @@ impl Round {
             is_planned: false,
             due: 0,
             base: recovered.next_sequence - 1,
+            is_full: false,
+            full_due: 0,
+            stored_at_start: Vec::new(),
             backup: None,
+        }
+    }
+
+    /// Nothing happens any more to the server.
+    fn leave_in_peace(&mut self) {
+        while self.world.borrow().is_holding {
+            self.network.step();
+            self.after_step();
+        }
+        self.fate = None;
+        self.machine.disk.forget_plans();
+        self.give_room();
+    }
+
+    /// When everybody has ended, nothing is counted but what is there.
+    fn check_live_use(&mut self) {
+        self.network.set_faults(Faults::none());
+        let until_ns = self.network.now_ns() + QUIET_NS;
+        while self.network.now_ns() < until_ns && self.network.step() {
+            self.after_step();
+        }
+        // It holds what was removed since it began.
+        self.backup = None;
+        let world = self.world.borrow();
+        // What could not be removed is counted until the next start.
+        if !world.has_faults(world.model.life) {
+            check_use(&self.store, &found(&self.store), &world.begun);
         }
     }
 
@@ -176,6 +226,8 @@ impl Round {
             self.world.borrow_mut().note_power_loss();
             return self.die(How::Loss);
         }
+        self.check_quota();
+        self.change_room();
         self.go_on_with_backup();
         if self.world.borrow().ended >= self.due {
             self.let_fate_come();
@@ -184,8 +236,7 @@ impl Round {
 
     fn take_events(&mut self) {
         let counts = self.machine.disk.fault_counts();
-        let failures = counts.failed_writes + counts.failed_syncs;
-        self.world.borrow_mut().note_faults(failures);
+        self.world.borrow_mut().note_faults(&counts);
         for event in std::mem::take(&mut *self.machine.events.borrow_mut()) {
             if let Event::Failed(_) = event {
                 // It goes on for a while, for those who only read.
@@ -196,7 +247,11 @@ impl Round {
 
     fn choose_fate(&mut self) {
         self.machine.disk.forget_plans();
-        self.fate = Some(Fate::draw(&mut self.machine.random));
+        let random = &mut self.machine.random;
+        self.fate = Some(match random.below(STOP_ONCE_IN) {
+            0 => Fate::Stop,
+            _ => Fate::draw(random),
+        });
         self.is_planned = false;
         self.due = self.world.borrow().ended + self.machine.random.below(CALLS_OF_A_LIFE);
     }
@@ -208,19 +263,92 @@ impl Round {
         }
         match self.fate {
             None => {}
-            Some(Fate::Kill | Fate::Stop) => self.die(How::Kill),
+            Some(Fate::Kill) => self.die(How::Kill),
             Some(Fate::PowerLoss) => self.die(How::Loss),
+            Some(Fate::Stop) if !self.is_planned => {
+                self.is_planned = true;
+                self.give_room();
+                self.world.borrow_mut().note_stop();
+                self.network.stop(self.server);
+            }
+            Some(Fate::Stop) if self.network.has_ended(self.server) => self.die(How::Stop),
+            Some(Fate::Stop) => {}
             Some(planned) if !self.is_planned => {
                 self.is_planned = true;
-                let disk = &self.machine.disk;
-                match self.machine.random.below(4) {
-                    0 => planned.plan(disk),
-                    _ => planned.plan(&disk.folder("blobs")),
-                }
+                self.plan(planned);
                 self.due += CALLS_OF_A_LIFE;
             }
             // What was planned has hit something that bears it.
             Some(_) => self.choose_fate(),
+        }
+    }
+
+    /// Mostly in the folder of contents, and sometimes there is no room there.
+    fn plan(&mut self, planned: Fate) {
+        let (disk, random) = (&self.machine.disk, &mut self.machine.random);
+        let contents = disk.folder("blobs");
+        match random.below(8) {
+            0..2 => planned.plan(disk),
+            2..4 => {
+                let steps = [Step::Write, Step::Write, Step::Sync, Step::Folder];
+                let step = steps[random.below(4) as usize];
+                contents.plan_next(step, random.below(6) as usize, Fault::Full);
+            }
+            _ => planned.plan(&contents),
+        }
+    }
+
+    /// Lets the disk become full, or have room again.
+    fn change_room(&mut self) {
+        let ended = self.world.borrow().ended;
+        if self.fate.is_none() || ended < self.full_due {
+            return;
+        }
+        self.full_due = ended + self.machine.random.below(CALLS_OF_A_LIFE);
+        self.is_full = !self.is_full && self.machine.random.below(3) == 0;
+        let capacity_bytes = match self.is_full {
+            true => self.machine.disk.used_bytes() + self.machine.random.below(200_000),
+            false => u64::MAX,
+        };
+        self.machine.disk.set_capacity_bytes(capacity_bytes);
+        let mut world = self.world.borrow_mut();
+        if self.is_full {
+            world.counts.full += 1;
+            world.note_full();
+        }
+    }
+
+    fn give_room(&mut self) {
+        self.machine.disk.set_capacity_bytes(u64::MAX);
+        (self.is_full, self.full_due) = (false, u64::MAX);
+    }
+
+    fn kept(&self) -> Kept {
+        let world = self.world.borrow();
+        let stored = world
+            .begun
+            .iter()
+            .map(|begun| begun.stored_bytes(&self.store));
+        (found(&self.store), stored.collect())
+    }
+
+    /// After a clean stop everything is as it was. But a file may be back whose removal was not on the device; and of an
+    /// upload that nobody has gone on with since the server was killed, the last mark may not have been there.
+    fn check_kept(&self, (visible, stored): &Kept) {
+        let (visible_now, stored_now) = self.kept();
+        assert_eq!(visible_now, *visible, "a clean stop keeps everything");
+        for (index, (stored, now)) in stored.iter().zip(stored_now).enumerate() {
+            let is_untouched = self.stored_at_start.get(index) == Some(stored);
+            let is_kept = *stored == now || is_untouched && now.is_some() && now < *stored;
+            assert!(stored.is_none() || is_kept, "{stored:?} became {now:?}");
+        }
+    }
+
+    fn check_quota(&self) {
+        if let Some(quota_bytes) = self.world.borrow().quota_bytes {
+            let blobs = self.store.blobs().expect("there is a log");
+            let used = blobs.used(DatabaseId::DEFAULT);
+            assert!(used.bytes <= quota_bytes, "{used:?} of {quota_bytes}");
         }
     }
 
@@ -242,7 +370,10 @@ impl Round {
                 self.backup = None;
             }
             Err(error) => {
-                let may_fail = self.machine.has_failed() || !self.machine.disk.has_power();
+                let world = self.world.borrow();
+                let may_fail = self.machine.has_failed()
+                    || !self.machine.disk.has_power()
+                    || world.may_be_full(world.model.life);
                 assert!(may_fail, "{error}");
                 self.backup = None;
             }
@@ -252,6 +383,7 @@ impl Round {
     /// The life of the server ends, and another one begins.
     fn die(&mut self, mut how: How) {
         let cut = self.backup.take();
+        let kept = (how == How::Stop).then(|| self.kept());
         let mut started = self.restart(&mut how);
         // Lost again in the midst of something that a start bears.
         while !self.machine.disk.has_power() {
@@ -261,7 +393,14 @@ impl Round {
         self.store = started.store;
         self.network.restart(self.server, started.handler);
         self.network.wake(self.committer);
+        (self.is_full, self.full_due) = (false, 0);
+        if let Some(kept) = kept {
+            self.world.borrow_mut().counts.stops += 1;
+            self.check_kept(&kept);
+        }
+        self.stored_at_start = self.kept().1;
         let mut world = self.world.borrow_mut();
+        world.is_holding = false;
         world.counts.lives += 1;
         world.counts.backups_cut += u64::from(cut.is_some());
         let found = found_at_start(&self.store);
@@ -277,7 +416,14 @@ impl Round {
     fn restart(&mut self, how: &mut How) -> Started {
         match how {
             How::Loss => self.machine.disk.lose_power(),
-            _ => self.machine.disk.kill(),
+            How::Kill => self.machine.disk.kill(),
+            How::Stop => {
+                self.machine.close();
+                // What a clean stop has left is on the device.
+                if self.machine.random.below(2) == 0 {
+                    self.machine.disk.lose_power();
+                }
+            }
         }
         // What the dead tidy up is none of the living's: theirs is another disk from now on.
         self.machine.disk = self.machine.disk.fork();
@@ -323,7 +469,17 @@ fn blobs_stay_what_was_answered_however_the_server_dies() {
             sum.lost,
         ];
         assert!(each.iter().all(|count| *count >= 200), "{sum:?}");
-        assert!(sum.backups >= 50 && sum.backups_cut >= 20, "{sum:?}");
+        let each = [
+            sum.taken_over,
+            sum.refused_full,
+            sum.full,
+            sum.plain,
+            sum.stops,
+            disk.full_writes,
+        ];
+        assert!(each.iter().all(|count| *count >= 100), "{sum:?} {disk:?}");
+        assert!(sum.completing >= 10 && disk.failed_changes >= 25, "{sum:?}");
+        assert!(sum.backups >= 50 && sum.backups_cut >= 10, "{sum:?}");
         let each = [
             disk.power_losses,
             disk.torn_writes,

@@ -17,6 +17,12 @@ pub struct Unfinished {
     pub upload_id: Vec<u8>,
     /// Two clients send it: nothing is sure of what is stored.
     pub is_contested: bool,
+    /// The server has ended the stream and said why, so what it had is on the device by now.
+    pub is_settled: bool,
+    /// How often it was begun at 0. A second time, the first may still be heard later, and begin it anew.
+    pub begins: u32,
+    /// What the server said it has, and when that was: the life, the faults and the full writes until then.
+    pub told: Option<(usize, usize, u64, u64)>,
     /// Bytes that were sent at most.
     pub sent: usize,
     /// Bytes that are on the device for sure.
@@ -45,7 +51,9 @@ pub struct Sending {
     damaged_at: Option<usize>,
     /// Its end names another checksum.
     has_wrong_end: bool,
-    if_version: Option<u64>,
+    pub if_version: Option<u64>,
+    /// It is a PUT: without checksums, and it cannot be gone on with.
+    pub is_plain: bool,
     certain: Option<Option<Content>>,
     write: Option<WriteKey>,
 }
@@ -59,8 +67,9 @@ pub enum Next {
 
 impl Sending {
     /// A new upload, or one that is gone on with.
-    pub fn new(unfinished: Unfinished, world: &mut World) -> Sending {
+    pub fn new(mut unfinished: Unfinished, world: &mut World) -> Sending {
         let next = unfinished.stored.unwrap_or(0);
+        unfinished.begins += u32::from(next == 0);
         let data = unfinished.content.make();
         let left = data.len() - next;
         let random = &mut world.random;
@@ -70,6 +79,7 @@ impl Sending {
             is_wanted.then(|| next + random.below(left as u64) as usize)
         };
         let (breaks_at, damaged_at) = (point(350_000), point(60_000));
+        let is_plain = unfinished.upload_id.is_empty() && random.below(2) == 0;
         let certain = world.model.certain(unfinished.name);
         let if_version = match (world.random.below(4), certain) {
             _ if unfinished.is_contested => None,
@@ -83,8 +93,9 @@ impl Sending {
             chunk,
             is_resumed: unfinished.stored.is_some(),
             breaks_at,
-            damaged_at,
-            has_wrong_end: world.random.chance(40_000),
+            damaged_at: damaged_at.filter(|_| !is_plain),
+            has_wrong_end: world.random.chance(40_000) && !is_plain,
+            is_plain,
             if_version,
             certain,
             write: None,
@@ -104,6 +115,11 @@ impl Sending {
         }))
     }
 
+    /// Whether its end was sent.
+    pub fn is_whole(&self) -> bool {
+        self.write.is_some()
+    }
+
     /// The next message. With its end, it may become visible.
     pub fn next(&mut self, world: &mut World) -> Next {
         if self.breaks_at.is_some_and(|at| self.next >= at) {
@@ -114,6 +130,9 @@ impl Sending {
             // It is no unfinished one any more, perhaps.
             unfinished.safe = 0;
             self.write = Some((world.model).begin_write(unfinished.name, Some(unfinished.content)));
+            if self.is_plain {
+                return Next::Last(Vec::new());
+            }
             let crc32c = crc32c::crc32c(&self.data) ^ u32::from(self.has_wrong_end);
             let end = UploadEnd {
                 crc32c: Some(crc32c),
@@ -132,6 +151,9 @@ impl Sending {
         }
         self.next = until;
         self.unfinished.sent = self.unfinished.sent.max(until);
+        if self.is_plain {
+            return Next::Message(data);
+        }
         Next::Message(encode(&UploadRequest::Chunk(UploadChunk {
             data: &data,
             crc32c,
@@ -165,17 +187,25 @@ impl Sending {
             // ended it.
             Code::OutOfRange | Code::Aborted | Code::Unavailable => {
                 let has_other = self.is_resumed || self.unfinished.is_contested;
-                assert!(has_other || world.has_faults(life), "{status}: {self:?}");
+                let stops = status.code() == Code::Unavailable && world.may_stop(life);
+                let is_expected = has_other || stops || world.has_faults(life);
+                assert!(is_expected, "{status}: {self:?}");
+                let is_completing = status.code() == Code::Unavailable && !stops;
                 world.counts.taken_over += u64::from(status.code() == Code::Aborted);
-                world.counts.completing += u64::from(status.code() == Code::Unavailable);
+                world.counts.completing += u64::from(is_completing);
                 Outcome::Nothing
             }
-            Code::Internal | Code::FailedPrecondition | Code::ResourceExhausted => {
+            Code::Internal | Code::FailedPrecondition => {
                 assert!(world.has_faults(life), "{status}");
+                Outcome::Nothing
+            }
+            Code::ResourceExhausted => {
+                assert!(world.may_be_full(life), "{status}");
+                world.counts.refused_full += 1;
                 Outcome::Nothing
             }
             Code::Unknown => {
-                assert!(world.has_faults(life), "{status}");
+                assert!(world.has_faults(life) || world.may_stop(life), "{status}");
                 Outcome::Unknown
             }
             _ => panic!("an upload ended with {status}"),
@@ -186,6 +216,8 @@ impl Sending {
         assert!(self.write.is_some() || outcome == Outcome::Nothing);
         let can_go_on = status.code() != Code::Ok && !self.has_wrong_end;
         self.unfinished.stored = None;
+        self.unfinished.is_settled =
+            matches!(status.code(), Code::DataLoss | Code::ResourceExhausted);
         can_go_on.then_some(self.unfinished)
     }
 
@@ -196,8 +228,9 @@ impl Sending {
             (None, _) => assert!(answer.applied, "nothing was in its way"),
             (Some(_), None) => {}
             (Some(wanted), Some(before)) => {
-                let version = before.map_or(Some(0), |before| world.model.version_of(name, before));
-                let is_met = version == Some(wanted);
+                // The version that it had when this was asked: another client may have seen the new one by now, which
+                // can have the same content.
+                let is_met = wanted > 0 || before.is_none();
                 assert_eq!(answer.applied, is_met, "if_version {wanted}: {before:?}");
             }
         }
@@ -239,7 +272,18 @@ pub fn stored(
         return Some(unfinished);
     }
     let answer = StatResponse::decode(answer).expect("a message");
-    let is_safe = unfinished.faults == world.disk_faults && !unfinished.is_contested;
+    let is_alone = !unfinished.is_contested && unfinished.begins < 2;
+    let is_safe = unfinished.faults == world.disk_faults && is_alone;
+    let now = (life, world.disk_faults, world.full_writes);
+    let told = unfinished
+        .told
+        .filter(|_| unfinished.is_settled && is_alone);
+    if let Some((told, then_life, faults, full)) = told
+        && (then_life, faults, full) == now
+    {
+        let is_kept = answer.found && answer.stored_bytes >= told as u64;
+        assert!(is_kept, "refused, and lost: {unfinished:?}");
+    }
     let safe = if is_safe { unfinished.safe } else { 0 };
     if !answer.found {
         assert_eq!(safe, 0, "an upload is lost: {unfinished:?}");
@@ -254,6 +298,10 @@ pub fn stored(
         return Some(unfinished);
     }
     unfinished.stored = Some(stored);
+    unfinished.told = Some((stored, now.0, now.1, now.2));
+    if std::mem::take(&mut unfinished.is_settled) {
+        (unfinished.safe, unfinished.faults) = (stored, world.disk_faults);
+    }
     if unfinished.reset_on == Some(on) {
         (unfinished.safe, unfinished.faults) = (stored, world.disk_faults);
     }

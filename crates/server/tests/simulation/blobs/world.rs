@@ -1,6 +1,7 @@
 //! What the clients of blobs share.
 
 use drive::sim::Random;
+use store::disk::DiskFaultCounts;
 
 use super::calls::Asked;
 use super::found::Begun;
@@ -19,6 +20,14 @@ pub struct Counts {
     pub taken_over: u64,
     /// Streams that were refused because the upload was being completed.
     pub completing: u64,
+    /// Writes that were refused for want of room.
+    pub refused_full: u64,
+    /// Times in which the disk was full for a while.
+    pub full: u64,
+    /// Answers over plain HTTP/2.
+    pub plain: u64,
+    /// Clean stops.
+    pub stops: u64,
     /// Calls without an answer.
     pub lost: u64,
     pub lives: u64,
@@ -35,6 +44,10 @@ impl Counts {
         self.deleted += other.deleted;
         self.taken_over += other.taken_over;
         self.completing += other.completing;
+        self.refused_full += other.refused_full;
+        self.full += other.full;
+        self.plain += other.plain;
+        self.stops += other.stops;
         self.lost += other.lost;
         self.lives += other.lives;
         self.backups += other.backups;
@@ -54,6 +67,16 @@ pub struct World {
     pub open: u64,
     /// Writes and syncs that have failed.
     pub disk_faults: u64,
+    /// Writes that found no room.
+    pub full_writes: u64,
+    /// Lives that ended with a clean stop, or are about to.
+    stopped: Vec<usize>,
+    /// The server stops: nothing new is asked of it.
+    pub is_holding: bool,
+    /// Lives in which the disk was full, or a write found it so.
+    tight: Vec<usize>,
+    /// What the blobs of a database may have together, if that is little.
+    pub quota_bytes: Option<u64>,
     /// Lives in which there were some, or that ended in the midst of something.
     faulty: Vec<usize>,
     /// An upload that the rival is to take over, or tries to.
@@ -87,6 +110,11 @@ impl World {
             ended: 0,
             open: 0,
             disk_faults: 0,
+            full_writes: 0,
+            stopped: Vec::new(),
+            is_holding: false,
+            tight: Vec::new(),
+            quota_bytes: None,
             faulty: Vec::new(),
             contest: None,
             begun: Vec::new(),
@@ -98,11 +126,37 @@ impl World {
         self.left == 0 && self.open == 0
     }
 
-    /// So many writes and syncs have failed by now.
-    pub fn note_faults(&mut self, count: u64) {
+    /// What has gone wrong on the disk by now.
+    pub fn note_faults(&mut self, counts: &DiskFaultCounts) {
+        let count = counts.failed_writes + counts.failed_syncs + counts.failed_changes;
         if std::mem::replace(&mut self.disk_faults, count) != count {
             self.faulty.push(self.model.life);
         }
+        let full = counts.full_writes;
+        if std::mem::replace(&mut self.full_writes, full) != full {
+            self.note_full();
+        }
+    }
+
+    /// The server is being stopped.
+    pub fn note_stop(&mut self) {
+        self.is_holding = true;
+        self.stopped.push(self.model.life);
+    }
+
+    /// Whether a call may have ended, in this life, because the server stops.
+    pub fn may_stop(&self, life: usize) -> bool {
+        self.stopped.contains(&life)
+    }
+
+    /// The disk has no room from now on.
+    pub fn note_full(&mut self) {
+        self.tight.push(self.model.life);
+    }
+
+    /// Whether something may be refused, in this life, because there is no room for it.
+    pub fn may_be_full(&self, life: usize) -> bool {
+        self.tight.contains(&life) || self.quota_bytes.is_some() || self.has_faults(life)
     }
 
     /// The power has gone. The last answers may say so.
@@ -195,6 +249,9 @@ impl World {
             name,
             content: begun.content,
             is_contested,
+            is_settled: false,
+            begins: 0,
+            told: None,
             upload_id: match can_resume {
                 true => begun.upload_id(),
                 false => Vec::new(),
@@ -234,6 +291,7 @@ impl World {
         let bytes = known.map_or(0, |content| content.bytes as u64);
         let version = known.and_then(|content| self.model.version_of(name, content));
         let is_whole = self.random.below(3) == 0;
+        let is_plain = self.random.below(4) == 0;
         Asked::Download {
             name,
             offset: if is_whole {
@@ -246,7 +304,8 @@ impl World {
             } else {
                 self.random.below(80_000)
             },
-            if_version: version.filter(|_| self.random.below(4) == 0),
+            if_version: version.filter(|_| !is_plain && self.random.below(4) == 0),
+            is_plain,
         }
     }
 }
