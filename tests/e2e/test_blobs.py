@@ -1,6 +1,7 @@
 """pelton.v1.Blob: every method, every status, restarts and memory."""
 
 import hashlib
+import json
 import os
 import subprocess
 import threading
@@ -310,6 +311,10 @@ def test_backups_have_blobs(binary, tmp_path):
         assert last.complete
         for one in data:
             upload(stub(channel), one, b"later")
+    run = [binary, "restore", last.path, "--verify-only", "--output", "json"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    # As many bytes as were written, their contents among them.
+    assert json.loads(done.stdout)["bytes"] == last.written_bytes > 1_000_000
     run = [binary, "restore", last.path, "--data", str(tmp_path / "restored")]
     assert subprocess.run(run, timeout=60).returncode == 0
     with Server(binary, "--data", str(tmp_path / "restored")) as server, open_channel(server.address) as channel:

@@ -236,7 +236,7 @@ def test_the_command_line_speaks_tls(secure, binary, authority, stranger):
     assert done.returncode == 3 and "--tls-server-name" in done.stderr
     assert run(binary, "get", "cli", *trusting, "--tls-server-name", "localhost").returncode == 0
     done = run(binary, "get", "cli", *at, "--tls-ca", "/nowhere.pem")
-    assert done.returncode == 3 and "cannot read /nowhere.pem" in done.stderr
+    assert done.returncode == 3 and "--tls-ca: cannot read /nowhere.pem" in done.stderr
     done = run(binary, "status", *trusting)
     assert done.returncode == 0 and "SERVING" in done.stdout
     done = run(binary, "load", *trusting, "--duration", "300ms", "--warm-up", "100ms", "--connections", "4", "--threads", "2", "--fill", "--keys", "100")

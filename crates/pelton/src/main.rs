@@ -1,4 +1,4 @@
-//! The `pelton` binary: a key-value server over gRPC, and its client on the command line.
+//! The `pelton` binary: a key-value and blob server over gRPC, and its client on the command line.
 
 mod arguments;
 mod certificate;

@@ -460,8 +460,9 @@ impl Parts {
 fn about(server: &ServerInfo) -> String {
     let ServerInfo { name, version } = server;
     format!(
-        "{name} {version}: a key-value server over gRPC.\n\
+        "{name} {version}: a key-value and blob server over gRPC.\n\
          This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n"
+         io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n\
+         Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl --http2-prior-knowledge\n"
     )
 }

@@ -51,7 +51,7 @@ Exit codes:
 
 Documentation: docs/start.md, docs/cli.md";
 
-/// A key-value server over gRPC, and its client.
+/// A key-value and blob server over gRPC, and its client.
 #[derive(Debug, Parser)]
 #[command(name = "pelton", version, about, after_help = EXIT_CODES)]
 #[command(disable_help_subcommand = true, propagate_version = true)]

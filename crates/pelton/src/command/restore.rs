@@ -41,11 +41,11 @@ fn verify(arguments: &RestoreArguments, source: &RealDisk) -> Result<(), Failure
         "{} is whole: sequence {}, {} bytes, {} databases",
         arguments.backup.display(),
         manifest.cut.sequence,
-        manifest.bytes(),
+        manifest.bytes() + verified.blob_bytes,
         manifest.databases
     );
     output.either(&text, || {
-        let mut fields = of_manifest(manifest);
+        let mut fields = of_manifest(manifest, verified.blob_bytes);
         fields.extend(object([
             ("snapshot_entries", verified.snapshot_entries.into()),
             ("log_records", verified.log_records.into()),
@@ -55,13 +55,13 @@ fn verify(arguments: &RestoreArguments, source: &RealDisk) -> Result<(), Failure
     output.end()
 }
 
-fn of_manifest(manifest: &Manifest) -> serde_json::Map<String, serde_json::Value> {
+fn of_manifest(manifest: &Manifest, blob_bytes: u64) -> serde_json::Map<String, serde_json::Value> {
     object([
         ("server", manifest.server.clone().into()),
         ("history_id", format!("{:016x}", manifest.history_id).into()),
         ("sequence", manifest.cut.sequence.into()),
         ("wall_ms", manifest.wall_ms.into()),
-        ("bytes", manifest.bytes().into()),
+        ("bytes", (manifest.bytes() + blob_bytes).into()),
         ("databases", manifest.databases.into()),
         ("volatile_databases", manifest.volatile_databases.into()),
     ])
@@ -101,7 +101,10 @@ fn restore_into(
             ("sequence", sequence.into()),
             ("entries", restored.entries.into()),
             ("databases", restored.databases.into()),
-            ("bytes", restored.manifest.bytes().into()),
+            (
+                "bytes",
+                (restored.manifest.bytes() + restored.blob_bytes).into(),
+            ),
             ("history_id", format!("{:016x}", restored.history_id).into()),
             (
                 "backup_history_id",

@@ -17,9 +17,9 @@ pub fn client_tls(arguments: &TlsArguments) -> Result<Option<ClientTls>, Failure
     if !arguments.is_wanted() {
         return Ok(None);
     }
-    let authorities = arguments.tls_ca.as_deref().map(read).transpose()?;
-    let certificate = arguments.tls_cert.as_deref().map(read).transpose()?;
-    let key = arguments.tls_key.as_deref().map(read).transpose()?;
+    let authorities = read("--tls-ca", arguments.tls_ca.as_deref())?;
+    let certificate = read("--tls-cert", arguments.tls_cert.as_deref())?;
+    let key = read("--tls-key", arguments.tls_key.as_deref())?;
     let options = ClientTlsOptions {
         trust: match &authorities {
             _ if arguments.tls_insecure => Trust::Anybody,
@@ -34,9 +34,12 @@ pub fn client_tls(arguments: &TlsArguments) -> Result<Option<ClientTls>, Failure
     Ok(Some(tls))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path)
-        .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", path.display())))
+fn read(flag: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
+    let read = path.map(|path| {
+        let unread = |error| format!("{flag}: cannot read {}: {error}", path.display());
+        fs::read(path).map_err(|error| Failure::Failed(unread(error)))
+    });
+    read.transpose()
 }
 
 fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {

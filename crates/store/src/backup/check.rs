@@ -30,6 +30,8 @@ pub struct Verified {
     pub log_records: u64,
     /// Blobs, each with its content.
     pub blobs: u64,
+    /// Bytes of these contents, which the manifest does not count.
+    pub blob_bytes: u64,
 }
 
 /// Checks a backup: its manifest, the checksum of each file, the pages of its snapshot, the chain and the records of its
@@ -50,31 +52,37 @@ pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreEr
     let mut described = Described::default();
     let summary = one.read_snapshot(&mut described)?;
     let log_records = one.read_log(&summary, &mut described)?;
-    let blobs = check_blobs(source, &described, total_bytes, watch)?;
+    let (blobs, blob_bytes) = check_blobs(source, &described, total_bytes, watch)?;
     Ok(Verified {
         snapshot_entries: summary.totals.entries,
         manifest,
         log_records,
         blobs,
+        blob_bytes,
     })
 }
 
-/// Checks that each description has its content, and that there is nothing else.
+/// Checks that each description has its content, and that there is nothing else. Answers how many they are, and their bytes.
 fn check_blobs(
     source: &dyn Disk,
     described: &Described,
     before_bytes: u64,
     watch: Watch<'_>,
-) -> Result<u64, RestoreError> {
+) -> Result<(u64, u64), RestoreError> {
     let needed = needed(source, described)?;
     if needed.is_empty() {
-        return Ok(0);
+        return Ok((0, 0));
     }
     let folder = open_blobs(source, &needed)?;
-    let blobs = needed.len() as u64;
+    let found = (needed.len() as u64, bytes_of(&needed));
     let mut contents = Contents::new(folder, None, needed);
-    walk_blobs(&mut contents, before_bytes, watch)?;
-    Ok(blobs)
+    walk_blobs(&mut contents, before_bytes, before_bytes + found.1, watch)?;
+    Ok(found)
+}
+
+/// Bytes of contents.
+pub(super) fn bytes_of(needed: &[Needed]) -> u64 {
+    needed.iter().map(|one| one.size_bytes).sum()
 }
 
 pub(super) fn needed(
@@ -103,15 +111,16 @@ pub(super) fn open_blobs(
     }
 }
 
-/// Goes through all contents. `watch` is told of the bytes done, with those of the files before.
+/// Goes through all contents. `watch` is told of the bytes done, with those of the files before, and of how many there are.
 pub(super) fn walk_blobs(
     contents: &mut Contents,
     before_bytes: u64,
+    total_bytes: u64,
     watch: Watch<'_>,
 ) -> Result<(), RestoreError> {
     while !contents.step().map_err(blob_error)? {
         let done_bytes = before_bytes + contents.done_bytes();
-        if watch(done_bytes, done_bytes).is_break() {
+        if watch(done_bytes, total_bytes).is_break() {
             return Err(RestoreError::Cancelled);
         }
     }

@@ -44,6 +44,8 @@ pub struct Restored {
     pub databases: u64,
     /// Blobs.
     pub blobs: u64,
+    /// Bytes of their contents, which the manifest does not count.
+    pub blob_bytes: u64,
 }
 
 /// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history. `target` is empty, and
@@ -189,7 +191,7 @@ impl Restoring<'_> {
             let what = "the log does not end where the backup was cut";
             return Err(RestoreError::NotOne { folder, what });
         }
-        let blobs = self.copy_blobs(&store, watch)?;
+        let (blobs, blob_bytes) = self.copy_blobs(&store, watch)?;
         let databases = store.databases();
         let views = databases.iter().filter_map(|info| store.view(info.id));
         let trees = databases.iter().filter_map(|info| store.tree(info.id));
@@ -199,6 +201,7 @@ impl Restoring<'_> {
             entries: on_disk + views.map(|view| view.statistics().entries).sum::<u64>(),
             databases: databases.len() as u64,
             blobs,
+            blob_bytes,
             manifest,
         };
         let closed = Rounds::new(committer).close(clock);
@@ -208,21 +211,22 @@ impl Restoring<'_> {
 }
 
 impl Restoring<'_> {
-    fn copy_blobs(&self, store: &Store, watch: Watch<'_>) -> Result<u64, RestoreError> {
+    /// Answers how many there are, and their bytes.
+    fn copy_blobs(&self, store: &Store, watch: Watch<'_>) -> Result<(u64, u64), RestoreError> {
         let needed = check::needed(self.source, &Described::in_store(store))?;
         if needed.is_empty() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let source = check::open_blobs(self.source, &needed)?;
         let target = self.target.subfolder(blob::FOLDER);
         let target = target.map_err(|error| device(&**self.target, blob::FOLDER, error))?;
-        let blobs = needed.len() as u64;
+        let copied = (needed.len() as u64, check::bytes_of(&needed));
         let mut contents = Contents::new(source, Some(target), needed);
-        let walked = check::walk_blobs(&mut contents, 0, watch);
+        let walked = check::walk_blobs(&mut contents, 0, copied.1, watch);
         if walked.is_err() {
             contents.discard();
         }
-        walked.map(|()| blobs)
+        walked.map(|()| copied)
     }
 }
 

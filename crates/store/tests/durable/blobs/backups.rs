@@ -77,9 +77,18 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
     let blobs = visible(&bench).len();
     assert_eq!(bench.files(&disk).len(), blobs);
 
-    let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
+    let mut told = Vec::new();
+    let verified = backup::verify(&target, &mut |done_bytes, total_bytes| {
+        assert!(done_bytes <= total_bytes);
+        told.push((done_bytes, total_bytes));
+        ControlFlow::Continue(())
+    });
     let verified = verified.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(verified.blobs, at_cut.len() as u64);
+    let content_bytes = at_cut.values().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!(verified.blob_bytes, content_bytes);
+    let all_bytes = verified.manifest.bytes() + content_bytes;
+    assert_eq!(told.last(), Some(&(all_bytes, all_bytes)));
     let restored = SimulatedDisk::new(6);
     restore(&target, &restored).expect("it is whole");
     let restored = Bench::open(config(), &restored).expect("it was restored");
