@@ -226,7 +226,8 @@ def test_what_is_discarded_is_nowhere(binary, tmp_path, place):
             answer = service.Upload(iter([chunk] * count))
             assert (answer.Code, answer.Message) == (pb.Ok, "received, and thrown away")
         assert service.Upload(iter([chunk]), compression=GZIP).Code == pb.Ok
-        assert server.resident_bytes() - before < 80 << 20, "400 MiB have come"
+        # A few messages of 4 MiB, and what is freed and not given back yet.
+        assert server.resident_bytes() - before < 160 << 20, "400 MiB have come"
         if curl:
             assert post(f"http://{server.address}/upload", data=bytes(1 << 20)) == (200, {"content-length": "0"}, b"")
         if flags[0] == "--data":

@@ -108,5 +108,5 @@ def test_a_body_is_never_gathered(binary, tmp_path, discard):
             is_over.set()
             watcher.join(20)
         assert done.stdout == b"200", done
-        # Windows, buffers and freed memory, little beside the body.
-        assert highest[0] - before < 120 << 20
+        # Windows, buffers and freed memory, half of the body at most.
+        assert highest[0] - before < 150 << 20
