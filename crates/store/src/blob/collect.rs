@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::blobs::Blobs;
 use super::description::{Description, key};
 use super::limits;
-use super::upload::{Sealed, Settled};
+use super::sealed::{Sealed, Settled};
 use crate::batch::WriteBatch;
 use crate::catalogue::DatabaseId;
 use crate::operation::{Condition, Mode, Operation};

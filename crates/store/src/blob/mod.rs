@@ -13,6 +13,7 @@ mod error;
 mod layout;
 mod open;
 mod reader;
+mod sealed;
 mod upload;
 mod walk;
 mod work;
@@ -26,7 +27,8 @@ pub use description::{Description, NameError, check_name, key, split_key};
 pub use error::{ReadError, UploadError};
 pub(crate) use layout::{file_name, number_of};
 pub use open::Found;
-pub use upload::{Begin, End, Owner, Sealed, Settled, Upload};
+pub use sealed::{Sealed, Settled};
+pub use upload::{Begin, End, Owner, Upload};
 pub(crate) use walk::{CheckError, Walk};
 pub use work::{Chunk, News, Work};
 

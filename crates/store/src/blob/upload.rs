@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::blobs::{Blobs, UploadKey};
-use super::description::{Description, key};
 use super::error::UploadError;
 use super::layout::{Identity, file_name};
 use super::limits;
+use super::sealed::Sealed;
 use super::work::Chunk;
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
-use crate::operation::{Condition, Expiry, Operation};
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,17 +68,17 @@ pub(super) struct Unfinished {
 pub(super) struct Progress {
     /// Which stream has it: they are counted.
     turn: u64,
-    owner: Option<Arc<dyn Owner>>,
+    pub(super) owner: Option<Arc<dyn Owner>>,
     /// While a stream has it.
-    writer: Option<ContentWriter>,
+    pub(super) writer: Option<ContentWriter>,
     touched_ms: u64,
     /// The name of its file is on the device.
     is_named: bool,
     /// It was completed or given up.
-    is_over: bool,
+    pub(super) is_over: bool,
     /// All of it is durable, and its description is on its way: no other stream may have it, or the same file would be
     /// described twice, or removed under its description.
-    is_sealed: bool,
+    pub(super) is_sealed: bool,
 }
 
 impl Unfinished {
@@ -137,11 +136,11 @@ impl Progress {
 /// A stream's hold on an upload. Dropped, the upload waits for another stream, or is gone if it cannot be resumed.
 #[derive(Debug)]
 pub struct Upload {
-    blobs: Arc<Blobs>,
-    unfinished: Arc<Unfinished>,
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) unfinished: Arc<Unfinished>,
     turn: u64,
     size_bytes: Option<u64>,
-    content_type: Box<str>,
+    pub(super) content_type: Box<str>,
 }
 
 impl Blobs {
@@ -256,7 +255,7 @@ impl Blobs {
     }
 
     /// It is no unfinished upload any more.
-    fn forget(&self, unfinished: &Arc<Unfinished>) {
+    pub(super) fn forget(&self, unfinished: &Arc<Unfinished>) {
         let mut state = self.state.lock();
         state.take_back(unfinished.database, 1, |used| &mut used.unfinished);
         if let Some(key) = &unfinished.key
@@ -489,7 +488,7 @@ impl Upload {
         self.blobs.give_up(&self.unfinished);
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, Progress>, UploadError> {
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Progress>, UploadError> {
         self.unfinished.lock_turn(self.turn)
     }
 }
@@ -583,101 +582,6 @@ impl Blobs {
         }
         UploadError::Device(error)
     }
-}
-
-/// A content that is complete and durable, and is not described yet. Dropped, it is an unfinished upload again, or goes
-/// if that cannot be resumed.
-#[derive(Debug)]
-pub struct Sealed {
-    upload: Option<Upload>,
-    size_bytes: u64,
-    crc32c: u32,
-    created_ms: u64,
-    sha256: Option<[u8; 32]>,
-}
-
-impl Sealed {
-    /// What the description says.
-    ///
-    /// # Panics
-    /// If it was settled.
-    pub fn description(&self) -> Description<'_> {
-        let upload = self.upload.as_ref().expect("it is not settled");
-        Description {
-            database: upload.unfinished.database,
-            number: upload.unfinished.number,
-            size_bytes: self.size_bytes,
-            crc32c: self.crc32c,
-            created_ms: self.created_ms,
-            sha256: self.sha256,
-            content_type: &upload.content_type,
-        }
-    }
-
-    /// Shows the operation that describes it, for a commit on [`DatabaseId::BLOBS`].
-    pub fn with_operation<R>(
-        &self,
-        name: &str,
-        condition: Condition<'_>,
-        show: impl FnOnce(&Operation<'_>) -> R,
-    ) -> R {
-        let mut value = Vec::new();
-        let description = self.description();
-        description.encode(&mut value);
-        show(&Operation::Put {
-            key: &key(description.database, name),
-            value: &value,
-            condition,
-            expiry: Expiry::None,
-            want_previous: true,
-        })
-    }
-
-    /// What became of the description.
-    pub fn settle(mut self, settled: Settled) {
-        let upload = self.upload.take().expect("it is settled once");
-        let blobs = &upload.blobs;
-        match settled {
-            Settled::Described => {
-                let mut progress = upload.unfinished.progress.lock();
-                progress.is_over = true;
-                progress.writer = None;
-                progress.owner = None;
-                drop(progress);
-                blobs.forget(&upload.unfinished);
-            }
-            Settled::NotWanted => blobs.give_up(&upload.unfinished),
-            Settled::Unknown => {
-                // The next start will know. Until then nothing may touch it.
-                upload.unfinished.progress.lock().is_over = true;
-                blobs.forget(&upload.unfinished);
-            }
-        }
-    }
-}
-
-impl Drop for Sealed {
-    fn drop(&mut self) {
-        if let Some(upload) = &self.upload
-            && let Ok(mut progress) = upload.lock()
-        {
-            progress.is_sealed = false;
-            if let Some(writer) = &mut progress.writer {
-                writer.unseal();
-            }
-        }
-    }
-}
-
-/// What became of a description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// It is visible.
-    Described,
-    /// Its condition was not met.
-    NotWanted,
-    /// The log may hold it, or not.
-    Unknown,
 }
 
 impl fmt::Debug for Unfinished {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::blobs::Blobs;
 use super::content::{Content, Piece};
 use super::error::{ReadError, UploadError};
-use super::upload::{Begin, End, Owner, Sealed, Upload};
+use super::sealed::Sealed;
+use super::upload::{Begin, End, Owner, Upload};
 
 /// A chunk among the bytes of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
