@@ -98,11 +98,9 @@ impl Download {
             0 => size_bytes,
             length => self.offset.saturating_add(length).min(size_bytes),
         };
-        let blobs = shared.store.blobs().expect("a view of its index was given");
-        // While the view is held.
-        let content = blobs.open_content(&description);
+        let reading = Reading::open(&description, self.offset, end, self.chunk_bytes, shared);
+        self.reading = Some(reading);
         self.head = Some((version, BlobDescriptionOf::new(&description)));
-        self.reading = Some(Reading::new(content, self.offset, end, self.chunk_bytes));
         Ok(())
     }
 

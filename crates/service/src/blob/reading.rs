@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use store::blob::{Content, News, Piece, ReadError, Work};
+use store::blob::{Content, Description, News, Piece, ReadError, Work};
 
-use crate::call::Actions;
+use crate::call::{Actions, Shared};
 use crate::limits::{DOWNLOAD_PIECES, DOWNLOAD_READ_BYTES};
 
 /// A part of a content on its way out.
@@ -40,10 +40,18 @@ impl Part {
 }
 
 impl Reading {
-    /// From `offset` to below `end`, both within the content.
-    pub(crate) fn new(content: Arc<Content>, offset: u64, end: u64, chunk_bytes: usize) -> Reading {
+    /// From `offset` to below `end`, both within the content. Call it while the view is held that shows the description:
+    /// afterwards the content may go.
+    pub(crate) fn open(
+        description: &Description<'_>,
+        offset: u64,
+        end: u64,
+        chunk_bytes: usize,
+        shared: &Shared,
+    ) -> Reading {
+        let blobs = shared.store.blobs().expect("a view of its index was given");
         Reading {
-            content,
+            content: blobs.open_content(description),
             next: offset,
             end,
             read_next: offset,

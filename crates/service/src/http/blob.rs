@@ -187,10 +187,7 @@ impl Get {
         if self.is_head || begin == end {
             return actions.plain_end(Code::Ok);
         }
-        let blobs = shared.store.blobs().expect("a view of its index was given");
-        // While the view is held.
-        let content = blobs.open_content(&description);
-        let reading = Reading::new(content, begin, end, DOWNLOAD_CHUNK_BYTES);
+        let reading = Reading::open(&description, begin, end, DOWNLOAD_CHUNK_BYTES, shared);
         self.reading = Some(Box::new(reading));
         self.go_on(actions);
     }
