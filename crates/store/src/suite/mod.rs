@@ -3,11 +3,13 @@
 //! An engine's tests implement [`Engine`] and call [`run_cases`] and [`run_property`].
 
 mod cases;
+mod folder;
 mod model;
 mod property;
 mod random;
 mod view;
 
+pub use folder::{Files, read_folder, write_folder};
 pub use property::run_property;
 pub use random::Random;
 pub use view::SuiteView;

@@ -3,13 +3,15 @@
 //! answered; and what is written afterwards must stay too.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store::disk::SimulatedDisk;
-use store::suite::{Engine, Random, StandingClock, SuiteView, delete, increment, put};
+use store::suite::{
+    Engine, Files, Random, StandingClock, SuiteView, delete, increment, put, read_folder,
+    write_folder,
+};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Direction, Durability, Kind, Mode, Operation, Outcomes,
     Range, Store, StoreConfig,
@@ -17,38 +19,11 @@ use store::{
 
 use crate::tree_bench::{OnDisk, TempFolder};
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
-
 /// Value, version and expiry of each key.
 pub type Content = BTreeMap<Vec<u8>, (Vec<u8>, u64, u64)>;
 
 /// Kind and content of each database.
 pub type State = BTreeMap<String, (Kind, Content)>;
-
-fn read_folder(folder: &Path) -> Files {
-    let mut files = Files::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for file in fs::read_dir(next).expect("it is there") {
-            let path = file.expect("it is there").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).expect("it is below");
-                files.insert(name.into(), fs::read(&path).expect("it is there"));
-            }
-        }
-    }
-    files
-}
-
-fn write_folder(folder: &Path, files: &Files) {
-    for (name, bytes) in files {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("there is room");
-        fs::write(path, bytes).expect("there is room");
-    }
-}
 
 /// States of the device in the midst of a step. Before the list of tables of a tree is replaced, everything new may be
 /// there, in part or whole; afterwards everything old may still be there.

@@ -1,36 +1,7 @@
 //! Crashes and damage: copies of a tree's folder as they can lie on the device.
 
-use std::fs;
-
 use super::*;
-
-type Files = BTreeMap<PathBuf, Vec<u8>>;
-
-/// All files below a folder.
-fn read_folder(folder: &Path) -> Files {
-    let mut files = Files::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for file in fs::read_dir(next).expect("it is there") {
-            let path = file.expect("it is there").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).expect("it is below");
-                files.insert(name.into(), fs::read(&path).expect("it is there"));
-            }
-        }
-    }
-    files
-}
-
-fn write_folder(folder: &Path, files: &Files) {
-    for (name, bytes) in files {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("there is room");
-        fs::write(path, bytes).expect("there is room");
-    }
-}
+use crate::suite::{Files, read_folder, write_folder};
 
 /// States of the device in the midst of a change of the set of tables. Before `current` is replaced, everything new may be
 /// there, in part or whole; afterwards everything old may still be there.
