@@ -7,7 +7,7 @@ from concurrent import futures
 
 import grpc
 import pytest
-from metrics_page import fetch, metrics_address
+from metrics_page import assert_calls_add_up, fetch, metrics_address
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
@@ -63,6 +63,7 @@ def test_counts_are_those_of_the_calls(measured):
         assert now.handled("Get", "NOT_FOUND") == 3
         assert now.handled("Scan") == 1
         assert now.handled("Delete") == 0, "what was never called is there too"
+        assert_calls_add_up(now.families.values())
         assert now.value("pelton_refused_calls_total", reason="unknown_method") == 1
         assert now.value("pelton_refused_calls_total", reason="stopping") == 0
         assert now.value("pelton_connections") == 2

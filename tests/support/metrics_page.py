@@ -3,6 +3,7 @@
 import http.client
 import re
 
+from prometheus_client.parser import text_string_to_metric_families
 from server import wait_until
 
 
@@ -31,3 +32,23 @@ def counter(server, name):
     """The value of a counter or a gauge, by its name and its labels if it has any."""
     _, body = fetch(server)
     return float(re.search(rf"^{re.escape(name)} (\S+)$", body, re.MULTILINE).group(1))
+
+
+def families(server):
+    """All of the page, as Prometheus' own parser reads it."""
+    _, body = fetch(server)
+    return list(text_string_to_metric_families(body))
+
+
+def assert_calls_add_up(families):
+    """Where no call runs, each that was begun has ended, once, and was measured, once."""
+    begun, ended, measured = {}, {}, {}
+    names = ["started_total", "handled_total", "handling_seconds_count"]
+    counted = list(zip(names, [begun, ended, measured]))
+    for family in families:
+        for sample in family.samples:
+            for name, counts in counted:
+                if sample.name == f"grpc_server_{name}" and sample.value:
+                    method = sample.labels["grpc_service"], sample.labels["grpc_method"]
+                    counts[method] = counts.get(method, 0) + sample.value
+    assert begun == ended == measured, f"begun {begun}, ended {ended}, measured {measured}"

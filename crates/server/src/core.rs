@@ -433,6 +433,7 @@ impl Core {
         });
         connection.set_token(stream, token(id));
         channel.running += 1;
+        self.figures.started(method);
         if deadline_ns != u64::MAX {
             self.fresh.push(id);
         }

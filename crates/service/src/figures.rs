@@ -36,6 +36,8 @@ pub struct ReaderFigures {
 pub struct LoopFigures {
     open_connections: AtomicU64,
     running_calls: AtomicU64,
+    /// By method.
+    started: Box<[AtomicU64]>,
     /// By method, then by code.
     ended: Box<[AtomicU64]>,
     /// By method, then by length; the last of each method is the sum in nanoseconds.
@@ -79,6 +81,8 @@ pub struct Totals {
     pub open_connections: u64,
     /// Calls now.
     pub running_calls: u64,
+    /// Calls that were begun, by method; only those of which there is one.
+    pub started: Vec<(Method, u64)>,
     /// Calls that have ended, by method and code; only those of which there is one.
     pub ended: Vec<(Method, Code, u64)>,
     /// How long the calls took that have ended, by method; only those of which there is one.
@@ -135,7 +139,7 @@ impl Figures {
     pub fn totals(&self) -> Totals {
         let loops = self.lock();
         let sum = |of: &dyn Fn(&LoopFigures) -> u64| loops.iter().map(|one| of(one)).sum();
-        let mut ended = Vec::new();
+        let (mut started, mut ended) = (Vec::new(), Vec::new());
         for &method in Method::ALL {
             for code in Code::ALL {
                 let calls = sum(&|one| one.ended[place(method, code)].load(Ordering::Relaxed));
@@ -143,10 +147,16 @@ impl Figures {
                     ended.push((method, code, calls));
                 }
             }
+            // Read behind those that have ended, so that it is never less.
+            let calls = sum(&|one| one.started[method as usize].load(Ordering::Relaxed));
+            if calls > 0 {
+                started.push((method, calls));
+            }
         }
         Totals {
             open_connections: sum(&|one| one.open_connections.load(Ordering::Relaxed)),
             running_calls: sum(&|one| one.running_calls.load(Ordering::Relaxed)),
+            started,
             ended,
             took: took(&loops),
             refused: RefusedFor::ALL.map(|reason| {
@@ -188,6 +198,7 @@ impl Default for LoopFigures {
         LoopFigures {
             open_connections: AtomicU64::new(0),
             running_calls: AtomicU64::new(0),
+            started: Method::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             ended: (0..places).map(|_| AtomicU64::new(0)).collect(),
             took: (0..Method::ALL.len() * TOOK_CELLS)
                 .map(|_| AtomicU64::new(0))
@@ -205,6 +216,12 @@ impl LoopFigures {
             .store(open_connections as u64, Ordering::Relaxed);
         self.running_calls
             .store(running_calls as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a call that begins. Each is also counted by [`LoopFigures::ended`], once.
+    #[inline]
+    pub fn started(&self, method: Method) {
+        add(&self.started[method as usize], 1);
     }
 
     /// Counts a call that has ended.
@@ -247,14 +264,17 @@ mod tests {
         let figures = Figures::new(5_000_000);
         let nothing = figures.totals();
         assert_eq!((nothing.open_connections, nothing.running_calls), (0, 0));
-        assert!(nothing.ended.is_empty() && nothing.took.is_empty());
+        assert!(nothing.started.is_empty() && nothing.ended.is_empty());
+        assert!(nothing.took.is_empty());
         assert_eq!(nothing.refused, RefusedFor::ALL.map(|reason| (0, reason)));
         let (one, other) = (figures.add_loop(), figures.add_loop());
         one.set(3, 5);
         other.set(4, 6);
         for figures in [&one, &other, &one] {
+            figures.started(Method::Get);
             figures.ended(Method::Get, Code::Ok);
         }
+        other.started(Method::Put);
         other.ended(Method::Get, Code::Unauthenticated);
         other.ended(Method::Put, Code::Ok);
         let last = *Method::ALL.last().expect("there are methods");
@@ -268,6 +288,7 @@ mod tests {
             (last, Code::Unauthenticated, 1),
         ];
         assert_eq!(totals.ended, expected);
+        assert_eq!(totals.started, [(Method::Get, 3), (Method::Put, 1)]);
         one.set(0, 0);
         assert_eq!(figures.totals().running_calls, 6);
         assert_eq!(figures.uptime_ms(7_999_999), 2);

@@ -80,6 +80,14 @@ fn method_labels(method: Method) -> [Label<'static>; 3] {
 
 fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     page.family(
+        "grpc_server_started_total",
+        Counter,
+        "Calls that were begun, by method. Those that run now are not in grpc_server_handled_total.",
+    );
+    for &(method, calls) in &totals.started {
+        page.sample(&method_labels(method), calls);
+    }
+    page.family(
         "grpc_server_handled_total",
         Counter,
         "Calls that have ended, by method and status; with status OK for each method that is served, be it 0.",
