@@ -11,6 +11,7 @@ from metrics_page import assert_calls_add_up, fetch, metrics_address
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
+from raw import Connection
 from server import Server, expect_status, open_channel, wait_until
 
 
@@ -76,6 +77,20 @@ def test_counts_are_those_of_the_calls(measured):
         assert (kinds["Put"], kinds["Scan"], kinds["Pipe"]) == ("unary", "server_stream", "bidi_stream")
     wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
     assert Scrape(measured).value("pelton_connections_closed_total") == 2
+
+
+def test_requests_of_plain_http_are_counted_as_calls_are(measured):
+    def handled(method, code="OK"):
+        names = {"grpc_service": "http.Blob", "grpc_method": method}
+        return Scrape(measured).value("grpc_server_handled_total", **names, grpc_code=code)
+
+    with Connection(measured.address) as connection:
+        for status in ["404", "404"]:
+            answer = connection.wait(connection.get("/blob/nothing"))
+            assert answer.headers[":status"] == status
+    wait_until(lambda: handled("GET", "NOT_FOUND") == 2)
+    assert handled("PUT") == 0, "what was never asked for is there too"
+    assert_calls_add_up(Scrape(measured).families.values())
 
 
 def test_durations_are_those_of_the_calls(measured):

@@ -94,7 +94,8 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
     );
     let is_served = |method: Method| {
         let service = method_labels(method)[1].1;
-        services::served(interop).any(|served| served == service)
+        // Requests of plain HTTP belong to no service that reflection lists.
+        method.kind() == Shape::Plain || services::served(interop).any(|served| served == service)
     };
     for &method in Method::ALL.iter().filter(|&&method| is_served(method)) {
         let [shape, service, name] = method_labels(method);
