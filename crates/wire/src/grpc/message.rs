@@ -174,6 +174,17 @@ impl Deframer {
         self.prefix_len > 0
     }
 
+    /// Returns how many bytes the message that is being gathered still lacks; `None` between messages and while its
+    /// prefix is not whole.
+    #[inline]
+    pub fn missing(&self) -> Option<usize> {
+        if usize::from(self.prefix_len) < PREFIX_BYTES {
+            return None;
+        }
+        let [_, length @ ..] = self.prefix;
+        Some(u32::from_be_bytes(length) as usize - self.gathered.len())
+    }
+
     /// The bytes of memory that the buffer holds.
     pub fn buffer_bytes(&self) -> usize {
         self.gathered.capacity()

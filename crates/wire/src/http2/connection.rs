@@ -20,6 +20,7 @@ use super::request_memo::RequestMemo;
 use super::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use super::streams::{StreamKey, Streams};
 use super::timers::Timers;
+use super::turns::Turns;
 use crate::grpc::Status;
 use crate::hpack::{Decoder, Encoder, Fields};
 use crate::limits;
@@ -136,6 +137,8 @@ pub struct Connection {
     pub(super) settings_acked: bool,
     /// Bytes of unfinished messages and backlogs.
     pub(super) gathered_bytes: usize,
+    /// Which of the large messages may come.
+    pub(super) turns: Turns,
     /// Streams that have been resumed and may have a backlog.
     pub(super) resumed: VecDeque<StreamKey>,
     /// Client: how the last finished call ended.
@@ -212,6 +215,7 @@ impl Connection {
             our_initial_window: DEFAULT_WINDOW,
             settings_acked: false,
             gathered_bytes: 0,
+            turns: Turns::default(),
             resumed: VecDeque::new(),
             status: Status::OK,
             streams: Streams::default(),
@@ -277,7 +281,10 @@ impl Connection {
                         *consumed = start + header.length as usize;
                         self.on_frame(header, input, start, consumed, out)
                     }
-                    Ok(None) => return self.events.pop_front(),
+                    Ok(None) => {
+                        self.grant_turns(out);
+                        return self.events.pop_front();
+                    }
                     Err(error) => Err(error),
                 }
             };
@@ -465,9 +472,12 @@ impl Connection {
     }
 
     /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what waits to be sent.
-    /// And the buffers that it keeps for streams which bring much.
+    /// And the buffers that it keeps for streams which bring much, and what the messages whose turn it is still lack.
     pub fn buffered_bytes(&self) -> usize {
-        self.gathered_bytes + self.unsent_bytes + self.pool.extra_bytes()
+        self.gathered_bytes
+            + self.unsent_bytes
+            + self.pool.extra_bytes()
+            + self.turns.active_bytes()
     }
 
     /// Bytes of memory that the connection holds, nearly: what the allocator adds is not counted.
@@ -486,6 +496,7 @@ impl Connection {
             + self.unpacked.capacity()
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
                 * size_of::<Event>()
+            + self.turns.memory_bytes()
             + self.late.memory_bytes()
     }
 }

@@ -73,8 +73,9 @@ impl Connection {
         }
     }
 
-    /// Keeps all windows shut, whatever is consumed: more is buffered, on all connections together, than may be. Or gives
-    /// back what was consumed meanwhile.
+    /// Keeps the windows of all streams shut, whatever is consumed: more is buffered, on all connections together, than may
+    /// be. Or gives back what was consumed meanwhile. Messages whose turn it is go on, as their bytes are accounted for;
+    /// therefore the connection's window stays open, and each stream is bounded by its own.
     pub fn set_windows_shut(&mut self, shut: bool, out: &mut Vec<u8>) {
         if self.windows_shut == shut || self.phase == Phase::Closed {
             return;
@@ -84,12 +85,10 @@ impl Connection {
             self.pool.bound_as_usual();
             return;
         }
-        if let Some(increment) = self.receive_window.announce() {
-            frame::write_window_update(out, 0, increment);
-        }
         for (_, stream) in self.streams.iter_mut() {
             if !stream.receive_closed
                 && !stream.is_dead()
+                && !stream.turn.is_waiting()
                 && let Some(increment) = stream.receive_window.announce()
             {
                 frame::write_window_update(out, stream.id, increment);
@@ -120,15 +119,24 @@ impl Connection {
         self.grow_windows(slot, out);
     }
 
-    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets the windows that
-    /// are not fixed grow with it.
-    fn grow_windows(&mut self, slot: u32, out: &mut Vec<u8>) {
+    /// Begins to measure what is in flight, and lets the connection's window grow with it, unless windows are fixed.
+    pub(super) fn measure_bandwidth(&mut self, out: &mut Vec<u8>) {
         if self.config.stream_window.is_some() && self.config.connection_window.is_some() {
             return;
         }
         if let Some(opaque) = self.bandwidth.begin() {
             frame::write_ping(out, 0, opaque);
         }
+        if self.config.connection_window.is_none() {
+            self.receive_window
+                .grow_to(self.bandwidth.connection_window());
+        }
+    }
+
+    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets the windows that
+    /// are not fixed grow with it.
+    fn grow_windows(&mut self, slot: u32, out: &mut Vec<u8>) {
+        self.measure_bandwidth(out);
         if self.config.stream_window.is_none() {
             let limit = self.streams[slot].window_limit;
             let stream = &mut self.streams[slot];
@@ -138,10 +146,6 @@ impl Connection {
             if let Some(increment) = stream.receive_window.announce() {
                 frame::write_window_update(out, stream.id, increment);
             }
-        }
-        if self.config.connection_window.is_none() {
-            self.receive_window
-                .grow_to(self.bandwidth.connection_window());
         }
     }
 
@@ -169,6 +173,7 @@ impl Connection {
         inbound.backlog.extend_from_slice(payload);
         inbound.end_waits = frame.end;
         inbound.counted += payload.len();
+        stream.turn.brought(payload.len() as u32);
         self.gather(payload.len());
         self.check_gathered(frame.stream.slot, out)
     }
@@ -257,7 +262,7 @@ impl Connection {
         if end {
             return self.end_of_stream(key.slot, out);
         }
-        self.give_window_back(key.slot, taken as u32, out);
+        self.go_on_with_message(key.slot, taken as u32, out);
         Ok(None)
     }
 }

@@ -83,6 +83,7 @@ impl Connection {
     pub(super) fn silence(&mut self, slot: u32, dead: Dead) {
         self.drop_outbound(slot);
         self.drop_inbound(slot);
+        self.end_turn(slot);
         let stream = &mut self.streams[slot];
         stream.dead = dead;
         stream.receive_closed = true;
@@ -148,6 +149,7 @@ impl Connection {
     /// Frees the stream's place.
     pub(super) fn remove_stream(&mut self, slot: u32) {
         self.drop_inbound(slot);
+        self.end_turn(slot);
         debug_assert!(
             self.streams[slot].outbound.is_empty(),
             "all has been sent, or dropped"
@@ -232,6 +234,7 @@ impl Connection {
         for key in std::mem::take(&mut self.ready) {
             self.streams[key.slot].in_ready = false;
         }
+        self.forget_turns();
         let keys: Vec<_> = self.streams.keys().collect();
         for key in keys {
             if !self.streams[key.slot].is_dead() {

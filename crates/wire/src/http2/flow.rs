@@ -60,6 +60,30 @@ impl ReceiveWindow {
         (increment > 0).then_some(increment)
     }
 
+    /// Returns what the peer may still send.
+    #[inline]
+    pub(crate) fn available(&self) -> u32 {
+        self.available.clamp(0, i64::from(MAX_31_BIT)) as u32
+    }
+
+    /// Lets the peer send so many bytes, once: what goes beyond the window's size is not given back when it is consumed.
+    /// Returns the increment to announce, if there is any.
+    pub(crate) fn open_to(&mut self, bytes: u32) -> Option<u32> {
+        let wanted = i64::from(bytes.min(MAX_31_BIT)) - self.available;
+        let increment = u32::try_from(wanted).ok().filter(|&bytes| bytes > 0)?;
+        let credit = self.credit.min(increment);
+        self.credit -= credit;
+        self.excess += increment - credit;
+        self.available += i64::from(increment);
+        Some(increment)
+    }
+
+    /// What the window is filled up to.
+    #[inline]
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// Makes the window larger with the next announcement, unless it is as large.
     pub(crate) fn grow_to(&mut self, size: u32) {
         let Some(growth) = size.checked_sub(self.size) else {
@@ -164,7 +188,7 @@ mod tests {
             let (mut allowed, mut unconsumed, mut size) = (1_000, 0, 1_000);
             for _ in 0..200 {
                 let amount = random.below(2_000) as u32;
-                match random.below(5) {
+                match random.below(6) {
                     0 => {
                         window.grow_to(amount);
                         size = size.max(amount);
@@ -179,6 +203,11 @@ mod tests {
                         (allowed, unconsumed) = (allowed - sent, unconsumed + sent);
                     }
                     3 => {
+                        let announced = window.open_to(amount).unwrap_or(0);
+                        assert_eq!(announced, amount.saturating_sub(allowed));
+                        allowed += announced;
+                    }
+                    4 => {
                         let consumed = amount.min(unconsumed);
                         window.give(consumed);
                         unconsumed -= consumed;

@@ -34,6 +34,7 @@ mod settings;
 mod streams;
 mod timers;
 mod transmit;
+mod turns;
 
 pub use client::{OpenError, RequestHead};
 pub use config::{Config, Role};

@@ -81,9 +81,7 @@ impl Connection {
         }
         self.bandwidth.received(length);
         self.receive_window.give(length);
-        if !self.windows_shut
-            && let Some(increment) = self.receive_window.announce()
-        {
+        if let Some(increment) = self.receive_window.announce() {
             frame::write_window_update(out, 0, increment);
         }
         Ok(())
@@ -279,14 +277,15 @@ impl Connection {
             inbound.counted += taken;
             self.gather(taken);
         }
-        // A message may be larger than the window: what has been gathered of it is given back at once. Its size has
-        // been checked, and all unfinished messages together have a bound.
-        self.give_window_back(slot, taken as u32, out);
+        self.go_on_with_message(slot, taken as u32, out);
         self.check_gathered(slot, out)
     }
 
     pub(super) fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
-        if self.gathered_bytes <= self.config.max_gathered_bytes {
+        // A message whose turn has come was counted before: it may end.
+        if self.gathered_bytes <= self.config.max_gathered_bytes
+            || self.streams[slot].turn.was_granted()
+        {
             return Ok(None);
         }
         let max = self.config.max_gathered_bytes;
@@ -312,6 +311,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Handled {
         self.uncount(stream.slot);
+        self.end_turn(stream.slot);
         self.was_compressed = compressed;
         if compressed && let Err((status, cause)) = self.inflate(stream.slot, input)? {
             return self.end_call(stream.slot, &status, cause, out);

@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::inbound::Inbound;
 use super::outbound::Outbound;
+use super::turns::Turn;
 use crate::grpc::Status;
 use crate::limits;
 
@@ -109,6 +110,8 @@ pub(crate) struct Stream {
     pub(crate) extra: Option<Box<Extra>>,
     /// Client: the status that came while messages were still to be taken.
     pub(crate) late_status: LateStatus,
+    /// The turn of the message that it is sending.
+    pub(crate) turn: Turn,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
 }
@@ -140,6 +143,7 @@ impl Stream {
             content_left: None,
             extra: None,
             late_status: LateStatus::NotCome,
+            turn: Turn::default(),
             inbound: Inbound::default(),
             outbound: Outbound::default(),
         }
@@ -147,6 +151,7 @@ impl Stream {
 
     fn begin(&mut self, id: u32, kind: Kind, send_window: u32, receive_window: u32) {
         debug_assert!(self.inbound.is_empty() && self.outbound.is_empty());
+        debug_assert_eq!(self.turn, Turn::default());
         self.id = id;
         self.token = 0;
         self.kind = kind;

@@ -165,6 +165,7 @@ impl Connection {
             timers.gathering_deadline_ns(&self.config),
             timers.keepalive_deadline_ns(&self.config),
             self.late.linger_due_ns(),
+            self.turns.lapse_due_ns(),
         ]
         .into_iter()
         .flatten()
@@ -206,6 +207,9 @@ impl Connection {
         if is_past(self.timers.gathering_deadline_ns(&self.config)) {
             self.end_unfinished(out)?;
         }
+        if is_past(self.turns.lapse_due_ns()) {
+            self.lapse_turns(out);
+        }
         self.end_lingering(out);
         if is_past(self.timers.drain_ns) {
             self.finish_draining(out);
@@ -224,7 +228,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves is not in arrears.
+    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves, or whose window we keep
+    /// shut until its turn, is not in arrears.
     #[cold]
     fn end_unfinished(&mut self, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
         self.timers.gathering = None;
@@ -233,7 +238,9 @@ impl Connection {
             .streams
             .iter_mut()
             .filter(|(_, stream)| {
-                stream.inbound.deframer.is_mid_message() && !stream.held && !stream.is_dead()
+                let waits_for_us = stream.held
+                    || (stream.turn.is_waiting() && stream.receive_window.available() == 0);
+                stream.inbound.deframer.is_mid_message() && !waits_for_us && !stream.is_dead()
             })
             .map(|(slot, _)| slot)
             .collect();
@@ -258,6 +265,7 @@ impl Connection {
         self.events.shrink_to_fit();
         self.ready.shrink_to_fit();
         self.resumed.shrink_to_fit();
+        self.turns.trim();
         // Not `late`: a stream may have been reset a moment ago, and its frames are still to come.
     }
 }

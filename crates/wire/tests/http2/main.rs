@@ -15,3 +15,4 @@ mod pair;
 mod responses;
 mod stream_states;
 mod time;
+mod turns;
