@@ -1,7 +1,7 @@
 //! Who may begin a call. Refusals come before any work, with a status that makes a retry safe.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use service::{Code, RefusedFor, Status};
 use wire::{Connection, StreamKey};
@@ -15,6 +15,8 @@ pub(crate) struct Budget {
     /// Shown to those who ask for statistics.
     buffered: Arc<AtomicUsize>,
     limit: usize,
+    /// A connection receives a large message although there is no memory left for it.
+    is_overdrawn: AtomicBool,
 }
 
 impl Budget {
@@ -22,7 +24,30 @@ impl Budget {
         Budget {
             buffered: Arc::default(),
             limit,
+            is_overdrawn: AtomicBool::new(false),
         }
+    }
+
+    /// Returns what large messages may still take before they come, in bytes.
+    pub fn left_for_messages(&self) -> usize {
+        let reserve = self.limit / limits::SMALL_CALLS_SHARE;
+        (self.limit - reserve).saturating_sub(self.buffered.load(Ordering::Relaxed))
+    }
+
+    /// Lets one connection of the server receive one message beyond the limit, so that something always moves. To be
+    /// followed by [`Budget::end_overdraft`] if it returns true.
+    pub fn try_overdraft(&self) -> bool {
+        !self.is_overdrawn.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether nobody receives a message beyond the limit.
+    pub fn may_overdraw(&self) -> bool {
+        !self.is_overdrawn.load(Ordering::Relaxed)
+    }
+
+    /// The message has come, or stands still.
+    pub fn end_overdraft(&self) {
+        self.is_overdrawn.store(false, Ordering::Relaxed);
     }
 
     /// The bytes that are buffered, to be read by others.

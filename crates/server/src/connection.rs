@@ -31,6 +31,10 @@ pub(crate) struct Channel {
     pub reported_bytes: usize,
     /// When they last changed.
     pub moved_ns: u64,
+    /// Stands in the queue of those that wait for memory for a large message.
+    pub waits_for_turn: bool,
+    /// Receives a large message beyond the server's limit.
+    pub overdraws: bool,
     /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its answer.
     pub without_http2: bool,
     /// Beyond the connection limit: its calls get UNAVAILABLE.
@@ -54,6 +58,8 @@ impl Channel {
             armed_ns: u64::MAX,
             reported_bytes: 0,
             moved_ns: 0,
+            waits_for_turn: false,
+            overdraws: false,
             without_http2: peer
                 .tls
                 .as_ref()

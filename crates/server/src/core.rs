@@ -25,6 +25,7 @@ use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::tasks::LoopTasks;
 use crate::timers::{Alarm, Timers};
+use crate::turns::TurnQueue;
 
 /// All of a worker but its connections.
 pub(crate) struct Core {
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) fresh: Vec<CallId>,
     /// Connections that have something to say although nothing came in.
     pub(crate) revisit: Vec<ConnectionId>,
+    /// Connections that wait for memory for their next large message.
+    pub(crate) turn_queue: TurnQueue,
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
     pub(crate) figures: Arc<LoopFigures>,
@@ -112,6 +115,7 @@ impl Core {
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
+            turn_queue: TurnQueue::default(),
             drain: None,
         }
     }
@@ -165,6 +169,7 @@ impl Core {
     pub fn connection_closed(&mut self, mut channel: Channel) {
         self.log_error(&mut channel);
         self.connections -= 1;
+        self.leave_turns(&mut channel);
         self.admission.budget.change(channel.reported_bytes, 0);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
@@ -195,6 +200,7 @@ impl Core {
             io.input.consume(unread);
             return;
         }
+        self.allow_turns(channel);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
         while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
@@ -239,6 +245,7 @@ impl Core {
         }
         self.after_step(channel, io);
         self.guard_windows(channel, io, now_ns);
+        self.settle_turns(channel, io, now_ns);
         if let Some(at_ns) = channel
             .http2()
             .and_then(|connection| connection.next_deadline_ns())
@@ -282,7 +289,7 @@ impl Core {
     }
 
     /// Sets the connection's alarm, unless one rings before.
-    fn arm(&mut self, channel: &mut Channel, at_ns: u64) {
+    pub(crate) fn arm(&mut self, channel: &mut Channel, at_ns: u64) {
         if at_ns < channel.armed_ns {
             channel.armed_ns = at_ns;
             self.timers.set(at_ns, Alarm::connection(channel.id));

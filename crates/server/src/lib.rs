@@ -32,6 +32,7 @@ mod tasks;
 mod ticking;
 mod timers;
 pub mod tls;
+mod turns;
 mod worker;
 
 use std::fmt;

@@ -367,6 +367,8 @@ fn calls_are_shed_while_too_much_is_buffered() {
         send_half(&mut hoarder, 60_000);
         // Its own windows are not the point here: what the server gives back is enough.
         hoarder.exchange(&mut host);
+        // The rest of a message is accounted for only until its turn lapses.
+        host.advance_ms(wire::limits::TURN_LAPSE_MS);
     }
     let mut caller = Caller::new(&mut host);
     let shed = caller.call(GET, &[]);
@@ -376,6 +378,73 @@ fn calls_are_shed_while_too_much_is_buffered() {
     assert_eq!(heard.pushback_ms(), Some(server::limits::RETRY_PUSHBACK_MS));
     host.close(hoarder.id);
     assert!(is_served(&mut host), "what was buffered is free again");
+}
+
+// --- large messages and little memory
+
+/// Large requests on several connections, more than there is memory for: each comes in its turn, and all are answered.
+#[test]
+fn large_requests_beyond_the_memory_come_one_after_the_other() {
+    const LARGE: usize = 1 << 20;
+    for (memory_limit_bytes, callers, calls) in [(8 << 20, 5, 4), (1 << 20, 3, 1)] {
+        let mut host = Host::new(&Options {
+            memory_limit_bytes,
+            ..Options::default()
+        });
+        for round in 0..2 {
+            let mut callers: Vec<_> = (0..callers).map(|_| Caller::new(&mut host)).collect();
+            for caller in &mut callers {
+                for _ in 0..calls {
+                    caller.call(GET, &vec![0xff; LARGE]);
+                }
+            }
+            let ended = |caller: &Caller| caller.heard.values().all(|heard| heard.ends == 1);
+            for turn in 0.. {
+                if callers.iter().all(ended) {
+                    break;
+                }
+                assert!(turn < 1_000, "{memory_limit_bytes}, round {round}: stands still");
+                for caller in &mut callers {
+                    caller.exchange(&mut host);
+                }
+                host.advance_ms(server::limits::TURN_RETRY_MS);
+            }
+            for caller in callers {
+                for heard in caller.heard.values() {
+                    // It was received, and is no request.
+                    assert_eq!(heard.code(), Code::InvalidArgument, "{heard:?}");
+                }
+                host.close(caller.id);
+            }
+            assert!(is_served(&mut host), "nothing is left behind");
+        }
+    }
+}
+
+/// A connection that got memory for its message and goes gives it back, also what it got beyond the limit.
+#[test]
+fn a_connection_that_goes_in_its_turn_holds_up_nobody() {
+    let mut host = Host::new(&Options {
+        memory_limit_bytes: 1 << 20,
+        ..Options::default()
+    });
+    for _ in 0..3 {
+        let mut gone = Caller::new(&mut host);
+        gone.call(GET, &vec![0xff; 1 << 20]);
+        // What its first window lets through, and then its turn begins.
+        let sent = std::mem::take(&mut gone.out);
+        host.push(gone.id, &sent);
+        host.serve(gone.id);
+        let mut other = Caller::new(&mut host);
+        let stream = other.call(GET, &vec![0xff; 1 << 20]);
+        other.exchange(&mut host);
+        assert_eq!(other.heard(stream).ends, 0, "it waits");
+        host.close(gone.id);
+        host.advance_ms(server::limits::TURN_RETRY_MS);
+        other.exchange(&mut host);
+        assert_eq!(other.heard(stream).ends, 1);
+        host.close(other.id);
+    }
 }
 
 // --- one connection too many

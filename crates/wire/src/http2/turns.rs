@@ -124,10 +124,19 @@ impl Connection {
         self.turns.allowance = bytes;
     }
 
-    /// Whether messages wait for their turn and none has it: the layer above allows too little.
+    /// Whether messages wait for their turn and none has it since the layer above allows too little.
     #[inline]
     pub fn waits_for_turn(&self) -> bool {
-        !self.turns.waiting.is_empty() && self.turns.active.is_empty()
+        let first = self.turns.waiting.front();
+        self.turns.active.is_empty() && first.is_some_and(|&key| self.fits(key, usize::MAX))
+    }
+
+    /// Returns what the message lacks that gets the next turn, in bytes; 0 if none waits.
+    pub fn next_turn_bytes(&self) -> usize {
+        let stream = (self.turns.waiting.front()).map(|key| &self.streams[key.slot]);
+        stream
+            .and_then(|stream| stream.inbound.deframer.missing())
+            .unwrap_or(0)
     }
 
     /// Whether it is the turn of a message.
@@ -135,13 +144,16 @@ impl Connection {
         !self.turns.active.is_empty()
     }
 
-    /// Gives the first message that waits its turn, whatever the layer above allows, if none has it.
+    /// Gives the first message that waits its turn, whatever the layer above allows, if none has it and the connection's
+    /// own bound lets it.
     pub fn force_turn(&mut self, out: &mut Vec<u8>) {
         if !self.waits_for_turn() {
             return;
         }
         self.drop_idle_waiters();
-        if let Some(key) = self.turns.waiting.pop_front() {
+        if self.waits_for_turn()
+            && let Some(key) = self.turns.waiting.pop_front()
+        {
             self.begin_turn(key, out);
         }
     }
@@ -226,7 +238,7 @@ impl Connection {
                 return;
             };
             let is_full = self.turns.active_bytes >= self.receive_window.size() as usize;
-            if is_full || self.windows_shut || !self.fits(key) {
+            if is_full || self.windows_shut || !self.fits(key, self.turns.allowance) {
                 return;
             }
             self.turns.waiting.pop_front();
@@ -235,8 +247,8 @@ impl Connection {
         }
     }
 
-    /// Whether there is memory for what the message of a stream lacks.
-    fn fits(&self, key: StreamKey) -> bool {
+    /// Whether there is memory for what the message of a stream lacks: here, and where the layer above accounts for it.
+    fn fits(&self, key: StreamKey, allowance: usize) -> bool {
         let stream = &self.streams[key.slot];
         let missing = stream.inbound.deframer.missing().unwrap_or(0);
         let more = missing.saturating_sub(stream.turn.reserved as usize);
@@ -244,7 +256,7 @@ impl Connection {
         let bound = self.config.max_gathered_bytes / limits::TURNS_SHARE;
         let fits_here =
             others == 0 || self.gathered_bytes + self.turns.reserved_bytes + more <= bound;
-        fits_here && missing <= self.turns.allowance
+        fits_here && missing <= allowance
     }
 
     /// Takes streams from the front of the list that need no turn any more.

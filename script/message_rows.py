@@ -1,0 +1,159 @@
+"""The rows of script/bench about large messages, and about more threads.
+
+Large Puts, from 64 KiB to 16 MiB and from 1 to 128 in flight: beside the volatile ones a copy of as many bytes over bare TCP
+(`peers/transfer`, thrown away on the other side), beside the synced ones a bare log with the same groups. And what a Get and
+a synced Put cost the server with more threads on the same CPU: what the threads share and write for each call shows there
+first, although a single CPU cannot show what it costs when its cache lines move.
+"""
+
+import contextlib
+import json
+import subprocess
+import time
+
+import durable_rows
+import load_rows
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = {"64 KiB": 64 * KIB, "256 KiB": 256 * KIB, "1 MiB": MIB, "3 MiB": 3 * MIB, "10 MiB": 10 * MIB, "16 MiB": 16 * MIB}
+# Connections × in flight on each.
+SHAPES = {"1 × 1": (1, 1), "1 × 16": (1, 16), "8 × 1": (8, 1), "8 × 16": (8, 16)}
+MAX_VALUE = "16MiB"
+# Values that a run overwrites again and again: all of them fit into memory.
+KEYS = 32
+# A run is as long as this at least: few of the largest messages end within a short one.
+LEAST_MS = 3_000
+RUNS = 3
+GOAL = 0.6
+COPY_BYTES = 1 << 30
+
+THREADS = (1, 2, 4, 16)
+
+
+def name_of(row, size, shape):
+    return f"{row.name}-{size}-{shape}".replace(" ", "")
+
+
+def runs(bench):
+    return min(bench.options.runs, RUNS)
+
+
+def copy_figures(bench, process, file, size_bytes):
+    """The speed of bare TCP: one connection, each byte read and thrown away."""
+    command = ["taskset", "--cpu-list", bench.GENERATOR_CPU, *bench.command("transfer", "put", str(file), "--discard", "--address", process.address)]
+    before = time.monotonic()
+    subprocess.run(command, check=True)
+    return {"mb_per_s": size_bytes / (time.monotonic() - before) / 1e6}
+
+
+def put_figures(bench, process, size_bytes, connections, in_flight, seed):
+    options = ["--mix", "put=100", "--keys", str(KEYS), "--value-size", str(size_bytes), "--threads", "1", "--seed", str(seed)]
+    options += ["--connections", str(connections), "--in-flight", str(in_flight)]
+    least_ms = bench.options.duration_ms if bench.options.quick else max(LEAST_MS, bench.options.duration_ms)
+    figures = load_rows.load(bench, process, *options, duration_ms=least_ms)
+    figures["mb_per_s"] = figures["calls_per_s"] * size_bytes / 1e6
+    return figures
+
+
+def cells(bench):
+    shapes = {"8 × 16": SHAPES["8 × 16"]} if bench.options.quick else SHAPES
+    return [(size, size_bytes, shape, counts) for size, size_bytes in SIZES.items() for shape, counts in shapes.items()]
+
+
+def measure_volatile(bench, row):
+    size_bytes = COPY_BYTES // 16 if bench.options.quick else COPY_BYTES
+    with contextlib.ExitStack() as stack:
+        file = bench.folder / "copied"
+        with open(file, "wb") as filled:
+            filled.truncate(size_bytes)
+        bare = stack.enter_context(contextlib.closing(bench.start_program("transfer", "serve", "--folder", str(bench.folder))))
+        process = stack.enter_context(contextlib.closing(bench.start("pelton", "volatile", None, "--max-value", MAX_VALUE)))
+        for run in range(runs(bench)):
+            for size, value_bytes, shape, counts in cells(bench):
+                copied = copy_figures(bench, bare, file, size_bytes)
+                figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1)
+                figures["share_of_bare"] = figures["mb_per_s"] / copied["mb_per_s"]
+                bench.record(row._replace(name=name_of(row, size, shape)), "bare", copied)
+                bench.record(row._replace(name=name_of(row, size, shape)), "pelton", figures)
+
+
+def measure_synced(bench, row):
+    for run in range(runs(bench)):
+        for size, value_bytes, shape, counts in cells(bench):
+            one = row._replace(name=name_of(row, size, shape))
+            with bench.fresh_folder() as folder:
+                # A segment must hold several of the largest groups, and the log must still be there afterwards.
+                process = bench.start("pelton", "synced", folder / "data", "--max-value", MAX_VALUE, "--log-segment", "1GiB")
+                with contextlib.closing(process):
+                    from_ms = time.time() * 1e3
+                    figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1)
+                    figures |= {"from_wall_ms": from_ms, "to_wall_ms": time.time() * 1e3}
+                    process.process.kill()
+                groups = durable_rows.logged_groups(bench, folder / "data", figures)
+            if not groups:
+                continue
+            elapsed_s = max(groups[-1][0] - groups[0][0], 1) / 1e3
+            sizes = [size_bytes for _, size_bytes, _ in groups]
+            with bench.fresh_folder() as folder:
+                command = bench.pinned(bench.command("bare-log", str(folder / "bare")))
+                lines = "".join(f"{size_bytes}\n" for size_bytes in sizes)
+                bare = json.loads(subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout)
+            figures["share_of_bare"] = bare["elapsed_s"] / elapsed_s
+            bench.record(one, "pelton", figures)
+            bench.record(one, "bare", {"mb_per_s": sum(sizes) / bare["elapsed_s"] / 1e6})
+
+
+def measure_threads(bench, row):
+    """Get and synced Put, 16 connections × 16 in flight, the server with more threads and always on its one CPU."""
+    for run in range(runs(bench)):
+        for threads in THREADS:
+            for what in ("get", "put"):
+                with bench.fresh_folder() as folder:
+                    command = bench.serve_command("synced", folder / "data")
+                    command[command.index("--threads") + 1] = str(threads)
+                    with contextlib.closing(bench.start_command("pelton", command)) as process:
+                        bench.load(process)
+                        figures = bench.timed(what, process, "--keys", str(bench.KEYS), "--connections", "16", "--in-flight", "16", seed=run + 1)
+                bench.record(row._replace(name=f"{row.name}-{what}-{threads}"), "pelton", figures)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The page
+
+
+def tables(bench, rows, median, spread):
+    parts = [message_table(bench, row, median, spread) for row in rows if row.name.startswith("large-")]
+    parts += [threads_table(bench, row, median, spread) for row in rows if row.name == "threads"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def message_table(bench, row, median, spread):
+    lines = [f"| {row.text} | {' | '.join(SHAPES)} |", f"|---|{'---|' * len(SHAPES)}"]
+    for size in SIZES:
+        shown = []
+        for shape in SHAPES:
+            name = name_of(row, size, shape)
+            speed, share = median(bench, name, "pelton", "mb_per_s"), median(bench, name, "pelton", "share_of_bare")
+            shown.append("–" if share is None else f"{speed:.0f} MB/s, {share:.2f}")
+        if set(shown) != {"–"}:
+            lines.append(f"| {size} | {' | '.join(shown)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def threads_table(bench, row, median, spread):
+    lines = [f"| {row.text} | {' | '.join(f'{threads} threads' for threads in THREADS)} |", f"|---|{'---|' * len(THREADS)}"]
+    for what, text in (("get", "Get"), ("put", "synced Put")):
+        names = [f"{row.name}-{what}-{threads}" for threads in THREADS]
+        if median(bench, names[0], "pelton", "server_us") is not None:
+            lines.append(f"| {text} | {' | '.join(spread(bench, name, 'pelton', 'server_us', 2) for name in names)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def goals(bench, rows, median, goal_line):
+    lines = []
+    for row in rows:
+        shares = [median(bench, name_of(row, size, shape), "pelton", "share_of_bare") for size in SIZES for shape in SHAPES]
+        shares = [share for share in shares if share is not None]
+        if shares:
+            lines.append(goal_line(f"{row.text}: least of all cells", min(shares), GOAL, "", at_least=True))
+    return lines
