@@ -32,6 +32,11 @@ pub struct LoopConfig {
     pub pin: Vec<usize>,
     /// Open connections of all threads together, waiting ones too, above which new ones are refused.
     pub max_connections: usize,
+    /// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above which new ones are
+    /// refused; 0: as many as `max_connections`.
+    pub max_connections_per_address: usize,
+    /// Whether that holds for loopback addresses, too. Default: no.
+    pub limit_loopback: bool,
     /// Socket send buffer of TCP connections in bytes; `None`: the kernel sizes it as it goes.
     pub tcp_send_buffer: Option<usize>,
     /// Socket receive buffer of TCP connections in bytes; `None`: the kernel sizes it as it goes.
@@ -88,6 +93,8 @@ impl Default for LoopConfig {
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             pin: Vec::new(),
             max_connections: limits::MAX_CONNECTIONS,
+            max_connections_per_address: limits::MAX_CONNECTIONS_PER_ADDRESS,
+            limit_loopback: false,
             tcp_send_buffer: None,
             tcp_receive_buffer: None,
             unix_mode: 0o600,

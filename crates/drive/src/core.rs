@@ -80,11 +80,15 @@ impl<P: Port> Core<P> {
             return None;
         };
         let is_secure = secure.is_some();
-        let connection = Connection::new(socket, secure, peer.outgoing, now_ns);
+        let mut connection = Connection::new(socket, secure, peer.outgoing, now_ns);
+        connection.place.clone_from(&peer.place);
         let interest = connection.interest;
         let id = self.table.slots.insert(connection);
         self.counters.opened.add(1);
-        self.counters.refused.add(u64::from(peer.over_limit));
+        let over_address_limit = peer.is_over_address_limit();
+        let over_limit = peer.over_limit && !over_address_limit;
+        self.counters.refused.add(u64::from(over_limit));
+        (self.counters.refused_by_address).add(u64::from(over_address_limit));
         let connection = self.table.slots.get_mut(id).expect("inserted above");
         if self
             .port

@@ -49,6 +49,8 @@ counters! {
     closed,
     /// Connections opened only to be refused, because of the connection limit.
     refused,
+    /// Connections refused or closed at once, since there were too many from their address.
+    refused_by_address,
     /// Connections closed because their peer took nothing for too long.
     stalled,
     /// TLS handshakes done.

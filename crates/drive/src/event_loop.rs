@@ -7,11 +7,12 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::addresses::{Addresses, Admitted};
 use crate::config::LoopConfig;
 use crate::core::Core;
 use crate::epoll::{Epoll, Token};
-use crate::handler::{Handler, Peer};
-use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, MAX_REFUSALS};
+use crate::handler::{Handler, Peer, PeerAddress};
+use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS, MAX_REFUSALS};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
 use crate::spread::{LoopShared, Placement};
@@ -172,6 +173,8 @@ impl EventLoop {
                 self.core.open(socket, &peer, now_ns);
             }
         }
+        let dropped = std::mem::take(&mut acceptor.dropped);
+        self.shared.counters.refused_by_address.add(dropped);
     }
 }
 
@@ -180,6 +183,12 @@ pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     placement: Box<dyn Placement>,
     max_connections: u64,
+    addresses: Addresses,
+    max_connections_per_address: usize,
+    /// Before then the log says nothing of addresses with too many connections.
+    address_notice_ns: u64,
+    /// Connections closed at once, since there were far too many from their address; not counted yet.
+    dropped: u64,
     /// Listeners that were reported to have connections waiting.
     ready: Vec<u32>,
     /// After a failure: listeners are not looked at before.
@@ -199,6 +208,10 @@ impl Acceptor {
             listeners,
             placement,
             max_connections: config.max_connections as u64,
+            addresses: Addresses::new(config.max_connections_per_address, config.limit_loopback),
+            max_connections_per_address: config.max_connections_per_address,
+            address_notice_ns: 0,
+            dropped: 0,
             ready: Vec::new(),
             retry_ns: None,
             failing: false,
@@ -242,20 +255,9 @@ impl Acceptor {
                 Ok((socket, address)) => {
                     self.say_accepting(listener);
                     self.ready.rotate_left(1); // listeners take turns
-                    let Some(over_limit) = self.over_limit() else {
-                        continue;
-                    };
-                    let listener = listener as usize;
-                    return Some((
-                        socket,
-                        Peer {
-                            address,
-                            listener,
-                            outgoing: false,
-                            over_limit,
-                            tls: None,
-                        },
-                    ));
+                    if let Some(peer) = self.admit(address, listener as usize, now_ns) {
+                        return Some((socket, peer));
+                    }
                 }
                 Err(Errno::AGAIN) => {
                     self.ready.remove(0);
@@ -270,6 +272,35 @@ impl Acceptor {
             }
         }
         None
+    }
+
+    /// The peer of a new connection, and whether it is to be refused; `None`: it is closed at once.
+    fn admit(&mut self, address: PeerAddress, listener: usize, now_ns: u64) -> Option<Peer> {
+        let over_limit = self.over_limit()?;
+        let admitted = self.addresses.admit(&address);
+        if !matches!(admitted, Admitted::Yes(_)) && now_ns >= self.address_notice_ns {
+            self.address_notice_ns = now_ns + ADDRESS_NOTICE_MS * 1_000_000;
+            self.notices.notice(&Notice::AddressLimit {
+                peer: address,
+                max_connections: self.max_connections_per_address,
+            });
+        }
+        let (over_limit, place) = match admitted {
+            Admitted::Yes(place) => (over_limit, place),
+            Admitted::Refuse(place) => (true, Some(place)),
+            Admitted::Drop => {
+                self.dropped += 1;
+                return None;
+            }
+        };
+        Some(Peer {
+            address,
+            listener,
+            outgoing: false,
+            over_limit,
+            place,
+            tls: None,
+        })
     }
 
     /// Whether one more connection is above the limit; `None`: so far that it is not even refused

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use crate::addresses::AddressPlace;
 use crate::io::Io;
 use crate::tls::Agreed;
 
@@ -34,11 +35,20 @@ pub struct Peer {
     pub listener: usize,
     /// This side opened the connection. Only in simulations so far.
     pub outgoing: bool,
-    /// The server has more than `max_connections`: tell the peer so in its protocol, and call
+    /// The server has more than `max_connections`, or more than `max_connections_per_address` from there: tell the peer so in its protocol, and call
     /// [`Io::close_when_written`].
     pub over_limit: bool,
+    /// Its place in the count of connections from its address; `None` if it is not counted.
+    pub place: Option<AddressPlace>,
     /// What was agreed on with TLS; `None`: the connection is plain.
     pub tls: Option<Agreed>,
+}
+
+impl Peer {
+    /// Whether `over_limit` is set since there are too many connections from its address.
+    pub fn is_over_address_limit(&self) -> bool {
+        self.place.as_ref().is_some_and(AddressPlace::is_over)
+    }
 }
 
 /// Where a peer is.

@@ -28,6 +28,7 @@
 //! starts threads and stops them; `blocking` is a thread with one connection, `pool` gives it one.
 
 mod address;
+mod addresses;
 mod blocking;
 mod buffers;
 mod config;
@@ -55,6 +56,7 @@ pub mod tls;
 mod wake;
 
 pub use address::{Address, AddressError};
+pub use addresses::AddressPlace;
 pub use config::{Driver, Listen, LoopConfig};
 pub use counters::LoopCounters;
 pub use event_loop::monotonic_ns;

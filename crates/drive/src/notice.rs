@@ -30,6 +30,14 @@ pub enum Notice {
         /// The limit.
         max_connections: usize,
     },
+    /// There are too many connections from one address: more of its are refused. Said at most every
+    /// [`ADDRESS_NOTICE_MS`](crate::limits::ADDRESS_NOTICE_MS).
+    AddressLimit {
+        /// The peer that was refused.
+        peer: PeerAddress,
+        /// The limit.
+        max_connections: usize,
+    },
     /// All threads of the blocking driver have a connection, and more connections wait for one. Said at most every
     /// [`WAITING_NOTICE_MS`](crate::limits::WAITING_NOTICE_MS).
     WaitingForThread {
@@ -104,6 +112,13 @@ impl fmt::Display for Notice {
                     "{max_connections} connections are open, the most allowed: refusing more"
                 )
             }
+            Notice::AddressLimit {
+                peer,
+                max_connections,
+            } => write!(
+                f,
+                "refused a connection from {peer}: {max_connections} are open from that address, the most allowed"
+            ),
             Notice::WaitingForThread { threads, waiting } => write!(
                 f,
                 "all {threads} threads have a connection: {waiting} more wait until one closes"

@@ -1,5 +1,6 @@
 //! The connections of one loop.
 
+use crate::addresses::AddressPlace;
 use crate::buffers::{Buffers, FIRST_READ_SIZE};
 use crate::handler::{ConnectionId, Connections};
 use crate::io::{Closing, Io};
@@ -42,6 +43,8 @@ pub(crate) struct Connection<S> {
     /// The output rose above the high-water mark: the peer is not served until it falls below the
     /// low-water mark.
     pub(crate) choked: bool,
+    /// Its place in the count of connections from its peer's address, held as long as it lives.
+    pub(crate) place: Option<AddressPlace>,
     /// While blocked: when the last attempt to write was made, hence when the peer last made room.
     pub(crate) progress_ns: u64,
 }
@@ -97,6 +100,7 @@ impl<S> Connection<S> {
             writable_due: false,
             outgoing,
             choked: false,
+            place: None,
             progress_ns: now_ns,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{Directory, Habits, Server, eventually, fall_asleep, keep_deadlines, one_loop};
-use drive::limits::{INPUT_MAX_BYTES, OUTPUT_HIGH_WATER_BYTES};
+use drive::limits::{INPUT_MAX_BYTES, OUTPUT_HIGH_WATER_BYTES, REFUSALS_PER_ADDRESS};
 use drive::{Closed, LoopConfig, RunError};
 
 /// Sends from another thread while reading here, ends its side, expects all of it back.
@@ -239,6 +239,57 @@ fn above_the_limit_peers_are_refused_in_their_protocol() {
     let mut third = server.connect();
     third.write_all(b"x").expect("open");
     third.read_exact(&mut [0]).expect("echo");
+}
+
+#[test]
+fn above_the_limit_of_their_address_peers_are_refused_in_their_protocol() {
+    let server = Server::start(LoopConfig {
+        max_connections_per_address: 2,
+        limit_loopback: true,
+        ..one_loop()
+    });
+    for round in 1..=2 {
+        let mut kept: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+        for stream in &mut kept {
+            stream.write_all(b"x").expect("open");
+            stream.read_exact(&mut [0]).expect("echo");
+        }
+        let mut back = String::new();
+        server
+            .connect()
+            .read_to_string(&mut back)
+            .expect("refused politely");
+        assert_eq!(back, "full");
+        assert_eq!(server.sum(|loop_| loop_.refused_by_address), round);
+        assert_eq!(server.sum(|loop_| loop_.refused), 0);
+        drop(kept);
+        eventually("there is room again", || {
+            server.sum(|loop_| loop_.connections) == 0
+        });
+    }
+    let said: Vec<_> = server.notices.try_iter().collect();
+    assert_eq!(said.len(), 1, "said once: {said:?}");
+    assert!(said[0].contains("2 are open from that address"), "{said:?}");
+}
+
+#[test]
+fn far_above_the_limit_of_their_address_peers_are_cut_off() {
+    let server = Server::start(LoopConfig {
+        max_connections_per_address: 1,
+        limit_loopback: true,
+        ..one_loop()
+    });
+    let mut first = server.connect();
+    first.write_all(b"x").expect("open");
+    first.read_exact(&mut [0]).expect("echo");
+    // Refused ones that do not go: they are waited for.
+    let many = REFUSALS_PER_ADDRESS + 10;
+    let _refused: Vec<TcpStream> = (0..many).map(|_| server.connect()).collect();
+    eventually("all have been refused or closed", || {
+        server.sum(|loop_| loop_.refused_by_address) == many as u64
+    });
+    first.write_all(b"y").expect("open");
+    first.read_exact(&mut [0]).expect("the first is served");
 }
 
 #[test]

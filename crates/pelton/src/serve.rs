@@ -194,6 +194,8 @@ fn config(
             threads: settings.threads,
             pin: settings.pin.0.clone(),
             max_connections: settings.max_connections,
+            max_connections_per_address: settings.max_connections_per_address,
+            limit_loopback: settings.limit_loopback,
             tcp_send_buffer: settings.tcp_send_buffer.map(size),
             tcp_receive_buffer: settings.tcp_receive_buffer.map(size),
             unix_mode: settings.unix_mode.0,

@@ -109,6 +109,9 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
         RefusedFor::Connections => shed(
             "the server has as many connections as it may have (--max-connections; --threads with --driver blocking)",
         ),
+        RefusedFor::AddressConnections => shed(
+            "there are as many connections from this address as there may be (--max-connections-per-address)",
+        ),
         RefusedFor::RunningCalls => shed("too many calls are running"),
         RefusedFor::Buffers => shed("the memory for requests and unsent answers is used up"),
         RefusedFor::UnknownMethod => Status::unimplemented("there is no such method here"),

@@ -1,7 +1,7 @@
 //! One connection of a loop: which protocol it speaks, and what is counted of it.
 
 use drive::{ConnectionId, Io, Peer, PeerAddress};
-use service::PeerKind;
+use service::{PeerKind, RefusedFor};
 use wire::Connection;
 use wire::ErrorCode;
 use wire::http1::{self, Greeting};
@@ -37,8 +37,8 @@ pub(crate) struct Channel {
     pub overdraws: bool,
     /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its answer.
     pub without_http2: bool,
-    /// Beyond the connection limit: its calls get UNAVAILABLE.
-    pub refused: bool,
+    /// Beyond a limit of connections: its calls get UNAVAILABLE.
+    pub refused: Option<RefusedFor>,
     /// Its error stands in the log.
     pub error_logged: bool,
 }
@@ -64,7 +64,11 @@ impl Channel {
                 .tls
                 .as_ref()
                 .is_some_and(|agreed| agreed.application.as_deref() != Some(HTTP2)),
-            refused: peer.over_limit,
+            refused: match (peer.over_limit, peer.is_over_address_limit()) {
+                (false, _) => None,
+                (true, false) => Some(RefusedFor::Connections),
+                (true, true) => Some(RefusedFor::AddressConnections),
+            },
             error_logged: false,
         }
     }

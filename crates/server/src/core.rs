@@ -124,7 +124,7 @@ impl Core {
 
     pub fn connection_opened(&mut self, channel: &mut Channel, now_ns: u64) {
         self.connections += 1;
-        let life_ms = if channel.refused {
+        let life_ms = if channel.refused.is_some() {
             limits::REFUSED_CONNECTION_LIFE_MS
         } else {
             limits::FIRST_BYTES_MS
@@ -135,7 +135,7 @@ impl Core {
     pub fn start_http2(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
         let mut connection = Box::new(Connection::new(&self.settings.http2, now_ns));
         connection.start(&mut io.output);
-        if channel.refused || self.drain.is_some() {
+        if channel.refused.is_some() || self.drain.is_some() {
             connection.drain(&mut io.output, now_ns);
         }
         channel.protocol = Protocol::Http2(connection);
@@ -301,7 +301,7 @@ impl Core {
         match &mut channel.protocol {
             Protocol::Undecided => self.refuse(channel, io, "no first bytes in time"),
             Protocol::Over => {}
-            Protocol::Http2(_) if channel.refused => io.close_when_written(),
+            Protocol::Http2(_) if channel.refused.is_some() => io.close_when_written(),
             Protocol::Http2(connection) => {
                 if connection
                     .next_deadline_ns()
@@ -402,8 +402,8 @@ impl Core {
         if self.drain.is_some() {
             return Err(RefusedFor::Stopping);
         }
-        if channel.refused {
-            return Err(RefusedFor::Connections);
+        if let Some(reason) = channel.refused {
+            return Err(reason);
         }
         debug_assert!(
             channel.running < self.settings.http2.max_streams as usize,

@@ -162,6 +162,7 @@ impl Pair {
             listener: 0,
             outgoing: false,
             over_limit,
+            place: None,
             tls,
         };
         self.worker.opened(ID, &peer, &mut self.io, self.now_ns);

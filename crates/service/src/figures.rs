@@ -55,6 +55,8 @@ pub enum RefusedFor {
     Stopping,
     /// Its connection is one too many.
     Connections,
+    /// Its connection is one too many from its address.
+    AddressConnections,
     /// Too many calls are running.
     RunningCalls,
     /// The memory for requests and unsent answers is used up.
@@ -65,9 +67,10 @@ pub enum RefusedFor {
 
 impl RefusedFor {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [RefusedFor; 5] = [
+    pub const ALL: [RefusedFor; 6] = [
         RefusedFor::Stopping,
         RefusedFor::Connections,
+        RefusedFor::AddressConnections,
         RefusedFor::RunningCalls,
         RefusedFor::Buffers,
         RefusedFor::UnknownMethod,
@@ -317,6 +320,6 @@ mod tests {
         }
         other.refused(RefusedFor::Stopping);
         let refused = figures.totals().refused.map(|(calls, _)| calls);
-        assert_eq!(refused, [2, 2, 3, 4, 5]);
+        assert_eq!(refused, [2, 2, 3, 4, 5, 6]);
     }
 }

@@ -87,6 +87,7 @@ impl Network {
                 listener: 0,
                 outgoing,
                 over_limit: false,
+                place: None,
                 tls: None,
             };
             node.core.open(end, &peer, now_ns);

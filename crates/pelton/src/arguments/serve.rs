@@ -176,6 +176,30 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
 
+    /// Open connections from one address (IPv6: one network of 64 bits); more are refused [default: 1024]
+    ///
+    /// 0: as many as --max-connections. Not for peers on this machine, unless with --limit-loopback. Raise it where all
+    /// clients come through one proxy or NAT.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "PELTON_MAX_CONNECTIONS_PER_ADDRESS"
+    )]
+    pub max_connections_per_address: Option<usize>,
+
+    /// Hold --max-connections-per-address for peers on this machine (loopback), too [default: false]
+    ///
+    /// A value goes with `=` only
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "PELTON_LIMIT_LOOPBACK",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub limit_loopback: Option<bool>,
+
     /// Send buffer of each TCP connection [default: the kernel sizes it as it goes]
     #[arg(long, value_name = "SIZE", env = "PELTON_TCP_SEND_BUFFER")]
     #[serde(default, deserialize_with = "from_text")]

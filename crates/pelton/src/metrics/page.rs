@@ -135,6 +135,7 @@ fn calls(page: &mut Page, totals: &Totals, interop: bool) {
         let reason = match reason {
             RefusedFor::Stopping => "stopping",
             RefusedFor::Connections => "connections",
+            RefusedFor::AddressConnections => "address_connections",
             RefusedFor::RunningCalls => "running_calls",
             RefusedFor::Buffers => "buffers",
             RefusedFor::UnknownMethod => "unknown_method",
@@ -157,7 +158,7 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
         "Event loops, or threads for connections and their door.",
         loops.len(),
     );
-    let counters: [(_, _, &Of<LoopCounters>); 11] = [
+    let counters: [(_, _, &Of<LoopCounters>); 12] = [
         (
             "pelton_connections_opened_total",
             "Connections taken in, with those to be refused.",
@@ -172,6 +173,11 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
             "pelton_connections_refused_total",
             "Connections that were one too many.",
             &|one| one.refused,
+        ),
+        (
+            "pelton_connections_refused_by_address_total",
+            "Connections that were one too many from their address.",
+            &|one| one.refused_by_address,
         ),
         (
             "pelton_connections_stalled_total",

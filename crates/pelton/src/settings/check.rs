@@ -117,6 +117,8 @@ impl Settings {
         between("disk-cache", self.disk_cache.0, DISK_CACHE_MIN, 1 << 40)?;
         between("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
         between("max-connections", self.max_connections as u64, 1, 1 << 20)?;
+        let per_address = self.max_connections_per_address as u64;
+        between("max-connections-per-address", per_address, 0, 1 << 20)?;
         if let MemoryLimit::Bytes(size) = self.memory_limit {
             between("memory-limit", size.0, MEMORY_LIMIT_MIN, 1 << 50)?;
         }

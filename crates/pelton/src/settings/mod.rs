@@ -63,6 +63,10 @@ pub struct Settings {
     pub max_value: Size,
     pub max_streams: u32,
     pub max_connections: usize,
+    /// 0: as many as `max_connections`.
+    pub max_connections_per_address: usize,
+    /// Loopback addresses are bounded, too.
+    pub limit_loopback: bool,
     pub tcp_send_buffer: Option<Size>,
     pub tcp_receive_buffer: Option<Size>,
     pub stream_window: Option<Size>,
@@ -149,6 +153,9 @@ impl Settings {
             max_value: pick!(max_value).unwrap_or(Size(store::limits::VALUE_BYTES as u64)),
             max_streams: pick!(max_streams).unwrap_or(wire::limits::MAX_STREAMS),
             max_connections: pick!(max_connections).unwrap_or(loops.max_connections),
+            max_connections_per_address: pick!(max_connections_per_address)
+                .unwrap_or(loops.max_connections_per_address),
+            limit_loopback: pick!(limit_loopback).unwrap_or(loops.limit_loopback),
             tcp_send_buffer: pick!(tcp_send_buffer),
             tcp_receive_buffer: pick!(tcp_receive_buffer),
             stream_window: pick!(stream_window),

@@ -69,6 +69,11 @@ impl Settings {
             ("max-value", text(&self.max_value)),
             ("max-streams", number(&self.max_streams)),
             ("max-connections", number(&self.max_connections)),
+            (
+                "max-connections-per-address",
+                number(&self.max_connections_per_address),
+            ),
+            ("limit-loopback", number(&self.limit_loopback)),
             ("tcp-send-buffer", size(self.tcp_send_buffer)),
             ("tcp-receive-buffer", size(self.tcp_receive_buffer)),
             ("stream-window", size(self.stream_window)),

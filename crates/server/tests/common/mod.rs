@@ -110,6 +110,7 @@ impl Host {
             listener: 0,
             outgoing: false,
             over_limit,
+            place: None,
             tls: None,
         };
         let mut io = Io::new();
