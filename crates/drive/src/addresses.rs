@@ -27,8 +27,8 @@ impl AddressKey {
     }
 }
 
-/// The connections that are open, by address. Addresses without one are not kept, so that there are no more entries
-/// than connections.
+/// The connections that are open, by address. Addresses without one are not kept, so that there are
+/// no more entries than connections.
 type Open = Mutex<HashMap<AddressKey, usize>>;
 
 /// Counts the connections of each peer address, and says when there is one too many.

@@ -32,8 +32,8 @@ pub struct LoopConfig {
     pub pin: Vec<usize>,
     /// Open connections of all threads together, waiting ones too, above which new ones are refused.
     pub max_connections: usize,
-    /// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above which new ones are
-    /// refused; 0: as many as `max_connections`.
+    /// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above
+    /// which new ones are refused; 0: as many as `max_connections`.
     pub max_connections_per_address: usize,
     /// Whether that holds for loopback addresses, too. Default: no.
     pub limit_loopback: bool,

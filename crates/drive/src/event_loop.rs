@@ -187,7 +187,8 @@ pub(crate) struct Acceptor {
     max_connections_per_address: usize,
     /// Before then the log says nothing of addresses with too many connections.
     address_notice_ns: u64,
-    /// Connections closed at once, since there were far too many from their address; not counted yet.
+    /// Connections closed at once, since there were far too many from their address; not counted
+    /// yet.
     dropped: u64,
     /// Listeners that were reported to have connections waiting.
     ready: Vec<u32>,

@@ -35,8 +35,8 @@ pub struct Peer {
     pub listener: usize,
     /// This side opened the connection. Only in simulations so far.
     pub outgoing: bool,
-    /// The server has more than `max_connections`, or more than `max_connections_per_address` from there: tell the peer so in its protocol, and call
-    /// [`Io::close_when_written`].
+    /// The server has more than `max_connections`, or more than `max_connections_per_address` from
+    /// there: tell the peer so in its protocol, and call [`Io::close_when_written`].
     pub over_limit: bool,
     /// Its place in the count of connections from its address; `None` if it is not counted.
     pub place: Option<AddressPlace>,

@@ -8,13 +8,14 @@ pub const MAX_CONNECTIONS: usize = 10_000;
 /// Beyond, sockets are closed at once: a flood of refused peers must not cost more than that.
 pub const MAX_REFUSALS: usize = 256;
 
-/// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above which new ones are refused
-/// politely. Stops one client from taking all connections; far above what pools and proxies need. Peers on this machine
-/// are not bounded by default. Default of `LoopConfig::max_connections_per_address`.
+/// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above which
+/// new ones are refused politely. Stops one client from taking all connections; far above what
+/// pools and proxies need. Peers on this machine are not bounded by default. Default of
+/// `LoopConfig::max_connections_per_address`.
 pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 1_024;
 
-/// So many connections above `max_connections_per_address` are opened to be refused in their own protocol. Beyond, those
-/// of that address are closed at once.
+/// So many connections above `max_connections_per_address` are opened to be refused in their own
+/// protocol. Beyond, those of that address are closed at once.
 pub const REFUSALS_PER_ADDRESS: usize = 16;
 
 /// The least time between two lines in the log about addresses with too many connections.

@@ -34,8 +34,8 @@ impl Budget {
         (self.limit - reserve).saturating_sub(self.buffered.load(Ordering::Relaxed))
     }
 
-    /// Lets one connection of the server receive one message beyond the limit, so that something always moves. To be
-    /// followed by [`Budget::end_overdraft`] if it returns true.
+    /// Lets one connection of the server receive one message beyond the limit, so that something
+    /// always moves. To be followed by [`Budget::end_overdraft`] if it returns true.
     pub fn try_overdraft(&self) -> bool {
         !self.is_overdrawn.swap(true, Ordering::Relaxed)
     }

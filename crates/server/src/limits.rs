@@ -55,12 +55,12 @@ pub const LAST_CALL_MS: u64 = 250;
 /// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
-/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that large messages leave to small calls, a quarter: it is accounted
-/// for before they come, and the rest of their senders waits.
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that large messages leave to small calls, a
+/// quarter: it is accounted for before they come, and the rest of their senders waits.
 pub const SMALL_CALLS_SHARE: usize = 4;
 
-/// How often a connection looks for memory for its next large message while there is none, in milliseconds. Other loops
-/// may give memory back, and tell nobody.
+/// How often a connection looks for memory for its next large message while there is none, in
+/// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;
 
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same

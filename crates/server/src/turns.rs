@@ -1,6 +1,6 @@
-//! Which connection may receive its next large message: what `wire` calls its turn. Messages are accounted for before they
-//! come. Where memory is short, the connections of a loop get theirs in the order in which they asked, and one message of
-//! the server always may come.
+//! Which connection may receive its next large message: what `wire` calls its turn. Messages are
+//! accounted for before they come. Where memory is short, the connections of a loop get theirs in
+//! the order in which they asked, and one message of the server always may come.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,8 @@ impl TurnQueue {
 }
 
 impl Core {
-    /// Lets a connection receive large messages as far as there is memory, if no other has asked before.
+    /// Lets a connection receive large messages as far as there is memory, if no other has asked
+    /// before.
     pub(crate) fn allow_turns(&self, channel: &mut Channel) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;

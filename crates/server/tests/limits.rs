@@ -382,7 +382,8 @@ fn calls_are_shed_while_too_much_is_buffered() {
 
 // --- large messages and little memory
 
-/// Large requests on several connections, more than there is memory for: each comes in its turn, and all are answered.
+/// Large requests on several connections, more than there is memory for: each comes in its turn,
+/// and all are answered.
 #[test]
 fn large_requests_beyond_the_memory_come_one_after_the_other() {
     const LARGE: usize = 1 << 20;
@@ -403,7 +404,10 @@ fn large_requests_beyond_the_memory_come_one_after_the_other() {
                 if callers.iter().all(ended) {
                     break;
                 }
-                assert!(turn < 1_000, "{memory_limit_bytes}, round {round}: stands still");
+                assert!(
+                    turn < 1_000,
+                    "{memory_limit_bytes}, round {round}: stands still"
+                );
                 for caller in &mut callers {
                     caller.exchange(&mut host);
                 }
@@ -421,7 +425,8 @@ fn large_requests_beyond_the_memory_come_one_after_the_other() {
     }
 }
 
-/// A connection that got memory for its message and goes gives it back, also what it got beyond the limit.
+/// A connection that got memory for its message and goes gives it back, also what it got beyond the
+/// limit.
 #[test]
 fn a_connection_that_goes_in_its_turn_holds_up_nobody() {
     let mut host = Host::new(&Options {

@@ -122,16 +122,17 @@ pub const BULK_WINDOW_BYTES: u32 = 256 << 10;
 /// What a stream's receive window may grow to with the measured bandwidth-delay product.
 pub const MAX_STREAM_WINDOW_BYTES: u32 = 8 << 20;
 
-/// How long the message of a stream whose turn it is may bring less than [`TURN_PROGRESS_BYTES`] before the turn lapses, in
-/// milliseconds: the next message then comes beside it. Stops a sender that stands still from holding up those that share
-/// its connection, as behind a proxy.
+/// How long the message of a stream whose turn it is may bring less than [`TURN_PROGRESS_BYTES`]
+/// before the turn lapses, in milliseconds: the next message then comes beside it. Stops a sender
+/// that stands still from holding up those that share its connection, as behind a proxy.
 pub const TURN_LAPSE_MS: u64 = 100;
 
 /// See [`TURN_LAPSE_MS`]: one full frame.
 pub const TURN_PROGRESS_BYTES: u32 = 16 << 10;
 
-/// What messages whose turn has come may take of [`MAX_GATHERED_BYTES`]: this part, a half. The rest is for what other
-/// streams may send before their turn, a window each. One message always has its turn.
+/// What messages whose turn has come may take of [`MAX_GATHERED_BYTES`]: this part, a half. The
+/// rest is for what other streams may send before their turn, a window each. One message always has
+/// its turn.
 pub const TURNS_SHARE: usize = 2;
 
 /// The receive window of the connection when it begins. It is given back on receipt, so that one stream which is not

@@ -176,10 +176,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
 
-    /// Open connections from one address (IPv6: one network of 64 bits); more are refused [default: 1024]
+    /// Open connections from one address (IPv6: one network of 64 bits); more are refused [default:
+    /// 1024]
     ///
-    /// 0: as many as --max-connections. Not for peers on this machine, unless with --limit-loopback. Raise it where all
-    /// clients come through one proxy or NAT.
+    /// 0: as many as --max-connections. Not for peers on this machine, unless with
+    /// --limit-loopback. Raise it where all clients come through one proxy or NAT.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -187,7 +188,8 @@ pub struct ServeArguments {
     )]
     pub max_connections_per_address: Option<usize>,
 
-    /// Hold --max-connections-per-address for peers on this machine (loopback), too [default: false]
+    /// Hold --max-connections-per-address for peers on this machine (loopback), too [default:
+    /// false]
     ///
     /// A value goes with `=` only
     #[arg(

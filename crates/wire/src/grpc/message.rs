@@ -174,8 +174,8 @@ impl Deframer {
         self.prefix_len > 0
     }
 
-    /// Returns how many bytes the message that is being gathered still lacks; `None` between messages and while its
-    /// prefix is not whole.
+    /// Returns how many bytes the message that is being gathered still lacks; `None` between
+    /// messages and while its prefix is not whole.
     #[inline]
     pub fn missing(&self) -> Option<usize> {
         if usize::from(self.prefix_len) < PREFIX_BYTES {

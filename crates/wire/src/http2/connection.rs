@@ -471,8 +471,9 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what waits to be sent.
-    /// And the buffers that it keeps for streams which bring much, and what the messages whose turn it is still lack.
+    /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what
+    /// waits to be sent. And the buffers that it keeps for streams which bring much, and what the
+    /// messages whose turn it is still lack.
     pub fn buffered_bytes(&self) -> usize {
         self.gathered_bytes
             + self.unsent_bytes

@@ -73,9 +73,10 @@ impl Connection {
         }
     }
 
-    /// Keeps the windows of all streams shut, whatever is consumed: more is buffered, on all connections together, than may
-    /// be. Or gives back what was consumed meanwhile. Messages whose turn it is go on, as their bytes are accounted for;
-    /// therefore the connection's window stays open, and each stream is bounded by its own.
+    /// Keeps the windows of all streams shut, whatever is consumed: more is buffered, on all
+    /// connections together, than may be. Or gives back what was consumed meanwhile. Messages whose
+    /// turn it is go on, as their bytes are accounted for; therefore the connection's window stays
+    /// open, and each stream is bounded by its own.
     pub fn set_windows_shut(&mut self, shut: bool, out: &mut Vec<u8>) {
         if self.windows_shut == shut || self.phase == Phase::Closed {
             return;
@@ -119,7 +120,8 @@ impl Connection {
         self.grow_windows(slot, out);
     }
 
-    /// Begins to measure what is in flight, and lets the connection's window grow with it, unless windows are fixed.
+    /// Begins to measure what is in flight, and lets the connection's window grow with it, unless
+    /// windows are fixed.
     pub(super) fn measure_bandwidth(&mut self, out: &mut Vec<u8>) {
         if self.config.stream_window.is_some() && self.config.connection_window.is_some() {
             return;
@@ -133,8 +135,8 @@ impl Connection {
         }
     }
 
-    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets the windows that
-    /// are not fixed grow with it.
+    /// A stream has used half of its window: it receives much. Measures what is in flight, and lets
+    /// the windows that are not fixed grow with it.
     fn grow_windows(&mut self, slot: u32, out: &mut Vec<u8>) {
         self.measure_bandwidth(out);
         if self.config.stream_window.is_none() {

@@ -66,8 +66,8 @@ impl ReceiveWindow {
         self.available.clamp(0, i64::from(MAX_31_BIT)) as u32
     }
 
-    /// Lets the peer send so many bytes, once: what goes beyond the window's size is not given back when it is consumed.
-    /// Returns the increment to announce, if there is any.
+    /// Lets the peer send so many bytes, once: what goes beyond the window's size is not given back
+    /// when it is consumed. Returns the increment to announce, if there is any.
     pub(crate) fn open_to(&mut self, bytes: u32) -> Option<u32> {
         let wanted = i64::from(bytes.min(MAX_31_BIT)) - self.available;
         let increment = u32::try_from(wanted).ok().filter(|&bytes| bytes > 0)?;

@@ -228,8 +228,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves, or whose window we keep
-    /// shut until its turn, is not in arrears.
+    /// Messages have begun and do not go on: ends their calls. A stream that we hold ourselves, or
+    /// whose window we keep shut until its turn, is not in arrears.
     #[cold]
     fn end_unfinished(&mut self, out: &mut Vec<u8>) -> Result<(), ConnectionError> {
         self.timers.gathering = None;

@@ -1,14 +1,17 @@
 //! Large messages come one after the other, not all at a time.
 //!
-//! A message that lacks more than the window of its stream lets through waits for its turn, in the order in which the
-//! messages were begun. In its turn the window is opened for all that it lacks (in steps, for very large ones), and the
-//! memory for it is accounted for before it comes. The next turn begins as soon as those that are under way lack less than
-//! the connection's window, so that the way is always full, and as the memory allows. Were the windows of all streams
-//! given back at once instead, all messages would creep on together, and each would hold memory until the last.
+//! A message that lacks more than the window of its stream lets through waits for its turn, in the
+//! order in which the messages were begun. In its turn the window is opened for all that it lacks
+//! (in steps, for very large ones), and the memory for it is accounted for before it comes. The
+//! next turn begins as soon as those that are under way lack less than the connection's window, so
+//! that the way is always full, and as the memory allows. Were the windows of all streams given
+//! back at once instead, all messages would creep on together, and each would hold memory until the
+//! last.
 //!
-//! Invariants: a stream stands in `waiting` exactly while its state is `Waiting`, in `active` while it is `Active`;
-//! `active_bytes` is what the active messages lack, `reserved_bytes` what those lack that ever had a turn. If nothing is
-//! reserved and the layer above allows it, the first that waits gets its turn: there is always a message that may end.
+//! Invariants: a stream stands in `waiting` exactly while its state is `Waiting`, in `active` while
+//! it is `Active`; `active_bytes` is what the active messages lack, `reserved_bytes` what those
+//! lack that ever had a turn. If nothing is reserved and the layer above allows it, the first that
+//! waits gets its turn: there is always a message that may end.
 
 use std::collections::VecDeque;
 
@@ -28,7 +31,8 @@ enum TurnState {
     Waiting,
     /// Its window is opened for all that it lacks.
     Active,
-    /// It stood still in its turn. It may use what it was allowed, and gets another turn when it does.
+    /// It stood still in its turn. It may use what it was allowed, and gets another turn when it
+    /// does.
     Lapsed,
 }
 
@@ -117,14 +121,16 @@ impl Turns {
 }
 
 impl Connection {
-    /// Bounds what messages that get their turn from now on may lack together, in bytes: what the layer above can still
-    /// account for. Unbounded at first. Turns are given by the next [`Connection::poll_event`] that returns `None`.
+    /// Bounds what messages that get their turn from now on may lack together, in bytes: what the
+    /// layer above can still account for. Unbounded at first. Turns are given by the next
+    /// [`Connection::poll_event`] that returns `None`.
     #[inline]
     pub fn set_turn_allowance(&mut self, bytes: usize) {
         self.turns.allowance = bytes;
     }
 
-    /// Whether messages wait for their turn and none has it since the layer above allows too little.
+    /// Whether messages wait for their turn and none has it since the layer above allows too
+    /// little.
     #[inline]
     pub fn waits_for_turn(&self) -> bool {
         let first = self.turns.waiting.front();
@@ -144,8 +150,8 @@ impl Connection {
         !self.turns.active.is_empty()
     }
 
-    /// Gives the first message that waits its turn, whatever the layer above allows, if none has it and the connection's
-    /// own bound lets it.
+    /// Gives the first message that waits its turn, whatever the layer above allows, if none has it
+    /// and the connection's own bound lets it.
     pub fn force_turn(&mut self, out: &mut Vec<u8>) {
         if !self.waits_for_turn() {
             return;
@@ -158,8 +164,8 @@ impl Connection {
         }
     }
 
-    /// The bytes of an unfinished message that have just come are out of the window. Gives them back if the message needs
-    /// no turn or has it, and else lets it wait for its turn.
+    /// The bytes of an unfinished message that have just come are out of the window. Gives them
+    /// back if the message needs no turn or has it, and else lets it wait for its turn.
     pub(super) fn go_on_with_message(&mut self, slot: u32, taken: u32, out: &mut Vec<u8>) {
         let stream = &mut self.streams[slot];
         let Some(missing) = stream.inbound.deframer.missing() else {
@@ -199,7 +205,8 @@ impl Connection {
         }
     }
 
-    /// Opens the window of a stream whose turn it is for what its message lacks, or for a good part of it.
+    /// Opens the window of a stream whose turn it is for what its message lacks, or for a good part
+    /// of it.
     fn open_window(&mut self, slot: u32, out: &mut Vec<u8>) {
         let stream = &mut self.streams[slot];
         if stream.receive_closed || stream.is_dead() {
@@ -247,7 +254,8 @@ impl Connection {
         }
     }
 
-    /// Whether there is memory for what the message of a stream lacks: here, and where the layer above accounts for it.
+    /// Whether there is memory for what the message of a stream lacks: here, and where the layer
+    /// above accounts for it.
     fn fits(&self, key: StreamKey, allowance: usize) -> bool {
         let stream = &self.streams[key.slot];
         let missing = stream.inbound.deframer.missing().unwrap_or(0);
@@ -279,7 +287,8 @@ impl Connection {
         }
     }
 
-    /// Begins the turn of a stream that has been taken from the list; returns what its message lacks.
+    /// Begins the turn of a stream that has been taken from the list; returns what its message
+    /// lacks.
     fn begin_turn(&mut self, key: StreamKey, out: &mut Vec<u8>) -> usize {
         let stream = &mut self.streams[key.slot];
         let missing = stream.inbound.deframer.missing().unwrap_or(0);
@@ -328,8 +337,8 @@ impl Connection {
         }
     }
 
-    /// Forgets all turns at once, as the connection is over: taking each stream out of the lists would be work for the
-    /// square of their number.
+    /// Forgets all turns at once, as the connection is over: taking each stream out of the lists
+    /// would be work for the square of their number.
     pub(super) fn forget_turns(&mut self) {
         self.turns = Turns::default();
         for (_, stream) in self.streams.iter_mut() {

@@ -1,4 +1,5 @@
-//! Large messages come one after the other: who gets a window when, and that something always moves.
+//! Large messages come one after the other: who gets a window when, and that something always
+//! moves.
 
 use crate::support::*;
 use std::collections::HashMap;
@@ -368,7 +369,8 @@ fn very_large_messages_and_small_windows_go_on_in_steps() {
     }
 }
 
-/// Streams that stand still at random, those that go on never wait for them for long, and memory has a bound.
+/// Streams that stand still at random, those that go on never wait for them for long, and memory
+/// has a bound.
 #[test]
 fn turns_never_stand_still_beside_streams_that_do() {
     const MAX: usize = 4 << 20;
@@ -426,7 +428,8 @@ fn turns_never_stand_still_beside_streams_that_do() {
     }
 }
 
-/// A client and a server of ours, back to back: large messages both ways, more than may be gathered at a time.
+/// A client and a server of ours, back to back: large messages both ways, more than may be gathered
+/// at a time.
 #[test]
 fn all_messages_of_a_pair_arrive_without_time_passing() {
     for seed in 0..rounds(40) {
