@@ -187,7 +187,7 @@ impl Core {
 
     /// Whether a further message would be sent soon. If not, [`What::Writable`] follows.
     pub fn can_send(&self, call: StreamKey) -> bool {
-        self.connection.can_send(call)
+        self.connection.is_writable(call)
     }
 
     /// Gives a call up: the server is told, and nothing more happens to it.
@@ -333,7 +333,6 @@ impl Core {
             Cause::BadMessage => {
                 "its bytes are not gRPC messages, or not the gzip that they claim to be"
             }
-            Cause::TooMuchUnsent => "too many bytes wait to be sent",
             Cause::Violation(_) => "it breaks the rules of HTTP/2",
         };
         What::BadAnswer { reason }

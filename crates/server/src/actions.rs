@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use drive::ConnectionId;
-use service::{Actions, Code, Status, Task, TaskRefusal, Topic};
+use service::{Actions, Code, MessageParts, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, SharedBytes, StreamKey};
 
+use crate::account::Account;
 use crate::admission;
-use crate::batch::TickBatch;
+use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::calls::CallId;
 use crate::clock::Clock;
@@ -38,6 +39,7 @@ pub(crate) struct Step<'a> {
     pub channel: ConnectionId,
     pub stream: StreamKey,
     pub connection: &'a mut Connection,
+    pub account: &'a Arc<Account>,
     pub output: &'a mut Vec<u8>,
     pub batch: &'a mut TickBatch,
     pub clock: &'a Clock,
@@ -50,6 +52,15 @@ pub(crate) struct Step<'a> {
     pub effects: Effects,
 }
 
+impl Step<'_> {
+    /// Charges a body that was just sent, if some of it still waits.
+    fn charge(&mut self, body: &Arc<[u8]>) {
+        let account = self.account;
+        self.connection
+            .charge_shared(self.stream, || account.charge_shared(body));
+    }
+}
+
 impl Actions for Step<'_> {
     #[inline]
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
@@ -57,7 +68,11 @@ impl Actions for Step<'_> {
     }
 
     fn read_long(&mut self, database: DatabaseId) {
-        self.batch.add_long_read(database, self.id);
+        self.batch.add_long_work(LongWork::Read(database), self.id);
+    }
+
+    fn step_later(&mut self) {
+        self.batch.add_long_work(LongWork::Step, self.id);
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
@@ -115,6 +130,21 @@ impl Actions for Step<'_> {
         self.finish(Status::OK);
     }
 
+    fn respond_parts(&mut self, parts: MessageParts) {
+        let account = self.account;
+        let charge = |value: &Arc<[u8]>| account.charge_shared(value);
+        let parts = parts.parts().map(|part| match part {
+            service::MessagePart::Own(bytes) => wire::MessagePart::Own(bytes),
+            service::MessagePart::Shared(value) => wire::MessagePart::Shared(value, &charge),
+        });
+        self.connection.send_parts(self.stream, self.output, parts);
+        self.finish(Status::OK);
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.connection.reserve_send(self.stream, bytes);
+    }
+
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.connection
             .send_message(self.stream, self.output, encode);
@@ -126,9 +156,10 @@ impl Actions for Step<'_> {
         body: &Arc<[u8]>,
         range: Range<usize>,
     ) {
-        let body = SharedBytes::part(Arc::clone(body), range);
+        let part = SharedBytes::part(Arc::clone(body), range);
         self.connection
-            .send_shared(self.stream, self.output, head, body);
+            .send_shared(self.stream, self.output, head, part);
+        self.charge(body);
     }
 
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
@@ -143,8 +174,9 @@ impl Actions for Step<'_> {
     }
 
     fn plain_body(&mut self, body: &Arc<[u8]>, range: Range<usize>) {
-        let body = SharedBytes::part(Arc::clone(body), range);
-        self.connection.send_body(self.stream, self.output, body);
+        let part = SharedBytes::part(Arc::clone(body), range);
+        self.connection.send_body(self.stream, self.output, part);
+        self.charge(body);
     }
 
     fn plain_end(&mut self, code: Code) {
@@ -167,7 +199,7 @@ impl Actions for Step<'_> {
             .finish(self.stream, self.output, &wire_status(status));
     }
 
-    fn can_send(&self) -> bool {
+    fn can_send(&mut self) -> bool {
         self.connection.can_send(self.stream)
     }
 

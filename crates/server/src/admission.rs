@@ -1,100 +1,36 @@
 //! Who may begin a call. Refusals come before any work, with a status that makes a retry safe.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use service::{Code, RefusedFor, Status};
 use wire::{Connection, StreamKey};
 
+use crate::account::{Account, Holding};
 use crate::actions::wire_status;
 use crate::limits;
 
-/// The bytes that all loops of the server buffer for their peers, and how many may be.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    /// Shown to those who ask for statistics.
-    buffered: Arc<AtomicUsize>,
-    limit: usize,
-    /// A connection receives a large message although there is no memory left for it.
-    is_overdrawn: AtomicBool,
-}
-
-impl Budget {
-    pub fn new(limit: usize) -> Budget {
-        Budget {
-            buffered: Arc::default(),
-            limit,
-            is_overdrawn: AtomicBool::new(false),
-        }
-    }
-
-    /// Returns what large messages may still take before they come, in bytes.
-    pub fn left_for_messages(&self) -> usize {
-        let reserve = self.limit / limits::SMALL_CALLS_SHARE;
-        (self.limit - reserve).saturating_sub(self.buffered.load(Ordering::Relaxed))
-    }
-
-    /// Lets one connection of the server receive one message beyond the limit, so that something
-    /// always moves. To be followed by [`Budget::end_overdraft`] if it returns true.
-    pub fn try_overdraft(&self) -> bool {
-        !self.is_overdrawn.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether nobody receives a message beyond the limit.
-    pub fn may_overdraw(&self) -> bool {
-        !self.is_overdrawn.load(Ordering::Relaxed)
-    }
-
-    /// The message has come, or stands still.
-    pub fn end_overdraft(&self) {
-        self.is_overdrawn.store(false, Ordering::Relaxed);
-    }
-
-    /// The bytes that are buffered, to be read by others.
-    pub fn counter(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.buffered)
-    }
-
-    /// A connection's share went from `before` to `after` bytes.
-    pub fn change(&self, before: usize, after: usize) {
-        if after >= before {
-            self.buffered.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.buffered.fetch_sub(before - after, Ordering::Relaxed);
-        }
-    }
-
-    #[cfg(test)]
-    pub fn buffered(&self) -> usize {
-        self.buffered.load(Ordering::Relaxed)
-    }
-
-    pub fn is_exceeded(&self) -> bool {
-        self.buffered.load(Ordering::Relaxed) > self.limit
-    }
-}
-
 /// The bounds on running work of one loop.
 pub(crate) struct Admission {
-    pub budget: Arc<Budget>,
+    pub account: Arc<Account>,
     pub calls_per_loop: usize,
 }
 
 impl Admission {
-    pub fn new(budget: Arc<Budget>) -> Admission {
+    pub fn new(account: Arc<Account>) -> Admission {
         Admission {
-            budget,
+            account,
             calls_per_loop: limits::RUNNING_CALLS_PER_LOOP,
         }
     }
 
     /// Whether another call may begin, with so many running in its loop. Those of one connection are bounded by the
     /// protocol, which counts a stream until its call has ended, also if the peer has long reset it.
-    pub fn admit(&self, in_loop: usize) -> Result<(), RefusedFor> {
+    /// A full account refuses only those who hold more than a little.
+    pub fn admit(&self, in_loop: usize, holding: &Holding) -> Result<(), RefusedFor> {
         if in_loop >= self.calls_per_loop {
             return Err(RefusedFor::RunningCalls);
         }
-        if self.budget.is_exceeded() {
+        if self.account.is_overfull() && !holding.is_small() {
             return Err(RefusedFor::Buffers);
         }
         Ok(())
@@ -161,28 +97,24 @@ mod tests {
     use crate::pair::Pair;
     use wire::Event;
 
-    fn admission() -> Admission {
-        Admission {
-            budget: Arc::new(Budget::new(1000)),
-            calls_per_loop: 3,
-        }
-    }
-
     #[test]
     fn calls_above_each_bound_are_shed() {
-        let admission = admission();
-        assert_eq!(admission.admit(2), Ok(()));
-        assert_eq!(admission.admit(3), Err(RefusedFor::RunningCalls));
-    }
-
-    #[test]
-    fn calls_are_shed_while_too_much_is_buffered() {
-        let admission = admission();
-        admission.budget.change(0, 600);
-        admission.budget.change(0, 600);
-        assert_eq!(admission.admit(0), Err(RefusedFor::Buffers));
-        admission.budget.change(600, 400);
-        assert_eq!(admission.admit(0), Ok(()));
+        let account = Account::new(1000);
+        let wake: crate::SharedWaker = Arc::new(|| {});
+        let mut large = account.open(&drive::PeerAddress::Unix, &wake);
+        let small = account.open(&drive::PeerAddress::Unix, &wake);
+        let admission = Admission {
+            account,
+            calls_per_loop: 3,
+        };
+        for _ in 0..2 {
+            assert_eq!(admission.admit(2, &large), Ok(()));
+            assert_eq!(admission.admit(3, &large), Err(RefusedFor::RunningCalls));
+            large.change(100_000, 100_000, 0);
+            assert_eq!(admission.admit(0, &large), Err(RefusedFor::Buffers));
+            assert_eq!(admission.admit(0, &small), Ok(()));
+            large.change(0, 0, 0);
+        }
     }
 
     /// The code of the call that ended in this turn, and when to try again.
@@ -207,7 +139,7 @@ mod tests {
         let mut shed = Pair::open();
         shed.call("/pelton.v1.Echo/Unary", b"");
         assert_eq!(end(&mut shed), (Code::Ok as u8, None), "not too busy");
-        shed.worker.budget().change(0, 1 << 30);
+        let _overfull = shed.overfill();
         shed.call("/pelton.v1.Echo/Unary", b"");
         assert_eq!(end(&mut shed), unavailable, "too busy");
 

@@ -20,6 +20,15 @@ pub(crate) struct Read {
     kept: Range<usize>,
 }
 
+/// What a call has done in the time that a tick has for long work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LongWork {
+    /// It is shown this database.
+    Read(DatabaseId),
+    /// It is woken.
+    Step,
+}
+
 /// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole while it is served.
 #[derive(Default)]
 pub(crate) struct Reads {
@@ -36,8 +45,8 @@ impl Reads {
 /// The tick's batch.
 pub(crate) struct TickBatch {
     reads: Reads,
-    /// Reads that may take long, in the order asked: a call that goes on comes behind those that wait.
-    long_reads: VecDeque<(DatabaseId, CallId)>,
+    /// What may take long, in the order asked: a call that goes on comes behind those that wait.
+    long_work: VecDeque<(LongWork, CallId)>,
     pub writes: WriteBatch,
     /// Those to databases on disk: what they wait for, the others need not.
     pub disk_writes: WriteBatch,
@@ -47,7 +56,7 @@ impl TickBatch {
     pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
             reads: Reads::default(),
-            long_reads: VecDeque::new(),
+            long_work: VecDeque::new(),
             writes,
             disk_writes,
         }
@@ -86,8 +95,8 @@ impl TickBatch {
         });
     }
 
-    pub fn add_long_read(&mut self, database: DatabaseId, call: CallId) {
-        self.long_reads.push_back((database, call));
+    pub fn add_long_work(&mut self, work: LongWork, call: CallId) {
+        self.long_work.push_back((work, call));
     }
 
     /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing is allocated anew.
@@ -106,16 +115,16 @@ impl TickBatch {
         }
     }
 
-    pub fn next_long_read(&mut self) -> Option<(DatabaseId, CallId)> {
-        self.long_reads.pop_front()
+    pub fn next_long_work(&mut self) -> Option<(LongWork, CallId)> {
+        self.long_work.pop_front()
     }
 
-    pub fn long_reads(&self) -> usize {
-        self.long_reads.len()
+    pub fn long_work(&self) -> usize {
+        self.long_work.len()
     }
 
     /// Whether another tick should follow at once.
     pub fn has_work(&self) -> bool {
-        !self.reads.list.is_empty() || !self.long_reads.is_empty() || self.has_writes()
+        !self.reads.list.is_empty() || !self.long_work.is_empty() || self.has_writes()
     }
 }

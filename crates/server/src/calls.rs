@@ -2,6 +2,7 @@
 
 use drive::ConnectionId;
 use service::Method;
+use store::DatabaseId;
 use wire::StreamKey;
 
 use crate::tasks::TaskHandle;
@@ -43,6 +44,8 @@ pub(crate) struct Running {
     pub wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.
     pub commits: u32,
+    /// The database on disk that its short read is fetched from.
+    pub reads_from: Option<DatabaseId>,
     /// Wants to be woken when the topic it subscribed to changes.
     pub subscribed: bool,
     /// What is done for it beside the loop; ends with it.

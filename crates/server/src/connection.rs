@@ -1,12 +1,17 @@
 //! One connection of a loop: which protocol it speaks, and what is counted of it.
 
+use std::collections::VecDeque;
+
 use drive::{ConnectionId, Io, Peer, PeerAddress};
 use service::{PeerKind, RefusedFor};
+use store::DatabaseId;
 use wire::Connection;
 use wire::ErrorCode;
 use wire::http1::{self, Greeting};
 use wire::http2::frame;
 
+use crate::account::Holding;
+use crate::calls::CallId;
 use crate::tls::HTTP2;
 
 /// What a connection speaks.
@@ -27,10 +32,10 @@ pub(crate) struct Channel {
     pub running: usize,
     /// When the alarm of this connection is due; `u64::MAX` if none is set.
     pub armed_ns: u64,
-    /// Buffered bytes as they were last reported to the server's budget.
-    pub reported_bytes: usize,
-    /// When they last changed.
-    pub moved_ns: u64,
+    /// What it makes the server hold.
+    pub holding: Holding,
+    /// Short reads of its calls that wait until it has send capacity: database, call, and what was kept for it.
+    pub deferred_reads: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Receives a large message beyond the server's limit.
@@ -44,7 +49,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub fn new(id: ConnectionId, peer: &Peer) -> Channel {
+    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding) -> Channel {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
             address if address.is_local() => PeerKind::Loopback,
@@ -56,8 +61,8 @@ impl Channel {
             protocol: Protocol::Undecided,
             running: 0,
             armed_ns: u64::MAX,
-            reported_bytes: 0,
-            moved_ns: 0,
+            holding,
+            deferred_reads: VecDeque::new(),
             waits_for_turn: false,
             overdraws: false,
             without_http2: peer
@@ -77,6 +82,15 @@ impl Channel {
     pub fn is_drained(&self) -> bool {
         match &self.protocol {
             Protocol::Http2(connection) => connection.close_reason().is_some(),
+            Protocol::Undecided | Protocol::Over => true,
+        }
+    }
+
+    /// Whether calls may produce something for the peer.
+    #[inline]
+    pub fn has_capacity(&self) -> bool {
+        match &self.protocol {
+            Protocol::Http2(connection) => connection.has_capacity(),
             Protocol::Undecided | Protocol::Over => true,
         }
     }

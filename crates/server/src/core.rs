@@ -5,9 +5,10 @@ use std::sync::Arc;
 use drive::{ConnectionId, Io};
 use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
 use store::durable::Mailbox;
-use store::{Committer, Outcomes};
+use store::{Committer, DatabaseId, Outcomes};
 use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
 
+use crate::SharedWaker;
 use crate::actions::wire_status;
 use crate::admission::{self, Admission};
 use crate::batch::TickBatch;
@@ -63,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) figures: Arc<LoopFigures>,
     /// How long calls took; `None`: nobody wants to know.
     pub(crate) ended_calls: Option<EndedCalls>,
+    /// Asks this loop for a tick, from any thread.
+    pub(crate) waker: SharedWaker,
 }
 
 /// What works for a loop beside it.
@@ -73,6 +76,7 @@ pub(crate) struct Helpers {
     pub mailbox: Option<Mailbox>,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
+    pub waker: SharedWaker,
 }
 
 impl Core {
@@ -90,6 +94,7 @@ impl Core {
             mailbox,
             tasks,
             blobs,
+            waker,
         } = helpers;
         Core {
             batch: TickBatch::new(shared.store.write_batch(), shared.store.write_batch()),
@@ -117,6 +122,7 @@ impl Core {
             revisit: Vec::new(),
             turn_queue: TurnQueue::default(),
             drain: None,
+            waker,
         }
     }
 
@@ -170,7 +176,6 @@ impl Core {
         self.log_error(&mut channel);
         self.connections -= 1;
         self.leave_turns(&mut channel);
-        self.admission.budget.change(channel.reported_bytes, 0);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -243,8 +248,9 @@ impl Core {
         if connection.close_reason().is_some() || (io.end_of_input() && !io.is_unfinished()) {
             io.close_when_written();
         }
+        self.guard_account(channel, io, now_ns);
         self.after_step(channel, io);
-        self.guard_windows(channel, io, now_ns);
+        self.resume_reads(channel);
         self.settle_turns(channel, io, now_ns);
         if let Some(at_ns) = channel
             .http2()
@@ -255,16 +261,61 @@ impl Core {
         self.log_error(channel);
     }
 
-    /// Keeps the windows of a connection shut while more is buffered, for all connections together, than may be.
-    fn guard_windows(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it hold no more; ends it
+    /// to relieve the account.
+    fn guard_account(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        let shut = self.admission.budget.is_exceeded();
-        connection.set_windows_shut(shut, &mut io.output);
-        if shut {
-            // What is buffered may shrink elsewhere, while this peer can do nothing but wait.
+        let (charged, held) = held_bytes(connection, io);
+        channel.holding.change(charged, held, now_ns);
+        let waits = !channel.holding.may_grow();
+        connection.set_paused(waits);
+        connection.set_windows_shut(waits, &mut io.output);
+        if waits {
+            channel.holding.relieve(now_ns);
+            if channel.holding.is_condemned() {
+                connection.abort(
+                    "it held most of what all peers may hold, and did not read",
+                    &mut io.output,
+                );
+                return io.close_now();
+            }
+            // What is held may shrink elsewhere, while this peer can do nothing but wait.
             self.arm(channel, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
+        }
+    }
+
+    /// Has a read of a call wait until its connection has send capacity.
+    #[cold]
+    pub(crate) fn defer_read(
+        &mut self,
+        channel: &mut Channel,
+        read: (DatabaseId, CallId),
+        kept: &[u8],
+    ) {
+        channel
+            .deferred_reads
+            .push_back((read.0, read.1, kept.into()));
+    }
+
+    /// Takes up reads that have waited for send capacity.
+    fn resume_reads(&mut self, channel: &mut Channel) {
+        if channel.deferred_reads.is_empty() {
+            return;
+        }
+        let has_capacity = (channel.http2()).is_some_and(|connection| connection.has_capacity());
+        if !has_capacity {
+            return;
+        }
+        let count = channel.deferred_reads.len().min(limits::READS_RESUMED);
+        for (database, call, kept) in channel.deferred_reads.drain(..count) {
+            if self.calls.get(call).is_some() {
+                self.batch.add_read(database, channel.id, call, &kept);
+            }
+        }
+        if !channel.deferred_reads.is_empty() {
+            self.revisit.push(channel.id);
         }
     }
 
@@ -278,13 +329,13 @@ impl Core {
         if connection.has_events() {
             self.revisit.push(channel.id);
         }
-        let buffered = connection.buffered_bytes() + large_output_bytes(io);
-        if buffered != channel.reported_bytes {
-            self.admission
-                .budget
-                .change(channel.reported_bytes, buffered);
-            channel.reported_bytes = buffered;
-            channel.moved_ns = self.clock.tick_ns();
+        let (charged, held) = held_bytes(connection, io);
+        let now_ns = self.clock.tick_ns();
+        channel.holding.change(charged, held, now_ns);
+        let waits = !channel.holding.may_grow();
+        connection.set_paused(waits);
+        if waits {
+            self.arm(channel, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
         }
     }
 
@@ -409,7 +460,7 @@ impl Core {
             channel.running < self.settings.http2.max_streams as usize,
             "the protocol refuses streams beyond its limit, running ones included"
         );
-        self.admission.admit(self.calls.len())
+        self.admission.admit(self.calls.len(), &channel.holding)
     }
 
     fn begin(
@@ -435,6 +486,7 @@ impl Core {
             begin_ns: self.clock.tick_ns(),
             wake_at_ns: u64::MAX,
             commits: 0,
+            reads_from: None,
             subscribed: false,
             task: None,
         });
@@ -550,6 +602,14 @@ fn route(connection: &mut Connection) -> Option<Method> {
     let method = service::route(connection.head().path())?;
     connection.set_head_route(method as u32);
     Some(method)
+}
+
+/// What a connection is charged with, and what it holds with bodies that it shares.
+#[inline]
+fn held_bytes(connection: &Connection, io: &Io) -> (usize, usize) {
+    let output = large_output_bytes(io);
+    let held = connection.held_bytes() + output;
+    (connection.buffered_bytes() + output, held)
 }
 
 /// The output that waits for the socket, if it is more than what is usually written at once. The driver calls

@@ -67,8 +67,9 @@ impl Core {
     pub(crate) fn is_sending(&self, channel: &Channel) -> bool {
         let now_ns = self.clock.tick_ns();
         let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
-        channel.reported_bytes > 0
-            && now_ns.saturating_sub(channel.moved_ns) < limits::DRAIN_PATIENCE_MS * 1_000_000
+        let patience_ns = limits::DRAIN_PATIENCE_MS * 1_000_000;
+        (channel.holding.changed_ns())
+            .is_some_and(|changed_ns| now_ns.saturating_sub(changed_ns) < patience_ns)
             && self.drain.as_ref().is_some_and(is_in_time)
     }
 

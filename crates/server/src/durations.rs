@@ -163,7 +163,7 @@ mod tests {
         pair.turn();
         assert_eq!(refused(&pair), [(1, RefusedFor::UnknownMethod)]);
         let mut pair = Pair::open();
-        pair.worker.budget().change(0, 1 << 30);
+        let _overfull = pair.overfill();
         for _ in 0..2 {
             pair.call("/pelton.v1.Echo/Unary", b"");
         }

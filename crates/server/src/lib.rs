@@ -4,6 +4,7 @@
 //! [`StopHandle`](drive::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
 //! simulations.
 
+mod account;
 mod actions;
 mod admission;
 mod batch;
@@ -49,7 +50,8 @@ use store::durable::{ConvertError, Durable, Mailbox, OpenError, Rounds, Waker};
 use store::log::{Recovered, WriteError};
 use store::{CreateError, Kind, Store};
 
-use crate::admission::{Admission, Budget};
+use crate::account::Account;
+use crate::admission::Admission;
 use crate::blobs::{BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
@@ -170,7 +172,7 @@ pub struct Server {
 struct Parts {
     settings: Arc<Settings>,
     shared: Arc<Shared>,
-    budget: Arc<Budget>,
+    account: Arc<Account>,
     time: Arc<dyn TimeSource>,
     reaper: Reaper,
     /// Who reads databases on disk for event loops.
@@ -373,9 +375,9 @@ impl Parts {
         let buffered_limit =
             usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
                 .unwrap_or(usize::MAX);
-        let budget = Budget::new(buffered_limit);
+        let account = Account::new(buffered_limit);
         let mut figures = Figures::new(config.time.monotonic_ns());
-        figures.watch_buffers(budget.counter(), buffered_limit);
+        figures.watch_buffers(account.counter(), buffered_limit);
         if let Readers::Pool(pool) = &readers {
             figures.watch_readers(pool.figures());
         }
@@ -407,7 +409,7 @@ impl Parts {
                 time_calls: config.time_calls,
             }),
             shared: Arc::new(shared),
-            budget: Arc::new(budget),
+            account,
             time: config.time,
             reaper,
             readers,
@@ -443,10 +445,11 @@ impl Parts {
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks {
                 tasks: Arc::clone(&self.tasks),
-                inbox: Inbox::new(waker),
+                inbox: Inbox::new(Arc::clone(&waker)),
             },
+            waker,
         };
-        let admission = Admission::new(Arc::clone(&self.budget));
+        let admission = Admission::new(Arc::clone(&self.account));
         Worker::new(Core::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),

@@ -27,6 +27,10 @@ pub fn request_bytes(value_bytes: usize) -> usize {
     (16 << 20).max(value_bytes + store::limits::KEY_BYTES + (64 << 10))
 }
 
+/// Reads of one connection that have waited for its send capacity and are taken up in one tick: each may find that those
+/// before it have used it up.
+pub const READS_RESUMED: usize = 64;
+
 /// Running calls of one loop. A call above it gets UNAVAILABLE with a pushback and costs nothing else.
 /// Stops streams that are opened over many connections and never ended.
 pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
@@ -46,7 +50,8 @@ pub const DRAIN_PATIENCE_MS: u64 = 500;
 pub const LAST_CALL_MS: u64 = 250;
 
 /// What unfinished requests and unsent answers of all connections together may take, as a share of the memory limit,
-/// which bounds the data, and on top of it: above it new calls get UNAVAILABLE. With the default limit of 70 % of what
+/// which bounds the data, and on top of it: above it connections that hold more than [`SMALL_HOLDING_BYTES`] wait. With the
+/// default limit of 70 % of what
 /// the process may use, a quarter comes to 87.5 % in all.
 ///
 /// Not counted, as they are there with every connection: input that is not consumed, at most
@@ -62,6 +67,24 @@ pub const SMALL_CALLS_SHARE: usize = 4;
 /// How often a connection looks for memory for its next large message while there is none, in
 /// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;
+
+/// What a connection may hold when the account of [`BUFFERED_BYTES_SHARE`] is full: more, and it waits. With what it
+/// produces at a time it is why a full account can be exceeded by this for each connection.
+pub const SMALL_HOLDING_BYTES: usize = 64 << 10;
+
+/// The reserve for small callers beyond a full account, as a share of it. When that is used up too, new calls get
+/// UNAVAILABLE but from those who hold next to nothing.
+pub const RESERVE_SHARE: usize = 8;
+
+/// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a full account. Long
+/// against any pause of an honest peer that reads; short for those who wait for it.
+pub const STALLED_MS: u64 = 2_000;
+
+/// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
+pub const RELIEVE_MS: u64 = 100;
+
+/// Addresses of peers that are remembered before those without a connection are forgotten.
+pub const KEPT_ADDRESSES: usize = 1_024;
 
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same
 /// deadline from holding up a loop.

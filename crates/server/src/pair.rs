@@ -233,6 +233,22 @@ impl Pair {
         events
     }
 
+    /// The account of the server is used up by others as long as what is returned lives, and the connection itself holds
+    /// an answer that the client does not take.
+    pub fn overfill(&mut self) -> crate::account::Holding {
+        // EchoRequest: answer_bytes 1 000 000.
+        let stream = self.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d]);
+        self.turn();
+        self.sent.clear();
+        self.client
+            .reset(stream, &mut Vec::new(), wire::ErrorCode::Cancel);
+        let account = self.worker.account();
+        let wake: crate::SharedWaker = Arc::new(|| {});
+        let mut others = account.open(&PeerAddress::Simulated(9), &wake);
+        others.change(1 << 30, 1 << 30, self.now_ns);
+        others
+    }
+
     /// The connection is gone.
     pub fn close(&mut self) {
         self.worker.closed(ID, Closed::ByPeer, self.now_ns);

@@ -6,8 +6,9 @@ use service::keyvalue::reads_wait;
 use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
 use store::{Look, Shown, View};
 
-use crate::batch::{Read, Reads};
+use crate::batch::{LongWork, Read, Reads};
 use crate::calls::CallId;
+use crate::core::Core;
 use crate::limits;
 use crate::readers::{Done, Full};
 use crate::worker::Worker;
@@ -77,8 +78,13 @@ impl Worker {
             return;
         };
         for read in alike {
-            self.core
-                .read(channel, io, read.call, shown, reads.kept(read));
+            let kept = reads.kept(read);
+            if channel.has_capacity() {
+                self.core.read(channel, io, read.call, shown, kept);
+            } else {
+                let read = (read.database, read.call);
+                self.core.defer_read(channel, read, kept);
+            }
         }
         self.core.after_step(channel, io);
     }
@@ -94,6 +100,9 @@ impl Worker {
         for these in these.chunks(limits::READS_PER_JOB) {
             let mut wishes = Wishes::default();
             for read in these {
+                if let Some(running) = self.core.calls.get_mut(read.call) {
+                    running.reads_from = Some(read.database);
+                }
                 self.wish(read.call, reads.kept(read), &mut wishes);
             }
             let store = &self.core.shared.store;
@@ -165,20 +174,25 @@ impl Worker {
         }
     }
 
-    /// Serves long reads, one slice of each in turn, until their share of the tick is used up. If they are few, those that
+    /// Serves long reads and other long work, one slice of each in turn, until their share of the tick is used up. If they are few, those that
     /// go on get some more.
     pub(crate) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
-        let waiting = self.core.batch.long_reads();
+        let waiting = self.core.batch.long_work();
         if waiting == 0 {
             return;
         }
         let store = self.core.shared.store.clone();
         let until_ns = self.core.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
         for _ in 0..waiting.max(limits::LONG_READ_SLICES) {
-            let Some((database, call)) = self.core.batch.next_long_read() else {
+            let Some((work, call)) = self.core.batch.next_long_work() else {
                 break;
             };
-            self.serve_long_read(connections, store.look(database), call);
+            match work {
+                LongWork::Read(database) => {
+                    self.serve_long_read(connections, store.look(database), call);
+                }
+                LongWork::Step => self.with_call(connections, call, Core::wake),
+            }
             if self.core.clock.read_ns() >= until_ns {
                 break;
             }

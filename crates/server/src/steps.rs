@@ -56,6 +56,7 @@ impl Core {
             channel: channel.id,
             stream: running.stream,
             connection,
+            account: &self.admission.account,
             output,
             batch: &mut self.batch,
             clock: &self.clock,
@@ -143,6 +144,13 @@ impl Core {
         id: CallId,
         fetched: &FetchedCall<'_>,
     ) {
+        let reads_from = self.calls.get(id).and_then(|running| running.reads_from);
+        if let Some(database) = reads_from
+            && !channel.has_capacity()
+        {
+            // Read again when the peer has taken what waits for it: what was fetched is not kept for so long.
+            return self.defer_read(channel, (database, id), fetched.kept());
+        }
         match Shown::fetched(fetched) {
             Ok(shown) => self.read(channel, io, id, Some(&shown), fetched.kept()),
             Err(why) => {

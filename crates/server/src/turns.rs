@@ -39,7 +39,7 @@ impl Core {
             return;
         };
         let allowance = if self.turn_queue.is_next(channel.id) {
-            self.admission.budget.left_for_messages()
+            self.admission.account.left_for_messages()
         } else {
             0
         };
@@ -53,16 +53,16 @@ impl Core {
         };
         if channel.overdraws && !connection.has_turn() {
             channel.overdraws = false;
-            self.admission.budget.end_overdraft();
+            self.admission.account.end_overdraft();
         }
         if connection.waits_for_turn() && self.turn_queue.is_next(channel.id) {
-            channel.overdraws = self.admission.budget.try_overdraft();
+            channel.overdraws = self.admission.account.try_overdraft();
             if channel.overdraws {
                 connection.force_turn(&mut io.output);
             }
             if channel.overdraws && !connection.has_turn() {
                 channel.overdraws = false;
-                self.admission.budget.end_overdraft();
+                self.admission.account.end_overdraft();
             }
         }
         if connection.waits_for_turn() {
@@ -78,7 +78,7 @@ impl Core {
     /// The connection is gone.
     pub(crate) fn leave_turns(&mut self, channel: &mut Channel) {
         if std::mem::take(&mut channel.overdraws) {
-            self.admission.budget.end_overdraft();
+            self.admission.account.end_overdraft();
         }
         if std::mem::take(&mut channel.waits_for_turn) {
             self.turn_queue.remove(channel.id);
@@ -87,9 +87,9 @@ impl Core {
 
     /// Has the connection visited that is next, if there is memory for it by now.
     pub(crate) fn resume_turns(&mut self) {
-        let budget = &self.admission.budget;
+        let account = &self.admission.account;
         if let Some(&(id, bytes)) = self.turn_queue.0.front()
-            && (bytes <= budget.left_for_messages() || budget.may_overdraw())
+            && (bytes <= account.left_for_messages() || account.may_overdraw())
         {
             self.revisit.push(id);
         }

@@ -52,8 +52,8 @@ impl Worker {
     }
 
     #[cfg(test)]
-    pub fn budget(&self) -> &crate::admission::Budget {
-        &self.core.admission.budget
+    pub fn account(&self) -> &std::sync::Arc<crate::account::Account> {
+        &self.core.admission.account
     }
 
     pub(crate) fn channel(
@@ -204,7 +204,8 @@ impl Handler for Worker {
         if slot >= self.channels.len() {
             self.channels.resize_with(slot + 1, || None);
         }
-        let mut channel = Channel::new(id, peer);
+        let holding = (self.core.admission.account).open(&peer.address, &self.core.waker);
+        let mut channel = Channel::new(id, peer, holding);
         self.core.connection_opened(&mut channel, now_ns);
         self.channels[slot] = Some(channel);
     }
@@ -349,24 +350,24 @@ mod tests {
     #[test]
     fn what_waits_for_a_silent_peer_is_counted() {
         let mut pair = Pair::open();
-        let before = pair.worker.budget().buffered();
+        let before = pair.worker.account().charged_bytes();
         // EchoRequest: answer_bytes 1 000 000, after a delay of 10 ms.
         pair.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d, 0x18, 10]);
         pair.turn();
         pair.now_ns += 10_000_000;
         pair.sent.clear();
         pair.turn();
-        let waiting = pair.worker.budget().buffered() - before;
+        let waiting = pair.worker.account().charged_bytes() - before;
         assert!(waiting > 900_000, "{waiting}");
         pair.close();
-        assert_eq!(pair.worker.budget().buffered(), 0);
+        assert_eq!(pair.worker.account().charged_bytes(), 0);
     }
 
     /// The clients of an overloaded server are told to try again: doing so must not cost them the connection.
     #[test]
     fn calls_that_are_shed_again_and_again_keep_their_connection() {
         let mut pair = Pair::open();
-        pair.worker.budget().change(0, 1 << 30);
+        let _overfull = pair.overfill();
         for _ in 0..3 * GLITCH_BURST {
             let stream = pair.call("/pelton.v1.Echo/Unary", b"");
             let events = pair.turn();
@@ -396,11 +397,11 @@ mod tests {
     #[test]
     fn windows_stay_shut_while_the_memory_for_buffers_is_used_up() {
         let mut pair = Pair::open();
-        pair.worker.budget().change(0, 1 << 30);
+        let overfull = pair.overfill();
         pair.call("/pelton.v1.Echo/Unary", b"");
         pair.turn();
         assert!(pair.worker.windows_are_shut());
-        pair.worker.budget().change(1 << 30, 0);
+        drop(overfull);
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
         pair.turn();
         assert!(!pair.worker.windows_are_shut());

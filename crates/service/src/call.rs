@@ -28,6 +28,61 @@ use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
 
+/// A message in parts: bytes of its own, and between them values that others hold too.
+#[derive(Debug, Default)]
+pub struct MessageParts {
+    /// All bytes of its own, in order.
+    pub own: Vec<u8>,
+    /// What stands between them: behind so many of them, and the value.
+    shared: Vec<(usize, Arc<[u8]>)>,
+    shared_bytes: usize,
+}
+
+/// One of the [`MessageParts`].
+#[derive(Clone, Copy, Debug)]
+pub enum MessagePart<'a> {
+    /// Bytes of its own.
+    Own(&'a [u8]),
+    /// A value that others hold too.
+    Shared(&'a Arc<[u8]>),
+}
+
+impl MessageParts {
+    /// Appends a value without copying it.
+    pub fn share(&mut self, value: &Arc<[u8]>) {
+        self.shared_bytes += value.len();
+        self.shared.push((self.own.len(), Arc::clone(value)));
+    }
+
+    /// Returns the bytes of the whole message.
+    pub fn len(&self) -> usize {
+        self.own.len() + self.shared_bytes
+    }
+
+    /// Returns whether there is nothing yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the parts in order.
+    pub fn parts(&self) -> impl Iterator<Item = MessagePart<'_>> + Clone {
+        let starts = std::iter::once(0).chain(self.shared.iter().map(|(at, _)| *at));
+        let own = starts
+            .zip(self.ends())
+            .map(|(start, end)| &self.own[start..end]);
+        let values = self.shared.iter().map(|(_, value)| Some(value));
+        own.zip(values.chain(std::iter::once(None)))
+            .flat_map(|(own, value)| {
+                let own = (!own.is_empty()).then_some(MessagePart::Own(own));
+                own.into_iter().chain(value.map(MessagePart::Shared))
+            })
+    }
+
+    fn ends(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        (self.shared.iter().map(|(at, _)| *at)).chain(std::iter::once(self.own.len()))
+    }
+}
+
 /// What a call may ask of the room above. Generic, so that nothing is called through a pointer on the way of a request.
 pub trait Actions {
     /// Asks for [`State::read`] with a view of `database`: later in this tick, or, if it is on disk, when what the call
@@ -70,6 +125,16 @@ pub trait Actions {
     /// goes out.
     fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
 
+    /// [`Actions::respond`] with a message of several parts, of which large ones are not copied before they go out.
+    fn respond_parts(&mut self, parts: MessageParts);
+
+    /// Sets bytes aside for what this call will send next, before they exist. They are given back when it sends or ends.
+    fn reserve(&mut self, bytes: usize);
+
+    /// Asks for [`State::woken`] within the time that a tick has for long work: for a step that takes long and cannot be
+    /// cut.
+    fn step_later(&mut self);
+
     /// Sends one message of a stream of answers.
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>));
 
@@ -99,7 +164,7 @@ pub trait Actions {
     fn finish(&mut self, status: Status);
 
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
-    fn can_send(&self) -> bool;
+    fn can_send(&mut self) -> bool;
 
     /// Asks for [`State::woken`] at `at_ns` on the clock of [`Actions::now_ns`]. A later request replaces an earlier.
     fn wake_at_ns(&mut self, at_ns: u64);

@@ -10,7 +10,10 @@ use store::{
     StoreConfig, WriteBatch,
 };
 
-use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::call::{
+    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
+    State, Topic,
+};
 use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
@@ -91,6 +94,9 @@ pub(crate) struct Recorder {
     /// What is to be described by the commit in `changes`.
     pub sealed: Option<Box<Sealed>>,
     pub window_bytes: Option<u32>,
+    pub reserved_bytes: usize,
+    /// A step was asked for and not taken yet.
+    pub wants_step: bool,
 }
 
 impl Actions for Recorder {
@@ -184,6 +190,26 @@ impl Actions for Recorder {
         });
     }
 
+    fn respond_parts(&mut self, parts: MessageParts) {
+        let mut message = Vec::new();
+        for part in parts.parts() {
+            message.extend_from_slice(match part {
+                MessagePart::Own(bytes) => bytes,
+                MessagePart::Shared(value) => value,
+            });
+        }
+        assert_eq!(message.len(), parts.len());
+        self.respond(|out| out.extend_from_slice(&message));
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved_bytes = bytes;
+    }
+
+    fn step_later(&mut self) {
+        self.wants_step = true;
+    }
+
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         assert!(!self.is_over, "nothing follows the end");
         let mut bytes = Vec::new();
@@ -212,7 +238,7 @@ impl Actions for Recorder {
         self.is_over = true;
     }
 
-    fn can_send(&self) -> bool {
+    fn can_send(&mut self) -> bool {
         self.can_send
     }
 
@@ -316,6 +342,8 @@ impl Fake {
             work: None,
             sealed: None,
             window_bytes: None,
+            reserved_bytes: 0,
+            wants_step: false,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -330,6 +358,14 @@ impl Fake {
         self.check_alive();
         assert!(!self.actions.is_held, "a held call gets no message");
         self.call.message(bytes, last, shared, &mut self.actions);
+        self.take_step(shared);
+    }
+
+    /// Takes the step that was asked for, if one was.
+    fn take_step(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.actions.wants_step) {
+            self.woken(shared);
+        }
     }
 
     /// Lets the committer carry out the changes of the catalogue, as at the end of a tick.
@@ -366,6 +402,7 @@ impl Fake {
     pub(crate) fn writable(&mut self, shared: &Shared) {
         self.check_alive();
         self.call.writable(shared, &mut self.actions);
+        self.take_step(shared);
     }
 
     pub(crate) fn task(&mut self, news: &TaskNews<'_>, shared: &Shared) {

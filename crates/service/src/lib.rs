@@ -27,7 +27,10 @@ pub mod status;
 pub mod task;
 pub mod waiting;
 
-pub use call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+pub use call::{
+    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
+    State, Topic,
+};
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use method::{Kind, Method, route};
 pub use status::{Code, Status};

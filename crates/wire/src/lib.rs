@@ -12,6 +12,6 @@ pub mod limits;
 mod test_random;
 
 pub use http2::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, OpenError, RequestHead, Role,
-    SharedBytes, StreamKey, TakenMessage,
+    Cause, Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, OpenError,
+    RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
 };

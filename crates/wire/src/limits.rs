@@ -107,9 +107,6 @@ pub const MAX_REQUEST_MEMO_BYTES: usize = 1_024;
 /// be open at once fit.
 pub const MAX_REMEMBERED_RESETS: usize = MAX_STREAMS as usize;
 
-/// What `grpc-retry-pushback-ms` says when a connection turns a call away, in milliseconds.
-pub const RETRY_PUSHBACK_MS: u64 = 100;
-
 // --- Flow control ----------------------------------------------------------------------------------------------------
 
 /// The receive window of a stream when it begins: the protocol's default.
@@ -154,8 +151,9 @@ pub const MAX_GATHERED_BYTES: usize = 64 << 20;
 /// Bytes of a plain body that were kept back while its stream was held and are handed on at a time.
 pub const BACKLOG_PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes that wait to be sent, over all streams. Beyond it new calls get UNAVAILABLE and answers RESOURCE_EXHAUSTED.
-/// Stops slow readers (CVE-2019-9517 class). Shared bodies count in full although they are not copied.
+/// Bytes that wait to be sent or are set aside for it, over all streams, above which nothing more is produced for the
+/// peer: first messages of calls are kept back, and streaming calls wait. Stops slow readers (CVE-2019-9517 class).
+/// Shared bodies count in full although they are not copied. One message may go beyond the bound.
 pub const MAX_UNSENT_BYTES: usize = 64 << 20;
 
 /// Bytes that may wait on one stream before `can_send` says no.

@@ -35,6 +35,8 @@ pub struct AdminCall {
     method: Method,
     /// The request is there, and what it asks for is under way.
     is_under_way: bool,
+    /// It lists all databases, as soon as long work has its turn.
+    lists: bool,
     /// The database that is being made or dropped.
     name: Box<str>,
 }
@@ -48,6 +50,7 @@ impl AdminCall {
         AdminCall {
             method,
             is_under_way: false,
+            lists: false,
             name: Box::default(),
         }
     }
@@ -73,9 +76,8 @@ impl State for AdminCall {
         }
         let served = match self.method {
             Method::AdminCreateDatabase => self.create_database(bytes, shared, actions),
-            Method::AdminListDatabases => list_databases(bytes, shared, actions),
+            Method::AdminListDatabases | Method::AdminStatistics => self.begin_list(bytes, actions),
             Method::AdminDropDatabase => self.drop_database(bytes, shared, actions),
-            Method::AdminStatistics => statistics(bytes, shared, actions),
             Method::AdminConvertDatabase => tasks::begin_convert(bytes, &shared.store, actions),
             Method::AdminBackup => tasks::begin_backup(bytes, actions),
             Method::AdminSnapshot => tasks::begin_snapshot(bytes, actions),
@@ -89,6 +91,22 @@ impl State for AdminCall {
     fn half_closed(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         if !self.is_under_way {
             actions.finish(Status::no_request(self.method.path()));
+        }
+    }
+
+    fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
+        if self.lists {
+            actions.step_later();
+        }
+    }
+
+    fn woken(&mut self, shared: &Shared, actions: &mut impl Actions) {
+        if !self.lists || !actions.can_send() {
+            return;
+        }
+        match self.method {
+            Method::AdminListDatabases => list_databases(shared, actions),
+            _ => statistics(shared, actions),
         }
     }
 
@@ -324,15 +342,23 @@ fn not_confirmed(name: &str, content: &DropError) -> Status {
 
 // --- figures
 
-fn list_databases(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
-    decode_nothing(bytes).map_err(|error| invalid(Method::AdminListDatabases, error))?;
+impl AdminCall {
+    /// Lists all databases when long work has its turn: there may be a thousand.
+    fn begin_list(&mut self, bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+        decode_nothing(bytes).map_err(|error| invalid(self.method, error))?;
+        self.lists = true;
+        actions.step_later();
+        Ok(())
+    }
+}
+
+fn list_databases(shared: &Shared, actions: &mut impl Actions) {
     let infos = by_name(&shared.store);
     actions.respond(|out| {
         for database in figures_of(&infos, &shared.store) {
             encode_database(&database, out);
         }
     });
-    Ok(())
 }
 
 fn by_name(store: &Store) -> Vec<DatabaseInfo> {
@@ -363,8 +389,7 @@ fn figures_of<'a>(
     })
 }
 
-fn statistics(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
-    decode_nothing(bytes).map_err(|error| invalid(Method::AdminStatistics, error))?;
+fn statistics(shared: &Shared, actions: &mut impl Actions) {
     let totals = shared.figures.totals();
     let infos = by_name(&shared.store);
     let methods = totals.ended.iter().map(|&(method, code, calls)| {
@@ -391,7 +416,6 @@ fn statistics(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Resu
         blob_quota_bytes: blob_quota_bytes(&shared.store),
     };
     actions.respond(|out| response.encode(out));
-    Ok(())
 }
 
 /// 0: as the disk has room.

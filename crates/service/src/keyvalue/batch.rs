@@ -1,14 +1,17 @@
 //! Batch: several operations in one request.
 
 use store::tree::{NotFetched, Wishes};
-use store::{Commit, CommitOutcome, Decision, Operation, OperationOutcome, Refusal, Shown};
+use store::{
+    Commit, CommitOutcome, DatabaseId, Decision, Entry, Operation, OperationOutcome, Refusal,
+    Shown, Value,
+};
 
 use super::messages::{
     BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
     ResumePoint,
 };
 use super::{Pushed, Step, answer, refuse};
-use crate::call::{Actions, Shared};
+use crate::call::{Actions, MessageParts, Shared};
 use crate::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES};
 use crate::method::Method;
 use crate::status::Status;
@@ -17,6 +20,7 @@ use crate::status::Status;
 pub(super) struct ReadBatch {
     /// The request, decoded again when it is served: cheaper than a list of keys.
     request: Box<[u8]>,
+    database: DatabaseId,
     max_answer_bytes: u64,
 }
 
@@ -51,6 +55,7 @@ pub(super) fn begin(
     if request.writes {
         let commit = actions.write(database, request.mode);
         let batch = begin_writes(Method::Batch, &request, max_answer_bytes, commit)?;
+        actions.reserve(batch.value_bytes_expected());
         return Ok(Step::WriteBatch(Box::new(batch)));
     }
     check_reads(&request)?;
@@ -58,6 +63,7 @@ pub(super) fn begin(
     let request = bytes.into();
     Ok(Step::ReadBatch(Box::new(ReadBatch {
         request,
+        database,
         max_answer_bytes,
     })))
 }
@@ -150,31 +156,53 @@ impl ReadBatch {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
+        if !actions.can_send() {
+            // Other calls of the same connection have used its room up meanwhile: `go_on` follows.
+            return Ok(());
+        }
         let now_ms = actions.now_ms();
-        let mut answer = Vec::new();
-        BatchResponse::encode_applied(&mut answer, point_of(shown), []);
+        let mut answer = MessageParts::default();
+        BatchResponse::encode_applied(&mut answer.own, point_of(shown), []);
         for key in keys_of(&self.decoded()) {
-            let response = match shown.get(key, shared.store.hasher().hash(key), now_ms)? {
-                None => GetResponse::default(),
-                Some(entry) => GetResponse {
-                    found: true,
-                    value: entry.value.bytes(),
-                    version: entry.version,
-                    expires_at_ms: entry.expires_ms,
-                },
-            };
+            let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
+            let value_bytes = entry.as_ref().map_or(0, |entry| entry.value.len());
             // Looked at before the value is copied, so that no more than the bound is ever in memory.
-            let bytes =
-                answer.len() + response.value.len() + store::limits::ANSWER_BYTES_PER_OPERATION;
+            let bytes = answer.len() + value_bytes + store::limits::ANSWER_BYTES_PER_OPERATION;
             if bytes as u64 > self.max_answer_bytes {
                 let status = refuse::answer_too_large(Method::Batch, self.max_answer_bytes);
                 actions.finish(status);
                 return Ok(());
             }
-            BatchResponse::encode_result(&mut answer, &OperationResult::Get(response));
+            append_get(&mut answer, entry);
         }
-        actions.respond(|out| out.extend_from_slice(&answer));
+        actions.respond_parts(answer);
         Ok(())
+    }
+
+    /// There is room for the answer.
+    pub(super) fn go_on(&self, actions: &mut impl Actions) {
+        actions.read_long(self.database);
+    }
+}
+
+/// Appends the result of a Get. A large value is shared: to copy it would be a long step.
+fn append_get(answer: &mut MessageParts, entry: Option<Entry<'_>>) {
+    let Some(entry) = entry else {
+        let absent = OperationResult::Get(GetResponse::default());
+        return BatchResponse::encode_result(&mut answer.own, &absent);
+    };
+    let response = GetResponse {
+        found: true,
+        value: entry.value.bytes(),
+        version: entry.version,
+        expires_at_ms: entry.expires_ms,
+    };
+    match entry.value {
+        Value::Shared(value) if !value.is_empty() => {
+            BatchResponse::encode_get_head(&mut answer.own, &response, value.len());
+            answer.share(value);
+        }
+        _ => BatchResponse::encode_result(&mut answer.own, &OperationResult::Get(response)),
     }
 }
 
@@ -186,6 +214,13 @@ fn keys_of<'a>(request: &BatchRequest<'a>) -> impl Iterator<Item = &'a [u8]> {
 }
 
 impl WriteBatch {
+    /// What the values in the answer take that are copied into it, at most: larger ones are shared.
+    fn value_bytes_expected(&self) -> usize {
+        let values = self.pushed.iter().filter(|pushed| pushed.wants_value);
+        let most = values.count() * store::limits::SHARED_VALUE_BYTES;
+        most.min(usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX))
+    }
+
     /// Answers with what became of the commit.
     pub(super) fn committed(
         &self,

@@ -156,7 +156,11 @@ impl Scan {
             None => {
                 let mut page = None;
                 actions.message(|out| page = Some(self.encode_page(shown, now_ms, out)));
-                page.expect("a message is encoded at once")?
+                match page {
+                    Some(page) => page?,
+                    // The stream has ended: its call hears of that.
+                    None => return Ok(()),
+                }
             }
         };
         if page.complete {

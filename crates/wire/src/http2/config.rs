@@ -26,7 +26,8 @@ pub struct Config {
     pub max_message_bytes: usize,
     /// Bytes of unfinished messages over all streams. [`limits::MAX_GATHERED_BYTES`].
     pub max_gathered_bytes: usize,
-    /// Bytes that may wait to be sent. [`limits::MAX_UNSENT_BYTES`].
+    /// Bytes that wait to be sent or are set aside for it, above which nothing more is produced.
+    /// [`limits::MAX_UNSENT_BYTES`].
     pub max_unsent_bytes: usize,
     /// Bytes that may wait on one stream before [`super::Connection::can_send`] says no.
     /// [`limits::STREAM_UNSENT_BYTES`].

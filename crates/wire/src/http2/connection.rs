@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::bandwidth::Bandwidth;
+use super::capacity::Capacity;
 use super::config::{Config, Role};
 use super::error::{CloseReason, ConnectionError};
 use super::event::Event;
@@ -166,6 +167,8 @@ pub struct Connection {
     pub(super) ready: VecDeque<StreamKey>,
     /// Body bytes that wait on all streams.
     pub(super) unsent_bytes: usize,
+    /// What may be produced for the peer, and who waits to produce it.
+    pub(super) capacity: Capacity,
     /// Acknowledgements that wait: of SETTINGS, or of a PING.
     pub(super) pending_acks: VecDeque<Option<[u8; 8]>>,
 }
@@ -229,6 +232,7 @@ impl Connection {
             send_window: SendWindow::new(DEFAULT_WINDOW),
             ready: VecDeque::new(),
             unsent_bytes: 0,
+            capacity: Capacity::default(),
             pending_acks: VecDeque::new(),
         }
     }
@@ -283,7 +287,10 @@ impl Connection {
                     }
                     Ok(None) => {
                         self.grant_turns(out);
-                        return self.events.pop_front();
+                        if self.resume_deferred() {
+                            continue;
+                        }
+                        return self.events.pop_front().or_else(|| self.next_writable());
                     }
                     Err(error) => Err(error),
                 }
@@ -463,7 +470,7 @@ impl Connection {
     /// Whether `poll_event` has something to say without further input.
     #[inline]
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty() || !self.resumed.is_empty()
+        !self.events.is_empty() || !self.resumed.is_empty() || self.has_capacity_event()
     }
 
     /// Streams that are open or whose work still runs.
@@ -471,12 +478,14 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Bytes that the connection keeps for its streams: unfinished messages, backlogs, and what
-    /// waits to be sent. And the buffers that it keeps for streams which bring much, and what the
-    /// messages whose turn it is still lack.
+    /// Returns the bytes of memory that the connection keeps, or has set aside, for its streams: unfinished messages,
+    /// backlogs, what waits to be sent and is not shared with others, what is reserved for it, and the buffers that it
+    /// keeps for streams which bring much, and what the messages whose turn it is still lack. Shared bodies are charged where they are shared ([`SharedBytes`]).
+    ///
+    /// [`SharedBytes`]: super::SharedBytes
     pub fn buffered_bytes(&self) -> usize {
-        self.gathered_bytes
-            + self.unsent_bytes
+        self.gathered_bytes + self.unsent_bytes - self.capacity.shared_bytes
+            + self.capacity.reserved_bytes
             + self.pool.extra_bytes()
             + self.turns.active_bytes()
     }
@@ -499,6 +508,7 @@ impl Connection {
                 * size_of::<Event>()
             + self.turns.memory_bytes()
             + self.late.memory_bytes()
+            + self.capacity.memory_bytes()
     }
 }
 

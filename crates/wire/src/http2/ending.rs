@@ -150,6 +150,7 @@ impl Connection {
     pub(super) fn remove_stream(&mut self, slot: u32) {
         self.drop_inbound(slot);
         self.end_turn(slot);
+        self.release_reserved(slot);
         debug_assert!(
             self.streams[slot].outbound.is_empty(),
             "all has been sent, or dropped"
@@ -188,7 +189,8 @@ impl Connection {
     pub(super) fn drop_outbound(&mut self, slot: u32) {
         let stream = &mut self.streams[slot];
         let dropped = stream.outbound.bytes();
-        stream.outbound.clear(&mut self.pool);
+        self.capacity.shared_bytes -= stream.outbound.clear(&mut self.pool);
+        self.release_reserved(slot);
         if dropped > 0 {
             self.unsent_bytes -= dropped;
             // The rest is owed as before; if there is none, nothing is.
@@ -217,6 +219,11 @@ impl Connection {
         }
     }
 
+    /// Ends the connection with ENHANCE_YOUR_CALM, since the layer above cannot go on holding what its peer makes it hold.
+    pub fn abort(&mut self, why: &'static str, out: &mut Vec<u8>) {
+        self.fail(ConnectionError::calm(why), out);
+    }
+
     /// The transport has ended. `poll_event` then tells of each stream that it took with it.
     pub fn peer_closed(&mut self) {
         if self.close_reason.is_none() {
@@ -229,6 +236,7 @@ impl Connection {
         self.phase = Phase::Closed;
         self.data = None;
         self.resumed.clear();
+        self.capacity.forget_waiting();
         self.pending_acks.clear();
         // At once: taking each stream out of the list of turns would be work for the square of their number.
         for key in std::mem::take(&mut self.ready) {

@@ -67,8 +67,6 @@ pub enum Cause {
     UnknownEncoding,
     /// The bytes of the body are not gRPC messages, or not valid gzip; the peer was told INTERNAL.
     BadMessage,
-    /// Too many bytes wait to be sent on this connection; the peer was told RESOURCE_EXHAUSTED.
-    TooMuchUnsent,
     /// The connection has ended.
     ConnectionClosed,
 }

@@ -7,6 +7,7 @@
 //! client's calls, the ways in which streams and connections end, and what happens by time.
 
 mod bandwidth;
+mod capacity;
 mod client;
 mod config;
 mod connection;
@@ -42,5 +43,6 @@ pub use connection::{Connection, TakenMessage};
 pub use error::{Cause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
-pub use outbound::SharedBytes;
+pub use outbound::{Charge, SharedBytes};
+pub use send::MessagePart;
 pub use streams::StreamKey;

@@ -20,9 +20,15 @@ pub(crate) enum End {
     Trailers(Vec<u8>),
 }
 
+/// What keeps a body charged as long as a connection holds it: dropped when the last byte has been sent, or never
+/// will be.
+pub trait Charge: std::fmt::Debug + Send {}
+
 /// Bytes that others hold, too: all of a piece, or some of it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct SharedBytes {
+    /// Goes before the piece does: as long as it is there, nothing else can lie where the piece lies.
+    charge: Option<Box<dyn Charge>>,
     piece: Arc<[u8]>,
     range: Range<usize>,
 }
@@ -31,14 +37,18 @@ impl SharedBytes {
     /// Those in `range`, which must lie within the piece.
     pub fn part(piece: Arc<[u8]>, range: Range<usize>) -> SharedBytes {
         assert!(range.start <= range.end && range.end <= piece.len());
-        SharedBytes { piece, range }
+        SharedBytes {
+            piece,
+            range,
+            charge: None,
+        }
     }
 }
 
 impl From<Arc<[u8]>> for SharedBytes {
     fn from(piece: Arc<[u8]>) -> SharedBytes {
         let range = 0..piece.len();
-        SharedBytes { piece, range }
+        SharedBytes::part(piece, range)
     }
 }
 
@@ -102,31 +112,41 @@ impl Outbound {
         added
     }
 
-    /// Appends a body. It is not copied before it fits, unless it is short.
-    pub(crate) fn share(&mut self, pool: &mut Pool, bytes: SharedBytes) {
+    /// Appends a body. It is not copied before it fits, unless it is short. Returns the bytes that stay shared.
+    pub(crate) fn share(&mut self, pool: &mut Pool, bytes: SharedBytes) -> usize {
         if bytes.len() < SHARE_FROM_BYTES {
             self.write(pool, |out| out.extend_from_slice(&bytes));
-            return;
+            return 0;
         }
-        self.bytes += bytes.len();
+        let shared = bytes.len();
+        self.bytes += shared;
         self.pieces.push_back(Piece::Shared { bytes, sent: 0 });
+        shared
     }
 
-    /// Moves the first `count` bytes to `out`.
-    pub(crate) fn take(&mut self, count: usize, out: &mut Vec<u8>, pool: &mut Pool) {
+    /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody has yet.
+    pub(crate) fn charge_last(&mut self, charge: impl FnOnce() -> Box<dyn Charge>) {
+        if let Some(Piece::Shared { bytes, .. }) = self.pieces.back_mut() {
+            bytes.charge.get_or_insert_with(charge);
+        }
+    }
+
+    /// Moves the first `count` bytes to `out`. Returns how many of them were shared.
+    pub(crate) fn take(&mut self, count: usize, out: &mut Vec<u8>, pool: &mut Pool) -> usize {
         debug_assert!(count <= self.bytes);
         self.bytes -= count;
-        let mut left = count;
+        let (mut left, mut shared) = (count, 0);
         while left > 0 {
             let piece = self
                 .pieces
                 .front_mut()
                 .expect("the pieces have as many bytes as are counted");
-            let (bytes, sent) = match piece {
-                Piece::Owned { bytes, sent } => (&bytes[..], sent),
-                Piece::Shared { bytes, sent } => (&bytes[..], sent),
+            let (bytes, sent, is_shared) = match piece {
+                Piece::Owned { bytes, sent } => (&bytes[..], sent, false),
+                Piece::Shared { bytes, sent } => (&bytes[..], sent, true),
             };
             let part = left.min(bytes.len() - *sent);
+            shared += if is_shared { part } else { 0 };
             out.extend_from_slice(&bytes[*sent..*sent + part]);
             *sent += part;
             left -= part;
@@ -134,15 +154,22 @@ impl Outbound {
                 self.drop_front(pool);
             }
         }
+        shared
     }
 
-    /// Forgets everything, and keeps the memory where it is worth keeping.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+    /// Forgets everything, and keeps the memory where it is worth keeping. Returns how many shared bytes there were.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) -> usize {
+        let left = |piece: &Piece| match piece {
+            Piece::Owned { .. } => 0,
+            Piece::Shared { bytes, sent } => bytes.len() - sent,
+        };
+        let shared = self.pieces.iter().map(left).sum();
         while !self.pieces.is_empty() {
             self.drop_front(pool);
         }
         self.bytes = 0;
         self.end = End::Open;
+        shared
     }
 
     fn drop_front(&mut self, pool: &mut Pool) {

@@ -173,6 +173,11 @@ impl Connection {
         if stream.held || !stream.inbound.backlog.is_empty() {
             return self.keep_back(frame, &input[*consumed..end], consumed, out);
         }
+        if self.defers_first_message(slot) {
+            self.defer(frame.stream);
+            return self.keep_back(frame, &input[*consumed..end], consumed, out);
+        }
+        let stream = &mut self.streams[slot];
         if stream.kind == Kind::Plain {
             return self.on_body(frame, end, consumed, out);
         }
@@ -254,6 +259,7 @@ impl Connection {
             };
         }
         self.message_at = MessageAt::Input(start..end);
+        self.streams[slot].has_delivered = true;
         let last = self.take_end(frame.stream, frame.end);
         Ok(Some(Event::Body {
             stream: frame.stream,
@@ -312,6 +318,7 @@ impl Connection {
     ) -> Handled {
         self.uncount(stream.slot);
         self.end_turn(stream.slot);
+        self.streams[stream.slot].has_delivered = true;
         self.was_compressed = compressed;
         if compressed && let Err((status, cause)) = self.inflate(stream.slot, input)? {
             return self.end_call(stream.slot, &status, cause, out);

@@ -8,7 +8,7 @@ use super::frame::{self, FrameHeader, flag};
 use super::guard::Charge;
 use super::headers::{self, HeadInfo, Malformed};
 use super::streams::{Dead, Encoding, Kind, StreamKey};
-use crate::grpc::{self, Code, Metadata, Status};
+use crate::grpc::{self, Code, Status};
 use crate::hpack::FieldLimits;
 use crate::limits;
 
@@ -190,10 +190,7 @@ impl Connection {
         if block_info.end_stream && promises_body {
             return Some(ErrorCode::ProtocolError);
         }
-        // A gRPC call hears why, see `reason_to_reject`.
-        let is_unread = self.head().info.kind == Kind::Plain
-            && self.unsent_bytes > self.config.max_unsent_bytes;
-        let is_full = self.streams.len() >= self.config.max_streams as usize || is_unread;
+        let is_full = self.streams.len() >= self.config.max_streams as usize;
         (is_full || !self.peer.can_be_answered()).then_some(ErrorCode::RefusedStream)
     }
 
@@ -211,7 +208,7 @@ impl Connection {
                 "grpc-timeout is not up to eight digits and a unit",
             ));
         }
-        (self.unsent_bytes > self.config.max_unsent_bytes).then(too_much_unsent)
+        None
     }
 
     /// A block on a stream that exists: trailers, or a client's response.
@@ -350,18 +347,6 @@ impl Connection {
         self.report_death(slot, Cause::Violation(code));
         self.charge(Charge::Reset).map(|()| None)
     }
-}
-
-/// What a new call hears while too much waits on its connection. It has not begun, so that it may be tried again.
-#[cold]
-fn too_much_unsent() -> Status {
-    let mut metadata = Metadata::new();
-    let pushback = limits::RETRY_PUSHBACK_MS.to_string();
-    metadata
-        .push_ascii("grpc-retry-pushback-ms", pushback)
-        .expect("a valid name and digits");
-    let message = "too many bytes wait to be read on this connection; read them, then try again";
-    Status::new(Code::Unavailable, message).with_metadata(metadata)
 }
 
 /// Takes padding and priority off the payload of HEADERS, and says whether the stream depends on itself.

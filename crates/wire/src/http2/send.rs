@@ -1,9 +1,10 @@
 //! Sending: the calls of the room above, and the header blocks that they need.
 
+use std::sync::Arc;
+
 use super::connection::Connection;
-use super::error::Cause;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
-use super::outbound::{End, SharedBytes};
+use super::outbound::{Charge, End, SharedBytes};
 use super::streams::{Extra, StreamKey};
 use crate::grpc::{self, Code, Encoding, PREFIX_BYTES, Status, status};
 use crate::hpack::{Encoder, Indexing};
@@ -48,6 +49,24 @@ const fn constant_frame<const FRAME: usize>(block: &[u8], flags: u8) -> [u8; FRA
 #[inline]
 fn set_stream(out: &mut [u8], at: usize, id: u32) {
     out[at + 5..at + HEADER_BYTES].copy_from_slice(&id.to_be_bytes());
+}
+
+/// A part of a message that is sent by [`Connection::send_parts`].
+#[derive(Clone, Copy)]
+pub enum MessagePart<'a> {
+    /// Bytes that are copied.
+    Own(&'a [u8]),
+    /// Bytes that others hold too, and how they are charged as long as they wait.
+    Shared(&'a Arc<[u8]>, &'a dyn Fn(&Arc<[u8]>) -> Box<dyn Charge>),
+}
+
+impl MessagePart<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            MessagePart::Own(bytes) => bytes,
+            MessagePart::Shared(bytes, _) => bytes,
+        }
+    }
 }
 
 impl Connection {
@@ -150,8 +169,43 @@ impl Connection {
             bytes[start..start + PREFIX_BYTES]
                 .copy_from_slice(&grpc::message::prefix(message_length(length), false));
         });
-        outbound.share(&mut self.pool, body);
+        self.capacity.shared_bytes += outbound.share(&mut self.pool, body);
         self.queued(slot, added + body_bytes, out);
+    }
+
+    /// Sends one message of several parts. Shared ones are not copied before they go out.
+    pub fn send_parts<'a>(
+        &mut self,
+        stream: StreamKey,
+        out: &mut Vec<u8>,
+        parts: impl Iterator<Item = MessagePart<'a>> + Clone,
+    ) {
+        if !self.begin_message(stream, out) {
+            return;
+        }
+        let slot = stream.slot;
+        if self.streams[slot].compress && self.streams[slot].head_names_gzip {
+            return self.send_compressed(slot, out, |bytes| {
+                parts.for_each(|part| bytes.extend_from_slice(part.bytes()));
+            });
+        }
+        let length = parts.clone().map(|part| part.bytes().len()).sum();
+        let prefix = grpc::message::prefix(message_length(length), false);
+        let outbound = &mut self.streams[slot].outbound;
+        outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(&prefix));
+        for part in parts {
+            match part {
+                MessagePart::Own(part) => {
+                    outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(part));
+                }
+                MessagePart::Shared(body, charge) => {
+                    let shared = outbound.share(&mut self.pool, Arc::clone(body).into());
+                    self.capacity.shared_bytes += shared;
+                    outbound.charge_last(|| charge(body));
+                }
+            }
+        }
+        self.queued(slot, PREFIX_BYTES + length, out);
     }
 
     /// Ends a call with a status. The last call for this stream.
@@ -227,22 +281,12 @@ impl Connection {
         }
     }
 
-    /// Whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
-    pub fn can_send(&self, stream: StreamKey) -> bool {
-        self.streams.get(stream).is_some_and(|found| {
-            !found.is_dead()
-                && !found.owes_writable
-                && found.outbound.bytes() < self.config.stream_unsent_bytes
-        })
-    }
-
     /// Whether the peer makes the call of a stream wait: it has not ended its side, or does not take what is sent to it.
     pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
-        !self.can_send(stream)
-            || self
-                .streams
-                .get(stream)
-                .is_some_and(|found| !found.receive_closed)
+        !self.is_writable(stream)
+            || self.streams.get(stream).is_some_and(|found| {
+                !found.receive_closed || found.is_deferred || found.awaits_capacity
+            })
     }
 
     /// Makes the stream ready for a message: sends the head if it has not been sent. False: the message goes nowhere.
@@ -254,22 +298,10 @@ impl Connection {
         if found.is_dead() || found.send_closed || found.outbound.end != End::Open {
             return false;
         }
-        if self.unsent_bytes > self.config.max_unsent_bytes {
-            let max = self.config.max_unsent_bytes;
-            let message = format!(
-                "more than {max} bytes wait to be read on this connection, which is the limit"
-            );
-            self.stop_call(
-                stream.slot,
-                &Status::new(Code::ResourceExhausted, message),
-                Cause::TooMuchUnsent,
-                out,
-            );
-            return false;
-        }
         if !found.head_sent {
             self.write_head(stream.slot, out);
         }
+        self.release_reserved(stream.slot);
         true
     }
 
@@ -277,7 +309,6 @@ impl Connection {
     #[inline]
     fn may_write_at_once(&self, slot: u32, out: &[u8]) -> bool {
         self.ready.is_empty()
-            && self.unsent_bytes <= self.config.max_unsent_bytes
             && out.len() < self.config.output_bound_bytes
             && self.streams[slot].outbound.bytes() == 0
     }

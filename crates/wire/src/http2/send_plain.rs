@@ -110,7 +110,8 @@ impl Connection {
         if !found.is_dead() {
             debug_assert!(found.head_sent, "the head comes first");
             let added = body.len();
-            self.streams[slot].outbound.share(&mut self.pool, body);
+            self.release_reserved(slot);
+            self.capacity.shared_bytes += self.streams[slot].outbound.share(&mut self.pool, body);
             self.queued(slot, added, out);
         }
     }

@@ -92,6 +92,14 @@ pub(crate) struct Stream {
     pub(crate) in_ready: bool,
     /// `can_send` has become false; a Writable event is owed.
     pub(crate) owes_writable: bool,
+    /// Stands in the queue of streams that wait for the connection's send capacity.
+    pub(crate) awaits_capacity: bool,
+    /// Its first message was kept back until the connection has send capacity.
+    pub(crate) is_deferred: bool,
+    /// A message of it has been delivered: from now on its call paces itself by `can_send`.
+    pub(crate) has_delivered: bool,
+    /// Bytes that are set aside for what its call is about to send.
+    pub(crate) reserved_bytes: usize,
     /// Whether messages that we send are compressed.
     pub(crate) compress: bool,
     /// Our HEADERS named gzip as the encoding.
@@ -132,6 +140,10 @@ impl Stream {
             window_limit: u32::MAX,
             in_ready: false,
             owes_writable: false,
+            awaits_capacity: false,
+            is_deferred: false,
+            has_delivered: false,
+            reserved_bytes: 0,
             compress: false,
             head_names_gzip: false,
             peer_takes_gzip: false,
@@ -165,6 +177,10 @@ impl Stream {
         self.window_limit = u32::MAX;
         self.in_ready = false;
         self.owes_writable = false;
+        self.awaits_capacity = false;
+        self.is_deferred = false;
+        self.has_delivered = false;
+        debug_assert_eq!(self.reserved_bytes, 0, "given back with the stream");
         self.compress = false;
         self.head_names_gzip = false;
         self.peer_takes_gzip = false;

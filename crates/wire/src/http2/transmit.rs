@@ -53,7 +53,7 @@ impl Connection {
             if is_end { flag::END_STREAM } else { 0 },
             key.id,
         );
-        stream.outbound.take(count, out, &mut self.pool);
+        self.capacity.shared_bytes -= stream.outbound.take(count, out, &mut self.pool);
         stream.send_window.take(count);
         self.send_window.take(count);
         self.unsent_bytes -= count;

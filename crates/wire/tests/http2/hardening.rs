@@ -273,33 +273,6 @@ fn slow_reading_that_makes_progress_is_no_stall() {
 }
 
 #[test]
-fn unsent_bytes_have_a_bound() {
-    let config = Config {
-        max_unsent_bytes: 1 << 20,
-        ..Config::server()
-    };
-    let mut server = Endpoint::server_with(&config, &[(4, 0)]);
-    let body: std::sync::Arc<[u8]> = vec![0; 100_000].into();
-    for at in 0..500 {
-        for seen in server.feed(&unary(at * 2 + 1, b"a")) {
-            match seen.event {
-                Event::Message { stream, .. } => {
-                    server
-                        .connection
-                        .send_shared(stream, &mut server.output, |_| {}, body.clone());
-                    server
-                        .connection
-                        .finish(stream, &mut server.output, &wire::grpc::Status::OK);
-                }
-                Event::Cancelled { stream, .. } => server.connection.forget(stream),
-                _ => {}
-            }
-        }
-        assert!(server.connection.buffered_bytes() <= (1 << 20) + 100_100);
-    }
-}
-
-#[test]
 fn ping_flood() {
     // By rate.
     let mut server = Endpoint::server();

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod capacity;
 mod client;
 mod equality;
 mod flow_control;

@@ -261,26 +261,6 @@ fn short_blocks_that_stand_for_much_are_not_remembered() {
 }
 
 #[test]
-fn plain_requests_are_refused_while_too_much_is_unsent() {
-    let config = Config {
-        max_unsent_bytes: 10_000,
-        ..Config::server()
-    };
-    let mut server = Endpoint::server_with(&config, &[(4, 0)]);
-    let mut begun = 0;
-    for at in 0..10 {
-        for stream in requests(&server.feed(&headers(at * 2 + 1, &GET, true))) {
-            begun += 1;
-            server
-                .connection
-                .send_plain(stream, &mut server.output, 200, &[], &[0; 4_000]);
-        }
-    }
-    assert_eq!(begun, 3);
-    assert!(server.connection.buffered_bytes() <= 14_000);
-}
-
-#[test]
 fn windows_stay_shut_and_lose_nothing() {
     let mut server = Endpoint::server();
     server.connection.set_windows_shut(true, &mut server.output);

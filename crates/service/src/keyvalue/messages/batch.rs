@@ -4,8 +4,8 @@ use store::{Mode, Operation};
 
 use super::operation::decode_operation;
 use super::{
-    Invalid, OperationKind, OperationResult, ResumePoint, Rule, decode_fields, decode_history_id,
-    encode_history_id, encode_operation,
+    GetResponse, Invalid, OperationKind, OperationResult, ResumePoint, Rule, decode_fields,
+    decode_history_id, encode_history_id, encode_operation,
 };
 use crate::protobuf::{Reader, Value, writer};
 
@@ -208,6 +208,17 @@ impl<'a> BatchResponse<'a> {
     #[inline]
     pub fn encode_result(out: &mut Vec<u8>, result: &OperationResult<'_>) {
         writer::message(out, 3, |out| result.encode(out));
+    }
+
+    /// Appends the result of a Get without the `value_bytes` bytes of its value, which must follow.
+    pub fn encode_get_head(out: &mut Vec<u8>, response: &GetResponse<'_>, value_bytes: usize) {
+        let mut head = Vec::new();
+        response.encode_head(&mut head, value_bytes);
+        let get_bytes = head.len() + value_bytes;
+        let result_bytes = writer::bytes_len(OperationResult::GET_FIELD, get_bytes);
+        writer::bytes_head(out, 3, result_bytes);
+        writer::bytes_head(out, OperationResult::GET_FIELD, get_bytes);
+        out.extend_from_slice(&head);
     }
 
     /// Appends the answer to a batch whose operation `index` failed.

@@ -380,6 +380,9 @@ pub enum OperationResult<'a> {
 }
 
 impl<'a> OperationResult<'a> {
+    /// The field of the result of a Get.
+    pub(super) const GET_FIELD: u32 = 1;
+
     /// Appends the response as it stands alone.
     #[inline]
     pub fn encode_alone(&self, out: &mut Vec<u8>) {
@@ -397,7 +400,7 @@ impl<'a> OperationResult<'a> {
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let field = match self {
-            OperationResult::Get(_) => 1,
+            OperationResult::Get(_) => OperationResult::GET_FIELD,
             OperationResult::Put(_) => 2,
             OperationResult::Delete(_) => 3,
             OperationResult::Append(_) => 4,

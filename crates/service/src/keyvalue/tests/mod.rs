@@ -18,7 +18,10 @@ use store::{
     Shown, Store, StoreConfig, WriteBatch,
 };
 
-use crate::call::{Actions, Call, CallHead, Metadata, PeerKind, ServerInfo, Shared, State, Topic};
+use crate::call::{
+    Actions, Call, CallHead, MessagePart, MessageParts, Metadata, PeerKind, ServerInfo, Shared,
+    State, Topic,
+};
 use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
@@ -314,6 +317,24 @@ impl Actions for Room<'_> {
         self.end(Status::OK);
     }
 
+    fn respond_parts(&mut self, parts: MessageParts) {
+        self.message(|out| {
+            for part in parts.parts() {
+                match part {
+                    MessagePart::Own(bytes) => out.extend_from_slice(bytes),
+                    MessagePart::Shared(value) => out.extend_from_slice(value),
+                }
+            }
+        });
+        self.end(Status::OK);
+    }
+
+    fn reserve(&mut self, _bytes: usize) {}
+
+    fn step_later(&mut self) {
+        unreachable!("nothing here takes long");
+    }
+
     fn message(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         assert_eq!(self.status, None, "no message after the end");
         // Messages are appended to an output that holds others already.
@@ -339,7 +360,7 @@ impl Actions for Room<'_> {
         self.end(status);
     }
 
-    fn can_send(&self) -> bool {
+    fn can_send(&mut self) -> bool {
         self.room > 0
     }
 

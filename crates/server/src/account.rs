@@ -1,0 +1,478 @@
+//! The account of a server: what its peers make it hold, charged before or as it comes to be, and given back when it
+//! goes.
+//!
+//! Every connection has a [`Holding`]: unfinished requests, unsent answers, and what is set aside for answers that are
+//! on their way. A body that several answers share is charged once ([`Account::charge_shared`]). While less is charged
+//! than may be, everybody goes on. When the account is full, a connection that holds more than
+//! [`limits::SMALL_HOLDING_BYTES`] waits: it produces nothing and its windows stay shut, until its peer has read on.
+//! Smaller ones go on, so that new and small callers are served all the same. And the connection is ended that holds most
+//! of those that have not moved for [`limits::STALLED_MS`].
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use drive::PeerAddress;
+
+use crate::SharedWaker;
+use crate::limits;
+
+/// What all peers of a server make it hold, and how much that may be.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// Shown to those who ask for statistics.
+    charged: Arc<AtomicUsize>,
+    limit_bytes: usize,
+    /// Shared bodies that are held, by where they lie: how many answers hold each.
+    shared: Mutex<HashMap<usize, usize>>,
+    addresses: Mutex<HashMap<Address, Weak<AddressHolding>>>,
+    /// Connections that hold more than a little.
+    holders: Mutex<Vec<Arc<Holder>>>,
+    /// When the account was last relieved, in nanoseconds; 0: never.
+    relieved_ns: AtomicU64,
+    /// Connections that were ended to relieve it.
+    ended: AtomicU64,
+    /// A connection receives a large message although there is no memory left for it.
+    is_overdrawn: AtomicBool,
+}
+
+/// Where a peer comes from, as far as one peer can be told from another: an IPv6 network of 64 bits belongs to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Address {
+    V4([u8; 4]),
+    V6([u8; 8]),
+    Unix,
+    Simulated(u32),
+}
+
+impl Address {
+    fn of(peer: &PeerAddress) -> Address {
+        match peer {
+            PeerAddress::Unix => Address::Unix,
+            PeerAddress::Simulated(node) => Address::Simulated(*node),
+            PeerAddress::Tcp(socket) => match socket.ip().to_canonical() {
+                IpAddr::V4(ip) => Address::V4(ip.octets()),
+                IpAddr::V6(ip) => {
+                    let [a, b, c, d, e, f, g, h, ..] = ip.octets();
+                    Address::V6([a, b, c, d, e, f, g, h])
+                }
+            },
+        }
+    }
+}
+
+/// What all connections from one address hold.
+#[derive(Debug, Default)]
+struct AddressHolding {
+    held_bytes: AtomicUsize,
+}
+
+/// Asks a loop for a tick.
+#[derive(Clone)]
+struct Wake(SharedWaker);
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+/// A connection that holds more than a little, as those see it who relieve the account.
+#[derive(Debug)]
+struct Holder {
+    held_bytes: AtomicUsize,
+    /// When it last moved, in nanoseconds.
+    moved_ns: AtomicU64,
+    is_condemned: AtomicBool,
+    /// Of the connection's loop.
+    wake: Wake,
+}
+
+impl Account {
+    pub fn new(limit_bytes: usize) -> Arc<Account> {
+        Arc::new(Account {
+            charged: Arc::default(),
+            limit_bytes,
+            shared: Mutex::default(),
+            addresses: Mutex::default(),
+            holders: Mutex::default(),
+            relieved_ns: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            is_overdrawn: AtomicBool::new(false),
+        })
+    }
+
+    /// The bytes that are charged, to be read by others.
+    pub fn counter(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.charged)
+    }
+
+    pub fn charged_bytes(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.charged_bytes() > self.limit_bytes
+    }
+
+    /// Whether not even small callers can be let in.
+    pub fn is_overfull(&self) -> bool {
+        self.charged_bytes() > self.limit_bytes + self.limit_bytes / limits::RESERVE_SHARE
+    }
+
+    /// Returns what large messages may still take before they come, in bytes.
+    pub fn left_for_messages(&self) -> usize {
+        let reserve = self.limit_bytes / limits::SMALL_CALLS_SHARE;
+        (self.limit_bytes - reserve).saturating_sub(self.charged_bytes())
+    }
+
+    /// Lets one connection of the server receive one message beyond the limit, so that something always moves. To be
+    /// followed by [`Account::end_overdraft`] if it returns true.
+    pub fn try_overdraft(&self) -> bool {
+        !self.is_overdrawn.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether nobody receives a message beyond the limit.
+    pub fn may_overdraw(&self) -> bool {
+        !self.is_overdrawn.load(Ordering::Relaxed)
+    }
+
+    /// The message has come, or stands still.
+    pub fn end_overdraft(&self) {
+        self.is_overdrawn.store(false, Ordering::Relaxed);
+    }
+
+    /// Opens the holding of a connection from `peer`, served by the loop that `wake` wakes.
+    pub fn open(self: &Arc<Account>, peer: &PeerAddress, wake: &SharedWaker) -> Holding {
+        let mut addresses = lock(&self.addresses);
+        let entry = addresses.entry(Address::of(peer)).or_default();
+        let address = entry.upgrade().unwrap_or_default();
+        *entry = Arc::downgrade(&address);
+        // Addresses without a connection leave a dead entry: swept when they are the most.
+        if addresses.len() > limits::KEPT_ADDRESSES {
+            addresses.retain(|_, entry| entry.strong_count() > 0);
+        }
+        Holding {
+            account: Arc::clone(self),
+            address,
+            wake: Wake(Arc::clone(wake)),
+            charged_bytes: 0,
+            held_bytes: 0,
+            owed_bytes: 0,
+            moved_ns: 0,
+            changed_ns: 0,
+            holder: None,
+        }
+    }
+
+    /// Charges a body that others may hold too, as long as what is returned lives: once, however many hold it.
+    pub fn charge_shared(self: &Arc<Account>, body: &Arc<[u8]>) -> Box<dyn wire::Charge> {
+        let place = body.as_ptr() as usize;
+        let mut shared = lock(&self.shared);
+        let holders = shared.entry(place).or_default();
+        *holders += 1;
+        if *holders == 1 {
+            self.charged.fetch_add(body.len(), Ordering::Relaxed);
+        }
+        drop(shared);
+        Box::new(SharedCharge {
+            account: Arc::clone(self),
+            place,
+            bytes: body.len(),
+        })
+    }
+
+    /// When the account is full, ends the connection that holds most of those that do not move.
+    fn relieve(&self, now_ns: u64) {
+        let relieved_ns = self.relieved_ns.load(Ordering::Relaxed);
+        let due_ns = relieved_ns + limits::RELIEVE_MS * 1_000_000;
+        if !self.is_full() || (relieved_ns != 0 && now_ns < due_ns) {
+            return;
+        }
+        self.relieved_ns.store(now_ns.max(1), Ordering::Relaxed);
+        let holders = lock(&self.holders);
+        let worst = holders
+            .iter()
+            .filter(|holder| holder.is_stalled(now_ns))
+            .max_by_key(|holder| holder.held_bytes.load(Ordering::Relaxed));
+        if let Some(worst) = worst {
+            worst.is_condemned.store(true, Ordering::Relaxed);
+            self.ended.fetch_add(1, Ordering::Relaxed);
+            (worst.wake.0)();
+        }
+    }
+
+    #[cfg(test)]
+    fn shared_bodies(&self) -> usize {
+        lock(&self.shared).len()
+    }
+}
+
+impl Holder {
+    fn is_stalled(&self, now_ns: u64) -> bool {
+        let still_ns = now_ns.saturating_sub(self.moved_ns.load(Ordering::Relaxed));
+        still_ns >= limits::STALLED_MS * 1_000_000 && !self.is_condemned.load(Ordering::Relaxed)
+    }
+}
+
+/// Charges a shared body as long as it lives.
+#[derive(Debug)]
+struct SharedCharge {
+    account: Arc<Account>,
+    place: usize,
+    bytes: usize,
+}
+
+impl wire::Charge for SharedCharge {}
+
+impl Drop for SharedCharge {
+    fn drop(&mut self) {
+        let mut shared = lock(&self.account.shared);
+        if let Some(holders) = shared.get_mut(&self.place) {
+            *holders -= 1;
+            if *holders == 0 {
+                shared.remove(&self.place);
+                self.account
+                    .charged
+                    .fetch_sub(self.bytes, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What one connection makes the server hold. Given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    account: Arc<Account>,
+    address: Arc<AddressHolding>,
+    wake: Wake,
+    /// What it is charged with: without bodies that are shared.
+    charged_bytes: usize,
+    /// What waits for its peer or of it, bodies that are shared in full.
+    held_bytes: usize,
+    /// How much less that must become until the connection counts as moving.
+    owed_bytes: usize,
+    moved_ns: u64,
+    /// When it last changed at all.
+    changed_ns: u64,
+    holder: Option<Arc<Holder>>,
+}
+
+impl Holding {
+    /// Changes what the connection is charged with, and what it holds with bodies that are shared.
+    #[inline]
+    pub fn change(&mut self, charged_bytes: usize, held_bytes: usize, now_ns: u64) {
+        if charged_bytes != self.charged_bytes || held_bytes != self.held_bytes {
+            self.change_to(charged_bytes, held_bytes, now_ns);
+        }
+    }
+
+    fn change_to(&mut self, charged_bytes: usize, held_bytes: usize, now_ns: u64) {
+        replace(&self.account.charged, self.charged_bytes, charged_bytes);
+        replace(&self.address.held_bytes, self.held_bytes, held_bytes);
+        self.note_movement(held_bytes, now_ns);
+        (self.charged_bytes, self.held_bytes) = (charged_bytes, held_bytes);
+        self.changed_ns = now_ns;
+        self.show();
+        self.account.relieve(now_ns);
+    }
+
+    /// A connection moves when a share of what it held has gone: a byte a minute is none.
+    fn note_movement(&mut self, held_bytes: usize, now_ns: u64) {
+        let went = self.held_bytes.saturating_sub(held_bytes);
+        self.owed_bytes = self.owed_bytes.saturating_sub(went);
+        if self.owed_bytes == 0 || self.held_bytes == 0 {
+            self.moved_ns = now_ns;
+            self.owed_bytes = held_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
+        }
+    }
+
+    /// Lets those see it who relieve the account, if it holds more than a little.
+    fn show(&mut self) {
+        if self.is_small() {
+            return self.hide();
+        }
+        let holder = self.holder.get_or_insert_with(|| {
+            let holder = Arc::new(Holder {
+                held_bytes: AtomicUsize::new(0),
+                moved_ns: AtomicU64::new(0),
+                is_condemned: AtomicBool::new(false),
+                wake: self.wake.clone(),
+            });
+            lock(&self.account.holders).push(Arc::clone(&holder));
+            holder
+        });
+        holder.held_bytes.store(self.held_bytes, Ordering::Relaxed);
+        holder.moved_ns.store(self.moved_ns, Ordering::Relaxed);
+    }
+
+    fn hide(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            let mut holders = lock(&self.account.holders);
+            if let Some(at) = holders.iter().position(|other| Arc::ptr_eq(other, &holder)) {
+                holders.swap_remove(at);
+            }
+        }
+    }
+
+    /// Whether it holds so little that it goes on when the account is full.
+    pub fn is_small(&self) -> bool {
+        self.held_bytes < limits::SMALL_HOLDING_BYTES
+    }
+
+    /// Whether more may be produced for this peer, and received from it.
+    pub fn may_grow(&self) -> bool {
+        self.is_small() || !(self.account.is_full() || self.is_large_share())
+    }
+
+    /// Whether the peers of one address take most of an account of which half is used.
+    fn is_large_share(&self) -> bool {
+        let half = self.account.limit_bytes / 2;
+        self.account.charged_bytes() > half
+            && self.address.held_bytes.load(Ordering::Relaxed) > half
+    }
+
+    /// Whether the connection is to be ended, to relieve the account.
+    pub fn is_condemned(&self) -> bool {
+        let holder = self.holder.as_ref();
+        holder.is_some_and(|holder| holder.is_condemned.load(Ordering::Relaxed))
+    }
+
+    /// When what it holds last changed; `None`: it holds nothing.
+    pub fn changed_ns(&self) -> Option<u64> {
+        (self.held_bytes > 0).then_some(self.changed_ns)
+    }
+
+    /// Looks again whether the account is to be relieved, as time has passed.
+    pub fn relieve(&self, now_ns: u64) {
+        self.account.relieve(now_ns);
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        replace(&self.account.charged, self.charged_bytes, 0);
+        replace(&self.address.held_bytes, self.held_bytes, 0);
+        self.hide();
+    }
+}
+
+/// Takes a part of a sum from `before` to `after`.
+fn replace(sum: &AtomicUsize, before: usize, after: usize) {
+    if after >= before {
+        sum.fetch_add(after - before, Ordering::Relaxed);
+    } else {
+        sum.fetch_sub(before - after, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whole entries are put in and taken out: sound whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Charge;
+
+    const MB: usize = 1 << 20;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn holding(account: &Arc<Account>, node: u32) -> Holding {
+        account.open(&PeerAddress::Simulated(node), &waker())
+    }
+
+    fn waker() -> SharedWaker {
+        Arc::new(|| {})
+    }
+
+    #[test]
+    fn a_shared_body_is_charged_once_and_given_back_with_its_last_holder() {
+        let account = Account::new(MB);
+        let (one, other): (Arc<[u8]>, Arc<[u8]>) = (vec![0; 1000].into(), vec![0; 10].into());
+        for _ in 0..2 {
+            let mut charges: Vec<Box<dyn Charge>> =
+                (0..20).map(|_| account.charge_shared(&one)).collect();
+            charges.push(account.charge_shared(&other));
+            assert_eq!(account.charged_bytes(), 1010);
+            charges.truncate(1);
+            assert_eq!(account.charged_bytes(), 1000);
+            charges.clear();
+            assert_eq!((account.charged_bytes(), account.shared_bodies()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_full_account_stops_large_holders_and_lets_small_ones_go_on() {
+        let account = Account::new(8 * MB);
+        let (mut large, mut small) = (holding(&account, 1), holding(&account, 2));
+        for _ in 0..2 {
+            large.change(9 * MB, 9 * MB, 0);
+            small.change(10, 10, 0);
+            assert!(account.is_full() && !large.may_grow() && small.may_grow());
+            small.change(MB / 8, MB / 8, 0);
+            assert!(!small.may_grow());
+            large.change(MB, MB, 0);
+            assert!(!account.is_full() && large.may_grow() && small.may_grow());
+        }
+        drop((large, small));
+        assert_eq!(account.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn an_address_with_most_of_a_half_used_account_waits_and_others_do_not() {
+        let account = Account::new(8 * MB);
+        let mut one = holding(&account, 1);
+        let mut two = holding(&account, 1);
+        let mut other = holding(&account, 2);
+        one.change(3 * MB, 3 * MB, 0);
+        two.change(2 * MB, 2 * MB, 0);
+        other.change(MB, MB, 0);
+        assert!(!one.may_grow() && !two.may_grow() && other.may_grow());
+        drop(one);
+        assert!(two.may_grow());
+    }
+
+    #[test]
+    fn the_largest_holder_that_does_not_move_is_ended_one_after_the_other() {
+        let account = Account::new(8 * MB);
+        let mut holdings: Vec<_> = (0..3).map(|node| holding(&account, node)).collect();
+        for (holding, mb) in holdings.iter_mut().zip([5, 3, 4]) {
+            holding.change(mb * MB, mb * MB, 1);
+        }
+        let condemned = |holdings: &[Holding]| -> Vec<bool> {
+            holdings.iter().map(Holding::is_condemned).collect()
+        };
+        assert_eq!(condemned(&holdings), [false; 3], "all have just moved");
+        let now_ns = 1 + limits::STALLED_MS * 1_000_000;
+        // The largest moves on; a single byte would be no movement.
+        holdings[0].change(4 * MB, 4 * MB, now_ns);
+        holdings[1].change(3 * MB - 1, 3 * MB - 1, now_ns);
+        holdings[2].relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
+        assert_eq!(condemned(&holdings), [false, false, true]);
+        holdings[2].relieve(now_ns + SECOND_NS / 100);
+        assert_eq!(
+            condemned(&holdings),
+            [false, false, true],
+            "time to go first"
+        );
+        holdings[2].relieve(now_ns + 2 * limits::RELIEVE_MS * 1_000_000);
+        assert_eq!(condemned(&holdings), [false, true, true]);
+        holdings.clear();
+        assert_eq!(account.charged_bytes(), 0);
+        assert!(lock(&account.holders).is_empty());
+    }
+
+    #[test]
+    fn addresses_that_are_gone_are_forgotten() {
+        let account = Account::new(MB);
+        let kept = holding(&account, 0);
+        for node in 0..3 * limits::KEPT_ADDRESSES as u32 {
+            drop(holding(&account, node));
+        }
+        assert!(lock(&account.addresses).len() <= limits::KEPT_ADDRESSES + 1);
+        drop(kept);
+    }
+}

@@ -1,0 +1,185 @@
+//! Send capacity: what the calls of a connection may produce for a peer that has yet to read it.
+//!
+//! A call produces only while the connection has capacity. Without it nothing fails: the first message of a call is kept
+//! back, so that the call has nothing to do yet, and a call that streams waits for a [`Event::Writable`]. When the peer
+//! has read on, those that wait get their turn in the order in which they came.
+
+use std::collections::VecDeque;
+
+use super::connection::Connection;
+use super::event::Event;
+use super::outbound::Charge;
+use super::streams::{StreamKey, Streams};
+
+/// What is held for the peer, and who waits until that is less.
+#[derive(Debug, Default)]
+pub(super) struct Capacity {
+    /// Bytes of `unsent_bytes` that are shared with others.
+    pub(super) shared_bytes: usize,
+    /// Bytes set aside for what calls are about to send.
+    pub(super) reserved_bytes: usize,
+    /// The layer above lets nothing be produced for now.
+    is_paused: bool,
+    /// Streams whose first message was kept back.
+    deferred: VecDeque<StreamKey>,
+    /// Streams that are owed a Writable event as soon as there is capacity.
+    waiting: VecDeque<StreamKey>,
+}
+
+impl Capacity {
+    /// The connection is over: whoever waits is told so by other events.
+    pub(super) fn forget_waiting(&mut self) {
+        self.deferred.clear();
+        self.waiting.clear();
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        (self.deferred.capacity() + self.waiting.capacity()) * size_of::<StreamKey>()
+    }
+}
+
+impl Connection {
+    /// Returns whether calls may produce something for the peer: less than
+    /// [`max_unsent_bytes`](super::Config::max_unsent_bytes) wait or are set aside, and the layer above has not paused
+    /// it.
+    #[inline]
+    pub fn has_capacity(&self) -> bool {
+        !self.capacity.is_paused
+            && self.unsent_bytes + self.capacity.reserved_bytes < self.config.max_unsent_bytes
+    }
+
+    /// Pauses all that is produced for this peer, since more is held for all peers than may be; or lets it go on.
+    /// Afterwards `poll_event` may have events.
+    pub fn set_paused(&mut self, paused: bool) {
+        self.capacity.is_paused = paused;
+    }
+
+    /// Returns whether a stream's call may send another message. If not, a Writable event follows as soon as it may,
+    /// unless the stream ends before.
+    pub fn can_send(&mut self, stream: StreamKey) -> bool {
+        if !self.is_writable(stream) {
+            return false;
+        }
+        if self.has_capacity() {
+            return true;
+        }
+        if !self.streams[stream.slot].awaits_capacity {
+            self.streams[stream.slot].awaits_capacity = true;
+            self.capacity.waiting.push_back(stream);
+            let most = self.most_waiting();
+            prune(&mut self.capacity.waiting, most, &self.streams);
+        }
+        false
+    }
+
+    /// Returns the bytes that the connection holds for its peer, or waits for from it: as
+    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full.
+    pub fn held_bytes(&self) -> usize {
+        self.buffered_bytes() + self.capacity.shared_bytes
+    }
+
+    /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
+    pub fn is_writable(&self, stream: StreamKey) -> bool {
+        self.streams.get(stream).is_some_and(|found| {
+            !found.is_dead()
+                && !found.owes_writable
+                && found.outbound.bytes() < self.config.stream_unsent_bytes
+        })
+    }
+
+    /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside for it before. They
+    /// are given back when it sends, and when it ends.
+    pub fn reserve_send(&mut self, stream: StreamKey, bytes: usize) {
+        if self.streams.get(stream).is_none_or(|found| found.is_dead()) {
+            return;
+        }
+        self.release_reserved(stream.slot);
+        self.streams[stream.slot].reserved_bytes = bytes;
+        self.capacity.reserved_bytes += bytes;
+    }
+
+    #[inline]
+    pub(super) fn release_reserved(&mut self, slot: u32) {
+        let reserved = std::mem::take(&mut self.streams[slot].reserved_bytes);
+        self.capacity.reserved_bytes -= reserved;
+    }
+
+    /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge` is kept until the
+    /// last byte has been sent, or never will be.
+    pub fn charge_shared(&mut self, stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>) {
+        if self.streams.contains(stream) {
+            self.streams[stream.slot].outbound.charge_last(charge);
+        }
+    }
+
+    /// Returns whether the first message of a stream is to be kept back: there is no capacity for what it would make its
+    /// call produce, or others were kept back before it.
+    #[inline]
+    pub(super) fn defers_first_message(&self, slot: u32) -> bool {
+        let may_go_on = self.has_capacity() && self.capacity.deferred.is_empty();
+        !may_go_on && !self.streams[slot].has_delivered && !self.is_client()
+    }
+
+    /// Notes that the first message of a stream was kept back.
+    #[cold]
+    pub(super) fn defer(&mut self, stream: StreamKey) {
+        if !self.streams[stream.slot].is_deferred {
+            self.streams[stream.slot].is_deferred = true;
+            self.capacity.deferred.push_back(stream);
+            let most = self.most_waiting();
+            prune(&mut self.capacity.deferred, most, &self.streams);
+        }
+    }
+
+    /// Returns how many keys a queue may hold before those of streams that have ended are removed.
+    fn most_waiting(&self) -> usize {
+        2 * self.config.max_streams as usize
+    }
+
+    /// Whether somebody who waits for capacity may go on.
+    #[inline]
+    pub(super) fn has_capacity_event(&self) -> bool {
+        let is_awaited = !self.capacity.deferred.is_empty() || !self.capacity.waiting.is_empty();
+        is_awaited && self.has_capacity()
+    }
+
+    /// Lets the stream go on whose first message has waited longest, if there is capacity: its backlog is next.
+    pub(super) fn resume_deferred(&mut self) -> bool {
+        while self.has_capacity() {
+            let Some(key) = self.capacity.deferred.pop_front() else {
+                return false;
+            };
+            let is_alive = self.streams.get(key).is_some_and(|found| !found.is_dead());
+            if is_alive {
+                self.streams[key.slot].is_deferred = false;
+                self.streams[key.slot].has_delivered = true;
+                if !self.resumed.contains(&key) {
+                    self.resumed.push_back(key);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the event of the call that has waited longest for capacity, if there is some.
+    pub(super) fn next_writable(&mut self) -> Option<Event> {
+        while self.has_capacity() {
+            let stream = self.capacity.waiting.pop_front()?;
+            let is_alive = (self.streams.get(stream))
+                .is_some_and(|found| !found.is_dead() && !found.work_done);
+            if is_alive {
+                self.streams[stream.slot].awaits_capacity = false;
+                return Some(Event::Writable { stream });
+            }
+        }
+        None
+    }
+}
+
+/// Removes streams that have ended from a queue that is longer than it can be with those that have not.
+fn prune(queue: &mut VecDeque<StreamKey>, most: usize, streams: &Streams) {
+    if queue.len() > most {
+        queue.retain(|key| streams.get(*key).is_some_and(|found| !found.is_dead()));
+    }
+}
