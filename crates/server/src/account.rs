@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drive::PeerAddress;
+use wire::Pause;
 
 use crate::SharedWaker;
 use crate::limits;
@@ -278,10 +279,10 @@ impl Holding {
         self.account.relieve(now_ns);
     }
 
-    /// A connection moves when a share of what it held has gone: a byte a minute is none.
+    /// A connection moves when a share of what it holds has come or gone: a byte a minute is no movement.
     fn note_movement(&mut self, held_bytes: usize, now_ns: u64) {
-        let went = self.held_bytes.saturating_sub(held_bytes);
-        self.owed_bytes = self.owed_bytes.saturating_sub(went);
+        let moved_bytes = self.held_bytes.abs_diff(held_bytes);
+        self.owed_bytes = self.owed_bytes.saturating_sub(moved_bytes);
         if self.owed_bytes == 0 || self.held_bytes == 0 {
             self.moved_ns = now_ns;
             self.owed_bytes = held_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
@@ -321,9 +322,15 @@ impl Holding {
         self.held_bytes < limits::SMALL_HOLDING_BYTES
     }
 
-    /// Whether more may be produced for this peer, and received from it.
-    pub fn may_grow(&self) -> bool {
-        self.is_small() || !(self.account.is_full() || self.is_large_share())
+    /// What is to be held back of what would be produced for this peer.
+    pub fn pause(&self) -> Pause {
+        if !(self.account.is_full() || self.is_large_share()) {
+            Pause::No
+        } else if self.is_small() {
+            Pause::Large
+        } else {
+            Pause::All
+        }
     }
 
     /// Whether the peers of one address take most of an account of which half is used.
@@ -411,11 +418,11 @@ mod tests {
         for _ in 0..2 {
             large.change(9 * MB, 9 * MB, 0);
             small.change(10, 10, 0);
-            assert!(account.is_full() && !large.may_grow() && small.may_grow());
+            assert_eq!((large.pause(), small.pause()), (Pause::All, Pause::Large));
             small.change(MB / 8, MB / 8, 0);
-            assert!(!small.may_grow());
+            assert_eq!(small.pause(), Pause::All);
             large.change(MB, MB, 0);
-            assert!(!account.is_full() && large.may_grow() && small.may_grow());
+            assert_eq!((large.pause(), small.pause()), (Pause::No, Pause::No));
         }
         drop((large, small));
         assert_eq!(account.charged_bytes(), 0);
@@ -430,9 +437,10 @@ mod tests {
         one.change(3 * MB, 3 * MB, 0);
         two.change(2 * MB, 2 * MB, 0);
         other.change(MB, MB, 0);
-        assert!(!one.may_grow() && !two.may_grow() && other.may_grow());
+        let pauses = [&one, &two, &other].map(Holding::pause);
+        assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
         drop(one);
-        assert!(two.may_grow());
+        assert_eq!(two.pause(), Pause::No);
     }
 
     #[test]
@@ -450,7 +458,6 @@ mod tests {
         // The largest moves on; a single byte would be no movement.
         holdings[0].change(4 * MB, 4 * MB, now_ns);
         holdings[1].change(3 * MB - 1, 3 * MB - 1, now_ns);
-        holdings[2].relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
         assert_eq!(condemned(&holdings), [false, false, true]);
         holdings[2].relieve(now_ns + SECOND_NS / 100);
         assert_eq!(
@@ -458,7 +465,7 @@ mod tests {
             [false, false, true],
             "time to go first"
         );
-        holdings[2].relieve(now_ns + 2 * limits::RELIEVE_MS * 1_000_000);
+        holdings[2].relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
         assert_eq!(condemned(&holdings), [false, true, true]);
         holdings.clear();
         assert_eq!(account.charged_bytes(), 0);

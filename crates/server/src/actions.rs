@@ -15,6 +15,7 @@ use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
 use crate::calls::CallId;
 use crate::clock::Clock;
+use crate::limits;
 use crate::plain;
 use crate::tasks::{LoopTasks, TaskHandle};
 
@@ -29,6 +30,8 @@ pub(crate) struct Effects {
     pub commits: u32,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
+    /// It is to be shown its database again, when it may send a large answer.
+    pub read_waits: bool,
     /// It asked to be woken when the health of a service changes.
     pub subscribed: bool,
 }
@@ -201,6 +204,21 @@ impl Actions for Step<'_> {
 
     fn can_send(&mut self) -> bool {
         self.connection.can_send(self.stream)
+    }
+
+    fn can_send_large(&mut self) -> bool {
+        self.connection.can_send_large(self.stream)
+    }
+
+    fn message_bytes(&self) -> usize {
+        match self.connection.has_large_capacity() {
+            true => usize::MAX,
+            false => limits::SMALL_HOLDING_BYTES,
+        }
+    }
+
+    fn read_when_large(&mut self) {
+        self.effects.read_waits = true;
     }
 
     fn wake_at_ns(&mut self, at_ns: u64) {

@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     pub holding: Holding,
     /// Short reads of its calls that wait until it has send capacity: database, call, and what was kept for it.
     pub deferred_reads: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
+    /// One of them has a large answer.
+    pub defers_large: bool,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Receives a large message beyond the server's limit.
@@ -63,6 +65,7 @@ impl Channel {
             armed_ns: u64::MAX,
             holding,
             deferred_reads: VecDeque::new(),
+            defers_large: false,
             waits_for_turn: false,
             overdraws: false,
             without_http2: peer

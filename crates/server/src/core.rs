@@ -6,7 +6,7 @@ use drive::{ConnectionId, Io};
 use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
 use store::durable::Mailbox;
 use store::{Committer, DatabaseId, Outcomes};
-use wire::{CloseReason, Connection, ErrorCode, Event, StreamKey};
+use wire::{CloseReason, Connection, ErrorCode, Event, Pause, StreamKey};
 
 use crate::SharedWaker;
 use crate::actions::wire_status;
@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) ended_calls: Option<EndedCalls>,
     /// Asks this loop for a tick, from any thread.
     pub(crate) waker: SharedWaker,
+    /// The call that was just shown its database waits until it may send a large answer.
+    pub(crate) read_waits: bool,
 }
 
 /// What works for a loop beside it.
@@ -123,6 +125,7 @@ impl Core {
             turn_queue: TurnQueue::default(),
             drain: None,
             waker,
+            read_waits: false,
         }
     }
 
@@ -269,10 +272,10 @@ impl Core {
         };
         let (charged, held) = held_bytes(connection, io);
         channel.holding.change(charged, held, now_ns);
-        let waits = !channel.holding.may_grow();
-        connection.set_paused(waits);
-        connection.set_windows_shut(waits, &mut io.output);
-        if waits {
+        let pause = channel.holding.pause();
+        connection.set_pause(pause);
+        connection.set_windows_shut(pause == Pause::All, &mut io.output);
+        if pause != Pause::No {
             channel.holding.relieve(now_ns);
             if channel.holding.is_condemned() {
                 connection.abort(
@@ -286,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Has a read of a call wait until its connection has send capacity.
+    /// Has a read of a call wait until its connection has send capacity; for a large answer, if it was shown one.
     #[cold]
     pub(crate) fn defer_read(
         &mut self,
@@ -294,6 +297,7 @@ impl Core {
         read: (DatabaseId, CallId),
         kept: &[u8],
     ) {
+        channel.defers_large |= std::mem::take(&mut self.read_waits);
         channel
             .deferred_reads
             .push_back((read.0, read.1, kept.into()));
@@ -304,10 +308,15 @@ impl Core {
         if channel.deferred_reads.is_empty() {
             return;
         }
-        let has_capacity = (channel.http2()).is_some_and(|connection| connection.has_capacity());
+        let is_large = channel.defers_large;
+        let has_capacity = (channel.http2()).is_some_and(|connection| match is_large {
+            true => connection.has_large_capacity(),
+            false => connection.has_capacity(),
+        });
         if !has_capacity {
             return;
         }
+        channel.defers_large = false;
         let count = channel.deferred_reads.len().min(limits::READS_RESUMED);
         for (database, call, kept) in channel.deferred_reads.drain(..count) {
             if self.calls.get(call).is_some() {
@@ -332,9 +341,9 @@ impl Core {
         let (charged, held) = held_bytes(connection, io);
         let now_ns = self.clock.tick_ns();
         channel.holding.change(charged, held, now_ns);
-        let waits = !channel.holding.may_grow();
-        connection.set_paused(waits);
-        if waits {
+        let pause = channel.holding.pause();
+        connection.set_pause(pause);
+        if pause != Pause::No {
             self.arm(channel, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
         }
     }

@@ -79,9 +79,11 @@ impl Worker {
         };
         for read in alike {
             let kept = reads.kept(read);
-            if channel.has_capacity() {
+            let has_capacity = channel.has_capacity();
+            if has_capacity {
                 self.core.read(channel, io, read.call, shown, kept);
-            } else {
+            }
+            if !has_capacity || self.core.read_waits {
                 let read = (read.database, read.call);
                 self.core.defer_read(channel, read, kept);
             }

@@ -69,6 +69,7 @@ impl Core {
         };
         step(&mut running.call, &self.shared, &mut actions);
         let effects = actions.effects;
+        self.read_waits = effects.read_waits;
         if let Some(code) = effects.over {
             self.over(channel, id, code);
         } else if effects != Effects::default() {
@@ -125,6 +126,7 @@ impl Core {
         shown: Option<&Shown<'_>>,
         kept: &[u8],
     ) {
+        self.read_waits = false;
         self.step(
             channel,
             &mut io.output,
@@ -152,7 +154,12 @@ impl Core {
             return self.defer_read(channel, (database, id), fetched.kept());
         }
         match Shown::fetched(fetched) {
-            Ok(shown) => self.read(channel, io, id, Some(&shown), fetched.kept()),
+            Ok(shown) => {
+                self.read(channel, io, id, Some(&shown), fetched.kept());
+                if let (true, Some(database)) = (self.read_waits, reads_from) {
+                    self.defer_read(channel, (database, id), fetched.kept());
+                }
+            }
             Err(why) => {
                 self.tell_damage(why);
                 self.end(channel, io, id, not_read(why));

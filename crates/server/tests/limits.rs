@@ -343,11 +343,11 @@ fn calls_that_wait_are_bounded_over_all_connections() {
 
 // --- memory
 
-/// A message that never becomes complete: its length says a million bytes, and so many come.
-fn send_half(caller: &mut Caller, bytes: usize) {
+/// So many bytes of a message that claims to have `claimed`, and never becomes complete.
+fn send_unfinished(caller: &mut Caller, bytes: usize, claimed: u32) {
     let stream = caller.open(ECHO_STREAM);
     let mut piece = vec![0; bytes];
-    piece[1..5].copy_from_slice(&1_000_000_u32.to_be_bytes());
+    piece[1..5].copy_from_slice(&claimed.to_be_bytes());
     for piece in piece.chunks(16_000) {
         frame::write_header(&mut caller.out, piece.len(), kind::DATA, 0, stream.id);
         caller.out.extend_from_slice(piece);
@@ -355,29 +355,31 @@ fn send_half(caller: &mut Caller, bytes: usize) {
 }
 
 #[test]
-fn calls_are_shed_while_too_much_is_buffered() {
+fn a_full_account_keeps_out_who_filled_it_and_nobody_else() {
     let mut host = Host::new(&Options {
         memory_limit_bytes: 8 << 20,
         ..Options::default()
     });
-    let mut hoarder = Caller::new(&mut host);
-    let budget_bytes = (8 << 20) / server::limits::BUFFERED_BYTES_SHARE as usize;
-    for _ in 0..=budget_bytes / 60_000 {
-        assert!(is_served(&mut host), "the budget is not used up yet");
-        send_half(&mut hoarder, 60_000);
-        // Its own windows are not the point here: what the server gives back is enough.
-        hoarder.exchange(&mut host);
-        // The rest of a message is accounted for only until its turn lapses.
-        host.advance_ms(wire::limits::TURN_LAPSE_MS);
+    let account_bytes = (8 << 20) / server::limits::BUFFERED_BYTES_SHARE as usize;
+    let overfull_bytes = account_bytes + account_bytes / server::limits::RESERVE_SHARE;
+    for _ in 0..2 {
+        let mut hoarders: Vec<_> = (0..3).map(|_| Caller::new(&mut host)).collect();
+        for at in 0..=overfull_bytes / 60_000 {
+            assert!(is_served(&mut host), "others are served all the time");
+            let hoarder = &mut hoarders[at % 3];
+            send_unfinished(hoarder, 60_000, 60_010);
+            hoarder.exchange(&mut host);
+        }
+        assert!(is_served(&mut host), "a small caller is served");
+        let shed = hoarders[0].call(GET, &[]);
+        hoarders[0].exchange(&mut host);
+        let heard = hoarders[0].heard(shed);
+        assert_eq!((heard.code(), heard.ends), (Code::Unavailable, 1));
+        assert_eq!(heard.pushback_ms(), Some(server::limits::RETRY_PUSHBACK_MS));
+        for hoarder in hoarders {
+            host.close(hoarder.id);
+        }
     }
-    let mut caller = Caller::new(&mut host);
-    let shed = caller.call(GET, &[]);
-    caller.exchange(&mut host);
-    let heard = caller.heard(shed);
-    assert_eq!((heard.code(), heard.ends), (Code::Unavailable, 1));
-    assert_eq!(heard.pushback_ms(), Some(server::limits::RETRY_PUSHBACK_MS));
-    host.close(hoarder.id);
-    assert!(is_served(&mut host), "what was buffered is free again");
 }
 
 // --- large messages and little memory

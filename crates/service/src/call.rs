@@ -166,6 +166,15 @@ pub trait Actions {
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
     fn can_send(&mut self) -> bool;
 
+    /// [`Actions::can_send`] for a message that may have more bytes than [`Actions::message_bytes`].
+    fn can_send_large(&mut self) -> bool;
+
+    /// Returns how many bytes a message should have at most: not many while memory for answers is short.
+    fn message_bytes(&self) -> usize;
+
+    /// Within the [`State::read`] of a short read: asks for it once more, when a large answer may be sent.
+    fn read_when_large(&mut self);
+
     /// Asks for [`State::woken`] at `at_ns` on the clock of [`Actions::now_ns`]. A later request replaces an earlier.
     fn wake_at_ns(&mut self, at_ns: u64);
 

@@ -242,6 +242,18 @@ impl Actions for Recorder {
         self.can_send
     }
 
+    fn can_send_large(&mut self) -> bool {
+        self.can_send()
+    }
+
+    fn message_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    fn read_when_large(&mut self) {
+        unreachable!("a large answer may always be sent here");
+    }
+
     fn wake_at_ns(&mut self, at_ns: u64) {
         self.wake_at_ns = Some(at_ns);
     }

@@ -13,5 +13,5 @@ mod test_random;
 
 pub use http2::{
     Cause, Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, OpenError,
-    RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
+    Pause, RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
 };

@@ -169,6 +169,9 @@ impl State for KvstoreCall {
         match entry.map(|entry| entry.value) {
             None => actions.finish(without_words(Code::NotFound)),
             Some(Value::Inline(value)) => actions.respond(|out| writer::bytes(out, 1, value)),
+            Some(Value::Shared(body)) if body.len() > actions.message_bytes() => {
+                actions.read_when_large();
+            }
             Some(Value::Shared(body)) => {
                 actions.respond_shared(|out| writer::bytes_head(out, 1, body.len()), body)
             }

@@ -175,6 +175,10 @@ impl ReadBatch {
             }
             append_get(&mut answer, entry);
         }
+        if answer.own.len() > actions.message_bytes() && !actions.can_send_large() {
+            // Made anew when there is memory for it: kept, it would be what there is none for.
+            return Ok(());
+        }
         actions.respond_parts(answer);
         Ok(())
     }

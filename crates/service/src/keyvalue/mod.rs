@@ -228,6 +228,10 @@ fn answer_get(
         return Ok(());
     };
     let value = entry.value.bytes();
+    if value.len() > actions.message_bytes() {
+        actions.read_when_large();
+        return Ok(());
+    }
     let response = GetResponse {
         found: true,
         value,

@@ -152,10 +152,16 @@ impl Scan {
         }
         let now_ms = actions.now_ms();
         let page = match self.large_first_entry(shown, now_ms)? {
+            Some((_, body))
+                if body.len() > actions.message_bytes() && !actions.can_send_large() =>
+            {
+                return Ok(());
+            }
             Some((entry, body)) => self.send_large(&entry, body, point_of(shown), actions),
             None => {
                 let mut page = None;
-                actions.message(|out| page = Some(self.encode_page(shown, now_ms, out)));
+                let bytes = SCAN_PAGE_BYTES.min(actions.message_bytes());
+                actions.message(|out| page = Some(self.encode_page(shown, now_ms, bytes, out)));
                 match page {
                     Some(page) => page?,
                     // The stream has ended: its call hears of that.
@@ -239,11 +245,12 @@ impl Scan {
         }
     }
 
-    /// Appends a page of as many entries as its bytes and the time of a step allow.
+    /// Appends a page of as many entries as `page_bytes` and the time of a step allow.
     fn encode_page<'v>(
         &self,
         shown: &'v Shown<'_>,
         now_ms: u64,
+        page_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<Page<'v>, NotFetched> {
         let page_start = out.len();
@@ -264,7 +271,7 @@ impl Scan {
                     + message.key.len()
                     + message.value.len()
                     + EntryMessage::OVERHEAD_BYTES;
-                if page.entries > 0 && bytes > SCAN_PAGE_BYTES {
+                if page.entries > 0 && bytes > page_bytes {
                     return ControlFlow::Break(());
                 }
                 writer::message(out, page_field::ENTRIES, |out| message.encode(out));

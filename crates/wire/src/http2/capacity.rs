@@ -11,6 +11,18 @@ use super::event::Event;
 use super::outbound::Charge;
 use super::streams::{StreamKey, Streams};
 
+/// What is held back of what calls would produce for a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing.
+    #[default]
+    No,
+    /// Large messages.
+    Large,
+    /// Everything.
+    All,
+}
+
 /// What is held for the peer, and who waits until that is less.
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
@@ -18,12 +30,14 @@ pub(super) struct Capacity {
     pub(super) shared_bytes: usize,
     /// Bytes set aside for what calls are about to send.
     pub(super) reserved_bytes: usize,
-    /// The layer above lets nothing be produced for now.
-    is_paused: bool,
+    /// What the layer above holds back for now.
+    pause: Pause,
     /// Streams whose first message was kept back.
     deferred: VecDeque<StreamKey>,
     /// Streams that are owed a Writable event as soon as there is capacity.
     waiting: VecDeque<StreamKey>,
+    /// Those that are owed one as soon as a large message may be sent.
+    waiting_large: VecDeque<StreamKey>,
 }
 
 impl Capacity {
@@ -31,10 +45,12 @@ impl Capacity {
     pub(super) fn forget_waiting(&mut self) {
         self.deferred.clear();
         self.waiting.clear();
+        self.waiting_large.clear();
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        (self.deferred.capacity() + self.waiting.capacity()) * size_of::<StreamKey>()
+        let queues = [&self.deferred, &self.waiting, &self.waiting_large];
+        queues.iter().map(|queue| queue.capacity()).sum::<usize>() * size_of::<StreamKey>()
     }
 }
 
@@ -44,14 +60,35 @@ impl Connection {
     /// it.
     #[inline]
     pub fn has_capacity(&self) -> bool {
-        !self.capacity.is_paused
+        self.capacity.pause != Pause::All
             && self.unsent_bytes + self.capacity.reserved_bytes < self.config.max_unsent_bytes
     }
 
-    /// Pauses all that is produced for this peer, since more is held for all peers than may be; or lets it go on.
+    /// Returns whether also large messages may be produced for the peer.
+    #[inline]
+    pub fn has_large_capacity(&self) -> bool {
+        self.capacity.pause == Pause::No && self.has_capacity()
+    }
+
+    /// Holds back what is produced for this peer, since more is held for all peers than may be; or lets it go on.
     /// Afterwards `poll_event` may have events.
-    pub fn set_paused(&mut self, paused: bool) {
-        self.capacity.is_paused = paused;
+    pub fn set_pause(&mut self, pause: Pause) {
+        self.capacity.pause = pause;
+    }
+
+    /// Returns whether a stream's call may send another message, and a large one. If not, a Writable event follows as
+    /// soon as it may, unless the stream ends before.
+    pub fn can_send_large(&mut self, stream: StreamKey) -> bool {
+        if self.has_large_capacity() || !self.can_send(stream) {
+            return self.can_send(stream);
+        }
+        if !self.streams[stream.slot].awaits_capacity {
+            self.streams[stream.slot].awaits_capacity = true;
+            self.capacity.waiting_large.push_back(stream);
+            let most = self.most_waiting();
+            prune(&mut self.capacity.waiting_large, most, &self.streams);
+        }
+        false
     }
 
     /// Returns whether a stream's call may send another message. If not, a Writable event follows as soon as it may,
@@ -140,7 +177,8 @@ impl Connection {
     #[inline]
     pub(super) fn has_capacity_event(&self) -> bool {
         let is_awaited = !self.capacity.deferred.is_empty() || !self.capacity.waiting.is_empty();
-        is_awaited && self.has_capacity()
+        (is_awaited && self.has_capacity())
+            || (!self.capacity.waiting_large.is_empty() && self.has_large_capacity())
     }
 
     /// Lets the stream go on whose first message has waited longest, if there is capacity: its backlog is next.
@@ -165,7 +203,11 @@ impl Connection {
     /// Returns the event of the call that has waited longest for capacity, if there is some.
     pub(super) fn next_writable(&mut self) -> Option<Event> {
         while self.has_capacity() {
-            let stream = self.capacity.waiting.pop_front()?;
+            let mut stream = self.capacity.waiting.pop_front();
+            if stream.is_none() && self.has_large_capacity() {
+                stream = self.capacity.waiting_large.pop_front();
+            }
+            let stream = stream?;
             let is_alive = (self.streams.get(stream))
                 .is_some_and(|found| !found.is_dead() && !found.work_done);
             if is_alive {

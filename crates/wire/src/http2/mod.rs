@@ -37,6 +37,7 @@ mod timers;
 mod transmit;
 mod turns;
 
+pub use capacity::Pause;
 pub use client::{OpenError, RequestHead};
 pub use config::{Config, Role};
 pub use connection::{Connection, TakenMessage};
@@ -44,5 +45,5 @@ pub use error::{Cause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
 pub use outbound::{Charge, SharedBytes};
-pub use send::MessagePart;
+pub use send::{ChargeShared, MessagePart};
 pub use streams::StreamKey;

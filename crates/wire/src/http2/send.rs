@@ -51,13 +51,16 @@ fn set_stream(out: &mut [u8], at: usize, id: u32) {
     out[at + 5..at + HEADER_BYTES].copy_from_slice(&id.to_be_bytes());
 }
 
+/// Charges a shared part of a message as long as what it returns lives.
+pub type ChargeShared<'a> = dyn Fn(&Arc<[u8]>) -> Box<dyn Charge> + 'a;
+
 /// A part of a message that is sent by [`Connection::send_parts`].
 #[derive(Clone, Copy)]
 pub enum MessagePart<'a> {
     /// Bytes that are copied.
     Own(&'a [u8]),
     /// Bytes that others hold too, and how they are charged as long as they wait.
-    Shared(&'a Arc<[u8]>, &'a dyn Fn(&Arc<[u8]>) -> Box<dyn Charge>),
+    Shared(&'a Arc<[u8]>, &'a ChargeShared<'a>),
 }
 
 impl MessagePart<'_> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wire::grpc::Status;
-use wire::{Charge, Config, ErrorCode, Event, StreamKey};
+use wire::{Charge, Config, ErrorCode, Event, Pause, StreamKey};
 
 use crate::support::*;
 
@@ -155,11 +155,11 @@ fn a_paused_connection_takes_no_first_message_until_it_goes_on() {
     let mut server = server(1 << 20);
     let body: Arc<[u8]> = vec![0; 10].into();
     for id in [1, 5] {
-        server.connection.set_paused(true);
+        server.connection.set_pause(Pause::All);
         let seen = server.feed(&[unary(id, b"a"), unary(id + 2, b"b")].concat());
         assert_eq!(answer(&mut server, &seen, &body), []);
         assert!(!server.connection.has_events());
-        server.connection.set_paused(false);
+        server.connection.set_pause(Pause::No);
         assert!(server.connection.has_events());
         let seen = server.feed(b"");
         assert_eq!(answer(&mut server, &seen, &body).len(), 2);
@@ -168,11 +168,36 @@ fn a_paused_connection_takes_no_first_message_until_it_goes_on() {
     }
 }
 
+#[test]
+fn a_pause_of_large_messages_lets_small_ones_go_on() {
+    let mut server = server(1 << 20);
+    let streams = requests(&server.feed(&[call(1), call(3)].concat()));
+    for _ in 0..2 {
+        server.connection.set_pause(Pause::Large);
+        assert!(!server.connection.can_send_large(streams[0]));
+        assert!(server.connection.can_send(streams[1]));
+        assert!(!server.connection.has_events());
+        server.connection.set_pause(Pause::All);
+        assert!(!server.connection.can_send(streams[1]));
+        assert!(!server.connection.has_events());
+        server.connection.set_pause(Pause::Large);
+        let seen = server.feed(b"");
+        let writable = |stream| Event::Writable { stream };
+        assert_eq!(seen[0].event, writable(streams[1]), "the small one");
+        assert_eq!(seen.len(), 1);
+        server.connection.set_pause(Pause::No);
+        let seen = server.feed(b"");
+        assert_eq!(seen[0].event, writable(streams[0]), "the large one");
+        assert!(server.connection.can_send_large(streams[0]));
+        assert!(!server.connection.has_events());
+    }
+}
+
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new(count: &Arc<AtomicUsize>) -> Box<dyn Charge> {
+    fn charge(count: &Arc<AtomicUsize>) -> Box<dyn Charge> {
         count.fetch_add(1, Ordering::Relaxed);
         Box::new(Counted(Arc::clone(count)))
     }
@@ -195,7 +220,7 @@ fn a_shared_body_is_charged_until_its_last_byte_is_sent_or_dropped() {
     for stream in &streams {
         let (connection, out) = (&mut server.connection, &mut server.output);
         connection.send_shared(*stream, out, |_| {}, body.clone());
-        connection.charge_shared(*stream, || Counted::new(&count));
+        connection.charge_shared(*stream, || Counted::charge(&count));
         connection.charge_shared(*stream, || panic!("it is charged already"));
     }
     assert_eq!(server.connection.buffered_bytes(), 10, "two prefixes");
