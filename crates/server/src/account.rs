@@ -160,6 +160,7 @@ impl Account {
             wake: Wake(Arc::clone(wake)),
             charged_bytes: 0,
             held_bytes: 0,
+            unsent_bytes: 0,
             owed_bytes: 0,
             moved_ns: 0,
             changed_ns: 0,
@@ -242,6 +243,17 @@ impl Drop for SharedCharge {
     }
 }
 
+/// What a connection holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Without bodies that it shares with others.
+    pub charged_bytes: usize,
+    /// With them.
+    pub all_bytes: usize,
+    /// What of all waits to be sent, or is set aside for it.
+    pub unsent_bytes: usize,
+}
+
 /// What one connection makes the server hold. Given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Holding {
@@ -252,6 +264,8 @@ pub(crate) struct Holding {
     charged_bytes: usize,
     /// What waits for its peer or of it, bodies that are shared in full.
     held_bytes: usize,
+    /// What of that waits to be sent.
+    unsent_bytes: usize,
     /// How much less that must become until the connection counts as moving.
     owed_bytes: usize,
     moved_ns: u64,
@@ -261,11 +275,13 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Changes what the connection is charged with, and what it holds with bodies that are shared.
+    /// Changes what the connection is charged with, what it holds with bodies that are shared, and what of that waits to
+    /// be sent.
     #[inline]
-    pub fn change(&mut self, charged_bytes: usize, held_bytes: usize, now_ns: u64) {
-        if charged_bytes != self.charged_bytes || held_bytes != self.held_bytes {
-            self.change_to(charged_bytes, held_bytes, now_ns);
+    pub fn change(&mut self, held: Held, now_ns: u64) {
+        self.unsent_bytes = held.unsent_bytes;
+        if held.charged_bytes != self.charged_bytes || held.all_bytes != self.held_bytes {
+            self.change_to(held.charged_bytes, held.all_bytes, now_ns);
         }
     }
 
@@ -322,11 +338,12 @@ impl Holding {
         self.held_bytes < limits::SMALL_HOLDING_BYTES
     }
 
-    /// What is to be held back of what would be produced for this peer.
+    /// What is to be held back of what would be produced for this peer. What it has sent and has not ended counts for
+    /// nothing here: that ends only if its calls go on.
     pub fn pause(&self) -> Pause {
         if !(self.account.is_full() || self.is_large_share()) {
             Pause::No
-        } else if self.is_small() {
+        } else if self.unsent_bytes < limits::SMALL_HOLDING_BYTES {
             Pause::Large
         } else {
             Pause::All
@@ -391,6 +408,27 @@ mod tests {
         account.open(&PeerAddress::Simulated(node), &waker())
     }
 
+    fn unsent(bytes: usize) -> Held {
+        Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
+        }
+    }
+
+    #[test]
+    fn what_a_peer_has_sent_does_not_pause_what_it_is_sent() {
+        let account = Account::new(8 * MB);
+        let mut sender = holding(&account, 1);
+        let held = Held {
+            unsent_bytes: 10,
+            ..unsent(9 * MB)
+        };
+        sender.change(held, 0);
+        assert_eq!((sender.pause(), sender.is_small()), (Pause::Large, false));
+        assert!(account.is_full());
+    }
+
     fn waker() -> SharedWaker {
         Arc::new(|| {})
     }
@@ -416,12 +454,12 @@ mod tests {
         let account = Account::new(8 * MB);
         let (mut large, mut small) = (holding(&account, 1), holding(&account, 2));
         for _ in 0..2 {
-            large.change(9 * MB, 9 * MB, 0);
-            small.change(10, 10, 0);
+            large.change(unsent(9 * MB), 0);
+            small.change(unsent(10), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::All, Pause::Large));
-            small.change(MB / 8, MB / 8, 0);
+            small.change(unsent(MB / 8), 0);
             assert_eq!(small.pause(), Pause::All);
-            large.change(MB, MB, 0);
+            large.change(unsent(MB), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::No, Pause::No));
         }
         drop((large, small));
@@ -434,9 +472,9 @@ mod tests {
         let mut one = holding(&account, 1);
         let mut two = holding(&account, 1);
         let mut other = holding(&account, 2);
-        one.change(3 * MB, 3 * MB, 0);
-        two.change(2 * MB, 2 * MB, 0);
-        other.change(MB, MB, 0);
+        one.change(unsent(3 * MB), 0);
+        two.change(unsent(2 * MB), 0);
+        other.change(unsent(MB), 0);
         let pauses = [&one, &two, &other].map(Holding::pause);
         assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
         drop(one);
@@ -448,7 +486,7 @@ mod tests {
         let account = Account::new(8 * MB);
         let mut holdings: Vec<_> = (0..3).map(|node| holding(&account, node)).collect();
         for (holding, mb) in holdings.iter_mut().zip([5, 3, 4]) {
-            holding.change(mb * MB, mb * MB, 1);
+            holding.change(unsent(mb * MB), 1);
         }
         let condemned = |holdings: &[Holding]| -> Vec<bool> {
             holdings.iter().map(Holding::is_condemned).collect()
@@ -456,8 +494,8 @@ mod tests {
         assert_eq!(condemned(&holdings), [false; 3], "all have just moved");
         let now_ns = 1 + limits::STALLED_MS * 1_000_000;
         // The largest moves on; a single byte would be no movement.
-        holdings[0].change(4 * MB, 4 * MB, now_ns);
-        holdings[1].change(3 * MB - 1, 3 * MB - 1, now_ns);
+        holdings[0].change(unsent(4 * MB), now_ns);
+        holdings[1].change(unsent(3 * MB - 1), now_ns);
         assert_eq!(condemned(&holdings), [false, false, true]);
         holdings[2].relieve(now_ns + SECOND_NS / 100);
         assert_eq!(

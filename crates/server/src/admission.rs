@@ -94,6 +94,7 @@ pub(crate) fn add_pushback(connection: &mut Connection, stream: StreamKey) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Held;
     use crate::pair::Pair;
     use wire::Event;
 
@@ -110,10 +111,15 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(admission.admit(2, &large), Ok(()));
             assert_eq!(admission.admit(3, &large), Err(RefusedFor::RunningCalls));
-            large.change(100_000, 100_000, 0);
+            let held = Held {
+                charged_bytes: 100_000,
+                all_bytes: 100_000,
+                unsent_bytes: 0,
+            };
+            large.change(held, 0);
             assert_eq!(admission.admit(0, &large), Err(RefusedFor::Buffers));
             assert_eq!(admission.admit(0, &small), Ok(()));
-            large.change(0, 0, 0);
+            large.change(Held::default(), 0);
         }
     }
 

@@ -9,6 +9,7 @@ use store::{Committer, DatabaseId, Outcomes};
 use wire::{CloseReason, Connection, ErrorCode, Event, Pause, StreamKey};
 
 use crate::SharedWaker;
+use crate::account::Held;
 use crate::actions::wire_status;
 use crate::admission::{self, Admission};
 use crate::batch::TickBatch;
@@ -270,11 +271,10 @@ impl Core {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        let (charged, held) = held_bytes(connection, io);
-        channel.holding.change(charged, held, now_ns);
+        channel.holding.change(held(connection, io), now_ns);
         let pause = channel.holding.pause();
         connection.set_pause(pause);
-        connection.set_windows_shut(pause == Pause::All, &mut io.output);
+        connection.set_windows_shut(pause != Pause::No, &mut io.output);
         if pause != Pause::No {
             channel.holding.relieve(now_ns);
             if channel.holding.is_condemned() {
@@ -338,9 +338,8 @@ impl Core {
         if connection.has_events() {
             self.revisit.push(channel.id);
         }
-        let (charged, held) = held_bytes(connection, io);
         let now_ns = self.clock.tick_ns();
-        channel.holding.change(charged, held, now_ns);
+        channel.holding.change(held(connection, io), now_ns);
         let pause = channel.holding.pause();
         connection.set_pause(pause);
         if pause != Pause::No {
@@ -613,12 +612,15 @@ fn route(connection: &mut Connection) -> Option<Method> {
     Some(method)
 }
 
-/// What a connection is charged with, and what it holds with bodies that it shares.
+/// What a connection holds, with the output that the driver has yet to write.
 #[inline]
-fn held_bytes(connection: &Connection, io: &Io) -> (usize, usize) {
-    let output = large_output_bytes(io);
-    let held = connection.held_bytes() + output;
-    (connection.buffered_bytes() + output, held)
+fn held(connection: &Connection, io: &Io) -> Held {
+    let output_bytes = large_output_bytes(io);
+    Held {
+        charged_bytes: connection.buffered_bytes() + output_bytes,
+        all_bytes: connection.held_bytes() + output_bytes,
+        unsent_bytes: connection.unsent_bytes() + output_bytes,
+    }
 }
 
 /// The output that waits for the socket, if it is more than what is usually written at once. The driver calls

@@ -245,7 +245,12 @@ impl Pair {
         let account = self.worker.account();
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);
-        others.change(1 << 30, 1 << 30, self.now_ns);
+        let held = crate::account::Held {
+            charged_bytes: 1 << 30,
+            all_bytes: 1 << 30,
+            unsent_bytes: 1 << 30,
+        };
+        others.change(held, self.now_ns);
         others
     }
 

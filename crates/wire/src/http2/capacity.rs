@@ -115,6 +115,11 @@ impl Connection {
         self.buffered_bytes() + self.capacity.shared_bytes
     }
 
+    /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in full.
+    pub fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes + self.capacity.reserved_bytes
+    }
+
     /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
     pub fn is_writable(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some_and(|found| {
