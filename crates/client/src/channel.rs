@@ -7,7 +7,7 @@ use drive::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 
-use crate::core::{Core, Request, What};
+use crate::core::{Core, Request, What, describe};
 use crate::error::{CallError, ConnectError, NotBegun};
 use crate::limits;
 use crate::line::Line;
@@ -275,7 +275,7 @@ impl Channel {
                 }
             }
             if let Some(reason) = self.core.close_reason() {
-                let reason = reason.to_string();
+                let reason = describe(reason);
                 self.send();
                 return Some(What::Lost { reason });
             }
@@ -420,7 +420,21 @@ pub const SERVER_SPEAKS_TLS: &str = "the server speaks TLS";
 /// What the first bytes of a server say if it does not speak HTTP/2 without TLS.
 pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"HTTP/1") {
-        return Some("the server speaks HTTP/1.1 and not HTTP/2");
+        return Some("the server speaks HTTP/1.1 and not HTTP/2; is the port right?");
+    }
+    // Redis Serialization Protocol: the preface of HTTP/2 is no command.
+    if bytes.starts_with(b"-ERR") || bytes.starts_with(b"-NOAUTH") || bytes.starts_with(b"-DENIED")
+    {
+        return Some("the server speaks the protocol of Redis and not HTTP/2; is the port right?");
+    }
+    if is_text(bytes) {
+        return Some("the server does not speak HTTP/2: it sent text; is the port right?");
+    }
+    // Binary protocols, such as that of MySQL: no server begins with a frame that no client has allowed yet.
+    if let [high, middle, low, ..] = *bytes
+        && u32::from_be_bytes([0, high, middle, low]) > FIRST_FRAME_BYTES
+    {
+        return Some("the server does not speak HTTP/2; is the port right?");
     }
     // The record of an alert or a handshake: RFC 8446 section 5.1.
     if let [0x15 | 0x16, 0x03, ..] = bytes {
@@ -428,6 +442,19 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     }
     None
 }
+
+/// Whether the first bytes of a server are text, as of SSH, SMTP or a database. HTTP/2 begins with a SETTINGS frame,
+/// whose first byte is 0: that of its length (RFC 9113 section 3.4).
+fn is_text(bytes: &[u8]) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    bytes.len() >= GREETING_TEXT_BYTES && bytes[..GREETING_TEXT_BYTES].iter().all(is_plain)
+}
+
+/// The longest frame before any SETTINGS: RFC 9113 section 6.5.2, SETTINGS_MAX_FRAME_SIZE.
+const FIRST_FRAME_BYTES: u32 = 16_384;
+
+/// Bytes that have to be text before a server is taken for one that sends text: as many as a frame's header has.
+const GREETING_TEXT_BYTES: usize = 9;
 
 fn bad_answer(reason: &str) -> CallError {
     CallError::BadAnswer {

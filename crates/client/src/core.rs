@@ -131,7 +131,7 @@ impl Core {
                 OpenError::GoingAway | OpenError::IdsExhausted => {
                     let reason = self
                         .close_reason()
-                        .map_or_else(|| error.to_string(), CloseReason::to_string);
+                        .map_or_else(|| error.to_string(), describe);
                     CallError::NotBegun(NotBegun::Closing { reason })
                 }
                 OpenError::HeadTooLarge => CallError::BadRequest {
@@ -324,7 +324,7 @@ impl Core {
             Cause::ConnectionClosed => {
                 let reason = self
                     .close_reason()
-                    .map_or_else(|| "it was closed".into(), CloseReason::to_string);
+                    .map_or_else(|| "it was closed".into(), describe);
                 return What::Lost { reason };
             }
             Cause::MessageTooLarge => "a message is larger than this client accepts",
@@ -336,6 +336,16 @@ impl Core {
             Cause::Violation(_) => "it breaks the rules of HTTP/2",
         };
         What::BadAnswer { reason }
+    }
+}
+
+/// Why a connection has ended, for the caller.
+pub(crate) fn describe(reason: &CloseReason) -> String {
+    match reason {
+        CloseReason::Drained => {
+            "the server ended it: it is stopping, or has as many connections as it takes".into()
+        }
+        other => other.to_string(),
     }
 }
 

@@ -287,7 +287,10 @@ fn strangers_are_recognised() {
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP/1.1"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
         (b"", "closed"),
-        (b"SSH-2.0-server\r\n", "connection ended"),
+        (b"SSH-2.0-server\r\n", "it sent text"),
+        (b"-ERR unknown command 'PRI', with args\r\n", "Redis"),
+        (b"-NOAUTH Authentication required.\r\n", "Redis"),
+        (b"\x4a\0\0\0\x0a8.0.36\0", "does not speak HTTP/2"),
     ] {
         let error = call_stranger(greeting).to_string();
         assert!(

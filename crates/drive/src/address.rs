@@ -26,6 +26,8 @@ pub enum AddressError {
     NoPort(String),
     /// The part after the last colon is not a number from 0 to 65535.
     BadPort(String),
+    /// A URL: its scheme is not a part of an address.
+    Url(String),
     /// An IPv6 address without brackets, or a bracket without its partner.
     BadBrackets(String),
     /// Nothing stands before the port.
@@ -46,6 +48,9 @@ impl FromStr for Address {
                 return Err(AddressError::BadPath(text.into()));
             }
             return Ok(Address::Unix(path.into()));
+        }
+        if text.contains("://") {
+            return Err(AddressError::Url(text.into()));
         }
         let (host, port) = text
             .rsplit_once(':')
@@ -98,6 +103,16 @@ impl fmt::Display for AddressError {
             AddressError::BadPort(text) => {
                 write!(f, "the port of `{text}` is not a number from 0 to 65535")
             }
+            AddressError::Url(text) => {
+                let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+                let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                let port = if rest.contains(':') { "" } else { ":PORT" };
+                let tls = if scheme == "https" { ", and --tls" } else { "" };
+                write!(
+                    f,
+                    "`{text}` is a URL, and an address has no scheme and no path; write {rest}{port}{tls}"
+                )
+            }
             AddressError::BadBrackets(text) => {
                 write!(f, "`{text}` looks like IPv6; write it as [address]:port")
             }
@@ -147,6 +162,13 @@ mod tests {
     fn wrong_addresses_say_what_is_wrong() {
         let cause = |text: &str| text.parse::<Address>().expect_err(text);
         assert!(matches!(cause("localhost"), AddressError::NoPort(_)));
+        for (url, written) in [
+            ("http://127.0.0.1:1978", "write 127.0.0.1:1978"),
+            ("https://[::1]:1978/path", "write [::1]:1978, and --tls"),
+            ("grpc://host", "write host:PORT"),
+        ] {
+            assert!(cause(url).to_string().ends_with(written), "{}", cause(url));
+        }
         assert!(matches!(cause("localhost:"), AddressError::BadPort(_)));
         assert!(matches!(cause("h:65536"), AddressError::BadPort(_)));
         assert!(matches!(cause("h:+1"), AddressError::BadPort(_)));

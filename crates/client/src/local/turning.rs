@@ -12,7 +12,7 @@ use super::calls::Running;
 use super::channel::Stage;
 use super::happened::{ChannelKey, Ending, Happened};
 use crate::channel::foreign_greeting;
-use crate::core::{Core, What};
+use crate::core::{Core, What, describe};
 use crate::error::ConnectError;
 use crate::limits;
 use crate::line::{check_agreed, closed_in_handshake, in_words, tls_error};
@@ -226,7 +226,7 @@ impl Local {
         }
         let has_output = !core.output().is_empty() || core.wants_transmit();
         if let (Some(reason), None) = (core.close_reason(), end) {
-            let error = connect_error(&self.address, io::Error::other(reason.to_string()));
+            let error = connect_error(&self.address, io::Error::other(describe(reason)));
             self.failed.push((key, error));
         }
         if has_output {
