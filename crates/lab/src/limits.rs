@@ -78,6 +78,14 @@ pub const LAG_ALLOWED: Duration = Duration::from_micros(200);
 /// See [`LAG_ALLOWED`].
 pub const LAG_SHARE_PERCENT: u64 = 10;
 
+/// How often an open loop looks at the clock on a thread of its own: often enough for a 99th percentile of a second, and
+/// less than one percent of a CPU.
+pub const STALL_LOOK: Duration = Duration::from_millis(1);
+
+/// How many times as late as the thread that only looks at the clock a generator may be until it is its own fault: it has
+/// work to do when it wakes.
+pub const STALL_FACTOR: u64 = 2;
+
 /// Share of the rate asked for, in percent, below which an open loop has not sent what it was to send.
 pub const RATE_SHARE_PERCENT: u64 = 99;
 

@@ -104,7 +104,12 @@ pub struct Tally {
     pub never_sent: u64,
     /// Calls that had not ended when the run was given up.
     pub unfinished: u64,
-    /// How long the oldest of them had waited.
+    /// Calls that began in the warm-up, and ended while it was measured: they are in [`Tally::ended_in_window`], and not
+    /// among the latencies.
+    pub begun_before: u64,
+    /// Calls that were to begin in the warm-up, and had not ended when the run was given up.
+    pub unfinished_before: u64,
+    /// How long the oldest of both kinds of unfinished ones had waited.
     pub oldest_unfinished_ns: u64,
     /// Calls on a connection at which the server let no more begin; `u64::MAX`: that did not happen.
     pub server_allows: u64,
@@ -134,6 +139,8 @@ impl Default for Tally {
             waited: 0,
             never_sent: 0,
             unfinished: 0,
+            begun_before: 0,
+            unfinished_before: 0,
             oldest_unfinished_ns: 0,
             server_allows: u64::MAX,
             reconnects: 0,
@@ -178,6 +185,13 @@ impl Tally {
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(waited_ns);
     }
 
+    /// A call of the warm-up has not ended when the run is given up.
+    pub fn leave_unfinished_before(&mut self, intended_ns: u64, now_ns: u64) {
+        self.unfinished_before += 1;
+        let waited_ns = now_ns.saturating_sub(intended_ns);
+        self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(waited_ns);
+    }
+
     /// All that failed.
     pub fn failures(&self) -> u64 {
         self.failed.iter().map(|(_, times)| times).sum()
@@ -207,6 +221,8 @@ impl Tally {
         self.waited += other.waited;
         self.never_sent += other.never_sent;
         self.unfinished += other.unfinished;
+        self.begun_before += other.begun_before;
+        self.unfinished_before += other.unfinished_before;
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(other.oldest_unfinished_ns);
         self.server_allows = self.server_allows.min(other.server_allows);
         self.reconnects += other.reconnects;

@@ -10,7 +10,9 @@ use drive::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
 use crate::measure::{Tally, Window};
+use crate::pacing::Pace;
 use crate::process;
+use crate::stalls::{self, Stalls};
 use crate::worker::{RunError, Worker, WorkerPlan};
 use crate::workload::Workload;
 
@@ -78,6 +80,8 @@ pub struct Outcome {
     pub server_cpu_ns: Option<u64>,
     /// The share of the time that the busiest thread was on a CPU, in percent.
     pub busiest_percent: f64,
+    /// Open loop: how late the machine wakes a thread that only looks at the clock.
+    pub stalls: Option<Stalls>,
     /// What all connections did, warm-up included.
     pub counters: LocalCounters,
     /// What the kernel counted meanwhile; `None` where it does not say, and where connections came and went.
@@ -89,6 +93,8 @@ pub struct Outcome {
 /// What threads share.
 struct Shared {
     stop: AtomicBool,
+    /// Nothing more is measured.
+    is_over: AtomicBool,
     ended: AtomicU64,
     failed: AtomicU64,
 }
@@ -120,6 +126,7 @@ pub fn run<W: Workload>(
 ) -> Result<Outcome, RunError> {
     let shared = Shared {
         stop: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
         ended: AtomicU64::new(0),
         failed: AtomicU64::new(0),
     };
@@ -149,11 +156,24 @@ pub fn run<W: Workload>(
             return Err(error.unwrap_or_else(|| RunError::System("a thread ended early".into())));
         }
         let timeline = timeline(plan);
+        let watching = (plan.worker.pace != Pace::Closed).then(|| {
+            let (cpu, shared) = (plan.pin.first().copied(), &shared);
+            scope.spawn(move || stalls::watch(timeline.window, cpu, &shared.is_over))
+        });
         for start in &starts {
             // A thread that has gone says why when it is joined.
             let _ = start.send(timeline);
         }
-        conduct(plan, timeline, threads, &shared, show)
+        let conducted = conduct(plan, timeline, threads, &shared, show);
+        shared.is_over.store(true, Relaxed);
+        let stalls = watching.and_then(|thread| thread.join().ok());
+        let mut outcome = conducted?;
+        if let Some(stalls) = &stalls {
+            // What the measurement costs is not what a call costs.
+            outcome.own_cpu_ns = outcome.own_cpu_ns.saturating_sub(stalls.cpu_ns);
+        }
+        outcome.stalls = stalls;
+        Ok(outcome)
     })
 }
 
@@ -253,6 +273,7 @@ fn conduct(
             .zip(before.server_ns)
             .map(|(after_ns, before_ns)| after_ns.saturating_sub(before_ns)),
         busiest_percent: whole.busy_percent,
+        stalls: None,
         counters: whole.counters,
         tcp: whole.tcp.filter(|_| whole.tally.reconnects == 0),
         tally: whole.tally,

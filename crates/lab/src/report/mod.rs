@@ -32,6 +32,7 @@ pub struct Report {
     outcome: Outcome,
     records_per_call: u64,
     void: Vec<String>,
+    noise: Option<String>,
 }
 
 impl Report {
@@ -39,6 +40,7 @@ impl Report {
     pub fn new(what: String, plan: &Plan, outcome: Outcome, records_per_call: u64) -> Report {
         Report {
             void: void::reasons(plan, &outcome),
+            noise: void::noise(plan, &outcome),
             what,
             plan: plan.clone(),
             outcome,
@@ -54,7 +56,8 @@ impl Report {
     /// Whether every call succeeded.
     pub fn has_failures(&self) -> bool {
         let tally = &self.outcome.tally;
-        tally.failures() + tally.unfinished + tally.never_sent > 0
+        let unfinished = tally.unfinished + tally.unfinished_before;
+        tally.failures() + unfinished + tally.never_sent > 0
     }
 
     /// What was counted.
@@ -80,6 +83,10 @@ impl Report {
                 &self.outcome.tally.uncorrected_ns,
             );
             add_latencies(&mut fields, "lag_", &self.outcome.tally.lag_ns);
+            let none = crate::measure::histogram();
+            let stalls = self.outcome.stalls.as_ref();
+            let stalls = stalls.map_or(&none, |stalls| &stalls.late_ns);
+            add_latencies(&mut fields, "stall_", stalls);
         }
         self.add_costs(&mut fields);
         fields
@@ -145,6 +152,7 @@ impl Report {
         fields.extend(object([
             ("void", (!self.void.is_empty()).into()),
             ("void_reasons", self.void.join("; ").into()),
+            ("noise", json!(self.noise)),
             ("address", self.plan.address.to_string().into()),
             ("what", self.what.as_str().into()),
             ("mode", format!("{:?}", worker.mode).to_lowercase().into()),
@@ -178,6 +186,8 @@ impl Report {
             ("failures_by_kind", failed.join("; ").into()),
             ("first_failure", json!(tally.first_failure)),
             ("unfinished", tally.unfinished.into()),
+            ("begun_in_warm_up", tally.begun_before.into()),
+            ("unfinished_of_warm_up", tally.unfinished_before.into()),
             (
                 "oldest_unfinished_us",
                 (tally.oldest_unfinished_ns / 1_000).into(),

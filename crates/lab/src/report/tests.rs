@@ -7,6 +7,7 @@ use crate::limits;
 use crate::measure::{FailureKind, Tally};
 use crate::pacing::Arrivals;
 use crate::run::Length;
+use crate::stalls::Stalls;
 use crate::worker::{Mode, WorkerPlan};
 
 fn plan(pace: Pace) -> Plan {
@@ -57,6 +58,7 @@ fn outcome() -> Outcome {
         own_cpu_ns: 2_000_000,
         server_cpu_ns: Some(5_000_000),
         busiest_percent: 40.0,
+        stalls: None,
         counters: LocalCounters {
             reads: 100,
             writes: 50,
@@ -123,13 +125,16 @@ fn text_says_what_was_seen() {
         .tally
         .fail(FailureKind::Status(14), 3, || "the server is full".into());
     outcome.tally.unfinished = 2;
+    outcome.tally.unfinished_before = 5;
+    outcome.tally.begun_before = 7;
     let text = report(OPEN, outcome).text();
     for part in [
         "Get on 127.0.0.1:1978: 2 connections × 4 in flight, open loop, 1000 calls/s",
         "1000 succeeded, 3 failed",
         "3 × UNAVAILABLE",
         "the server is full",
-        "unfinished: 2",
+        "unfinished: 2, and 5 that began in the warm-up",
+        "begun in the warm-up: 7 that ended",
         "100 misses",
         "corrected",
         "own lag",
@@ -180,10 +185,44 @@ fn void_results_say_so_first() {
         slow.tally.succeed(0, 0, 50_000_000, false);
     }
     assert!(report(OPEN, slow).void_reasons().is_empty());
+    // As late, on a machine that wakes nobody in time: the generator is not to blame, and the text says what to do.
+    let late_by = |late_ns: u64| {
+        let mut outcome = outcome();
+        let mut stalls = Stalls {
+            late_ns: crate::measure::histogram(),
+            cpu_ns: 0,
+        };
+        for _ in 0..50 {
+            outcome.tally.lag_ns.record(300_000).expect("in range");
+            stalls.late_ns.record(late_ns).expect("in range");
+        }
+        outcome.stalls = Some(stalls);
+        report(OPEN, outcome)
+    };
+    let noisy = late_by(200_000);
+    assert!(noisy.void_reasons().is_empty(), "{:?}", noisy.void);
+    assert!(noisy.text().starts_with("NOISY: "), "{}", noisy.text());
+    assert!(noisy.text().contains("--pin"));
+    assert!(noisy.fields()["noise"].is_string());
+    let calm = late_by(100_000);
+    assert!(calm.text().starts_with("VOID: "), "{}", calm.text());
+    assert_eq!(calm.fields()["noise"], Value::Null);
     // What a closed loop sends depends on the answers: it cannot be late.
     let mut closed = outcome();
     closed.tally.due = 0;
     assert!(report(Pace::Closed, closed).void_reasons().is_empty());
+}
+
+/// A server that answers nothing that began in the warm-up has not done well.
+#[test]
+fn unfinished_calls_of_the_warm_up_are_failures() {
+    let mut outcome = outcome();
+    assert!(!report(Pace::Closed, outcome.clone()).has_failures());
+    outcome.tally.unfinished_before = 1;
+    let report = report(Pace::Closed, outcome);
+    assert!(report.has_failures());
+    assert_eq!(report.fields()["unfinished_of_warm_up"], 1);
+    assert_eq!(report.fields()["begun_in_warm_up"], 0);
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub(super) fn text(report: &Report) -> String {
     for reason in &report.void {
         lines.push(format!("VOID: {reason}"));
     }
+    if let Some(noise) = &report.noise {
+        lines.push(format!("NOISY: {noise}"));
+    }
     lines.push(text_without_void(report));
     lines.join("\n")
 }
@@ -83,11 +86,22 @@ fn calls(report: &Report) -> Vec<String> {
     if let Some(text) = &tally.first_failure {
         lines.push(format!("  the first said: {text}"));
     }
-    if tally.unfinished > 0 {
+    if tally.unfinished + tally.unfinished_before > 0 {
+        let before = match tally.unfinished_before {
+            0 => String::new(),
+            count => format!(", and {count} that began in the warm-up"),
+        };
         lines.push(format!(
-            "  unfinished: {}, the oldest for {:.3} s; they are not among the latencies",
+            "  unfinished: {}{before}, the oldest for {:.3} s; they are not among the latencies",
             tally.unfinished,
             seconds(tally.oldest_unfinished_ns)
+        ));
+    }
+    if tally.begun_before > 0 {
+        lines.push(format!(
+            "  begun in the warm-up: {} that ended while it was measured; they count in calls/s, and are not among the \
+             latencies",
+            tally.begun_before
         ));
     }
     lines.extend(notes(report));
@@ -128,6 +142,9 @@ fn latencies(report: &Report) -> Vec<String> {
         lines.push(row("corrected", &tally.latency_ns));
         lines.push(row("uncorrected", &tally.uncorrected_ns));
         lines.push(row("own lag", &tally.lag_ns));
+        if let Some(stalls) = &report.outcome.stalls {
+            lines.push(row("machine", &stalls.late_ns));
+        }
     } else {
         lines.push(row("", &tally.latency_ns));
     }

@@ -21,19 +21,59 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     reasons
 }
 
+/// Why latencies are higher than the server made them although the generator did what it could: the machine did not wake
+/// it in time.
+pub(super) fn noise(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let late =
+        Lateness::of(outcome).filter(|late| plan.worker.pace != Pace::Closed && late.is_noise());
+    late.map(|late| {
+        format!(
+            "this machine is busy or stalls: it woke a thread that only looks at the clock {} µs late (p99), and the \
+             generator {} µs late, which is part of the latencies; the server's own are lower. End what else runs, or \
+             give server and generator CPUs that nobody else uses (--pin)",
+            late.stall_ns / 1_000,
+            late.lag_ns / 1_000
+        )
+    })
+}
+
+/// 99th percentiles of a run whose generator was so late that its lag is a part of the latencies that it shows.
+struct Lateness {
+    lag_ns: u64,
+    latency_ns: u64,
+    /// Of a thread that only looks at the clock.
+    stall_ns: u64,
+}
+
+impl Lateness {
+    fn of(outcome: &Outcome) -> Option<Lateness> {
+        let tally = &outcome.tally;
+        let late = Lateness {
+            lag_ns: tally.lag_ns.value_at_quantile(0.99),
+            latency_ns: tally.latency_ns.value_at_quantile(0.99),
+            stall_ns: (outcome.stalls.as_ref())
+                .map_or(0, |stalls| stalls.late_ns.value_at_quantile(0.99)),
+        };
+        let is_late = late.lag_ns > limits::LAG_ALLOWED.as_nanos() as u64
+            && late.lag_ns * 100 > late.latency_ns * limits::LAG_SHARE_PERCENT;
+        is_late.then_some(late)
+    }
+
+    /// Whether the machine explains it.
+    fn is_noise(&self) -> bool {
+        self.lag_ns <= self.stall_ns.saturating_mul(limits::STALL_FACTOR)
+    }
+}
+
 /// The generator took up what was due so late that its own lag is a part of the latencies that it shows.
 fn lag(outcome: &Outcome) -> Option<String> {
-    let tally = &outcome.tally;
-    let lag_ns = tally.lag_ns.value_at_quantile(0.99);
-    let latency_ns = tally.latency_ns.value_at_quantile(0.99);
-    let is_late = lag_ns > limits::LAG_ALLOWED.as_nanos() as u64
-        && lag_ns * 100 > latency_ns * limits::LAG_SHARE_PERCENT;
-    is_late.then(|| {
+    let late = Lateness::of(outcome).filter(|late| !late.is_noise());
+    late.map(|late| {
         format!(
             "the generator is the limit: it was late by {} µs (p99) where the latency is {} µs (p99); lower --rate, or use \
              more --threads, on CPUs that nobody else uses (--pin)",
-            lag_ns / 1_000,
-            latency_ns / 1_000
+            late.lag_ns / 1_000,
+            late.latency_ns / 1_000
         )
     })
 }

@@ -145,6 +145,12 @@ impl<S> Lines<S> {
         }
     }
 
+    /// How many connections stand.
+    pub(super) fn open(&self) -> usize {
+        self.all.iter().filter(|line| line.is_open).count()
+    }
+
+    /// Whether all connections stand.
     pub(super) fn all_open(&self) -> bool {
         self.all.iter().all(|line| line.is_open)
     }
@@ -309,8 +315,12 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             pipe.stream = None;
         }
         if !self.has_begun {
-            self.fatal
-                .get_or_insert(RunError::Connect(error.to_string()));
+            let standing = self.lines.open();
+            let text = match standing {
+                0 => error.to_string(),
+                _ => format!("{error}, after {standing} connections of this thread stood"),
+            };
+            self.fatal.get_or_insert(RunError::Connect(text));
             return;
         }
         found.redial_ns = Some(now_ns + limits::RECONNECT_PAUSE.as_nanos() as u64);

@@ -206,8 +206,11 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     fn give_up_backlog(&mut self, now_ns: u64) {
         self.is_running = false;
         let has_all = self.has_all();
+        let window = self.window;
         for due_ns in self.backlog.drain(..) {
-            if !has_all && self.window.contains(due_ns) {
+            if due_ns < window.from_ns {
+                self.tally.leave_unfinished_before(due_ns, now_ns);
+            } else if !has_all && window.contains(due_ns) {
                 self.tally.leave_unfinished(due_ns, now_ns);
             }
         }
@@ -274,7 +277,9 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     /// The end: what was counted.
     pub fn finish(mut self, now_ns: u64) -> Tally {
         for call in self.calls.iter().chain(self.lines.waiting_calls()) {
-            if self.window.contains(call.intended_ns) {
+            if call.intended_ns < self.window.from_ns {
+                self.tally.leave_unfinished_before(call.intended_ns, now_ns);
+            } else if self.window.contains(call.intended_ns) {
                 self.tally.leave_unfinished(call.intended_ns, now_ns);
             }
         }
@@ -562,6 +567,9 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         let is_in_window = u64::from(self.window.contains(now_ns));
         self.tally.ended_in_window += is_in_window;
         self.tally.ended_by_kind[call.kind] += is_in_window;
+        if call.intended_ns < self.window.from_ns {
+            self.tally.begun_before += is_in_window;
+        }
         self.tally.ended += 1;
         self.tally.last_end_ns = now_ns;
         if self.window.contains(call.intended_ns) {

@@ -156,6 +156,17 @@ fn open_loop(rate: f64) -> Pace {
 
 /// Runs a worker against a fake, to its end. While `asleep` the generator does not run.
 fn simulate(plan: WorkerPlan, fake: &mut Fake, window: Window, asleep: Range<u64>) -> Tally {
+    simulate_from(window.from_ns, plan, fake, window, asleep)
+}
+
+/// The same with a warm-up, which begins at `begin_ns`.
+fn simulate_from(
+    begin_ns: u64,
+    plan: WorkerPlan,
+    fake: &mut Fake,
+    window: Window,
+    asleep: Range<u64>,
+) -> Tally {
     let mut worker = Worker::new(plan, SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]));
     let mut now_ns = 0;
     worker.connect(fake, now_ns);
@@ -163,7 +174,7 @@ fn simulate(plan: WorkerPlan, fake: &mut Fake, window: Window, asleep: Range<u64
     for _ in 0..50_000_000_u64 {
         if !begun && worker.is_connected().expect("it connects") {
             begun = true;
-            now_ns = window.from_ns;
+            now_ns = begin_ns;
             worker.begin(now_ns, window);
         }
         worker.turn(fake, now_ns).expect("calls can be made");
@@ -281,6 +292,32 @@ fn latency_under_a_stall_is_exact() {
         if in_flight == 1_000 {
             assert_eq!(tally.waited, 0, "nobody waits for a place");
             assert!(tally.latency_ns == tally.uncorrected_ns);
+        }
+    }
+}
+
+/// Calls of 30 ms in two places, from 10 ms on: those that begin at 100 ms end in the window, which begins at 110 ms.
+#[test]
+fn calls_of_the_warm_up_are_counted_apart() {
+    let window = Window {
+        from_ns: 110 * MS,
+        until_ns: 210 * MS,
+    };
+    for pace in [Pace::Closed, open_loop(1_000.0)] {
+        let mut fake = Fake::new(30 * MS, 0..0);
+        let tally = simulate_from(10 * MS, plan(pace, 1, 2), &mut fake, window, 0..0);
+        assert_eq!(tally.unfinished_before, 0, "{pace:?}");
+        assert!(tally.begun_before > 0, "{pace:?}");
+        assert!(pace != Pace::Closed || tally.begun_before == 2);
+        // Nothing comes back from 90 ms on: what had begun never ends.
+        let mut fake = Fake::new(30 * MS, 90 * MS..u64::MAX / 2);
+        let tally = simulate_from(10 * MS, plan(pace, 1, 2), &mut fake, window, 0..0);
+        assert_eq!((tally.begun_before, tally.succeeded), (0, 0), "{pace:?}");
+        assert!(tally.oldest_unfinished_ns >= limits::DRAIN.as_nanos() as u64);
+        match pace {
+            Pace::Closed => assert_eq!((tally.unfinished_before, tally.unfinished), (2, 0)),
+            // Those that found no place too.
+            Pace::Open { .. } => assert_eq!((tally.unfinished_before, tally.unfinished), (96, 100)),
         }
     }
 }

@@ -24,6 +24,15 @@ pub struct Mix {
     shares: Vec<(OperationKind, u64)>,
 }
 
+impl Mix {
+    /// Whether keys are read, so that it matters whether they are there.
+    pub fn has_gets(&self) -> bool {
+        self.shares
+            .iter()
+            .any(|(kind, _)| *kind == OperationKind::Get)
+    }
+}
+
 /// Why a text is no mix. Each says what the right form is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MixError {
