@@ -3,7 +3,7 @@
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
 use store::tree::TreeError;
-use store::{DatabaseId, PushError, Refusal};
+use store::{DatabaseId, Limit, PushError, Refusal};
 
 use super::messages::{Invalid, Rule};
 use crate::call::Shared;
@@ -117,8 +117,18 @@ pub(crate) fn push_error(method: Method, error: PushError) -> Status {
         PushError::TooLarge { .. } => Code::ResourceExhausted,
         _ => Code::InvalidArgument,
     };
-    Status::new(code, format!("{}: {error}", method.path()))
+    let flag = match error {
+        PushError::TooLarge {
+            what: Limit::ValueBytes,
+            ..
+        } => MAX_VALUE,
+        _ => "",
+    };
+    Status::new(code, format!("{}: {error}{flag}", method.path()))
 }
+
+/// Where the longest value is set, and what takes longer ones.
+const MAX_VALUE: &str = " (--max-value of the server or of the database); a blob can have any size";
 
 /// The committer refused a commit as a whole.
 #[cold]
@@ -159,7 +169,7 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
 #[cold]
 pub(super) fn grown_too_large(bytes: u64, allowed: usize) -> Status {
     Status::resource_exhausted(format!(
-        "field value: with what is appended the value would have {bytes} bytes, at most {allowed} are allowed"
+        "field value: with what is appended the value would have {bytes} bytes, at most {allowed} are allowed{MAX_VALUE}"
     ))
 }
 
