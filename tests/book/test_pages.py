@@ -1,6 +1,7 @@
 """What can be said of the pages without running anything: links, excerpts, and that nothing is left out."""
 
 import os
+import re
 import textwrap
 
 import pages
@@ -46,6 +47,34 @@ def test_what_is_shown_is_run_or_is_an_excerpt_of_what_is(page):
         source = (pages.ROOT / block.source).resolve()
         assert EXAMPLES in source.parents, f"{where}: programs are in examples/"
         assert is_excerpt(block.content, source.read_text()), f"{where}: this is not in {block.source}"
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=name)
+def test_a_server_in_the_background_is_waited_for(page):
+    """What is pasted after it must not come too early, on a machine however slow."""
+    for block in pages.blocks(page.read_text()):
+        assert unawaited(block.content) == [], f"{name(page)}, line {block.line}: write `pelton status --wait 10s` next"
+
+
+def unawaited(commands):
+    """The servers in the background behind which something else stands than the command that waits for them."""
+    lines = commands.replace("\\\n", " ").splitlines()
+    found = []
+    for line, *following in (lines[at : at + 3] for at in range(len(lines))):
+        if re.match(r"pelton serve\b.*(?<!&)&", line):
+            following = [command for command in following if command != "server=$!"]
+            if not line.endswith("&") or not following or not following[0].startswith("pelton status --wait "):
+                found.append(line)
+    return found
+
+
+def test_a_server_that_is_not_waited_for_is_noticed():
+    wait = "pelton status --wait 10s"
+    assert unawaited(f"pelton serve &\n{wait}\npelton get a\n") == []
+    assert unawaited(f"pelton serve \\\n  --pin 0 > log 2>&1 &\nserver=$!\n{wait}") == []
+    assert unawaited("pelton serve --data x || echo no\npelton get a\n") == []
+    for commands in ("pelton serve &", "pelton serve &\npelton get a", f"pelton serve & sleep 1\n{wait}"):
+        assert len(unawaited(commands)) == 1, commands
 
 
 def is_excerpt(excerpt, text):

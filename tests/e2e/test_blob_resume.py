@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from blob_client import pattern, stub, upload
+from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from relay import Faults, Relay
 from server import Server, open_channel, wait_until
@@ -197,3 +198,31 @@ def test_an_interrupted_one_is_kept(binary, running, blob, name, target):
     assert process.returncode != 0 and "interrupted" in errors and "are kept" in errors, errors
     assert fetch(binary, running.address, name, target)[0]["resumed_bytes"] > 200_000
     assert target.read_bytes() == data
+
+
+def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, target):
+    data = content_of(6)
+    target.write_bytes(data)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+
+    def upload_to(address):
+        command = [binary, "upload", str(target), "--name", name, "--address", address, "--chunk-size", "64KiB"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def unfinished():
+        with open_channel(running.address) as channel:
+            databases = admin_pb2_grpc.AdminStub(channel).ListDatabases(admin_pb2.ListDatabasesRequest()).databases
+        return sum(database.unfinished_uploads for database in databases)
+
+    before = unfinished()
+    with Relay(running.address, name, Faults(delay_seconds=0.2)) as relay:
+        process = upload_to(relay.address)
+        wait_until(lambda: unfinished() > before)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3 and "interrupted" in errors, errors
+    assert "the same command goes on from there" in errors and "--keep-uploads" in errors, errors
+    process = upload_to(running.address)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert f"{name}: {len(data)} bytes" in out

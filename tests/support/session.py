@@ -2,8 +2,8 @@
 
 Each block marked `sh` is a piece of one shell session: they run in order, in one folder, with `pelton` on the PATH. A
 block marked `text` that follows one directly is what it prints on standard output; `...` stands for any lines if it is
-alone on one, and for anything within a line. A command that ends with `&` goes on in the background; the server is waited
-for then, as a person would not type that fast. To run beside servers of yours, ports are replaced by free ones.
+alone on one, and for anything within a line. A command that ends with `&` goes on in the background, and the next one is
+run at once, as when the block is pasted. To run beside servers of yours, ports are replaced by free ones.
 """
 
 import os
@@ -48,14 +48,9 @@ def script(pieces, ports):
         "set -euo pipefail",
         # What runs in the background ends with the session, by its own number.
         "trap 'for job in $(jobs -p); do kill $job 2>/dev/null || true; done; wait' EXIT",
-        # A server that answers has said all that it says at its start.
-        "settle() { for _ in $(seq 200); do pelton status > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }",
     ]
     for block, _ in pieces:
-        for line in translated(block.content, ports).splitlines():
-            lines.append(line)
-            if re.search(r"(?<!&)&\s*(#.*)?$", line):
-                lines.append("settle")
+        lines.extend(translated(block.content, ports).splitlines())
         lines.append(f"echo '{MARK}'")
     return "\n".join(lines)
 

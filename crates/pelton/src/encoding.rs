@@ -21,6 +21,8 @@ pub fn decode_key(text: &OsStr, encoding: KeyEncoding) -> Result<Vec<u8>, Failur
     };
     match encoding {
         KeyEncoding::Text => Ok(text.as_bytes().to_vec()),
+        KeyEncoding::Escape => unescape(text.as_bytes())
+            .ok_or_else(|| wrong("escaped: behind a backslash stands n, t, r, a backslash or xNN")),
         KeyEncoding::Hex => {
             decode_hex(text.as_bytes()).ok_or_else(|| wrong("hexadecimal with two digits a byte"))
         }
@@ -45,7 +47,7 @@ pub fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
 /// A key for people, in the encoding in which they write keys. Never contains a tab or a line end.
 pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
     match encoding {
-        KeyEncoding::Text => escape(key),
+        KeyEncoding::Text | KeyEncoding::Escape => escape(key),
         KeyEncoding::Hex => key.iter().fold(String::new(), |mut text, byte| {
             write!(text, "{byte:02x}").expect("a String takes what is written");
             text
@@ -54,9 +56,21 @@ pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
     }
 }
 
-/// Bytes on one line: `\n`, `\t`, `\r`, `\\`, and `\xNN` for other control characters and what is not UTF-8.
+/// Bytes on one line: `\n`, `\t`, `\r`, `\\`, and `\xNN` for other characters that are not printed, for what is not
+/// UTF-8, and for blanks at either end, which a shell's `read` would take away. [`unescape`] takes it back.
 pub fn escape(bytes: &[u8]) -> String {
+    let is_blank = |byte: &&u8| **byte == b' ';
+    let (before, rest) = bytes.split_at(bytes.iter().take_while(is_blank).count());
+    let behind = rest.iter().rev().take_while(is_blank).count();
+    let (middle, behind) = rest.split_at(rest.len() - behind);
     let mut out = String::with_capacity(bytes.len());
+    escape_bytes(&mut out, before);
+    escape_middle(&mut out, middle);
+    escape_bytes(&mut out, behind);
+    out
+}
+
+fn escape_middle(out: &mut String, bytes: &[u8]) {
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
@@ -64,16 +78,52 @@ pub fn escape(bytes: &[u8]) -> String {
                 '\t' => out.push_str("\\t"),
                 '\r' => out.push_str("\\r"),
                 '\\' => out.push_str("\\\\"),
-                control if control.is_control() => {
+                control if control.is_control() || is_unseen(control) => {
                     let mut utf8 = [0; 4];
-                    escape_bytes(&mut out, control.encode_utf8(&mut utf8).as_bytes());
+                    escape_bytes(out, control.encode_utf8(&mut utf8).as_bytes());
                 }
                 plain => out.push(plain),
             }
         }
-        escape_bytes(&mut out, chunk.invalid());
+        escape_bytes(out, chunk.invalid());
     }
-    out
+}
+
+/// Characters that nobody sees, that end a line somewhere, or that turn the order of what is written.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    )
+}
+
+/// The bytes that [`escape`] has written; `None`: a backslash stands before something else.
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'\\' {
+            bytes.push(first);
+            continue;
+        }
+        let (&letter, behind) = rest.split_first()?;
+        rest = behind;
+        bytes.push(match letter {
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'\\' => b'\\',
+            b'x' => {
+                let (digits, behind) = rest.split_at_checked(2)?;
+                rest = behind;
+                decode_hex(digits)?[0]
+            }
+            _ => return None,
+        });
+    }
+    Some(bytes)
 }
 
 fn escape_bytes(out: &mut String, bytes: &[u8]) {
@@ -122,6 +172,10 @@ mod tests {
             ("0g", KeyEncoding::Hex),
             ("+1", KeyEncoding::Hex),
             ("AP8", KeyEncoding::Base64),
+            ("\\", KeyEncoding::Escape),
+            ("\\q", KeyEncoding::Escape),
+            ("\\x1", KeyEncoding::Escape),
+            ("\\x1g", KeyEncoding::Escape),
             ("!", KeyEncoding::Base64),
         ] {
             let failure = decode_key(OsStr::new(text), encoding).expect_err(text);
@@ -138,6 +192,38 @@ mod tests {
             "\\xc2\\x85",
             "a control character of two bytes"
         );
+    }
+
+    #[test]
+    fn escape_is_taken_back() {
+        let there_and_back = |bytes: &[u8]| {
+            let text = escape(bytes);
+            let back = decode_key(OsStr::new(&text), KeyEncoding::Escape);
+            assert_eq!(back.expect("valid"), bytes, "{text}");
+            let harmful = |character: char| character.is_control() || is_unseen(character);
+            assert!(
+                !text.contains(harmful) && text.trim_matches(' ') == text,
+                "{text:?}"
+            );
+        };
+        for bytes in [
+            &b""[..],
+            b" ",
+            b"  a b  ",
+            b"\\n",
+            b"\n\t\r\\\0",
+            b"\\x41",
+            "\u{202e}\u{200b}\u{feff}x\u{85}".as_bytes(),
+            b"\xff\xfe caf\xc3",
+        ] {
+            there_and_back(bytes);
+        }
+        for first in 0..=255 {
+            for second in 0..=255 {
+                there_and_back(&[first, second]);
+            }
+        }
+        assert_eq!(escape(b" a b "), "\\x20a b\\x20");
     }
 
     #[test]

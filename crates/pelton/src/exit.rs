@@ -4,6 +4,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use client::Code;
+use serde_json::{Map, Value};
+
+use crate::output::object;
 use crate::settings::SettingsError;
 
 /// The exit codes, as the help and docs/cli.md list them.
@@ -11,7 +15,7 @@ use crate::settings::SettingsError;
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// A miss: no such key, an unmet condition, a server that is not ready.
+    /// A miss: what the command is about is not there, a condition is not met, or a server is not ready.
     Miss = 1,
     /// A flag, a variable or the configuration file is wrong.
     Usage = 2,
@@ -32,13 +36,38 @@ pub enum Failure {
     Usage(String),
     /// It could not be done: [`Exit::Failed`].
     Failed(String),
+    /// A server was not reached, or did not do what was asked: [`Exit::Failed`], or [`Exit::Miss`].
+    Call(Box<CallFailure>),
     /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no failure.
     BrokenPipe,
+}
+
+/// What became of a call to a server.
+#[derive(Debug)]
+pub struct CallFailure {
+    /// What happened, to what.
+    pub what: String,
+    /// The address of the server.
+    pub address: String,
+    /// The status that the server gave; `None`: it gave none.
+    pub status: Option<Code>,
+    /// What to do; empty: the message says it.
+    pub hint: String,
+    /// The server says of the field `name` that there is nothing of this name.
+    pub names_nothing: bool,
+    /// What the command is about is not there: [`Exit::Miss`].
+    pub is_miss: bool,
 }
 
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Failure {
         Failure::Usage(error.to_string())
+    }
+}
+
+impl From<CallFailure> for Failure {
+    fn from(failure: CallFailure) -> Failure {
+        Failure::Call(Box::new(failure))
     }
 }
 
@@ -56,6 +85,13 @@ impl Failure {
         match self {
             Failure::Usage(message) => Failure::Usage(format!("{message}; {more}")),
             Failure::Failed(message) => Failure::Failed(format!("{message}; {more}")),
+            Failure::Call(mut failure) => {
+                if !failure.hint.is_empty() {
+                    failure.hint.push_str("; ");
+                }
+                failure.hint.push_str(more);
+                Failure::Call(failure)
+            }
             Failure::BrokenPipe => Failure::BrokenPipe,
         }
     }
@@ -65,7 +101,33 @@ impl Failure {
         match self {
             Failure::Usage(message) => Failure::Usage(format!("{what}: {message}")),
             Failure::Failed(message) => Failure::Failed(format!("{what}: {message}")),
+            Failure::Call(mut failure) => {
+                failure.what = format!("{what}: {}", failure.what);
+                Failure::Call(failure)
+            }
             Failure::BrokenPipe => Failure::BrokenPipe,
+        }
+    }
+
+    /// The same failure; a miss if the server says that there is nothing of the name that the command was given.
+    pub fn or_miss(self) -> Failure {
+        match self {
+            Failure::Call(mut failure) => {
+                failure.is_miss = failure.status == Some(Code::NotFound) && failure.names_nothing;
+                Failure::Call(failure)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the server may become ready later: it was not reached, or says itself that it is not.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Failure::Call(failure) => failure
+                .status
+                .is_none_or(|code| matches!(code, Code::Unavailable | Code::DeadlineExceeded)),
+            Failure::Failed(_) => true,
+            Failure::Usage(_) | Failure::BrokenPipe => false,
         }
     }
 
@@ -73,9 +135,33 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Failed(_) => Exit::Failed,
+            Failure::Call(failure) if failure.is_miss => Exit::Miss,
+            Failure::Failed(_) | Failure::Call(_) => Exit::Failed,
             Failure::BrokenPipe => Exit::Done,
         }
+    }
+
+    /// The failure as an object, for `--output json`.
+    pub fn fields(&self) -> Map<String, Value> {
+        let exit_code = self.exit() as u8;
+        let Failure::Call(failure) = self else {
+            return object([
+                ("error", self.to_string().into()),
+                ("exit_code", exit_code.into()),
+            ]);
+        };
+        let mut fields = object([
+            ("error", failure.what.as_str().into()),
+            ("address", failure.address.as_str().into()),
+        ]);
+        if let Some(code) = failure.status {
+            fields.insert("status".into(), code.name().into());
+        }
+        if !failure.hint.is_empty() {
+            fields.insert("hint".into(), failure.hint.as_str().into());
+        }
+        fields.insert("exit_code".into(), exit_code.into());
+        fields
     }
 }
 
@@ -83,7 +169,65 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(message) | Failure::Failed(message) => f.write_str(message),
+            Failure::Call(failure) if failure.hint.is_empty() => f.write_str(&failure.what),
+            Failure::Call(failure) => write!(f, "{}; {}", failure.what, failure.hint),
             Failure::BrokenPipe => f.write_str("nobody reads the output any more"),
         }
+    }
+}
+
+/// What is wrong with a command line, as an object for `--output json`.
+pub fn usage_fields(error: &clap::Error) -> Map<String, Value> {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let first = paragraphs.next().unwrap_or_default();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut fields = object([("error", words(first.trim_start_matches("error: ")).into())]);
+    let hint: Vec<String> = paragraphs.map(words).collect();
+    fields.insert("hint".into(), hint.join(" ").into());
+    fields.insert("exit_code".into(), (Exit::Usage as u8).into());
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(hint: &str) -> Failure {
+        let failure = CallFailure {
+            what: "Get on a:1: NOT_FOUND: no".into(),
+            address: "a:1".into(),
+            status: Some(Code::NotFound),
+            hint: hint.into(),
+            names_nothing: true,
+            is_miss: false,
+        };
+        failure.into()
+    }
+
+    #[test]
+    fn failures_say_the_same_as_text_and_as_an_object() {
+        let failure = call("look").with("again").about("file");
+        let text = "file: Get on a:1: NOT_FOUND: no; look; again";
+        assert_eq!(failure.to_string(), text);
+        let expected = object([
+            ("error", "file: Get on a:1: NOT_FOUND: no".into()),
+            ("address", "a:1".into()),
+            ("status", "NOT_FOUND".into()),
+            ("hint", "look; again".into()),
+            ("exit_code", 3.into()),
+        ]);
+        assert_eq!(failure.fields(), expected);
+        assert_eq!(call("").to_string(), "Get on a:1: NOT_FOUND: no");
+        assert_eq!(call("").fields().get("hint"), None);
+        assert_eq!(
+            call("").exit(),
+            Exit::Failed,
+            "it may be the database that is missing"
+        );
+        assert_eq!(call("").or_miss().exit(), Exit::Miss);
+        let usage = Failure::Usage("write x".into()).fields();
+        let expected = object([("error", "write x".into()), ("exit_code", 2.into())]);
+        assert_eq!(usage, expected);
     }
 }

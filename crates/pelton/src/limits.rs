@@ -39,6 +39,12 @@ pub const SIGNS_OF_LIFE_PER_SPAN: u32 = 4;
 /// to be flushed, and other databases need room too.
 pub const MEMTABLES_IN_MEMORY_LIMIT: u64 = 16;
 
+/// Keys that one request of `pelton delete --prefix` removes: few enough that other callers do not wait for it.
+pub const DELETE_GROUP_KEYS: u64 = 1_000;
+
+/// Bytes of keys beyond which such a request takes no more: a tenth of what a server takes in one.
+pub const DELETE_GROUP_BYTES: usize = 1 << 20;
+
 /// How much of a download a kill may cost: after so many bytes it notes how far it has come. Small beside what a file system
 /// writes anyway, and a second's worth of a slow line.
 pub const DOWNLOAD_STATE_EVERY_BYTES: u64 = 1 << 20;

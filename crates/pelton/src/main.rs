@@ -31,6 +31,7 @@ mod watchdog;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use serde_json::Value;
 
 use crate::arguments::{
     Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
@@ -45,17 +46,33 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    let format = arguments::output_format(std::env::args_os());
     // Wrong usage and --help end the program here, with codes 2 and 0.
-    let matches = Arguments::command().get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = Arguments::command()
+        .try_get_matches()
+        .unwrap_or_else(|error| end_usage(&error, format));
+    let arguments =
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_usage(&error, format));
     match run(&arguments.command, &matches) {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
         Err(failure) => {
-            eprintln!("pelton: {failure}");
+            match format {
+                OutputFormat::Text => eprintln!("pelton: {failure}"),
+                OutputFormat::Json => eprintln!("{}", Value::Object(failure.fields())),
+            }
             failure.exit().into()
         }
     }
+}
+
+/// Ends the program: wrong usage, or what was asked for by --help or --version.
+fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
+    if format == OutputFormat::Json && error.use_stderr() {
+        eprintln!("{}", Value::Object(exit::usage_fields(error)));
+        std::process::exit(Exit::Usage as i32);
+    }
+    error.exit()
 }
 
 fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
@@ -87,6 +104,7 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),
         Command::Scan(arguments) => command::scan(arguments),
+        Command::Ls(arguments) => command::scan(&arguments.as_scan()),
         Command::Count(arguments) => command::count(arguments),
         Command::Echo(arguments) => command::echo(arguments),
         Command::Load(arguments) => command::load(arguments),

@@ -14,7 +14,7 @@ pub enum MemoryLimit {
     Percent(u8),
 }
 
-/// A span of time in milliseconds: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`.
+/// A span of time in milliseconds: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the largest first: `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub ms: u64,
@@ -35,6 +35,8 @@ pub enum ParseError {
     NotASpan(String),
     /// `10`: could be seconds or milliseconds.
     NoUnit(String),
+    /// `1m30`: the same.
+    NoLastUnit(String),
 }
 
 impl fmt::Display for ParseError {
@@ -62,13 +64,19 @@ impl fmt::Display for ParseError {
             ParseError::NotASpan(text) => {
                 write!(
                     f,
-                    "`{text}` is no span of time; write 500ms, 10s, 2min, 1h or 30d"
+                    "`{text}` is no span of time; write 500ms, 10s, 2min, 1h, 30d or 1h30m"
                 )
             }
             ParseError::NoUnit(text) => {
                 write!(
                     f,
                     "`{text}` has no unit; write {text}s for seconds or {text}ms for milliseconds"
+                )
+            }
+            ParseError::NoLastUnit(text) => {
+                write!(
+                    f,
+                    "the last number of `{text}` has no unit; write {text}s or {text}ms"
                 )
             }
         }
@@ -152,6 +160,19 @@ impl fmt::Display for Size {
     }
 }
 
+/// A number of bytes for people: three digits or so, and the unit; not to be read back.
+pub fn people(bytes: u64) -> String {
+    let units = SIZE_UNITS[5..].iter().rev();
+    for (name, factor) in units {
+        if bytes >= *factor {
+            let amount = bytes as f64 / *factor as f64;
+            let places = usize::from(amount < 99.95);
+            return format!("{amount:.places$} {name}");
+        }
+    }
+    format!("{bytes} B")
+}
+
 impl FromStr for MemoryLimit {
     type Err = ParseError;
 
@@ -189,16 +210,37 @@ impl FromStr for Span {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Span, ParseError> {
-        let (number, unit) = split_unit(text.trim());
-        let Some((_, factor)) = SPAN_UNITS_MS.iter().find(|(name, _)| unit == *name) else {
-            return Err(match scaled(number, 1) {
-                Some(_) if unit.is_empty() => ParseError::NoUnit(text.into()),
-                _ => ParseError::NotASpan(text.into()),
-            });
-        };
-        let ms = scaled(number, *factor).ok_or(ParseError::NotASpan(text.into()))?;
-        ms.map(|ms| Span { ms })
-            .ok_or(ParseError::TooLarge(text.into()))
+        let mut rest = text.trim();
+        let (mut sum_ms, mut above_ms) = (0_u64, u64::MAX);
+        loop {
+            let (number, behind) = split_unit(rest);
+            let unit_end = behind
+                .find(|c: char| c.is_ascii_digit())
+                .unwrap_or(behind.len());
+            let (unit, behind) = behind.split_at(unit_end);
+            let Some((_, factor)) = SPAN_UNITS_MS.iter().find(|(name, _)| unit == *name) else {
+                return Err(match scaled(number, 1) {
+                    Some(_) if unit.is_empty() && above_ms == u64::MAX => {
+                        ParseError::NoUnit(text.into())
+                    }
+                    Some(_) if unit.is_empty() => ParseError::NoLastUnit(text.into()),
+                    _ => ParseError::NotASpan(text.into()),
+                });
+            };
+            // `30m1h` and `1h1h` are more likely slips than meant.
+            if *factor >= above_ms {
+                return Err(ParseError::NotASpan(text.into()));
+            }
+            above_ms = *factor;
+            let ms = scaled(number, *factor).ok_or(ParseError::NotASpan(text.into()))?;
+            sum_ms = ms
+                .and_then(|ms| sum_ms.checked_add(ms))
+                .ok_or(ParseError::TooLarge(text.into()))?;
+            if behind.is_empty() {
+                return Ok(Span { ms: sum_ms });
+            }
+            rest = behind;
+        }
     }
 }
 
@@ -292,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn sizes_for_people_are_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.0 KiB"),
+            (1_536, "1.5 KiB"),
+            (100 << 10, "100 KiB"),
+            (5 << 30, "5.0 GiB"),
+            (3 << 50, "3072 TiB"),
+        ] {
+            assert_eq!(people(bytes), text);
+        }
+    }
+
+    #[test]
     fn spans_need_a_unit() {
         let ms = |text: &str| text.parse::<Span>().map(|span| span.ms);
         for (text, expected) in [
@@ -302,6 +359,11 @@ mod tests {
             ("30d", 2_592_000_000),
             ("1h", 3_600_000),
             ("0.25s", 250),
+            ("1h30m", 5_400_000),
+            ("1d12h", 129_600_000),
+            ("2min30s", 150_000),
+            ("1m5s250ms", 65_250),
+            ("1h0.5m", 3_630_000),
         ] {
             assert_eq!(ms(text), Ok(expected), "{text}");
             assert_eq!(
@@ -311,7 +373,10 @@ mod tests {
             );
         }
         assert_eq!(ms("10"), Err(ParseError::NoUnit("10".into())));
-        for text in ["", "s", "-1s", "5 days", "1M"] {
+        assert_eq!(ms("1h30"), Err(ParseError::NoLastUnit("1h30".into())));
+        for text in [
+            "", "s", "-1s", "5 days", "1M", "30m1h", "1h1h", "1m1min", "1h 30m", "1h,30m", "1h-1m",
+        ] {
             assert_eq!(ms(text), Err(ParseError::NotASpan(text.into())), "{text}");
         }
         assert_eq!(

@@ -331,9 +331,33 @@ fn databases_are_created_listed_and_dropped() {
     assert_eq!(put.code, 0);
     assert_eq!(server.run(["get", "k"]).code, 1, "another database");
     let list = server.run(["database", "list"]);
-    assert!(
-        list.text().starts_with("(default)\tmemory") && list.text().contains("\norders\tmemory"),
+    let rows: Vec<Vec<&str>> = (list.text().lines())
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0][..4],
+        ["NAME", "KIND", "DURABILITY", "ENTRIES"],
         "{list:?}"
+    );
+    assert_eq!(
+        rows[1][..4],
+        ["(default)", "memory", "volatile", "0"],
+        "{list:?}"
+    );
+    assert_eq!(
+        rows[2][..4],
+        ["orders", "memory", "volatile", "1"],
+        "{list:?}"
+    );
+    assert!(
+        list.text().contains("1.0 MiB"),
+        "the quota, for people: {list:?}"
+    );
+    let ends = list.text().lines().map(str::len);
+    assert_eq!(
+        ends.clone().min(),
+        ends.max(),
+        "the last column ends in one place"
     );
     let json = lines(&server.run(["database", "list", "--output", "json"]));
     assert_eq!(
@@ -343,7 +367,8 @@ fn databases_are_created_listed_and_dropped() {
 
     let kept = server.run(["database", "drop", "orders"]);
     assert_eq!(kept.code, 3);
-    assert!(kept.stderr.contains("--with-content"), "{}", kept.stderr);
+    let told = "the database `orders` holds 1 entries, and was not dropped; --with-content";
+    assert!(kept.stderr.contains(told), "{}", kept.stderr);
     let dropped = server.run(["database", "drop", "orders", "--with-content"]);
     assert_eq!((dropped.code, dropped.text()), (0, "dropped\n"));
     assert_eq!(server.run(["database", "drop", "orders"]).code, 1);

@@ -2,9 +2,10 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use support::{Server, run};
@@ -385,6 +386,260 @@ fn a_long_scan_and_a_broken_pipe() {
         (Some(0), &b""[..]),
         "a broken pipe ends it quietly"
     );
+}
+
+/// Keys with everything that a line, a shell or a terminal could mistake.
+const ODD_KEYS: [&[u8]; 12] = [
+    b"plain",
+    b"a\nb",
+    b"back\\slash",
+    b"\\n",
+    b"tab\there",
+    b"\r\n",
+    b" blanks at both ends ",
+    b"\xff\xfe",
+    b"\x1b[31m",
+    "\u{202e}gr\u{fc}n".as_bytes(),
+    b"-dash",
+    b"'\"$(false)`*",
+];
+
+#[test]
+fn any_key_that_scan_prints_is_read_back_by_a_shell() {
+    let server = Server::start();
+    for (number, key) in ODD_KEYS.iter().enumerate() {
+        let key = std::ffi::OsString::from_vec(key.to_vec());
+        let mut put = server.command(["put", "--"]);
+        assert_eq!(run(put.arg(key).arg(format!("value {number}"))).code, 0);
+    }
+    let binary = env!("CARGO_BIN_EXE_pelton");
+    for list in ["scan --keys-only", "ls", "ls --key-encoding escape"] {
+        let line = format!(
+            "'{binary}' {list} | while read -r k; do '{binary}' get --key-encoding escape -- \"$k\"; echo; done"
+        );
+        let shell = Command::new("sh")
+            .args(["-c", &line])
+            .env("PELTON_ADDRESS", &server.addresses[0])
+            .output()
+            .expect("there is a shell");
+        let text = String::from_utf8(shell.stdout).expect("text");
+        let found: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+        let expected = (0..ODD_KEYS.len()).map(|number| format!("value {number}"));
+        assert_eq!(found, expected.collect(), "{list}: {:?}", shell.stderr);
+    }
+    // In prefixes too; and what is no escape is refused.
+    let count = ["count", "--key-encoding", "escape", "--prefix", "back\\\\s"];
+    assert_eq!(server.run(count).text(), "1\n");
+    let wrong = server.run(["get", "--key-encoding", "escape", "back\\slash"]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.stderr.contains("--key-encoding"), "{wrong:?}");
+}
+
+#[test]
+fn numbers_are_read_as_numbers() {
+    let server = Server::start();
+    for (delta, number) in [("41", "41\n"), ("-100", "-59\n")] {
+        assert_eq!(server.run(["incr", "n", delta]).text(), number);
+        assert_eq!(server.run(["get", "n", "--number"]).text(), number);
+    }
+    let json = server.run(["get", "n", "--number", "--output", "json"]);
+    assert_eq!(json.json()["value"], -59);
+    assert_eq!(server.run(["put", "text", "hello"]).code, 0);
+    let text = server.run(["get", "text", "--number"]);
+    assert_eq!((text.code, text.text()), (1, ""));
+    assert!(text.stderr.contains("5 bytes"), "{text:?}");
+    assert_eq!(server.run(["get", "nothing", "--number"]).code, 1);
+}
+
+#[test]
+fn other_names_of_commands_work() {
+    let server = Server::start();
+    assert_eq!(server.run(["set", "k", "v"]).text(), "stored, version 1\n");
+    assert_eq!(server.run(["ls"]).text(), "k\n");
+    assert_eq!(server.run(["ls", "--prefix", "x"]).text(), "");
+    assert_eq!(server.run(["del", "k"]).code, 0);
+    let help = server.run(["help", "put"]);
+    assert_eq!(help.code, 0, "{help:?}");
+    assert!(help.text().contains("--if-absent"), "{help:?}");
+    assert!(server.run(["help"]).text().contains("set"));
+}
+
+#[test]
+fn a_range_is_deleted_and_counted() {
+    let server = Server::start();
+    // More than two groups, with keys so large that some groups are ended by their bytes.
+    let mut lines = String::new();
+    for number in 0..2_500 {
+        let key = format!(
+            "row/{number:05}{}",
+            "x".repeat(if number < 60 { 30_000 } else { 0 })
+        );
+        lines.push_str(&format!(
+            "{{\"operation\":\"put\",\"key\":\"{key}\",\"value\":\"\"}}\n"
+        ));
+    }
+    let mode = ["batch", "--mode", "independent", "--failures-only"];
+    assert_eq!(server.run_with_input(&mode, lines.as_bytes()).code, 0);
+    for key in ["ro", "rox", "row0"] {
+        assert_eq!(server.run(["put", key, "v"]).code, 0);
+    }
+    let some = server.run(["delete", "--prefix", "row/", "--limit", "1100"]);
+    assert_eq!((some.code, some.text()), (0, "1100 keys deleted\n"));
+    assert_eq!(server.run(["count", "--prefix", "row/"]).text(), "1400\n");
+    let rest = server.run(["delete", "--prefix", "row/", "--output", "json"]);
+    assert_eq!((rest.code, &rest.json()["deleted"]), (0, &json!(1_400)));
+    let again = server.run(["delete", "--prefix", "row/"]);
+    assert_eq!((again.code, again.text()), (0, "0 keys deleted\n"));
+    assert_eq!(server.run(["ls"]).text(), "ro\nrow0\nrox\n");
+    // A variable that was never set removes nothing.
+    let empty = server.run(["delete", "--prefix", ""]);
+    assert_eq!(empty.code, 2);
+    assert!(empty.stderr.contains("--all"), "{empty:?}");
+    assert_eq!(server.run(["delete"]).code, 2);
+    assert_eq!(server.run(["count"]).text(), "3\n");
+    let elsewhere = server.run(["delete", "--all", "--database", "nowhere"]);
+    assert_eq!(elsewhere.code, 3);
+    assert!(
+        elsewhere.stderr.contains("0 keys deleted before"),
+        "{elsewhere:?}"
+    );
+    assert_eq!(server.run(["delete", "--all"]).text(), "3 keys deleted\n");
+}
+
+/// The table of docs/cli.md: what is missing, and the code that it gives.
+#[test]
+fn missing_things_have_one_exit_code_each() {
+    let folder = support::Folder::new("missing");
+    let server = Server::durable(&folder.data(), &[]);
+    assert_eq!(server.run(["put", "text", "no number"]).code, 0);
+    let code = |words: &[&str]| {
+        let answer = run(server.command(words).current_dir(&folder.0));
+        assert_ne!(answer.stderr, "", "{words:?}: {answer:?}");
+        // What a command says does not depend on how: the same code with JSON, and one object where there is an error.
+        let json = run(server
+            .command(words)
+            .args(["--output", "json"])
+            .current_dir(&folder.0));
+        assert_eq!(json.code, answer.code, "{words:?}: {json:?}");
+        if !json.stderr.is_empty() {
+            let error: serde_json::Value = serde_json::from_str(&json.stderr).expect("one object");
+            assert_eq!(error["exit_code"], answer.code, "{words:?}: {error}");
+            assert!(error["error"].is_string(), "{words:?}: {error}");
+        } else {
+            assert_ne!(json.stdout, b"", "{words:?}: it says nothing at all");
+        }
+        answer.code
+    };
+    for words in [
+        &["get", "k"][..],
+        &["delete", "k"],
+        &["put", "k", "v", "--if-present"],
+        &["append", "k", "v", "--if-present"],
+        &["get", "text", "--number"],
+        &["incr", "text"],
+        &["download", "nothing"],
+        &["blob", "stat", "nothing"],
+        &["blob", "delete", "nothing"],
+        &["database", "drop", "nowhere"],
+        &["database", "convert", "nowhere", "--kind", "disk"],
+    ] {
+        assert_eq!(code(words), 1, "{words:?}");
+    }
+    for words in [
+        &["get", "k", "--database", "nowhere"][..],
+        &["put", "k", "v", "--database", "nowhere"],
+        &["delete", "k", "--database", "nowhere"],
+        &["incr", "k", "--database", "nowhere"],
+        &["scan", "--database", "nowhere"],
+        &["ls", "--database", "nowhere"],
+        &["count", "--database", "nowhere"],
+        &["export", "--database", "nowhere"],
+        &["download", "nothing", "--database", "nowhere"],
+        &["blob", "stat", "nothing", "--database", "nowhere"],
+        &["blob", "delete", "nothing", "--database", "nowhere"],
+        &["blob", "list", "--database", "nowhere"],
+        &["upload", "no-file"],
+        &["put", "k", "--file", "no-file"],
+        &["batch", "no-file"],
+        &["transact", "no-file"],
+        &["import", "no-file"],
+        &["get", "k", "--address", "127.0.0.1:1"],
+        &["status", "--address", "127.0.0.1:1"],
+    ] {
+        assert_eq!(code(words), 3, "{words:?}");
+    }
+    for words in [
+        &["get"][..],
+        &["get", "k", "--wrong"],
+        &["get", "--key-encoding", "hex", "x"],
+    ] {
+        assert_eq!(code(words), 2, "{words:?}");
+    }
+}
+
+#[test]
+fn errors_are_objects_with_output_json() {
+    let server = Server::start();
+    let error = |words: &[&str]| -> serde_json::Value {
+        let answer = run(server.command(words).args(["--output", "json"]));
+        assert_eq!(answer.text(), "", "{answer:?}");
+        serde_json::from_str(&answer.stderr).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+    };
+    let unknown = error(&["get", "k", "--database", "nowhere"]);
+    assert_eq!(unknown["status"], "NOT_FOUND", "{unknown}");
+    assert_eq!(unknown["address"], server.addresses[0], "{unknown}");
+    assert_eq!(unknown["exit_code"], 3, "{unknown}");
+    let text = unknown["error"].as_str().expect("text");
+    assert!(
+        text.contains("nowhere") && !text.contains("field "),
+        "{unknown}"
+    );
+    let unreached = error(&["get", "k", "--address", "127.0.0.1:1"]);
+    assert_eq!(unreached["address"], "127.0.0.1:1", "{unreached}");
+    assert!(
+        unreached["hint"]
+            .as_str()
+            .expect("a hint")
+            .contains("pelton serve")
+    );
+    assert_eq!(unreached["status"], json!(null), "{unreached}");
+    let usage = error(&["get", "k", "--timeout", "1"]);
+    assert_eq!(usage["exit_code"], 2, "{usage}");
+    assert!(
+        usage["error"].as_str().expect("text").contains("1s"),
+        "{usage}"
+    );
+}
+
+#[test]
+fn values_that_are_too_large_name_the_flag() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "100"]);
+    let value = vec![b'v'; 101];
+    for words in [&["put", "k"][..], &["append", "k"]] {
+        let refused = server.run_with_input(words, &value);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(refused.stderr.contains("--max-value"), "{refused:?}");
+    }
+    assert_eq!(server.run_with_input(&["put", "k"], &value[1..]).code, 0);
+    let grown = server.run(["append", "k", "v"]);
+    assert!(grown.stderr.contains("--max-value"), "{grown:?}");
+    // Above what a request may have at all.
+    let huge = server.run_with_input(&["put", "k"], &vec![b'v'; 17 << 20]);
+    assert_eq!(huge.code, 3);
+    assert!(huge.stderr.contains("--max-value"), "{}", huge.stderr);
+    assert!(huge.stderr.contains("pelton upload"), "{}", huge.stderr);
+}
+
+#[test]
+fn a_volatile_database_is_not_converted_and_the_way_is_told() {
+    let folder = support::Folder::new("convert-volatile");
+    let server = Server::durable(&folder.data(), &[]);
+    let create = ["database", "create", "fast", "--durability", "volatile"];
+    assert_eq!(server.run(create).code, 0);
+    let refused = server.run(["database", "convert", "fast", "--kind", "disk"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.contains("`fast` is volatile"), "{refused:?}");
+    assert!(refused.stderr.contains("pelton export"), "{refused:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{Answer, PATIENCE, Server, pelton, run};
 
-/// A short load, its result as JSON.
+/// A short load of the default database, if the flags name no other one; its result as JSON.
 fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
     let mut words = vec![
         "load",
@@ -23,6 +23,9 @@ fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
         "--keys",
         "1000",
     ];
+    if !flags.contains(&"--database") {
+        words.push("--database=");
+    }
     words.extend(flags);
     let answer = run(&mut server.command(words));
     let json = if answer.stdout.is_empty() {
@@ -79,6 +82,7 @@ fn a_closed_loop_makes_its_calls_and_counts_them() {
         "0s",
         "--keys",
         "2000",
+        "--database=",
     ]));
     assert!(
         text.text().contains("calls: 100 succeeded, 0 failed"),
@@ -172,6 +176,128 @@ fn every_shape_of_load_works() {
         .parse()
         .expect("a number");
     assert!(count > 1_000, "{count}");
+}
+
+/// Names of the databases of a server.
+fn databases(server: &Server) -> Vec<String> {
+    let list = server.run(["database", "list", "--output", "json"]);
+    let lines = list.text().lines();
+    let names = lines.map(|line| {
+        let database: Value = serde_json::from_str(line).expect("JSON");
+        database["name"].as_str().expect("a name").to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn a_load_leaves_nothing_behind_in_databases_that_were_not_named() {
+    let server = Server::start();
+    assert_eq!(server.run(["put", "mine", "v"]).code, 0);
+    assert_eq!(
+        server
+            .run(["database", "create", "named", "--durability", "volatile"])
+            .code,
+        0
+    );
+    for mix in ["get=100", "put=50,delete=50", "put=50,delete=50"] {
+        let words = ["load", "--mix", mix, "--keys", "100", "--calls", "300"];
+        let answer = run(&mut server.command(words));
+        assert!(
+            answer.code == 0 || answer.text().starts_with("VOID"),
+            "{answer:?}"
+        );
+        assert!(
+            answer.text().contains("300 succeeded, 0 failed"),
+            "{answer:?}"
+        );
+        // Every key was stored before.
+        assert!(
+            mix != "get=100" || !answer.text().contains("misses"),
+            "{answer:?}"
+        );
+        assert_eq!(databases(&server), ["", "named"]);
+    }
+    assert_eq!(server.run(["scan"]).text(), "mine\tv\n");
+    let named = [
+        "load", "--mix", "put=100", "--keys", "100", "--calls", "300",
+    ];
+    let named = named.into_iter().chain(["--database", "named"]);
+    assert_ne!(run(&mut server.command(named)).code, 3);
+    assert_ne!(server.run(["count", "--database", "named"]).text(), "0\n");
+    assert_eq!(server.run(["count"]).text(), "1\n");
+}
+
+/// Whatever ends a load: the server's refusal of its calls, or Ctrl-C.
+#[test]
+fn a_load_that_fails_or_is_interrupted_removes_its_database() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "100"]);
+    for _ in 0..2 {
+        let words = ["load", "--fill", "--value-size", "200", "--keys", "10"];
+        let refused = run(&mut server.command(words));
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(
+            refused.stderr.contains("cannot store the keys"),
+            "{refused:?}"
+        );
+        assert_eq!(databases(&server), [""]);
+
+        let words = [
+            "load",
+            "--keys",
+            "10",
+            "--duration",
+            "1h",
+            "--in-flight",
+            "1",
+        ];
+        let mut load = server.command(words);
+        let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let load = load.spawn().expect("the binary runs");
+        let until = Instant::now() + PATIENCE;
+        while databases(&server).len() < 2 {
+            assert!(Instant::now() < until, "no database is made");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let id = load.id().to_string();
+        let killed = Command::new("kill").args(["-s", "INT", &id]).status();
+        assert!(killed.expect("kill is there").success());
+        load.wait_with_output().expect("it ends");
+        assert_eq!(databases(&server), [""]);
+    }
+}
+
+#[test]
+fn more_connections_than_the_server_takes_are_told() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--max-connections", "4"]);
+    let (answer, _) = load(&server, &["--connections", "20", "--calls", "10"]);
+    assert_eq!(answer.code, 3, "{answer:?}");
+    let failure: Value = serde_json::from_str(&answer.stderr).expect("JSON");
+    let hint = failure["hint"].as_str().expect("a hint");
+    assert!(hint.contains("20 were asked for"), "{failure}");
+    assert!(hint.contains("--max-connections"), "{failure}");
+}
+
+/// A server whose calls of the warm-up never end has not done its work, whatever it does afterwards.
+#[test]
+fn calls_of_the_warm_up_that_never_end_are_told() {
+    let request = Temporary::new("warm-up", b"x");
+    let (address, server) = silent_server();
+    let words = ["--method", "a.B/C", "--data-file", request.name()];
+    let stuck = run(pelton()
+        .args(["load", "--address", &address, "--connections", "1"])
+        .args([
+            "--warm-up",
+            "100ms",
+            "--duration",
+            "100ms",
+            "--in-flight",
+            "3",
+        ])
+        .args(words));
+    server.join().expect("it ends with the connection");
+    assert_eq!(stuck.code, 3, "{stuck:?}");
+    let told = "unfinished: 0, and 3 that began in the warm-up";
+    assert!(stuck.text().contains(told), "{stuck:?}");
 }
 
 #[test]
@@ -467,6 +593,7 @@ fn a_server_that_dies_in_the_midst_is_told() {
             "put=100",
             "--calls",
             "1000000000",
+            "--database=",
             "--warm-up",
             "0s",
             "--output",

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -161,6 +161,37 @@ fn status_and_echo() {
     );
 }
 
+/// The command begins before the server does.
+#[test]
+fn a_server_is_waited_for() {
+    let folder = support::Folder::new("wait");
+    let socket = format!("unix:{}", folder.0.join("socket").display());
+    let mut wait = pelton();
+    wait.args(["status", "--wait", "1m", "--address", &socket]);
+    let waiting = wait
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    thread::sleep(Duration::from_millis(300));
+    let server = Server::with(&["--listen", &socket]);
+    let ready = waiting.wait_with_output().expect("it ends");
+    let text = format!("{socket} is SERVING\n");
+    assert_eq!(
+        (ready.status.code(), ready.stdout),
+        (Some(0), text.into_bytes())
+    );
+    let json = server.run(["status", "--wait", "0s", "--output", "json"]);
+    assert_eq!((json.code, &json.json()["status"]), (0, &"SERVING".into()));
+
+    let begin = Instant::now();
+    let nobody = ["status", "--wait", "300ms", "--address", "127.0.0.1:1"];
+    let nobody = run(pelton().args(nobody));
+    assert_eq!((nobody.code, nobody.text()), (3, ""));
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    assert!(nobody.stderr.contains("nobody listens there"), "{nobody:?}");
+    assert!(nobody.stderr.contains("waited for 0.3 s"), "{nobody:?}");
+}
+
 #[test]
 fn nobody_listens() {
     for command in [
@@ -180,6 +211,33 @@ fn nobody_listens() {
         );
         assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
     }
+}
+
+/// What was stored before is there still; from a pipe nothing is.
+#[test]
+fn an_upload_that_fails_says_how_to_go_on() {
+    let upload = |file: &str| {
+        let words = [
+            "upload",
+            file,
+            "--name",
+            "x",
+            "--attempts",
+            "1",
+            "--address",
+            "127.0.0.1:1",
+        ];
+        let answer = run(pelton().args(words));
+        assert_eq!(answer.code, 3);
+        answer.stderr
+    };
+    let file = upload(env!("CARGO_MANIFEST_PATH"));
+    assert!(
+        file.contains("the same command goes on from there"),
+        "{file}"
+    );
+    let pipe = upload("-");
+    assert!(pipe.contains("nothing is kept"), "{pipe}");
 }
 
 /// A server that accepts and never answers.

@@ -60,9 +60,10 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub pipe: bool,
 
-    /// The database; empty: the default database
-    #[arg(long, value_name = "NAME", env = "PELTON_DATABASE", default_value = "")]
-    pub database: String,
+    /// The database to load, whose entries are overwritten and left behind; '' is the default database [default: one
+    /// that is made like the default database, and removed at the end]
+    #[arg(long, value_name = "NAME", env = "PELTON_DATABASE")]
+    pub database: Option<String>,
 
     /// How many keys; `incr` has as many counters of its own
     #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
@@ -80,7 +81,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "SIZE", default_value = "32", value_parser = parse_value_sizes)]
     pub value_size: ValueSizes,
 
-    /// Before the load, store every key once
+    /// Before the load, store every key once; in a database that is made for the load this is done whenever the mix has
+    /// gets
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 

@@ -30,12 +30,13 @@ pub use load_services::{
 pub use serve::{CpuList, Driver, LogFormat, LogLevel, ServeArguments, UnixMode};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
-    DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, OutputFormat,
-    PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
+    DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
+    OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
 pub use tls::TlsArguments;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -44,17 +45,18 @@ use clap::{Args, Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a miss: the key is not there, or the condition was not met; the server is not ready (status);
-     calls failed or the result is void (load)
+  1  a miss: what the command is about is not there (a key, a blob, a database to drop or convert), or a
+     condition was not met; the server is not ready (status); calls failed or the result is void (load)
   2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
-  3  it could not be done: the server was not reached, it refused, or a file could not be read or written
+  3  it could not be done: the server was not reached, it refused, there is no such database or file to
+     work with, or a file could not be read or written
 
 Documentation: docs/start.md, docs/cli.md";
 
 /// A key-value and blob server over gRPC, and its client.
 #[derive(Debug, Parser)]
 #[command(name = "pelton", version, about, after_help = EXIT_CODES)]
-#[command(disable_help_subcommand = true, propagate_version = true)]
+#[command(propagate_version = true)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -71,16 +73,21 @@ pub enum Command {
     Serve(Box<ServeArguments>),
 
     /// Write the value of a key
+    #[command(visible_alias = "set")]
     Put(PutArguments),
 
     /// Read the value of a key
     ///
-    /// The value is printed as it is, byte by byte; on a terminal a line end is added. A miss exits with code 1.
+    /// The value is printed as it is, byte by byte; on a terminal a line end is added. With --number, the value of
+    /// `pelton incr` is printed in digits. A miss exits with code 1.
     Get(GetArguments),
 
-    /// Remove a key
+    /// Remove a key, or all keys of a range
     ///
-    /// A key that is not there is a miss: exit code 1.
+    /// A key that is not there is a miss: exit code 1. With --prefix or --all, all keys of the range are removed, in groups
+    /// of at most 1000, and their number is printed; a range without keys is none. This is not one step: others see keys
+    /// go group by group, and a command that is interrupted says how many it has removed.
+    #[command(visible_alias = "del")]
     Delete(DeleteArguments),
 
     /// Add bytes at the end of the value of a key
@@ -123,9 +130,12 @@ pub enum Command {
     /// Print keys and values in the order of the keys
     ///
     /// One entry a line, key and value separated by a tab. What could be mistaken (line ends, tabs, backslashes,
-    /// control characters, bytes that are not UTF-8) is written as \n, \t, \\ or \xNN. With --output json every line
-    /// is one object.
+    /// control characters, bytes that are not UTF-8, blanks at either end) is written as \n, \t, \\ or \xNN, which
+    /// --key-encoding escape reads back. With --output json every line is one object.
     Scan(ScanArguments),
+
+    /// Print keys in their order, one a line: `pelton scan --keys-only`
+    Ls(LsArguments),
 
     /// Count keys; prints the bare number
     Count(CountArguments),
@@ -272,10 +282,35 @@ pub struct ProtoArguments {
     pub force: bool,
 }
 
+/// How failures are printed: as `--output` says, also where the rest of the command line is wrong.
+pub fn output_format(words: impl IntoIterator<Item = OsString>) -> OutputFormat {
+    let mut is_value = false;
+    for word in words.into_iter().take_while(|word| word != "--") {
+        if word == "--output=json" || (is_value && word == "json") {
+            return OutputFormat::Json;
+        }
+        is_value = word == "--output";
+    }
+    OutputFormat::Text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn failures_are_printed_as_output_says() {
+        let json = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from);
+            output_format(words) == OutputFormat::Json
+        };
+        assert!(json("pelton get k --output json"));
+        assert!(json("pelton get --output=json --wrong"));
+        assert!(!json("pelton get json"));
+        assert!(!json("pelton get --output text json"));
+        assert!(!json("pelton put -- --output json"));
+    }
 
     #[test]
     fn the_table_is_consistent() {
@@ -312,7 +347,7 @@ mod tests {
     #[test]
     fn wrong_usage_is_explained() {
         for (line, expected) in [
-            ("pelton serv", "similar subcommand exists: 'serve'"),
+            ("pelton serv", "'serve'"),
             (
                 "pelton serve --thread 3",
                 "similar argument exists: '--threads'",
@@ -328,6 +363,23 @@ mod tests {
             ("pelton serve --unix-mode 999", "octal"),
             ("pelton serve --log-level loud", "possible values"),
             ("pelton get", "<KEY>"),
+            ("pelton delete", "<KEY"),
+            ("pelton delete key --prefix k", "cannot be used with"),
+            (
+                "pelton delete --prefix k --if-version 3",
+                "cannot be used with",
+            ),
+            ("pelton delete --all --prefix k", "cannot be used with"),
+            ("pelton delete key --limit 3", "required"),
+            (
+                "pelton get key --address http://127.0.0.1:1978",
+                "write 127.0.0.1:1978",
+            ),
+            (
+                "pelton get key --address https://db/x",
+                "write db:PORT, and --tls",
+            ),
+            ("pelton get key --timeout 1m5", "1m5s"),
             ("pelton get key --output xml", "possible values: text, json"),
             ("pelton get key --address nowhere", "write host:port"),
             ("pelton get key --timeout 5", "5s"),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, ValueEnum, value_parser};
 use drive::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
@@ -66,8 +66,10 @@ pub enum OutputFormat {
 /// How the bytes of a key are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeyEncoding {
-    /// as they are
+    /// as they are on the command line, escaped in output
     Text,
+    /// escaped, as `scan` prints them: \n, \t, \r, \\ and \xNN
+    Escape,
     /// two hexadecimal digits a byte
     Hex,
     /// base64 with the standard alphabet
@@ -190,16 +192,37 @@ pub struct GetArguments {
     #[arg(value_name = "KEY")]
     pub key: OsString,
 
+    /// Print the value as a number: what `pelton incr` stores, 8 bytes, signed, big-endian
+    ///
+    /// A value of another length is a miss: exit code 1.
+    #[arg(long)]
+    pub number: bool,
+
     #[command(flatten)]
     pub database: DatabaseArguments,
 }
 
 /// `pelton delete`
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("which").args(["key", "prefix", "all"]).required(true))]
+#[command(group = ArgGroup::new("range").args(["prefix", "all"])
+    .conflicts_with_all(["if_version", "if_value", "previous"]))]
 pub struct DeleteArguments {
     /// The key
     #[arg(value_name = "KEY")]
-    pub key: OsString,
+    pub key: Option<OsString>,
+
+    /// Delete all keys that begin with this, which must not be empty
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<OsString>,
+
+    /// Delete every key of the database
+    #[arg(long)]
+    pub all: bool,
+
+    /// Of --prefix or --all, delete the first so many keys only
+    #[arg(long, value_name = "NUMBER", requires = "range", value_parser = value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
 
     /// Delete only if the key has this version
     #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = value_parser!(u64).range(1..))]
@@ -255,6 +278,37 @@ pub struct ScanArguments {
     pub database: DatabaseArguments,
 }
 
+/// `pelton ls`
+#[derive(Args, Debug)]
+pub struct LsArguments {
+    #[command(flatten)]
+    pub range: RangeArguments,
+
+    /// From the largest key down
+    #[arg(long)]
+    pub reverse: bool,
+
+    /// End after this many keys
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
+impl LsArguments {
+    /// The `pelton scan` that it stands for.
+    pub fn as_scan(&self) -> ScanArguments {
+        ScanArguments {
+            range: self.range.clone(),
+            reverse: self.reverse,
+            limit: self.limit,
+            keys_only: true,
+            database: self.database.clone(),
+        }
+    }
+}
+
 /// `pelton count`
 #[derive(Args, Debug)]
 pub struct CountArguments {
@@ -289,6 +343,12 @@ pub struct EchoArguments {
 /// `pelton status`
 #[derive(Args, Debug)]
 pub struct StatusArguments {
+    /// Wait until the server is ready, at most so long; then print only whether it is
+    ///
+    /// Exit code 0: it is; 1: it answers and is not; 3: it does not answer, and the last reason is printed.
+    #[arg(long, value_name = "TIME")]
+    pub wait: Option<Span>,
+
     #[command(flatten)]
     pub connection: ConnectionArguments,
 }

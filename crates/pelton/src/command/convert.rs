@@ -40,10 +40,34 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
             end = told.complete.then_some(told);
             Ok(())
         },
-    )?;
+    )
+    .map_err(|failure| not_converted(&which(name), failure).or_miss())?;
     drop(progress);
     let told = end.ok_or_else(|| unreadable("the end of the conversion is missing"))?;
     say_end(arguments, place, &told)
+}
+
+fn which(name: &str) -> String {
+    match name {
+        "" => "the default database".to_owned(),
+        name => format!("the database `{name}`"),
+    }
+}
+
+/// A volatile database cannot be on disk, and keeps its durability for good.
+fn not_converted(which: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Call(mut failure) if failure.what.contains("cannot be volatile") => {
+            failure.what = format!(
+                "{which} is volatile, and a database on disk cannot be: nothing was changed"
+            );
+            failure.hint = "a database keeps its durability; create one with --kind disk and copy with `pelton export` \
+                 and `pelton import`"
+                .into();
+            Failure::Call(failure)
+        }
+        failure => failure,
+    }
 }
 
 fn say_end(
@@ -51,10 +75,7 @@ fn say_end(
     place: &str,
     told: &ConvertProgress,
 ) -> Result<Exit, Failure> {
-    let which = match arguments.name.as_str() {
-        "" => "the default database".to_owned(),
-        name => format!("the database `{name}`"),
-    };
+    let which = which(&arguments.name);
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         output.object(object([

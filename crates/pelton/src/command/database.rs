@@ -14,7 +14,7 @@ use crate::arguments::{
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
-use crate::size::Span;
+use crate::size::{Span, people};
 
 /// Creates a database.
 pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Failure> {
@@ -66,52 +66,106 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
 /// Lists all databases.
 pub fn list_databases(arguments: &ListDatabasesArguments) -> Result<Exit, Failure> {
     let answer = Caller::connect(&arguments.connection)?.unary(Method::AdminListDatabases, b"")?;
+    let databases: Result<Vec<DatabaseStatistics<'_>>, _> = decode_databases(&answer).collect();
+    let databases = databases.map_err(unreadable)?;
     let mut output = Output::new(arguments.connection.output);
-    for database in decode_databases(&answer) {
-        print(&mut output, &database.map_err(unreadable)?)?;
+    if output.is_json() {
+        for database in &databases {
+            output.object(fields(database))?;
+        }
+    } else {
+        for line in table(&databases) {
+            output.line(&line)?;
+        }
     }
     output.end()?;
     Ok(Exit::Done)
 }
 
-fn print(output: &mut Output, database: &DatabaseStatistics<'_>) -> Result<(), Failure> {
-    if output.is_json() {
-        let mut fields = Map::new();
-        insert_description(&mut fields, &database.database);
-        for (name, value) in [
-            ("entries", database.entries),
-            ("content_bytes", database.content_bytes),
-            ("memory_bytes", database.memory_bytes),
-            ("disk_bytes", database.disk_bytes),
-            ("sequence", database.sequence),
-            ("blobs", database.blobs),
-            ("blob_bytes", database.blob_bytes),
-            ("unfinished_uploads", database.unfinished_uploads),
-        ] {
-            fields.insert(name.into(), value.into());
-        }
-        return output.object(fields);
+fn fields(database: &DatabaseStatistics<'_>) -> Map<String, Value> {
+    let mut fields = Map::new();
+    insert_description(&mut fields, &database.database);
+    for (name, value) in [
+        ("entries", database.entries),
+        ("content_bytes", database.content_bytes),
+        ("memory_bytes", database.memory_bytes),
+        ("disk_bytes", database.disk_bytes),
+        ("sequence", database.sequence),
+        ("blobs", database.blobs),
+        ("blob_bytes", database.blob_bytes),
+        ("unfinished_uploads", database.unfinished_uploads),
+    ] {
+        fields.insert(name.into(), value.into());
     }
-    let name = match database.database.name {
+    fields
+}
+
+/// The columns of `pelton database list`, and whether they are numbers, which stand at the right.
+const COLUMNS: [(&str, bool); 10] = [
+    ("NAME", false),
+    ("KIND", false),
+    ("DURABILITY", false),
+    ("ENTRIES", true),
+    ("CONTENT", true),
+    ("MEMORY", true),
+    ("DISK", true),
+    ("BLOBS", true),
+    ("QUOTA", true),
+    ("SEQUENCE", true),
+];
+
+fn table(databases: &[DatabaseStatistics<'_>]) -> Vec<String> {
+    let mut rows = vec![COLUMNS.map(|(name, _)| name.to_owned())];
+    rows.extend(databases.iter().map(cells));
+    let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    });
+    let line = |row: [String; COLUMNS.len()]| {
+        let cells = row.into_iter().zip(COLUMNS).zip(widths);
+        let cells = cells.map(|((cell, (_, is_number)), width)| match is_number {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.into_iter().map(line).collect()
+}
+
+fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
+    let database = &statistics.database;
+    let name = match database.name {
         "" => "(default)",
         name => name,
     };
-    let size = match database.database.kind {
-        DatabaseKind::Memory => format!(
-            "{} entries\t{} bytes",
-            database.entries, database.content_bytes
+    // What a database on disk holds is an estimate, and its content is what its files take.
+    let (entries, content) = match database.kind {
+        DatabaseKind::Memory => (
+            statistics.entries.to_string(),
+            people(statistics.content_bytes),
         ),
-        DatabaseKind::Disk => format!(
-            "about {} entries\t{} bytes of disk",
-            database.entries, database.disk_bytes
-        ),
+        DatabaseKind::Disk => (format!("~{}", statistics.entries), "-".into()),
     };
-    output.line(&format!(
-        "{name}\t{}\t{size}\t{} bytes of memory\tsequence {}",
-        describe(&database.database),
-        database.memory_bytes,
-        database.sequence
-    ))
+    let blobs = match statistics.blobs {
+        0 => "-".into(),
+        blobs => format!("{blobs} ({})", people(statistics.blob_bytes)),
+    };
+    let bytes = |bytes| match bytes {
+        0 => "-".into(),
+        bytes => people(bytes),
+    };
+    [
+        name.into(),
+        kind(database).into(),
+        durability(database).to_string(),
+        entries,
+        content,
+        people(statistics.memory_bytes),
+        bytes(statistics.disk_bytes),
+        blobs,
+        bytes(database.quota_bytes),
+        statistics.sequence.to_string(),
+    ]
 }
 
 /// Removes a database.
@@ -126,14 +180,9 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
         },
     }
     .encode(&mut request);
-    let answer = Caller::connect(&arguments.connection)?
-        .unary(Method::AdminDropDatabase, &request)
-        .map_err(|failure| match &failure {
-            Failure::Failed(message) if message.contains("confirm_name") => {
-                failure.with("--with-content removes it with all its entries")
-            }
-            _ => failure,
-        })?;
+    let mut caller = Caller::connect(&arguments.connection)?;
+    let answer = caller.unary(Method::AdminDropDatabase, &request);
+    let answer = answer.map_err(|failure| not_empty(&arguments.name, failure))?;
     let dropped = decode_dropped(&answer).map_err(unreadable)?;
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
@@ -151,6 +200,23 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
         &format!("nothing dropped: there is no database `{name}`"),
     );
     Ok(Exit::Miss)
+}
+
+/// What stands in the server's refusal before what a database has in it.
+const NOT_EMPTY: &str = "the database holds ";
+
+/// The refusal to drop a database with content, in the words of the command line.
+fn not_empty(name: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Call(mut failure) if failure.what.contains(NOT_EMPTY) => {
+            let told = failure.what.split(NOT_EMPTY).nth(1).unwrap_or_default();
+            let content = told.split([',', ';']).next().unwrap_or_default();
+            failure.what = format!("the database `{name}` holds {content}, and was not dropped");
+            failure.hint = "--with-content drops it with all that is in it".into();
+            Failure::Call(failure)
+        }
+        failure => failure,
+    }
 }
 
 fn kind(database: &DatabaseDescription<'_>) -> &'static str {

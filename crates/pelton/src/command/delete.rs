@@ -6,15 +6,19 @@ use service::Method;
 use service::keyvalue::messages::{DeleteResponse, Request};
 use store::{Condition, Operation};
 
+use super::delete_range::delete_range;
 use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
 use crate::arguments::DeleteArguments;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
 
-/// Removes a key.
+/// Removes a key, or a range of keys.
 pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
-    let key = Key::new(&arguments.key, database)?;
+    let Some(key) = &arguments.key else {
+        return delete_range(arguments);
+    };
+    let key = Key::new(key, database)?;
     let condition = match (arguments.if_version, &arguments.if_value) {
         (Some(version), _) => Condition::VersionIs(version),
         (None, Some(value)) => Condition::ValueIs(value.as_bytes()),

@@ -24,11 +24,15 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
 
     let answer = Caller::connect(&database.connection)?.unary(Method::Get, &request)?;
     let answer = GetResponse::decode(&answer).map_err(unreadable)?;
+    let number = arguments.number.then(|| number_of(answer.value));
     let mut output = Output::new(database.connection.output);
     if output.is_json() {
         let mut fields = object([("found", answer.found.into())]);
         if answer.found {
-            insert_bytes(&mut fields, "value", answer.value);
+            match number {
+                Some(number) => drop(fields.insert("value".into(), number.into())),
+                None => insert_bytes(&mut fields, "value", answer.value),
+            }
             fields.insert("version".into(), answer.version.into());
             if answer.expires_at_ms != 0 {
                 fields.insert("expires_at_ms".into(), answer.expires_at_ms.into());
@@ -36,16 +40,34 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         }
         output.object(fields)?;
     } else if answer.found {
-        output.raw(answer.value)?;
+        match number {
+            Some(Some(number)) => output.line(&number.to_string())?,
+            Some(None) => {}
+            None => output.raw(answer.value)?,
+        }
     }
     output.end()?;
-    if answer.found {
-        return Ok(Exit::Done);
-    }
+    let what = match number {
+        _ if !answer.found => "is not there".to_owned(),
+        Some(None) => format!(
+            "has a value of {} bytes, and a number has {NUMBER_BYTES}",
+            answer.value.len()
+        ),
+        _ => return Ok(Exit::Done),
+    };
     let place = in_database(&database.database);
     say_miss(
         database.connection.output,
-        &format!("the key `{}` is not there{place}", key.shown),
+        &format!("the key `{}` {what}{place}", key.shown),
     );
     Ok(Exit::Miss)
+}
+
+/// Bytes of a number, as `pelton incr` stores it.
+const NUMBER_BYTES: usize = 8;
+
+/// The number that a value is, if it is one.
+fn number_of(value: &[u8]) -> Option<i64> {
+    let bytes: [u8; NUMBER_BYTES] = value.try_into().ok()?;
+    Some(i64::from_be_bytes(bytes))
 }

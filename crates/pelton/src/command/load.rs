@@ -14,11 +14,12 @@ use lab::{
 };
 
 use super::CONNECT_HINT;
+use super::load_database::OwnDatabase;
 use super::tls::{client_tls, connect_failure};
 use crate::arguments::{
     LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
 };
-use crate::exit::{Exit, Failure};
+use crate::exit::{CallFailure, Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
@@ -52,7 +53,7 @@ pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let report = match &arguments.method {
         Some(method) => load_method(arguments, method, &plan, &interrupt)?,
-        None => load_pelton(arguments, &plan, &interrupt)?,
+        None => load_database(arguments, &plan, &interrupt)?,
     };
     print(&report, arguments.format)?;
     verdict(&report, &arguments.address)
@@ -154,11 +155,34 @@ fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load_pelton(
+/// Loads the database that was named, or else one that is made for this run and removed after it, however it ends.
+fn load_database(
     arguments: &LoadArguments,
     plan: &Plan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
+    let load = pelton_load(arguments)?;
+    if arguments.database.is_some() {
+        return load_pelton(arguments, &load, plan, interrupt);
+    }
+    let own = OwnDatabase::create(arguments)?;
+    let load = PeltonLoad {
+        database: own.name().to_owned(),
+        ..load
+    };
+    let report = load_pelton(arguments, &load, plan, interrupt);
+    let removed = own.remove();
+    // What was measured is worth more than a word about what is left behind.
+    if let (Ok(_), Err(failure)) = (&report, &removed) {
+        eprintln!("pelton: {failure}");
+    }
+    match (report, removed) {
+        (Err(failure), Err(left)) => Err(failure.with(&left.to_string())),
+        (report, _) => report,
+    }
+}
+
+fn pelton_load(arguments: &LoadArguments) -> Result<PeltonLoad, Failure> {
     let operations = arguments.batch.unwrap_or(1);
     let shape = match (arguments.pipe, arguments.batch) {
         (true, _) => PeltonShape::Pipe(operations),
@@ -168,21 +192,33 @@ fn load_pelton(
     let load = PeltonLoad {
         mix: arguments.mix.clone(),
         shape,
-        database: arguments.database.clone(),
+        database: arguments.database.clone().unwrap_or_default(),
         keys: arguments.keys,
         key_bytes: usize::from(arguments.key_size),
         distribution: arguments.distribution,
         values: arguments.value_size,
     };
-    if let Some(problem) = load.problem() {
-        return Err(Failure::Usage(problem));
+    match load.problem() {
+        Some(problem) => Err(Failure::Usage(problem)),
+        None => Ok(load),
     }
-    if arguments.fill {
-        fill(&load, plan, interrupt)?;
+}
+
+fn load_pelton(
+    arguments: &LoadArguments,
+    load: &PeltonLoad,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Report, Failure> {
+    // In a database that was just made nothing but misses would be read.
+    let is_empty = arguments.database.is_none();
+    if arguments.fill || (is_empty && load.mix.has_gets()) {
+        fill(load, plan, interrupt)?;
     }
-    let make = |thread| PeltonWorkload::new(&load, arguments.seed, thread, plan.threads);
+    let make = |thread| PeltonWorkload::new(load, arguments.seed, thread, plan.threads);
     let outcome = run(plan, make, interrupt)?;
-    let sent = match shape {
+    let operations = arguments.batch.unwrap_or(1);
+    let sent = match load.shape {
         PeltonShape::Single => String::new(),
         PeltonShape::Batch(count) => format!(" in batches of {count}"),
         PeltonShape::Pipe(count) => format!(" in a Pipe, {count} a message"),
@@ -268,7 +304,7 @@ fn encode(
                 ..ChannelOptions::default()
             };
             let mut channel = Channel::connect(&arguments.address, &options)
-                .map_err(|error| connect_failure(&error))?;
+                .map_err(|error| connect_failure(&arguments.address, &error))?;
             lab::descriptors_of(&mut channel, method.service(), timeout).map_err(in_words)?
         }
     };
@@ -299,10 +335,34 @@ pub(super) fn run<W: lab::Workload>(
         !interrupt.is_set()
     });
     outcome.map_err(|error| match error {
-        RunError::Connect(text) => Failure::Failed(format!("{text}; {CONNECT_HINT}")),
+        RunError::Connect(text) => not_connected(plan, text),
         RunError::BadRequest(_) => Failure::Usage(error.to_string()),
         RunError::System(_) => Failure::Failed(error.to_string()),
     })
+}
+
+/// Why not all connections stand, and what helps.
+fn not_connected(plan: &Plan, what: String) -> Failure {
+    let is_full = [
+        "connections of this thread stood",
+        "as many connections as it takes",
+    ];
+    let hint = match is_full.iter().any(|part| what.contains(part)) {
+        true => format!(
+            "{} were asked for: take fewer --connections, or a larger --max-connections of the server",
+            plan.connections
+        ),
+        false => CONNECT_HINT.into(),
+    };
+    let failure = CallFailure {
+        what,
+        address: plan.address.to_string(),
+        status: None,
+        hint,
+        names_nothing: false,
+        is_miss: false,
+    };
+    failure.into()
 }
 
 /// Prints lines of a result.

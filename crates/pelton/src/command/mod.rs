@@ -7,12 +7,14 @@ mod blob;
 mod convert;
 mod database;
 mod delete;
+mod delete_range;
 mod echo;
 mod export;
 mod get;
 mod import;
 mod increment;
 mod load;
+mod load_database;
 mod load_services;
 mod log;
 mod pipe;
@@ -50,14 +52,14 @@ pub use transact::transact;
 
 use std::time::{Duration, Instant};
 
-use client::{CallError, CallOptions, Channel, ChannelOptions};
+use client::{CallError, CallOptions, Channel, ChannelOptions, Code};
 use serde_json::{Map, Value};
 use service::Method;
 use service::keyvalue::messages::EntryMessage;
 
 use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
 use crate::encoding;
-use crate::exit::Failure;
+use crate::exit::{CallFailure, Failure};
 
 /// What to look at when there is no connection.
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
@@ -78,7 +80,7 @@ impl Caller {
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(&arguments.address, &options)
-            .map_err(|error| tls::connect_failure(&error))?;
+            .map_err(|error| tls::connect_failure(&arguments.address, &error))?;
         Ok(Caller {
             channel,
             address: arguments.address.to_string(),
@@ -108,8 +110,57 @@ impl Caller {
 }
 
 fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
-    let hint = tls::call_hint(error);
-    Failure::Failed(format!("{called} on {address}: {error}{hint}"))
+    let status = match error {
+        CallError::Status(status) => Some(status.code()),
+        CallError::DeadlineExceeded => Some(Code::DeadlineExceeded),
+        _ => None,
+    };
+    let error_text = error.to_string();
+    let failure = CallFailure {
+        what: format!("{called} on {address}: {}", without_field(&error_text)),
+        address: address.into(),
+        status,
+        hint: match status {
+            Some(Code::ResourceExhausted) if error_text.contains("the message has ") => {
+                "a request has 16 MiB, or the longest value that is allowed (--max-value of the server); \
+                 `pelton upload` stores content of any size"
+            }
+            _ => tls::call_hint(error),
+        }
+        .into(),
+        names_nothing: error_text.contains("field name: "),
+        is_miss: false,
+    };
+    failure.into()
+}
+
+/// The message of a server without the name of a field of the request: who uses the command line knows none.
+fn without_field(message: &str) -> String {
+    let found = message.split_once("field ").and_then(|(before, rest)| {
+        let (name, behind) = rest.split_once(": ")?;
+        let is_name = name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'_' | b'.'));
+        (is_name && before.ends_with(": ")).then(|| format!("{before}{behind}"))
+    });
+    found.unwrap_or_else(|| message.to_owned())
+}
+
+#[cfg(test)]
+#[test]
+fn fields_of_requests_are_left_out_of_messages() {
+    for (message, shown) in [
+        (
+            "NOT_FOUND: field name: there is no blob \"x\"",
+            "NOT_FOUND: there is no blob \"x\"",
+        ),
+        ("INVALID: field database.name: no", "INVALID: no"),
+        ("the field of honour: x", "the field of honour: x"),
+        ("UNKNOWN: field a b: x", "UNKNOWN: field a b: x"),
+        ("", ""),
+    ] {
+        assert_eq!(without_field(message), shown);
+    }
 }
 
 /// An answer that cannot be read: another program listens there, or one of another version.

@@ -178,7 +178,7 @@ pub fn failure_text(failure: &OperationFailure<'_>) -> String {
     format!("{}: {}", code_name(failure.code), failure.message)
 }
 
-fn code_name(code: u32) -> &'static str {
+pub fn code_name(code: u32) -> &'static str {
     u8::try_from(code)
         .map_or(Code::Unknown, Code::from_u8)
         .name()

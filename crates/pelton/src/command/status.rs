@@ -1,6 +1,7 @@
 //! `pelton status`
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use client::{CallError, Code};
 use serde_json::{Map, Value};
@@ -9,7 +10,7 @@ use service::admin::messages::StatisticsResponse;
 use service::protobuf::Reader;
 
 use super::{Caller, echo, path, unreadable};
-use crate::arguments::StatusArguments;
+use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
@@ -22,6 +23,9 @@ const SERVING: u64 = 1;
 
 /// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
+    if let Some(wait) = arguments.wait {
+        return wait_until_ready(&arguments.connection, Duration::from_millis(wait.ms));
+    }
     let mut caller = Caller::connect(&arguments.connection)?;
     let serving = health(&mut caller)?;
     let server = greeting(&mut caller)?;
@@ -35,7 +39,7 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let figures = figures.as_deref().map(StatisticsResponse::decode);
     let figures = figures.transpose().map_err(unreadable)?;
 
-    let word = if serving { "SERVING" } else { "NOT_SERVING" };
+    let word = word(serving);
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         let mut fields = object([
@@ -58,6 +62,51 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     }
     output.end()?;
     Ok(if serving { Exit::Done } else { Exit::Miss })
+}
+
+/// How often a server that is waited for is asked.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waits until a server is ready, and prints whether it is.
+fn wait_until_ready(connection: &ConnectionArguments, wait: Duration) -> Result<Exit, Failure> {
+    let begin = Instant::now();
+    let asked = loop {
+        let left = wait.saturating_sub(begin.elapsed());
+        let asked = ask_once(connection, left.max(ASK_EVERY));
+        let is_settled = match &asked {
+            Ok(serving) => *serving,
+            Err(failure) => !failure.may_pass(),
+        };
+        if is_settled || begin.elapsed() >= wait {
+            break asked;
+        }
+        thread::sleep(ASK_EVERY.min(wait.saturating_sub(begin.elapsed())));
+    };
+    let serving = asked.map_err(|failure| match failure.may_pass() {
+        true => failure.with(&format!("waited for {:.1} s", wait.as_secs_f64())),
+        false => failure,
+    })?;
+    let (address, word) = (connection.address.to_string(), word(serving));
+    let mut output = Output::new(connection.output);
+    output.either(&format!("{address} is {word}"), || {
+        object([
+            ("address", address.as_str().into()),
+            ("status", word.into()),
+        ])
+    })?;
+    output.end()?;
+    Ok(if serving { Exit::Done } else { Exit::Miss })
+}
+
+fn ask_once(connection: &ConnectionArguments, left: Duration) -> Result<bool, Failure> {
+    let mut connection = connection.clone();
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    connection.timeout.ms = connection.timeout.ms.min(left_ms);
+    health(&mut Caller::connect(&connection)?)
+}
+
+fn word(serving: bool) -> &'static str {
+    if serving { "SERVING" } else { "NOT_SERVING" }
 }
 
 /// Whether the server as a whole is ready.

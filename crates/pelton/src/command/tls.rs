@@ -6,11 +6,11 @@ use std::path::Path;
 use client::tls::{
     ClientTls, ClientTlsOptions, FailureKind, Part, TlsConfigError, TlsFailure, Trust,
 };
-use client::{CallError, ConnectError, NotBegun};
+use client::{Address, CallError, ConnectError, NotBegun};
 
 use super::CONNECT_HINT;
 use crate::arguments::TlsArguments;
-use crate::exit::Failure;
+use crate::exit::{CallFailure, Failure};
 
 /// TLS for connections; `None`: they are plain.
 pub fn client_tls(arguments: &TlsArguments) -> Result<Option<ClientTls>, Failure> {
@@ -56,12 +56,20 @@ fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
 }
 
 /// Says why there is no connection, and which flag helps.
-pub fn connect_failure(error: &ConnectError) -> Failure {
+pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
     let hint = match error {
         ConnectError::Tls { failure, .. } => tls_hint(failure),
         _ => CONNECT_HINT,
     };
-    Failure::Failed(format!("{error}; {hint}"))
+    let failure = CallFailure {
+        what: error.to_string(),
+        address: address.to_string(),
+        status: None,
+        hint: hint.into(),
+        names_nothing: false,
+        is_miss: false,
+    };
+    failure.into()
 }
 
 fn tls_hint(failure: &TlsFailure) -> &'static str {
@@ -88,9 +96,9 @@ pub fn call_hint(error: &CallError) -> &'static str {
         return "";
     };
     if reason == client::SERVER_SPEAKS_TLS {
-        "; --tls speaks TLS, --tls-ca names the authority to believe"
+        "--tls speaks TLS, --tls-ca names the authority to believe"
     } else if reason.contains("gave up with the alert") {
-        "; --tls-cert and --tls-key show a certificate to a server that asks for one"
+        "--tls-cert and --tls-key show a certificate to a server that asks for one"
     } else {
         ""
     }

@@ -33,25 +33,57 @@ checks.
 
 - **Sizes**: bytes (`65536`, `4_000_000`), or with a unit: `64KiB`, `4MiB`, `2GiB` (powers of 1024), `4MB`, `2GB`
   (powers of 1000). `4G` is refused, since it could mean either.
-- **Times**: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`. A bare number is refused, since it could mean seconds or milliseconds.
-- **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`.
-- **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text output: `text` (as they
-  are), `hex`, `base64`.
+- **Times**: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the largest first: `1h30m`. A bare number is refused,
+  since it could mean seconds or milliseconds.
+- **Addresses**: `host:port`, `[ipv6]:port`, `unix:/path`. No URLs: nothing stands before the host and behind the port.
+- **Keys** are bytes. `--key-encoding` says how they are written on the command line and in text output:
+
+| `--key-encoding` | on the command line | in text output |
+|---|---|---|
+| `text` | as they are | escaped |
+| `escape` | escaped | escaped |
+| `hex`, `base64` | in that form | in that form |
+
+**Escaped** means: a line end is `\\n`, a tab `\\t`, a carriage return `\\r`, a backslash `\\\\`; `\\xNN`, with two hexadecimal
+digits, is a byte of any other character that is not printed, a byte that is not UTF-8, or a blank at the beginning or the
+end. All else stands as it is. Values are escaped in the same way where they are printed beside keys. So what `scan` and
+`ls` print can be read line by line and given back, whatever is in the keys ([an example](shell.md#any-key-in-a-script)).
 
 ## What is printed
 
 Answers go to standard output, all else to standard error. With `--output json` each answer is one JSON object on one
 line. Keys and values in it are text if they are UTF-8, else base64; the field `key_encoding` or `value_encoding` says
-which: `text` or `base64`.
+which: `text` or `base64`. Of a miss the object says so (`\"found\":false`, `\"applied\":false`).
+
+With `--output json` the error that ends a command with code 2 or 3, or for which code 1 has no object, is one JSON object on
+standard error:
+
+    {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\"hint\":\"…\",\"exit_code\":3}
+
+`error` says what happened, and to what; `hint` what to do, `address` which server it was, and `status` the gRPC status that it
+gave, each where there is one; `exit_code` is that of the program.
 
 ## Exit codes
 
 | code | meaning |
 |---|---|
-| 0 | done |
-| 1 | a miss: the key is not there, or the condition was not met; with `status`: the server is not ready; with `load`: calls failed, or the result is void |
+| 0 | done; a range without entries is an answer too (`scan`, `count`, `delete --prefix`) |
+| 1 | a miss: what the command is about is not there, is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, or the result is void |
 | 2 | wrong usage: a flag, a variable or the configuration file |
-| 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written |
+| 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written; also if what the command works *with* is missing |
+
+What is missing, and what that means:
+
+| missing | commands | code |
+|---|---|---|
+| a key | `get`, `delete`, and all with `--if-present`, `--if-version`, `--if-value` | 1 |
+| a number: the value has not 8 bytes | `get --number`, `incr` | 1 |
+| a blob | `download`, `blob stat`, `blob delete` | 1 |
+| a database that is the object | `database drop`, `database convert` | 1 |
+| a database to look in or write to (`--database`) | all others | 3 |
+| a file or a folder | `put --file`, `batch`, `transact`, `import`, `upload`, `restore`, `log` | 3 |
+| the server | all | 3 |
+| the file of `--config` | `serve`, `config` | 2 |
 
 When whoever reads the output goes away (`pelton scan | head`), the program ends quietly with 0.
 
@@ -79,6 +111,9 @@ fn cli_page() -> String {
 
 fn describe_all(command: &Command, path: &str, page: &mut String) {
     for sub in command.get_subcommands() {
+        if sub.get_name() == "help" {
+            continue;
+        }
         let path = format!("{path} {}", sub.get_name());
         // `pelton load` does something by itself, and has commands below it.
         if !sub.has_subcommands() || sub.get_name() == "load" {
@@ -94,6 +129,13 @@ fn describe(command: &Command, path: &str, page: &mut String) {
         .or(command.get_about())
         .expect("every command is explained");
     writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
+    let aliases: Vec<String> = (command.get_visible_aliases())
+        .map(|alias| format!("`pelton {alias}`"))
+        .collect();
+    if !aliases.is_empty() {
+        let aliases = aliases.join(", ");
+        writeln!(page, "Also {aliases}.\n").expect("a String takes what is written");
+    }
     if path.starts_with("pelton config ") {
         page.push_str("Takes all flags of [pelton serve](#pelton-serve).\n\n");
         return;

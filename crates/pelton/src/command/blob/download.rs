@@ -136,7 +136,7 @@ impl Downloading<'_> {
             Ok(()) => sink.complete(),
             Err(failure) => {
                 sink.give_up(self.transfers.interrupt.is_set());
-                Err(failure)
+                Err(failure.or_miss())
             }
         }
     }

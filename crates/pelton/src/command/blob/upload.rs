@@ -24,6 +24,10 @@ const GLANCE: Duration = Duration::ZERO;
 /// Bytes read from a file at a time, or one chunk if that is more.
 const READ_BYTES: usize = 256 * 1024;
 
+/// What to do about an upload that was not completed.
+const RESUMED: &str = "what the server has of it stays for some time (--keep-uploads of the server); the same command \
+                       goes on from there";
+
 /// Stores files as blobs.
 pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     let chunk_bytes = super::download::chunk_bytes(&arguments.transfer)?;
@@ -155,7 +159,9 @@ impl Uploading<'_> {
         if source.upload_id.is_empty() {
             return match self.pipe(source) {
                 Ok(stored) => Ok(stored),
-                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure),
+                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(
+                    "nothing is kept of what comes from standard input; from a file an upload can be resumed",
+                )),
             };
         }
         let file = File::open(&source.path).map_err(|error| unread(&source.path, &error))?;
@@ -163,27 +169,57 @@ impl Uploading<'_> {
         let mut summed = Summed::default();
         let mut shown = 0;
         let mut is_first = true;
-        self.transfers.insist(|reached| {
-            let mut caller = self.connect()?;
-            let unfinished_bytes = self.stored_bytes(&mut caller, source)?;
-            // The last attempt may have been stored although its answer was lost. Not if the server has an unfinished
-            // upload of this file: the same content was there before, and that upload would be left behind.
-            if !std::mem::take(&mut is_first)
-                && unfinished_bytes.is_none()
-                && let Some(stored) = self.look(&mut caller, source, &file, &mut summed)?
-            {
-                return Ok(stored);
-            }
-            let offset = unfinished_bytes.unwrap_or(0);
-            self.transfers.moved(offset as i64 - shown);
-            shown = offset as i64;
-            *reached = (*reached).max(offset);
-            summed
-                .up_to(&file, offset)
-                .map_err(|error| unread(&source.path, &error))?;
-            let mut read = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
-            self.send(&mut caller, source, &mut summed, &mut read, &mut shown)
-        })
+        let mut is_resumable = false;
+        let stored = self.transfers.insist(|reached| {
+            let ended = self.attempt(
+                source,
+                &file,
+                &mut summed,
+                &mut shown,
+                &mut is_first,
+                reached,
+            );
+            is_resumable |= matches!(ended, Err(Ended::Again(_)));
+            ended
+        });
+        // A server that was not reached, or an interrupted upload: what is stored of it waits for the next attempt.
+        stored.map_err(
+            |failure| match is_resumable || self.transfers.interrupt.is_set() {
+                true => failure.with(RESUMED),
+                false => failure,
+            },
+        )
+    }
+
+    /// One attempt to store a file: goes on where the server is. `reached` moves as more of it is stored.
+    fn attempt(
+        &self,
+        source: &Source,
+        file: &File,
+        summed: &mut Summed,
+        shown: &mut i64,
+        is_first: &mut bool,
+        reached: &mut u64,
+    ) -> Result<Stored, Ended> {
+        let mut caller = self.connect()?;
+        let unfinished_bytes = self.stored_bytes(&mut caller, source)?;
+        // The last attempt may have been stored although its answer was lost. Not if the server has an unfinished
+        // upload of this file: the same content was there before, and that upload would be left behind.
+        if !std::mem::take(is_first)
+            && unfinished_bytes.is_none()
+            && let Some(stored) = self.look(&mut caller, source, file, summed)?
+        {
+            return Ok(stored);
+        }
+        let offset = unfinished_bytes.unwrap_or(0);
+        self.transfers.moved(offset as i64 - *shown);
+        *shown = offset as i64;
+        *reached = (*reached).max(offset);
+        summed
+            .up_to(file, offset)
+            .map_err(|error| unread(&source.path, &error))?;
+        let mut read = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
+        self.send(&mut caller, source, summed, &mut read, shown)
     }
 
     /// What can be read only once.
