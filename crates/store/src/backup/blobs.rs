@@ -10,7 +10,8 @@ use crate::blob::{self, CheckError, Description, Walk};
 use crate::catalogue::DatabaseId;
 use crate::disk::Disk;
 use crate::log::{Record, RecordKind};
-use crate::range::{Direction, Range};
+use crate::range::{Direction, Range, ScanEnd};
+use crate::snapshot::limits::SLICE_ROWS;
 use crate::store::Store;
 use crate::value::Entry;
 
@@ -27,14 +28,28 @@ pub(super) struct Needed {
 }
 
 impl Described {
-    /// Those that are visible now.
+    /// Those that are visible, page by page: whoever describes a blob meanwhile waits for a page at most. What changes
+    /// while this goes on is partly among them, and must come from the log.
     pub(super) fn in_store(store: &Store) -> Described {
+        Described::in_pages(store, SLICE_ROWS)
+    }
+
+    fn in_pages(store: &Store, rows: u32) -> Described {
         let mut described = Described::default();
-        if let Some(view) = store.view(DatabaseId::BLOBS) {
-            let _ = view.scan(&Range::ALL, Direction::Forward, 0, u32::MAX, &mut |entry| {
+        let mut behind: Option<Box<[u8]>> = None;
+        while let Some(view) = store.view(DatabaseId::BLOBS) {
+            let range = match &behind {
+                None => Range::ALL,
+                Some(key) => Range::ALL.beyond(key, Direction::Forward),
+            };
+            let end = view.scan(&range, Direction::Forward, 0, rows, &mut |entry| {
                 described.note_entry(entry);
                 ControlFlow::Continue(())
             });
+            let ScanEnd::BudgetSpent(key) = end else {
+                break;
+            };
+            behind = Some(key.into());
         }
         described
     }
@@ -203,4 +218,46 @@ pub(super) fn find_foreign(folder: &dyn Disk, needed: &[Needed]) -> io::Result<O
     let names = folder.list()?;
     let foreign = names.into_iter().find(|name| !is_needed(name));
     Ok(foreign.map(|name| folder.describe(&name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimulatedDisk;
+    use crate::log::{LogConfig, LogId};
+    use crate::store::StoreConfig;
+    use crate::value::Value;
+
+    #[test]
+    fn descriptions_are_gathered_page_by_page() {
+        let id = LogId {
+            history: 1,
+            secret: 2,
+        };
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let opened = Store::open(StoreConfig::new(1), disk, &LogConfig::new(id, 1));
+        let store = opened.expect("the disk is empty").store;
+        for count in [0, 1, 9, 10, 11] {
+            {
+                let database = store.find(DatabaseId::BLOBS).expect("there is a log");
+                let mut state = database.state.write();
+                let key = [count];
+                let entry = Entry {
+                    key: &key,
+                    value: Value::Inline(b"described"),
+                    version: 1,
+                    expires_ms: 0,
+                };
+                let hash = store.hasher().hash(&key);
+                state.index.memory_mut().put(hash, &entry);
+            }
+            let whole = Described::in_pages(&store, u32::MAX).0;
+            for rows in [1, 2, 3] {
+                let paged = Described::in_pages(&store, rows);
+                assert_eq!(paged.0, whole, "pages of {rows}");
+                assert_eq!(paged.0, Described::in_pages(&store, rows).0, "again");
+            }
+        }
+        assert_eq!(Described::in_store(&store).0.len(), 5);
+    }
 }
