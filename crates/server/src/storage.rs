@@ -169,10 +169,11 @@ fn said(log: &dyn Log, event: Event) {
             "a snapshot failed, nothing is lost, and it will be tried again; the log grows until then: {why}"
         )),
         Event::TreeFailed(why) => log.storage(&format!(
-            "a database on disk: nothing is lost, and it will be tried again; the log grows until then: {why}"
+            "the disk does not take what was written to one database; nothing is lost, and it will be tried again; the log \
+             grows until then: {why}"
         )),
         Event::TreeWorks(which) => {
-            log.storage(&format!("the database on disk in {which} works again"));
+            log.storage(&format!("the disk takes what is written to {which} again"));
         }
         Event::NoPriority(why) => log.storage(&why),
     }

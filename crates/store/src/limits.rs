@@ -108,6 +108,24 @@ pub const SEGMENT_RETRY_MS: u64 = 1_000;
 /// Backups that may keep the log from being shortened at a time. Each costs the log that is written while it is made.
 pub const LOG_HOLDS: usize = 4;
 
+/// Bytes that a conversion to disk gathers before it writes them to a table: whoever converts is often short of memory, and
+/// what is gathered takes about twice as much. Tables of neighbouring keys are one run, however many they are.
+pub const CONVERTED_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Contents of dropped, cleared and converted databases that wait for the thread that frees them. What there is no room for
+/// stays with the committer until there is: it does not wait, and frees nothing itself.
+pub const RECLAIM_QUEUE: usize = 64;
+
+/// Entries that this thread frees before it looks up again: about a millisecond.
+pub const RECLAIM_SLICE: usize = 10_000;
+
+/// How long the thread that frees rests before it has the allocator look through what is free, in milliseconds: that gives
+/// memory back to the system when it was not used for a second, and only when somebody asks for some.
+pub const GIVE_BACK_MS: u64 = 1_100;
+
+/// Bytes that it asks for then: pieces of this size come from where whole pages are.
+pub const GIVE_BACK_BYTES: usize = 1024 * 1024;
+
 /// Bytes of log up to which a backup keeps it from being shortened; beyond it the backup is given up. More is written
 /// during the backup of the largest memory only by a server that does nothing else.
 pub const HELD_LOG_BYTES: u64 = 64 << 30;

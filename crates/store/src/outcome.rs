@@ -361,6 +361,8 @@ pub enum Refusal {
     DiskBehind,
     /// There is no room on the device for more of a database on disk.
     DiskFull,
+    /// What is in memory of a database on disk cannot be brought there, and it is so much that no more is taken.
+    DiskFailed,
     /// The folder of a database on disk could not be made.
     NoFolder,
     /// The database is being converted.
@@ -439,6 +441,11 @@ impl fmt::Display for Refusal {
             Refusal::DiskFull => write!(
                 formatter,
                 "the disk has no room for more of this database; nothing was done; free some space there; reads go on"
+            ),
+            Refusal::DiskFailed => write!(
+                formatter,
+                "the disk refuses to take what was written to this database; nothing was done, and nothing is lost; see \
+                 the server's log; reads go on, and writes when the disk takes them again"
             ),
             Refusal::NoFolder => write!(
                 formatter,

@@ -79,6 +79,8 @@ struct Shared {
     has_log: bool,
     /// Where databases on disk are.
     trees: Option<Trees>,
+    /// Entries that wait to be freed.
+    reclaiming_entries: AtomicU64,
     /// How many databases were converted since the start.
     conversions: AtomicU64,
     history_id: AtomicU64,
@@ -118,6 +120,7 @@ impl Store {
             reserve: Reserve::unbounded(),
             has_log,
             trees,
+            reclaiming_entries: AtomicU64::new(0),
             conversions: AtomicU64::new(0),
             history_id: AtomicU64::new(config.history_id),
             log_statistics: Mutex::default(),
@@ -521,6 +524,23 @@ impl Store {
 
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.shared.reserve
+    }
+
+    /// Entries of dropped, cleared and converted databases that are not freed yet.
+    pub fn reclaiming_entries(&self) -> u64 {
+        self.shared.reclaiming_entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_reclaiming(&self, entries: u64) {
+        self.shared
+            .reclaiming_entries
+            .fetch_add(entries, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub_reclaiming(&self, entries: u64) {
+        self.shared
+            .reclaiming_entries
+            .fetch_sub(entries, Ordering::Relaxed);
     }
 
     /// Books the change of one database's memory.

@@ -140,6 +140,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         Refusal::LogBehind
         | Refusal::NotReadAhead
         | Refusal::DiskBehind
+        | Refusal::DiskFailed
         | Refusal::NoFolder
         | Refusal::Converting => Code::Unavailable,
         Refusal::Damaged => Code::DataLoss,
@@ -155,6 +156,7 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
     assert_eq!(code(Refusal::DiskFull), Code::ResourceExhausted);
     assert_eq!(code(Refusal::DiskBehind), Code::Unavailable);
+    assert_eq!(code(Refusal::DiskFailed), Code::Unavailable);
     assert_eq!(code(Refusal::LogFailed), Code::FailedPrecondition);
     assert_eq!(code(Refusal::OutcomeUnknown), Code::Unknown);
     assert_eq!(code(Refusal::LogBehind), Code::Unavailable);

@@ -12,7 +12,7 @@ use super::snapshot_plan::SnapshotPlan;
 use super::statistics::LogStatistics;
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
-use crate::catalogue::{DatabaseConfig, DatabaseId, Durability};
+use crate::catalogue::{DatabaseId, Durability};
 use crate::committer::Clock;
 use crate::disk::FolderLock;
 use crate::durations::Durations;
@@ -26,6 +26,7 @@ use crate::log::{
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
+use crate::tree::TreeIndex;
 
 /// Commits the write batches of loops to databases with a log. A value without thread and clock; its I/O is that of
 /// the log.
@@ -51,6 +52,8 @@ pub struct DurableCommitter {
     sync_due_ns: u64,
     /// Somebody has asked for a sync.
     sync_asked: bool,
+    /// Somebody has asked for a mark in the log.
+    mark_asked: bool,
     failed: bool,
     /// No next segment could be made ready.
     full: bool,
@@ -152,6 +155,7 @@ impl DurableCommitter {
             answers: Vec::new(),
             sync_due_ns: u64::MAX,
             sync_asked: false,
+            mark_asked: false,
             failed: false,
             full: false,
             events: Vec::new(),
@@ -237,10 +241,8 @@ impl DurableCommitter {
             gathered.batch.clear();
             done(gathered.from, gathered.batch);
         }
-        let failures = self.decider.take_failures();
-        self.events
-            .extend(failures.into_iter().map(Event::TreeFailed));
         if self.wants_mark() {
+            self.mark_asked = false;
             let sequence = self.last_sequence();
             let written_sequence = self.log.written().sequence;
             self.decider.add_mark(sequence, written_sequence);
@@ -269,7 +271,8 @@ impl DurableCommitter {
     /// Whether the bound on sequences should be raised.
     pub fn wants_mark(&self) -> bool {
         let is_possible = !self.failed && !self.has_no_room_for_mark();
-        is_possible && self.store.last_sequence() >= self.store.reserve().due()
+        let is_due = self.store.last_sequence() >= self.store.reserve().due();
+        is_possible && (is_due || self.mark_asked)
     }
 
     /// Writes the records of the group.
@@ -334,11 +337,7 @@ impl DurableCommitter {
             "a group is synced before it is published"
         );
         let group = self.decider.group();
-        if let Err(error) = (self.publisher).publish(group, rule, &mut self.trees, clock) {
-            // It is in the log, and a restart will make it visible.
-            self.fail(error.to_string());
-            self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[rule]);
-        }
+        (self.publisher).publish(group, rule, &mut self.trees, clock);
         if rule == Rule::Synced {
             let operations = self.decider.operations();
             self.halves.end(operations, clock.now_ns());
@@ -393,12 +392,12 @@ impl DurableCommitter {
         &mut self,
         id: DatabaseId,
         name: &str,
-        config: &DatabaseConfig,
+        converted: &[u8],
         sequence: u64,
     ) {
         let (kind, name) = (RecordKind::DatabaseConverted, name.as_bytes());
         self.decider.add_conversion(&Record {
-            value: &config.encode(),
+            value: converted,
             ..Record::of_key(kind, sequence, id, ORIGIN, name)
         });
     }
@@ -412,6 +411,19 @@ impl DurableCommitter {
         }
     }
 
+    /// Lets go what is of no use to anybody.
+    pub(super) fn discard_index(&mut self, index: Index) {
+        match index {
+            Index::Memory(content) => self.publisher.garbage.add(content),
+            Index::Tree(tree) => self.publisher.garbage.add_tree(tree),
+        }
+    }
+
+    /// Lets go of a tree, whose folder stays.
+    pub(super) fn close_tree(&mut self, tree: TreeIndex) {
+        self.publisher.garbage.add_closed(tree);
+    }
+
     /// The trees of the databases on disk.
     pub(super) fn trees(&mut self) -> &mut TreeWriters {
         &mut self.trees
@@ -421,6 +433,11 @@ impl DurableCommitter {
     pub fn wants_sync(&self, clock: &mut dyn Clock) -> bool {
         let is_due = self.sync_due_ns != u64::MAX && clock.now_ns() >= self.sync_due_ns;
         !self.failed && (self.decider.needs_sync() || is_due || self.sync_asked)
+    }
+
+    /// Has the last sequence given out logged, and synced, with the next group.
+    pub(super) fn ask_for_mark(&mut self) {
+        self.mark_asked = true;
     }
 
     /// Asks for a sync of all that is written, be it needed or not.
@@ -509,6 +526,11 @@ impl DurableCommitter {
     /// What was cleared: drop it on a thread that may pause.
     pub fn take_garbage(&mut self) -> Garbage {
         std::mem::take(&mut self.publisher.garbage)
+    }
+
+    /// Takes back what could not be freed yet.
+    pub(super) fn keep_garbage(&mut self, garbage: Garbage) {
+        self.publisher.garbage.append(garbage);
     }
 
     // --- segments

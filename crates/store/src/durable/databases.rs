@@ -38,7 +38,7 @@ impl Work {
         };
         if let What::Create { config, .. } = &what
             && config.kind == Kind::Disk
-            && !self.prepare_tree(commit.database, sequence)
+            && trees.cannot_be_made()
         {
             let verdict = Decision::Refused(Refusal::NoFolder).into();
             outcomes.finish(&mark, &commit, 0, verdict);

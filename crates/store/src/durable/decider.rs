@@ -20,7 +20,7 @@ use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
-use crate::tree::{Arena, Generation, Pressure, TreeWriter};
+use crate::tree::{Arena, Pressure, TreeWriter, Trouble};
 
 /// The number of this server in the records.
 pub(super) const ORIGIN: u32 = 0;
@@ -70,8 +70,6 @@ pub(super) struct Work {
     pub(super) refusal: Option<Refusal>,
     /// A database that nothing is written to, since it is being converted.
     pub(super) frozen: Option<Frozen>,
-    /// What has gone wrong with folders of trees.
-    pub(super) failures: Vec<String>,
 }
 
 /// A commit where it is decided.
@@ -89,6 +87,8 @@ struct Visible<'a> {
     used_bytes: u64,
     /// Why commits that grow it are refused.
     refusal: Option<Refusal>,
+    /// Why all commits that change keys are refused.
+    full_refusal: Option<Refusal>,
 }
 
 #[derive(Clone, Copy)]
@@ -104,19 +104,21 @@ impl<'a> Visible<'a> {
                 index: VisibleIndex::Memory(state.index.memory()),
                 used_bytes: state.memory_bytes,
                 refusal: None,
+                full_refusal: None,
             };
         };
         let index = tree.index();
         let is_behind = index.pressure() == Pressure::Refuse;
-        let why = if index.has_no_room() {
-            Refusal::DiskFull
-        } else {
-            Refusal::DiskBehind
+        let why = match index.trouble() {
+            Trouble::None => Refusal::DiskBehind,
+            Trouble::NoRoom => Refusal::DiskFull,
+            Trouble::Failed => Refusal::DiskFailed,
         };
         Visible {
             index: VisibleIndex::Tree(tree),
             used_bytes: index.disk_bytes() + index.memtable_bytes(),
             refusal: is_behind.then_some(why),
+            full_refusal: (is_behind && index.is_overfull()).then_some(why),
         }
     }
 
@@ -158,7 +160,6 @@ impl Decider {
                 is_complete: false,
                 refusal: None,
                 frozen: None,
-                failures: Vec::new(),
             },
         }
     }
@@ -202,11 +203,6 @@ impl Decider {
     /// The same, by their ids.
     pub(super) fn touched_ids(&self) -> impl Iterator<Item = DatabaseId> {
         self.touched.iter().copied()
-    }
-
-    /// What has gone wrong with folders of trees.
-    pub(super) fn take_failures(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.work.failures)
     }
 
     /// The database that is being converted.
@@ -492,6 +488,11 @@ impl Work {
         visible: &Visible<'_>,
     ) -> Result<(), Refusal> {
         let growth_bytes = self.effects.growth_bytes();
+        if let Some(refusal) = visible.full_refusal
+            && self.effects.iter().next().is_some()
+        {
+            return Err(refusal);
+        }
         let refusal = self.refusal.or(visible.refusal);
         if growth_bytes > 0
             && let Some(refusal) = refusal
@@ -531,10 +532,6 @@ impl Work {
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let (database, sequence) = (place.commit.database, place.sequence);
-        if visible.tree().is_some() && !self.prepare_tree(database, sequence) {
-            let verdict = Decision::Refused(Refusal::NoFolder).into();
-            return (verdict, What::Keys(0..0), 0);
-        }
         let removed = visible.entries() as i64 + pending.growth_entries;
         let untouched = KeyState::default();
         outcomes.push(OperationStatus::Done, untouched, untouched, removed, None);
@@ -550,17 +547,5 @@ impl Work {
         pending.growth_entries -= removed;
         pending.clear();
         (Decision::Applied.into(), What::Clear, -(used_bytes as i64))
-    }
-
-    /// Makes the folder of a tree ready, before the commit that makes the tree is in the log.
-    pub(super) fn prepare_tree(&mut self, database: DatabaseId, sequence: u64) -> bool {
-        let trees = self.store.trees().expect("there are databases on disk");
-        match trees.prepare(Generation { database, sequence }) {
-            Ok(()) => true,
-            Err(error) => {
-                self.failures.push(error.to_string());
-                false
-            }
-        }
     }
 }

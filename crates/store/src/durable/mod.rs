@@ -16,6 +16,7 @@ mod mailbox;
 mod open;
 mod pending;
 mod publish;
+mod reclaim;
 mod replay;
 mod replay_trees;
 mod reserve;

@@ -12,7 +12,7 @@ use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::limits;
 use crate::store::Store;
-use crate::tree::{Generation, TreeError};
+use crate::tree::Generation;
 
 /// Applies what is decided and safe in the log.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Publisher {
         rule: Rule,
         trees: &mut TreeWriters,
         clock: &mut dyn Clock,
-    ) -> Result<(), TreeError> {
+    ) {
         let alike = |one: &PendingCommit, other: &PendingCommit| {
             one.database == other.database
                 && one.rule == other.rule
@@ -53,7 +53,7 @@ impl Publisher {
             }
             match &first.what {
                 What::Create { name, config } => {
-                    self.create(first, name, config, trees)?;
+                    self.create(first, name, config, trees);
                 }
                 What::Drop => {
                     trees.remove(first.database);
@@ -68,13 +68,12 @@ impl Publisher {
                     let database = database.expect("a drop ends its group, and nobody else drops");
                     match database.config.kind {
                         Kind::Memory => self.publish_run(&database, run, group, clock),
-                        Kind::Disk => self.publish_tree(&database, run, group, trees)?,
+                        Kind::Disk => self.publish_tree(&database, run, group, trees),
                     }
                 }
             }
             self.old_values.clear();
         }
-        Ok(())
     }
 
     fn create(
@@ -83,7 +82,7 @@ impl Publisher {
         name: &str,
         config: &DatabaseConfig,
         trees: &mut TreeWriters,
-    ) -> Result<(), TreeError> {
+    ) {
         let id = commit.database;
         let mut tree = None;
         if config.kind == Kind::Disk {
@@ -92,12 +91,11 @@ impl Publisher {
                 sequence: commit.sequence,
             };
             let folder = self.store.trees().expect("it was checked");
-            let writer = folder.install(generation, generation, None)?;
+            let writer = folder.begin(generation, None);
             tree = Some(writer.index().clone());
             trees.insert(id, writer);
         }
         self.store.insert_database(id, name, *config, tree);
-        Ok(())
     }
 
     /// Publishes commits of one database on disk.
@@ -107,7 +105,7 @@ impl Publisher {
         commits: &[PendingCommit],
         group: &PendingGroup,
         trees: &mut TreeWriters,
-    ) -> Result<(), TreeError> {
+    ) {
         let id = commits[0].database;
         for commit in commits {
             match &commit.what {
@@ -121,32 +119,26 @@ impl Publisher {
                     }
                     writer.end_commit(commit.sequence);
                 }
-                What::Clear => self.clear_tree(database, commit, trees)?,
+                What::Clear => self.clear_tree(database, commit, trees),
                 _ => unreachable!("these are published by themselves"),
             }
         }
         trees.book(id);
-        Ok(())
     }
 
-    /// Puts an empty tree in the place of one that is cleared.
-    fn clear_tree(
-        &mut self,
-        database: &Database,
-        commit: &PendingCommit,
-        trees: &mut TreeWriters,
-    ) -> Result<(), TreeError> {
+    /// Puts an empty tree in the place of one that is cleared. Its folder is made by those who keep the trees: a sync
+    /// would wait for that here.
+    fn clear_tree(&mut self, database: &Database, commit: &PendingCommit, trees: &mut TreeWriters) {
         let generation = Generation {
             database: commit.database,
             sequence: commit.sequence,
         };
         let folder = self.store.trees().expect("it has a tree");
         let older = database.tree().expect("nobody else drops");
-        let writer = folder.install(generation, generation, Some(&older))?;
+        let writer = folder.begin(generation, Some(&older));
         database.state.write().index = Index::Tree(writer.index().clone());
         trees.insert(commit.database, writer);
         self.garbage.add_tree(older);
-        Ok(())
     }
 
     /// Publishes commits of one database, in slices.

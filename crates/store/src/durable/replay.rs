@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::ArcRwLockWriteGuard;
 
+use super::convert::Converted;
 use super::open::OpenError;
 use super::replay_trees::ReplayTrees;
 use crate::catalogue::{DatabaseConfig, DatabaseId, Durability, Kind, State};
@@ -56,12 +57,19 @@ impl<'a> Replay<'a> {
         }
         if record.sequence > self.base_sequence {
             self.problem = self.try_apply(record).err();
-        } else if matches!(
-            record.kind,
-            RecordKind::Set | RecordKind::Delete | RecordKind::Expire
-        ) {
-            // A tree may lag behind the snapshot.
-            self.trees.change(record);
+        } else {
+            self.apply_to_trees(record);
+        }
+    }
+
+    /// Applies a record that came with the snapshot: a tree may lag behind that.
+    fn apply_to_trees(&mut self, record: &Record<'_>) {
+        match record.kind {
+            RecordKind::Set | RecordKind::Delete | RecordKind::Expire => self.trees.change(record),
+            RecordKind::DatabaseCreated | RecordKind::Clear => {
+                self.trees.begins_in_log(generation_of(record));
+            }
+            _ => {}
         }
     }
 
@@ -93,9 +101,9 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             RecordKind::DatabaseConverted => {
-                let config = DatabaseConfig::decode(record.value);
-                let config = config.ok_or(error("the configuration of a database"))?;
-                self.convert(record, config.kind)
+                let converted = Converted::decode(record.value);
+                let converted = converted.ok_or(error("the configuration of a database"))?;
+                self.convert(record, &converted)
                     .ok_or(error("an unknown database"))
             }
             RecordKind::DatabaseDropped => {
@@ -112,13 +120,19 @@ impl<'a> Replay<'a> {
     }
 
     /// Makes a database one of another kind; `None`: there is no such database.
-    fn convert(&mut self, record: &Record<'_>, kind: Kind) -> Option<()> {
+    fn convert(&mut self, record: &Record<'_>, converted: &Converted) -> Option<()> {
         self.current = None;
         let id = record.database;
         self.store.find(id)?;
-        self.store.replace_empty(id, kind);
-        match kind {
-            Kind::Disk => self.trees.expect(id, generation_of(record)),
+        self.store.replace_empty(id, converted.config.kind);
+        match converted.config.kind {
+            Kind::Disk => {
+                let generation = Generation {
+                    database: id,
+                    sequence: converted.tree_sequence.unwrap_or(record.sequence),
+                };
+                self.trees.expect(id, generation);
+            }
             Kind::Memory => {
                 if let Some(tree) = self.trees.take(id, record.sequence)
                     && let Err(error) = self.load(id, &tree)

@@ -98,6 +98,19 @@ impl<'a> ReplayTrees<'a> {
         self.begin(id, generation, true);
     }
 
+    /// The log has the commit that begins a tree which the snapshot knows, and so everything that was ever in it: if it is
+    /// missing, it was not made yet.
+    pub(super) fn begins_in_log(&mut self, generation: Generation) {
+        let has_later = self.has_later(generation);
+        let Some(current) = self.current.get_mut(&generation.database) else {
+            return;
+        };
+        let is_missing = matches!(current.tree, State::Lost(TreeError::Missing { .. }));
+        if current.generation == generation && is_missing && !has_later {
+            current.tree = State::Unmade;
+        }
+    }
+
     fn begin(&mut self, id: DatabaseId, generation: Generation, may_be_unmade: bool) {
         self.forget(id);
         let mut skip_through = generation.sequence;

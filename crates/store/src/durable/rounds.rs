@@ -206,6 +206,11 @@ impl Rounds {
         self.committer.take_garbage()
     }
 
+    /// Takes back what could not be freed yet.
+    pub(super) fn keep_garbage(&mut self, garbage: Garbage) {
+        self.committer.keep_garbage(garbage);
+    }
+
     // --- snapshots
 
     /// Asks for a snapshot. It is made by [`step_snapshot`](Rounds::step_snapshot), and told of by an [`Event`].

@@ -12,11 +12,12 @@ use parking_lot::Mutex;
 
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
+use super::reclaim::Reclaim;
 use super::rounds::Rounds;
 use super::snapshot_desk::SnapshotThread;
 use crate::background::Background;
+use crate::catalogue::DatabaseId;
 use crate::committer::Clock;
-use crate::garbage::Garbage;
 use crate::limits;
 use crate::log::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
@@ -53,6 +54,7 @@ impl Durable {
         }
         let stop = Arc::new(Stop::default());
         let runner = Runner {
+            reclaim: Reclaim::start(&store, &hub)?,
             snapshots: SnapshotThread::start(store, disk, hub.clone(), clock.clone())?,
             helper: Helper::start(stock, hub.clone())?,
             rounds,
@@ -137,10 +139,26 @@ fn tree_reporter(hub: &Arc<Hub>) -> crate::tree::Reporter {
         hub.tell(match event {
             KeeperEvent::Worked => None,
             KeeperEvent::NoPriority(error) => Some(Event::NoPriority(error.to_string())),
-            KeeperEvent::Failed(_, error) => Some(Event::TreeFailed(error.to_string())),
-            KeeperEvent::Works(generation) => Some(Event::TreeWorks(generation.to_string())),
+            KeeperEvent::Failed(generation, error) => Some(Event::TreeFailed(format!(
+                "{}: {error}",
+                name_of(&hub, generation.database)
+            ))),
+            KeeperEvent::Works(generation) => {
+                Some(Event::TreeWorks(name_of(&hub, generation.database)))
+            }
         });
     })
+}
+
+/// What those who run the server call a database.
+fn name_of(hub: &Hub, id: DatabaseId) -> String {
+    match hub.store().find(id) {
+        Some(database) if id == DatabaseId::DEFAULT || database.name.is_empty() => {
+            "the default database".into()
+        }
+        Some(database) => format!("the database `{}`", database.name),
+        None => "a database that was dropped".into(),
+    }
 }
 
 /// How the thread is told to end.
@@ -163,6 +181,7 @@ struct Runner<C> {
     snapshots: SnapshotThread,
     rounds: Rounds,
     helper: Helper,
+    reclaim: Reclaim,
     clock: C,
     reporter: Reporter,
     stop: Arc<Stop>,
@@ -192,6 +211,7 @@ impl<C: Clock> Runner<C> {
             snapshots,
             mut rounds,
             helper,
+            reclaim,
             mut clock,
             mut reporter,
             ..
@@ -199,6 +219,7 @@ impl<C: Clock> Runner<C> {
         // One after the other, and before the folder is unlocked.
         drop(snapshots);
         let stock = helper.finish(rounds.committer(), &mut clock);
+        drop(reclaim);
         if !is_clean {
             return Ok(());
         }
@@ -229,7 +250,8 @@ impl<C: Clock> Runner<C> {
         }
         let garbage = self.rounds.take_garbage();
         if !garbage.is_empty() {
-            self.helper.send(Job::Free(garbage));
+            let no_room_for = self.reclaim.take(garbage);
+            self.rounds.keep_garbage(no_room_for);
         }
         let retired = self.rounds.take_retired();
         if !retired.is_empty() {
@@ -244,7 +266,6 @@ impl<C: Clock> Runner<C> {
 enum Job {
     Prepare(WantedSegment),
     Retire(Vec<RetiredSegment>),
-    Free(Garbage),
 }
 
 /// What has come of it.
@@ -253,7 +274,7 @@ enum Done {
     NotRetired(PrepareError),
 }
 
-/// The thread that makes segments ready and frees what was cleared, seen from the committer's.
+/// The thread that makes segments ready, seen from the committer's.
 struct Helper {
     jobs: Sender<Job>,
     thread: JoinHandle<SegmentStock>,
@@ -288,7 +309,6 @@ impl Helper {
                                 hub.signal.wake();
                             }
                         }
-                        Job::Free(garbage) => drop(garbage),
                     }
                 }
                 stock

@@ -5,7 +5,9 @@ use std::fmt;
 
 use crate::catalogue::DatabaseId;
 use crate::store::Store;
-use crate::tree::{Generation, Keeper, Pressure, TreeError, TreeIndex, TreeWriter, limits};
+use crate::tree::{
+    Generation, Keeper, Pressure, TreeError, TreeIndex, TreeWriter, Trouble, limits,
+};
 
 /// The writers of all databases on disk. Nobody else changes these.
 pub(super) struct TreeWriters {
@@ -175,8 +177,10 @@ impl TreeWriters {
     /// How long the one who commits should wait before the next group, in nanoseconds, if the last one was for these
     /// databases.
     pub(super) fn delay_ns(&self, touched: impl Iterator<Item = DatabaseId>) -> u64 {
-        let pressures =
-            touched.filter_map(|id| self.get(id).map(|writer| writer.index().pressure()));
+        // To wait for one whose folder takes nothing would hold up all others for nothing.
+        let takes_some = |index: &&TreeIndex| index.trouble() == Trouble::None;
+        let indexes = touched.filter_map(|id| self.get(id).map(TreeWriter::index));
+        let pressures = indexes.filter(takes_some).map(TreeIndex::pressure);
         let delays = pressures.map(|pressure| match pressure {
             Pressure::None => 0,
             Pressure::Slow { delay_ns } => delay_ns,
@@ -185,15 +189,24 @@ impl TreeWriters {
         delays.max().unwrap_or(0)
     }
 
-    /// Writes all sealed memtables to the device, and merges what is due, on this thread.
+    /// Whether the folder of a tree could not be made when that was tried last: then it is not worth while to begin
+    /// another one.
+    pub(super) fn cannot_be_made(&self) -> bool {
+        self.indexes()
+            .any(|index| !index.is_made() && index.trouble() != Trouble::None)
+    }
+
+    /// Writes all sealed memtables to the device, and merges what is due, on this thread. An error of one keeps nothing
+    /// from the others.
     pub(super) fn flush(&mut self) -> Result<(), TreeError> {
-        for open in self.open.values() {
-            let index = open.writer.index();
+        let flush = |index: &TreeIndex| -> Result<(), TreeError> {
             while index.flush()? {}
             while index.compact()? {}
-        }
+            Ok(())
+        };
+        let flushed: Vec<_> = self.indexes().map(flush).collect();
         self.rebook();
-        Ok(())
+        flushed.into_iter().collect()
     }
 
     /// Handles of all trees.

@@ -8,6 +8,7 @@
 //! - **One index of expiries**, touched only by entries that have one.
 
 mod key;
+mod remains;
 mod slot;
 mod walk;
 
@@ -20,6 +21,7 @@ use crate::hash::KeyHasher;
 use crate::limits;
 use crate::value::Entry;
 use key::Key;
+pub(crate) use remains::Remains;
 use slot::Slot;
 
 const TABLES: usize = 256;

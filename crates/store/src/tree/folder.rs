@@ -14,7 +14,6 @@ use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, T
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
 use super::rows::{Rows, TreeRows};
-use super::tickets::Tickets;
 use super::writer::TreeWriter;
 use super::{limits, manifest};
 use crate::catalogue::DatabaseId;
@@ -77,13 +76,16 @@ impl Generation {
     }
 }
 
-/// The trees of a data folder, with what they share.
+/// The trees of a data folder, with what they share. A handle.
+#[derive(Clone)]
 pub struct Trees {
-    folder: PathBuf,
+    folder: Arc<Path>,
     config: TreeConfig,
     cache: Arc<Cache>,
     rows: Arc<Rows>,
     descriptors: Arc<DescriptorTable>,
+    /// Nothing is removed any more: see [`close`](Trees::close).
+    is_closing: Arc<AtomicBool>,
 }
 
 impl Trees {
@@ -105,6 +107,7 @@ impl Trees {
             cache: Arc::new(Cache::with_capacity_bytes(blocks_bytes)),
             rows: Arc::new(Rows::new(rows_bytes)),
             descriptors: Arc::new(DescriptorTable::new(config.open_files)),
+            is_closing: Arc::default(),
         })
     }
 
@@ -119,51 +122,97 @@ impl Trees {
         Ok(found)
     }
 
-    /// Makes an empty tree, as [`prepare`](Trees::prepare) and [`install`](Trees::install) do.
-    pub fn create(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        self.prepare(generation)?;
-        self.install(generation, generation, None)
-    }
-
-    /// Makes an empty tree under an unfinished name, of which no start takes notice. Nobody need know of it.
-    pub fn prepare(&self, generation: Generation) -> Result<(), TreeError> {
-        drop(self.prepare_open(generation)?);
-        Ok(())
-    }
-
-    /// The same, open, to be filled by [`TreeWriter::load`]. It must be closed, all handles of it, before it is installed.
-    pub fn prepare_open(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
-        let folder = self.unfinished(generation);
-        remove_if_there(&folder).map_err(|error| TreeError::io(&folder, error))?;
-        self.open_folder(folder, generation, generation, Arc::default())
-    }
-
-    /// Gives a prepared tree its name, on the device, and opens it. If there is one of that name, it goes: it can only be
-    /// from an attempt of which the log does not know. `older` is the generation before, if there is one.
-    ///
-    /// Call it when the commit that makes the generation is durable in the log: the older generation goes. Only what has
-    /// content, and is not in the log, is installed before: a start removes what the log does not know.
-    pub fn install(
-        &self,
-        prepared: Generation,
-        generation: Generation,
-        older: Option<&TreeIndex>,
-    ) -> Result<TreeWriter, TreeError> {
-        let folder = self.folder.join(generation.name());
-        remove_if_there(&folder)
-            .and_then(|()| fs::rename(self.unfinished(prepared), &folder))
-            .and_then(|()| sync_parent(&folder))
-            .map_err(|error| TreeError::io(&folder, error))?;
+    /// Begins an empty tree without a folder, which costs no time: it is [made](TreeIndex::make) by somebody who may wait
+    /// for the device. Until then its memtable has all of it, and the log must keep what is in there. `older` is the
+    /// generation before, if there is one.
+    pub fn begin(&self, generation: Generation, older: Option<&TreeIndex>) -> TreeWriter {
         let (lineage, tickets) = match older {
             Some(older) => (older.shared.lineage, older.shared.tickets.clone()),
             None => (generation, Arc::default()),
         };
-        self.open_checked(folder, generation, lineage, tickets)
+        let folder = self.folder.join(generation.name());
+        let shared = Shared::new(self, folder, generation, (lineage, tickets), None);
+        let index = TreeIndex::new(shared);
+        index.shared.show(generation.sequence);
+        TreeWriter::new(&index)
+    }
+
+    /// Makes an empty tree: [begins](Trees::begin) and makes it.
+    pub fn create(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let writer = self.begin(generation, None);
+        writer.index().make()?;
+        Ok(writer)
+    }
+
+    /// Makes an empty tree under an unfinished name, of which no start takes notice, to be filled by
+    /// [`TreeWriter::load`]. It must be closed, all handles of it, before it is [named](Trees::name).
+    pub fn prepare(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let folder = self.unfinished(generation);
+        self.remove_if_there(&folder)?;
+        self.open_folder(folder, generation)
+    }
+
+    /// Gives a prepared tree its name, on the device, and opens it. A start removes what the log does not know.
+    pub fn name(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        let folder = self.folder.join(generation.name());
+        self.finish_folder(generation, &folder)?;
+        self.open_generation(generation)
+    }
+
+    /// Renames an unfinished tree. If there is one of that name, it goes: it can only be from an attempt of which the log
+    /// does not know.
+    fn finish_folder(&self, generation: Generation, folder: &Path) -> Result<(), TreeError> {
+        self.remove_if_there(folder)?;
+        fs::rename(self.unfinished(generation), folder)
+            .and_then(|()| sync_parent(folder))
+            .map_err(|error| TreeError::io(folder, error))
     }
 
     /// Removes a prepared tree. What cannot be removed now goes at the next start.
     pub fn remove_prepared(&self, prepared: Generation) {
-        let _ = remove_if_there(&self.unfinished(prepared));
+        self.discard_folder(&self.unfinished(prepared));
+    }
+
+    /// Makes the folder of an empty tree, on the device, and opens it.
+    pub(super) fn make(
+        &self,
+        generation: Generation,
+        folder: &Path,
+        counters: &Counters,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Tree, TreeError> {
+        let unfinished = self.unfinished(generation);
+        self.remove_if_there(&unfinished)?;
+        drop(self.engine(&unfinished, &Counters::default(), stop)?);
+        self.finish_folder(generation, folder)?;
+        self.engine(folder, counters, stop)
+    }
+
+    /// Removes the folder of a discarded tree, file by file. What cannot be removed now, or not before the
+    /// [end](Trees::close), goes at the next start.
+    pub(super) fn discard_folder(&self, folder: &Path) {
+        let _ = self.remove_files(folder);
+    }
+
+    fn remove_files(&self, folder: &Path) -> io::Result<()> {
+        for file in fs::read_dir(folder)? {
+            if self.is_closing.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let file = file?;
+            if file.file_type()?.is_dir() {
+                self.remove_files(&file.path())?;
+            } else {
+                fs::remove_file(file.path())?;
+            }
+        }
+        fs::remove_dir(folder)
+    }
+
+    /// Removes no folder any more: what is discarded stays until the next start, which may begin as soon as the data
+    /// folder is unlocked.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
     }
 
     /// The error for a tree that should be there.
@@ -181,37 +230,21 @@ impl Trees {
     /// [`persisted_sequence`](TreeIndex::persisted_sequence) must be put again.
     pub fn open_generation(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         let folder = self.folder.join(generation.name());
-        self.open_checked(folder, generation, generation, Arc::default())
-    }
-
-    fn open_checked(
-        &self,
-        folder: PathBuf,
-        generation: Generation,
-        lineage: Generation,
-        tickets: Arc<Tickets>,
-    ) -> Result<TreeWriter, TreeError> {
         manifest::check(&folder)?;
         remove_temporary(&folder).map_err(|error| TreeError::io(&folder, error))?;
-        self.open_folder(folder, generation, lineage, tickets)
+        self.open_folder(folder, generation)
     }
 
     fn open_folder(
         &self,
         folder: PathBuf,
         generation: Generation,
-        lineage: Generation,
-        tickets: Arc<Tickets>,
     ) -> Result<TreeWriter, TreeError> {
-        let stop = Arc::default();
-        let index = TreeIndex::new(Shared::new(
-            self.engine(&folder, &stop)?,
-            generation,
-            self.config,
-            TreeRows::new(self.rows.clone()),
-            (lineage, tickets),
-            stop,
-        ));
+        let (counters, stop) = (Counters::default(), Arc::default());
+        let tree = self.engine(&folder, &counters, &stop)?;
+        let origin = (generation, Arc::default());
+        let engine = Some((tree, counters, stop));
+        let index = TreeIndex::new(Shared::new(self, folder, generation, origin, engine));
         index.shared.show(index.persisted_sequence());
         Ok(TreeWriter::new(&index))
     }
@@ -225,27 +258,43 @@ impl Trees {
                 && generation.is_some_and(|generation| kept.contains(&generation));
             // A name that is not ours is left alone.
             if generation.is_some() && !is_kept {
-                let folder = self.folder.join(name);
-                remove_if_there(&folder).map_err(|error| TreeError::io(&folder, error))?;
+                self.remove_if_there(&self.folder.join(name))?;
             }
         }
         Ok(())
     }
 
-    fn engine(&self, folder: &Path, stop: &Arc<AtomicBool>) -> Result<Engine, TreeError> {
-        let numbers = SequenceNumberCounter::new(reads_at(0));
-        let versions = SequenceNumberCounter::default();
-        let opened = Config::new(folder, numbers.clone(), versions.clone())
+    fn remove_if_there(&self, folder: &Path) -> Result<(), TreeError> {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(TreeError::io(folder, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn config(&self) -> TreeConfig {
+        self.config
+    }
+
+    /// The rows of a tree.
+    pub(super) fn rows(&self) -> TreeRows {
+        TreeRows::new(self.rows.clone())
+    }
+
+    fn engine(
+        &self,
+        folder: &Path,
+        counters: &Counters,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Tree, TreeError> {
+        let opened = Config::new(folder, counters.numbers.clone(), counters.versions.clone())
             .use_cache(self.cache.clone())
             .use_descriptor_table(Some(self.descriptors.clone()))
             .with_compaction_filter_factory(Some(Arc::new(StopFilter(stop.clone()))))
             .open();
         match opened.map_err(|error| TreeError::engine(folder, error))? {
-            AnyTree::Standard(tree) => Ok(Engine {
-                tree,
-                numbers,
-                versions,
-            }),
+            AnyTree::Standard(tree) => Ok(tree),
             AnyTree::Blob(_) => Err(TreeError::damaged(folder, "it is of another kind")),
         }
     }
@@ -263,11 +312,21 @@ impl Trees {
     }
 }
 
-/// A tree of the engine with its counters.
-pub(super) struct Engine {
-    pub(super) tree: Tree,
+/// The counters of a tree.
+pub(super) struct Counters {
+    /// From which the engine takes the numbers of versions.
     pub(super) numbers: SequenceNumberCounter,
+    /// Rises with each new version.
     pub(super) versions: SequenceNumberCounter,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            numbers: SequenceNumberCounter::new(reads_at(0)),
+            versions: SequenceNumberCounter::default(),
+        }
+    }
 }
 
 /// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks rarely.
@@ -302,13 +361,6 @@ fn remove_temporary(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn remove_if_there(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Brings the entry of a folder in the folder above it to the device.

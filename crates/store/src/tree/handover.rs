@@ -9,19 +9,27 @@
 //! While the tree is ahead, its commits do not raise the engine's counter of numbers. A version that the engine makes
 //! then comes before all commits that it does not know, and becomes the one into which the memtable is put that has them.
 //! So each view finds them: in the version that it reads in, or beside it.
+//!
+//! A tree begins in the same way, before there is an engine: to make a folder takes syncs, and whoever begins a tree, in a
+//! commit, must not wait for these. Until somebody who may wait has *made* it, its only memtable has all of it, nothing is
+//! sealed, and the log keeps the commit that began it: a start that finds no folder begins it anew. What fails is tried
+//! again, while the tree goes on in memory, up to a bound.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lsm_tree::{AbstractTree, Memtable};
+use lsm_tree::{AbstractTree, Memtable, Tree};
 
+use super::error::TreeError;
 use super::index::{Memtables, Sealed, Shared, reads_at};
 
 impl Shared {
-    /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not handed over yet.
-    pub(super) fn seal(&self, first: u64, last: u64) -> Arc<Memtable> {
+    /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not handed over yet. `None`: the
+    /// tree is not made.
+    pub(super) fn seal(&self, first: u64, last: u64) -> Option<Arc<Memtable>> {
+        let tree = self.engine.get()?;
         self.hand_over();
-        let next = Arc::new(Memtable::new(self.tree.memtable_id_counter.next()));
+        let next = Arc::new(Memtable::new(tree.memtable_id_counter.next()));
         let mut memtables = self.memtables.write();
         let memtable = std::mem::replace(&mut memtables.active, next.clone());
         memtables.sealed.push(Sealed {
@@ -32,7 +40,7 @@ impl Shared {
         // Under the lock, so that a view that knows of the memtable knows of this too.
         let known = self.visible.load(Ordering::Acquire);
         self.ahead_of.store(known + 1, Ordering::Release);
-        next
+        Some(next)
     }
 
     /// Tells the engine what was sealed, and what commits go into now. Waits while the engine installs tables.
@@ -41,22 +49,48 @@ impl Shared {
             return;
         }
         let _one = self.handing_over.lock();
-        if !self.is_ahead() {
+        let Some(tree) = self.engine.get().filter(|_| self.is_ahead()) else {
             return;
-        }
+        };
         // Nobody seals meanwhile: that begins with this.
         let active = self.memtables.read().active.clone();
-        self.tree.rotate_memtable();
-        let mut versions = self.tree.get_version_history_lock();
+        tree.rotate_memtable();
+        self.set_active(tree, active);
+        let memtables = self.memtables.write();
+        self.ahead_of.store(0, Ordering::Release);
+        drop(memtables);
+    }
+
+    /// Tells the engine in which memtable commits are.
+    fn set_active(&self, tree: &Tree, active: Arc<Memtable>) {
+        let mut versions = tree.get_version_history_lock();
         let mut latest = versions.latest_version();
         latest.active_memtable = active;
         versions.replace_latest_version(latest);
         // Before the next version draws its number.
         self.raise_numbers();
-        drop(versions);
+    }
+
+    /// Makes the folder of a tree that has none, and opens it. `false`: it has one, or was discarded.
+    pub(super) fn make(&self) -> Result<bool, TreeError> {
+        let is_made = || self.engine.get().is_some() || self.discarded.load(Ordering::Acquire);
+        if is_made() {
+            return Ok(false);
+        }
+        let _one = self.making.lock();
+        if is_made() {
+            return Ok(false);
+        }
+        let (generation, counters) = (self.generation, &self.counters);
+        let tree = (self.trees).make(generation, &self.folder, counters, &self.stop)?;
+        // Nobody seals meanwhile: that needs an engine.
+        let active = self.memtables.read().active.clone();
+        self.set_active(&tree, active);
         let memtables = self.memtables.write();
-        self.ahead_of.store(0, Ordering::Release);
+        let is_first = self.engine.set(tree).is_ok();
+        debug_assert!(is_first, "one at a time makes it");
         drop(memtables);
+        Ok(true)
     }
 
     /// Whether the engine knows the memtable that commits go into not yet.
@@ -71,26 +105,29 @@ impl Shared {
             0 => self.visible.load(Ordering::Acquire),
             behind => behind - 1,
         };
-        self.numbers.get().saturating_sub(reads_at(known))
+        self.counters.numbers.get().saturating_sub(reads_at(known))
     }
 
-    /// What a view that begins now must look into beside the engine.
-    pub(super) fn beside_engine(&self) -> Option<Arc<Memtable>> {
+    /// What a view that begins now must look into: the engine if there is one, and a memtable that it does not know.
+    pub(super) fn beside_engine(&self) -> (Option<&Tree>, Option<Arc<Memtable>>) {
         let memtables: &Memtables = &self.memtables.read();
-        self.is_ahead().then(|| memtables.active.clone())
+        // Under the lock: so either the engine has the memtable of a tree that is being made, or the view has it.
+        let tree = self.engine.get();
+        let is_beside = tree.is_none() || self.is_ahead();
+        (tree, is_beside.then(|| memtables.active.clone()))
     }
 
     /// The numbers that the engine draws from now on are later than all that is visible.
     pub(super) fn raise_numbers(&self) {
         let visible = self.visible.load(Ordering::Acquire);
-        self.numbers.fetch_max(reads_at(visible));
+        self.counters.numbers.fetch_max(reads_at(visible));
     }
 
     /// Puts those sealed memtables aside that are in tables now.
     pub(super) fn forget_flushed(&self) {
         {
             let _as_handed_over = self.handing_over.lock();
-            let left = self.tree.sealed_memtable_count();
+            let left = self.engine.get().map_or(0, Tree::sealed_memtable_count);
             let mut memtables = self.memtables.write();
             let handed_over = memtables.sealed.len() - usize::from(self.is_ahead());
             let flushed = handed_over.saturating_sub(left);

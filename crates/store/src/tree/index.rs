@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use lsm_tree::compaction::Leveled;
-use lsm_tree::{AbstractTree, Memtable, SequenceNumberCounter, Tree};
+use lsm_tree::{AbstractTree, Memtable, Tree};
 use parking_lot::{Mutex, RwLock};
 
 use super::error::TreeError;
-use super::folder::{Engine, Generation, TreeConfig};
+use super::figures::{TreeStatistics, Trouble};
+use super::folder::{Counters, Generation, TreeConfig, Trees};
 use super::limits;
 use super::pace::Pressure;
 use super::rows::TreeRows;
@@ -44,16 +45,17 @@ pub struct TreeIndex {
 
 /// What the handles share.
 pub(super) struct Shared {
-    pub(super) tree: Tree,
+    /// Not there before the tree is [made](TreeIndex::make). It comes under the lock of the memtables.
+    pub(super) engine: OnceLock<Tree>,
+    /// Held by the one who makes it.
+    pub(super) making: Mutex<()>,
+    pub(super) trees: Trees,
     pub(super) folder: PathBuf,
     pub(super) generation: Generation,
     pub(super) config: TreeConfig,
     /// What was read lately.
     pub(super) rows: TreeRows,
-    /// From which the engine takes the numbers of versions.
-    pub(super) numbers: SequenceNumberCounter,
-    /// Rises with each new version.
-    versions: SequenceNumberCounter,
+    pub(super) counters: Counters,
     /// The last commit that views show.
     pub(super) visible: AtomicU64,
     /// How many views there are of each sequence.
@@ -80,12 +82,12 @@ pub(super) struct Shared {
     /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone.
     pub(super) lineage: Generation,
     /// The folder goes with the last handle.
-    discarded: AtomicBool,
+    pub(super) discarded: AtomicBool,
     /// An entry with an expiry may be there that no walk has seen.
     may_expire: AtomicBool,
-    /// The last flush has failed because there is no room on the device.
-    has_no_room: AtomicBool,
-    stop: Arc<AtomicBool>,
+    /// Why the last attempt to bring something to the device has failed.
+    trouble: AtomicU8,
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// The memtables, for those who must not read the device.
@@ -104,23 +106,6 @@ pub(super) struct Sealed {
     /// The first and the last commit that have put something into it.
     pub(super) first: u64,
     pub(super) last: u64,
-}
-
-/// Figures of a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeStatistics {
-    /// Entries, by estimate: overwritten ones that are not yet compacted away count, deleted ones too.
-    pub entries: u64,
-    /// Bytes of tables on the device.
-    pub disk_bytes: u64,
-    /// Bytes of memtables, with those that are kept although they are on the device too.
-    pub memtable_bytes: u64,
-    /// Memtables that wait to be flushed.
-    pub sealed_memtables: usize,
-    /// Tables on the device.
-    pub tables: usize,
-    /// Runs of tables in the first level: that many may be looked into for one read.
-    pub first_level_runs: usize,
 }
 
 impl TreeIndex {
@@ -170,9 +155,21 @@ impl TreeIndex {
     /// Up to here everything is in tables on the device: a replay begins behind it, and must give this tree no commit up
     /// to it. After compaction it can be lower than it was, if deletions have vanished together with what they deleted.
     pub fn persisted_sequence(&self) -> u64 {
-        let highest = self.shared.tree.get_highest_persisted_seqno();
+        let tree = self.shared.engine.get();
+        let highest = tree.and_then(Tree::get_highest_persisted_seqno);
         let highest = highest.map_or(0, |number| number >> NUMBER_BITS);
         highest.max(self.shared.generation.sequence)
+    }
+
+    /// Makes the folder of a tree that was [begun](Trees::begin) without one, on the device. `false`: it has one. Call it on
+    /// a thread that may wait for the device.
+    pub fn make(&self) -> Result<bool, TreeError> {
+        self.shared.make()
+    }
+
+    /// Whether it has a folder.
+    pub fn is_made(&self) -> bool {
+        self.shared.engine.get().is_some()
     }
 
     /// Whether a memtable waits to be flushed.
@@ -180,22 +177,38 @@ impl TreeIndex {
         !self.shared.memtables.read().sealed.is_empty()
     }
 
-    /// Writes the sealed memtables to tables. `false`: there was none. Call it on a thread that may wait for the device.
+    /// Makes the tree if that was not done, and writes the sealed memtables to tables. `false`: there was nothing to do.
+    /// Call it on a thread that may wait for the device.
     pub fn flush(&self) -> Result<bool, TreeError> {
+        let flushed = self.make().and_then(|made| {
+            let flushed = self.flush_memtables()?;
+            Ok(made || flushed)
+        });
+        let trouble = match &flushed {
+            Ok(_) => Trouble::None,
+            Err(error) if error.is_of_no_room() => Trouble::NoRoom,
+            Err(_) => Trouble::Failed,
+        };
+        self.shared.trouble.store(trouble as u8, Ordering::Relaxed);
+        flushed
+    }
+
+    fn flush_memtables(&self) -> Result<bool, TreeError> {
         let shared = &*self.shared;
+        // A tree that was discarded before it was made has none.
+        let Some(tree) = shared.engine.get() else {
+            return Ok(false);
+        };
         shared.hand_over();
-        let lock = shared.tree.get_flush_lock();
-        let first = shared.tree.next_table_id();
-        let flushed = shared.tree.flush(&lock, shared.watermark());
+        let lock = tree.get_flush_lock();
+        let first = tree.next_table_id();
+        let flushed = tree.flush(&lock, shared.watermark());
         if flushed.is_err() {
-            shared.remove_tables(first..shared.tree.next_table_id());
+            shared.remove_tables(tree, first..tree.next_table_id());
         }
         drop(lock);
-        let flushed = flushed.map_err(|error| shared.error(error));
-        let has_no_room = matches!(&flushed, Err(error) if error.is_of_no_room());
-        shared.has_no_room.store(has_no_room, Ordering::Relaxed);
-        let flushed = flushed?;
-        shared.note_tables();
+        let flushed = flushed.map_err(|error| shared.error(error))?;
+        shared.note_tables(tree);
         shared.forget_flushed();
         shared.free_memtables();
         Ok(flushed.is_some())
@@ -242,19 +255,22 @@ impl TreeIndex {
     /// Merges some tables, if that is due. `false`: it was not. Call it on a thread that may wait for the device.
     pub fn compact(&self) -> Result<bool, TreeError> {
         let shared = &*self.shared;
+        let Some(tree) = shared.engine.get() else {
+            return Ok(false);
+        };
         let _one = shared.compacting.lock();
         if shared.drawn_numbers() >= limits::CHANGES_PER_COMMIT {
             return Ok(false);
         }
-        let before = shared.versions.get();
+        let before = shared.counters.versions.get();
         let strategy = Leveled::default().with_table_target_size(shared.config.table_bytes);
-        let compacted = shared.tree.compact(Arc::new(strategy), shared.watermark());
-        shared.note_tables();
+        let compacted = tree.compact(Arc::new(strategy), shared.watermark());
+        shared.note_tables(tree);
         shared.free_memtables();
         match compacted {
             Err(_) if shared.stop.load(Ordering::Acquire) => Ok(false),
             Err(error) => Err(shared.error(error)),
-            Ok(()) => Ok(shared.versions.get() != before),
+            Ok(()) => Ok(shared.counters.versions.get() != before),
         }
     }
 
@@ -265,8 +281,12 @@ impl TreeIndex {
         &self,
         visit: &mut dyn FnMut(&Path, &Path) -> bool,
     ) -> Result<(), TreeError> {
+        self.make()?;
         let shared = &*self.shared;
-        let _nobody_flushes = shared.tree.get_flush_lock();
+        let Some(tree) = shared.engine.get() else {
+            return Ok(());
+        };
+        let _nobody_flushes = tree.get_flush_lock();
         let _nobody_compacts = shared.compacting.lock();
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
@@ -296,32 +316,42 @@ impl TreeIndex {
             memtables.active.size() as f64 / self.shared.config.memtable_bytes as f64;
         let sealed = memtables.sealed.len();
         drop(memtables);
+        if self.shared.engine.get().is_none() {
+            return Pressure::of_unmade(active_share);
+        }
         let first_level_runs = self.shared.first_level_runs.load(Ordering::Relaxed);
         Pressure::of(sealed, active_share, first_level_runs)
     }
 
-    /// Whether the last flush has failed because there is no room on the device.
-    pub fn has_no_room(&self) -> bool {
-        self.shared.has_no_room.load(Ordering::Relaxed)
+    /// Why the last attempt to bring something to the device has failed, if it has.
+    pub fn trouble(&self) -> Trouble {
+        Trouble::of(self.shared.trouble.load(Ordering::Relaxed))
+    }
+
+    /// Whether so much waits for the device that even commits that grow nothing must be refused: each takes a little
+    /// memory, and nothing frees any.
+    pub fn is_overfull(&self) -> bool {
+        let bound = (limits::SEALED_MEMTABLES_MAX as u64 + 2) * self.shared.config.memtable_bytes;
+        self.memtable_bytes() > bound
     }
 
     /// Figures, at the cost of a walk over the list of tables.
     pub fn statistics(&self) -> TreeStatistics {
-        let tree = &self.shared.tree;
-        let beside_engine = self.shared.beside_engine();
+        let tree = self.shared.engine.get();
+        let (_, beside_engine) = self.shared.beside_engine();
         let beside_engine = beside_engine.map_or(0, |memtable| memtable.len());
-        let entries = tree.approximate_len() + beside_engine;
+        let entries = tree.map_or(0, Tree::approximate_len) + beside_engine;
         let (memtable_bytes, sealed_memtables) = {
             let memtables = self.shared.memtables.read();
             (memtables.bytes(), memtables.sealed.len())
         };
         TreeStatistics {
             entries: entries as u64,
-            disk_bytes: tree.disk_space(),
+            disk_bytes: tree.map_or(0, Tree::disk_space),
             memtable_bytes,
             sealed_memtables,
-            tables: tree.table_count(),
-            first_level_runs: tree.l0_run_count(),
+            tables: tree.map_or(0, Tree::table_count),
+            first_level_runs: tree.map_or(0, Tree::l0_run_count),
         }
     }
 
@@ -350,31 +380,33 @@ fn table_entries(tree: &Tree) -> u64 {
 }
 
 impl Shared {
+    /// A tree of the engine that is open; `None`: one that is not made, with nothing in it.
     pub(super) fn new(
-        engine: Engine,
+        trees: &Trees,
+        folder: PathBuf,
         generation: Generation,
-        config: TreeConfig,
-        rows: TreeRows,
         (lineage, tickets): (Generation, Arc<Tickets>),
-        stop: Arc<AtomicBool>,
+        engine: Option<(Tree, Counters, Arc<AtomicBool>)>,
     ) -> Shared {
-        let Engine {
-            tree,
-            numbers,
-            versions,
-        } = engine;
-        let active = tree.active_memtable();
+        let (engine, counters, stop) = match engine {
+            Some((tree, counters, stop)) => (OnceLock::from(tree), counters, stop),
+            None => Default::default(),
+        };
+        let tree = engine.get();
+        // The engine's first one has this number too.
+        let active = tree.map_or_else(|| Arc::new(Memtable::new(0)), Tree::active_memtable);
         Shared {
-            folder: tree.tree_config().path.clone(),
-            first_level_runs: AtomicUsize::new(tree.l0_run_count()),
-            disk_bytes: AtomicU64::new(tree.disk_space()),
-            table_entries: AtomicU64::new(table_entries(&tree)),
-            tree,
+            folder,
+            first_level_runs: AtomicUsize::new(tree.map_or(0, Tree::l0_run_count)),
+            disk_bytes: AtomicU64::new(tree.map_or(0, Tree::disk_space)),
+            table_entries: AtomicU64::new(tree.map_or(0, table_entries)),
+            engine,
+            making: Mutex::default(),
             generation,
-            config,
-            rows,
-            numbers,
-            versions,
+            config: trees.config(),
+            rows: trees.rows(),
+            trees: trees.clone(),
+            counters,
             visible: AtomicU64::new(0),
             views: Mutex::default(),
             memtables: RwLock::new(Memtables {
@@ -391,7 +423,7 @@ impl Shared {
             discarded: AtomicBool::new(false),
             // Nobody knows yet what was there before.
             may_expire: AtomicBool::new(true),
-            has_no_room: AtomicBool::new(false),
+            trouble: AtomicU8::new(Trouble::None as u8),
             stop,
         }
     }
@@ -406,13 +438,12 @@ impl Shared {
         TreeError::engine(&self.folder, error)
     }
 
-    fn note_tables(&self) {
-        let runs = self.tree.l0_run_count();
+    fn note_tables(&self, tree: &Tree) {
+        let runs = tree.l0_run_count();
         self.first_level_runs.store(runs, Ordering::Relaxed);
-        self.disk_bytes
-            .store(self.tree.disk_space(), Ordering::Relaxed);
+        self.disk_bytes.store(tree.disk_space(), Ordering::Relaxed);
         self.table_entries
-            .store(table_entries(&self.tree), Ordering::Relaxed);
+            .store(table_entries(tree), Ordering::Relaxed);
     }
 
     /// A commit is in the memtable as a whole: from now on views show it.
@@ -452,11 +483,11 @@ impl Shared {
 
     /// Removes what a failed flush has left: without it, each attempt on a full disk would leave more. Those of a
     /// compaction that goes on meanwhile are among these numbers, so then nothing is removed before the next start.
-    fn remove_tables(&self, ids: std::ops::Range<u64>) {
+    fn remove_tables(&self, tree: &Tree, ids: std::ops::Range<u64>) {
         let Some(_nobody_compacts) = self.compacting.try_lock() else {
             return;
         };
-        let version = self.tree.current_version();
+        let version = tree.current_version();
         for id in ids {
             if version.iter_tables().all(|table| table.id() != id) {
                 // What cannot be removed now goes at the next start.
@@ -476,8 +507,10 @@ impl Memtables {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.discarded.load(Ordering::Acquire) {
-            // What cannot be removed now goes at the next start.
-            let _ = std::fs::remove_dir_all(&self.folder);
+            self.trees.discard_folder(&self.folder);
+            if self.engine.get().is_none() {
+                self.trees.remove_prepared(self.generation);
+            }
         }
     }
 }

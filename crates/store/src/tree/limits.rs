@@ -16,6 +16,10 @@ pub const SEALED_MEMTABLES: usize = 3;
 /// slowing does not help, and memory has a bound.
 pub const SEALED_MEMTABLES_MAX: usize = 8;
 
+/// Memtables whose bytes the one of a tree may have that has no folder yet, before commits that grow it are refused: it
+/// cannot be sealed before there is a folder. Far more than is written while one is made.
+pub const UNMADE_MEMTABLES: usize = 2;
+
 /// Runs of tables in the first level from which on writers are slowed: each is looked into by every read.
 pub const FIRST_LEVEL_RUNS: usize = 12;
 

@@ -17,6 +17,14 @@ pub enum Pressure {
 }
 
 impl Pressure {
+    /// The same for a tree that has no folder yet, and so nothing but an active memtable.
+    pub(super) fn of_unmade(active_share: f64) -> Pressure {
+        if active_share >= limits::UNMADE_MEMTABLES as f64 {
+            return Pressure::Refuse;
+        }
+        Pressure::of(0, 0.0, 0)
+    }
+
     /// By the sealed memtables, how full the active one is (0 to 1), and the runs of tables in the first level. The
     /// delay grows with the square of what is behind, so that it sets in gently, and without a jump when a memtable is
     /// sealed.

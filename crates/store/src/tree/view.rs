@@ -1,10 +1,12 @@
 //! Reads of a tree.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lsm_tree::{AbstractTree, Guard, Memtable, Slice};
+use lsm_tree::mvcc_stream::MvccStream;
+use lsm_tree::{AbstractTree, Guard, InternalValue, Memtable, SeqNo, Slice, Tree, ValueType};
 
 use super::arena::Arena;
 use super::error::TreeError;
@@ -23,6 +25,8 @@ use crate::value::Entry;
 pub struct TreeView {
     index: TreeIndex,
     sequence: u64,
+    /// There was an engine when this began.
+    has_engine: bool,
     /// What the engine did not know when this began.
     beside_engine: Option<Arc<Memtable>>,
     /// What was fetched: keys, or stored values.
@@ -32,10 +36,12 @@ pub struct TreeView {
 impl TreeView {
     pub(super) fn new(index: TreeIndex) -> TreeView {
         let sequence = index.shared.enter();
+        // Later: so it has what the sequence shows, if the engine has not.
+        let (engine, beside_engine) = index.shared.beside_engine();
         TreeView {
             sequence,
-            // Later: so it has what the sequence shows, if the engine has not.
-            beside_engine: index.shared.beside_engine(),
+            has_engine: engine.is_some(),
+            beside_engine,
             index,
             fetched: Arena::new(),
         }
@@ -55,6 +61,11 @@ impl TreeView {
         Ok(Some(entry(key, &stored)))
     }
 
+    /// The engine, if it has something to do with this view.
+    fn engine(&self) -> Option<&Tree> {
+        self.index.shared.engine.get().filter(|_| self.has_engine)
+    }
+
     /// What is stored under a key.
     fn stored(&self, key: &[u8]) -> Result<Option<Slice>, TreeError> {
         let shared = &self.index.shared;
@@ -63,8 +74,10 @@ impl TreeView {
         if let Some(newest) = beside_engine.and_then(|memtable| memtable.get(&key, number)) {
             return Ok((!newest.is_tombstone()).then_some(newest.value));
         }
-        let found = shared.tree.get(key, number);
-        found.map_err(|error| shared.error(error))
+        let found = self.engine().map(|tree| tree.get(key, number));
+        found
+            .unwrap_or(Ok(None))
+            .map_err(|error| shared.error(error))
     }
 
     /// The same, owned.
@@ -175,8 +188,8 @@ impl TreeView {
     /// About how many entries a range has, without a look into tables. What was overwritten or removed counts until
     /// compaction has dropped it.
     pub fn estimate(&self, range: &Range<'_>) -> u64 {
-        let version = self.index.shared.tree.current_version();
-        estimate::entries(version.iter_tables(), range)
+        let version = self.engine().map(Tree::current_version);
+        version.map_or(0, |version| estimate::entries(version.iter_tables(), range))
     }
 
     /// Visits what is stored in a range; answers the last key if the budget was spent before the end.
@@ -193,11 +206,16 @@ impl TreeView {
         let shared = &self.index.shared;
         let bounds = stored_range(range);
         let number = reads_at(self.sequence);
-        let beside_engine = self
-            .beside_engine
-            .clone()
-            .map(|memtable| (memtable, number));
-        let mut entries = shared.tree.range(bounds, number, beside_engine);
+        let beside_engine = self.beside_engine.clone();
+        let mut entries: Entries<'_> = match (self.engine(), &self.beside_engine) {
+            (Some(tree), _) => {
+                let beside_engine = beside_engine.map(|memtable| (memtable, number));
+                let entries = tree.range(bounds, number, beside_engine);
+                Box::new(entries.map(|entry| entry.into_inner()))
+            }
+            (None, Some(memtable)) => Box::new(memtable_entries(memtable, bounds, number)),
+            (None, None) => return Ok(None),
+        };
         let mut passed = None;
         let mut rows_left = budget_rows.max(1);
         loop {
@@ -212,7 +230,7 @@ impl TreeView {
                 return Ok(passed);
             }
             rows_left -= 1;
-            let (key, stored) = next.into_inner().map_err(|error| shared.error(error))?;
+            let (key, stored) = next.map_err(|error| shared.error(error))?;
             if visit(&key, &stored)?.is_break() {
                 return Ok(None);
             }
@@ -233,8 +251,51 @@ impl TreeView {
 impl TreeIndex {
     /// Until what this answers is dropped, reads wait, as if the device did not answer.
     pub fn hold_reads(&self) -> impl Sized + '_ {
-        self.shared.tree.get_version_history_lock()
+        let tree = self.shared.engine.get();
+        tree.map(AbstractTree::get_version_history_lock)
     }
+}
+
+/// Keys and values as they are stored, from either end.
+type Entries<'a> = Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<(Slice, Slice)>> + 'a>;
+
+/// An end of a range of stored keys.
+type StoredBound<'a> = Bound<Cow<'a, [u8]>>;
+
+/// The newest entries below a number in one memtable.
+fn memtable_entries<'a>(
+    memtable: &'a Memtable,
+    (start, end): (StoredBound<'_>, StoredBound<'_>),
+    number: SeqNo,
+) -> impl DoubleEndedIterator<Item = lsm_tree::Result<(Slice, Slice)>> + 'a {
+    // Entries of a key are in the order of falling numbers.
+    let place = |key: Cow<'_, [u8]>, number| {
+        let (key, value) = (Slice::new(&key), Slice::new(&[]));
+        InternalValue::from_components(key, value, number, ValueType::Value).key
+    };
+    let start = match start {
+        Bound::Included(key) => Bound::Included(place(key, SeqNo::MAX)),
+        Bound::Excluded(key) => Bound::Excluded(place(key, 0)),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    let end = match end {
+        Bound::Included(key) => Bound::Included(place(key, 0)),
+        Bound::Excluded(key) => Bound::Excluded(place(key, SeqNo::MAX)),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    let entries = memtable
+        .items
+        .range((start, end))
+        .map(|entry| InternalValue {
+            key: entry.key().clone(),
+            value: entry.value().clone(),
+        });
+    let seen = entries.filter(move |entry| entry.key.seqno < number);
+    let newest = MvccStream::new(seen.map(Ok));
+    newest.filter_map(|entry| match entry {
+        Ok(entry) if entry.is_tombstone() => None,
+        entry => Some(entry.map(|entry| (entry.key.user_key, entry.value))),
+    })
 }
 
 /// Is shown a key and a value as they are stored.

@@ -122,9 +122,11 @@ impl TreeWriter {
         self.index.shared.show(sequence);
     }
 
-    /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal).
+    /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal). That of a tree that is not made
+    /// cannot be.
     pub fn wants_seal(&self) -> bool {
-        self.active.size() >= self.index.shared.config.memtable_bytes
+        let is_full = self.active.size() >= self.index.shared.config.memtable_bytes;
+        is_full && self.index.is_made()
     }
 
     /// Bytes of the memtable that commits go into.
@@ -139,7 +141,7 @@ impl TreeWriter {
 
     /// Seals the memtable, so that it can be flushed, and begins the next one. `false`: nothing was done, since it is
     /// empty, or not all of it is durable in the log: a flush would put on the device what a power loss can take
-    /// from the log.
+    /// from the log. Nor is anything sealed in a tree that is not [made](TreeIndex::make).
     ///
     /// # Panics
     ///
@@ -150,12 +152,19 @@ impl TreeWriter {
             return false;
         }
         let shared = &self.index.shared;
-        self.active = shared.seal(self.first_in_active, self.last_in_active);
+        let next = shared.seal(self.first_in_active, self.last_in_active);
+        let Some(next) = next else {
+            return false;
+        };
+        self.active = next;
         true
     }
 
-    /// The first commit that is not on the device; `None`: all are.
+    /// The first commit that is not on the device, be it the one that has begun the tree; `None`: all are.
     pub fn unflushed_from(&self) -> Option<u64> {
+        if !self.index.is_made() {
+            return Some(self.index.generation().sequence);
+        }
         let memtables = self.index.shared.memtables.read();
         match memtables.sealed.first() {
             Some(sealed) => Some(sealed.first),

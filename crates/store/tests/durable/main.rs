@@ -15,6 +15,7 @@ mod suite;
 mod threads;
 mod tree_backups;
 mod tree_bench;
+mod tree_faults;
 mod tree_power;
 mod tree_race;
 mod tree_threads;

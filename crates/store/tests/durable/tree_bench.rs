@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use store::disk::SimulatedDisk;
 use store::durable::{Mailbox, OpenError, Opened, Rounds, TreePlace};
 use store::suite::{Engine, Random};
-use store::tree::TreeConfig;
+use store::tree::{Pressure, TreeConfig};
 use store::{
     Clock, Committer, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, WriteBatch,
 };
@@ -149,7 +149,11 @@ impl OnDisk {
         if self.random.once_in(4) {
             self.rounds.seal_trees();
         }
-        if self.random.once_in(3) {
+        // A commit of a test may be larger than all that a tree may take before its folder is made.
+        let trees = self.store.databases().into_iter();
+        let mut trees = trees.filter_map(|database| self.store.tree(database.id));
+        let is_full = trees.any(|tree| tree.pressure() == Pressure::Refuse);
+        if self.random.once_in(3) || is_full {
             self.rounds.flush_trees().expect("there is room");
         }
         if self.random.once_in(8) {

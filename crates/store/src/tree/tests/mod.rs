@@ -3,6 +3,7 @@
 mod crash;
 mod property;
 mod threads;
+mod unmade;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -279,7 +279,7 @@ fn numbers_between_commits_do_not_run_out() {
     let known = &writer.index().shared.first_level_runs;
     assert_eq!(known.load(Ordering::Relaxed), statistics.first_level_runs);
     // As if so many versions had come between two commits.
-    let numbers = &writer.index().shared.numbers;
+    let numbers = &writer.index().shared.counters.numbers;
     numbers.fetch_max(numbers.get() + crate::tree::limits::CHANGES_PER_COMMIT);
     assert!(!writer.index().compact().expect("there is room"));
 }
@@ -308,7 +308,7 @@ fn a_commit_behind_many_versions_is_seen() {
         if sequence % 3 == 0 && writer.seal(u64::MAX) {
             writer.index().flush().expect("there is room");
             for _ in 0..8 {
-                let tree = &writer.index().shared.tree;
+                let tree = writer.index().shared.engine.get().expect("it is made");
                 let merged = lsm_tree::AbstractTree::major_compact(tree, 1 << 20, 0);
                 merged.expect("there is room");
             }
@@ -354,7 +354,7 @@ fn a_seal_does_not_wait_for_the_engine() {
         // As a flush does that ends now.
         index.shared.forget_flushed();
         assert!(index.wants_flush(), "it is not on the device");
-        let tree = &index.shared.tree;
+        let tree = index.shared.engine.get().expect("it is made");
         let merged = lsm_tree::AbstractTree::major_compact(tree, 1 << 20, 0);
         merged.expect("there is room");
         assert_eq!(all_of(&view), expected, "in an older version");

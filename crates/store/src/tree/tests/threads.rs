@@ -92,7 +92,11 @@ fn views_show_whole_commits_while_everything_moves() {
     assert!(writer.index().statistics().tables > 0);
     check_view(&writer.index().view());
     // Old versions of the set of tables go when nobody reads them any more.
-    assert!(lsm_tree::AbstractTree::version_free_list_len(&writer.index().shared.tree) < 10);
+    assert!(
+        lsm_tree::AbstractTree::version_free_list_len(
+            writer.index().shared.engine.get().expect("it is made")
+        ) < 10
+    );
 }
 
 /// Looks at all keys but the one that the newest commits may lack, once without a reader and once with one. Answers the

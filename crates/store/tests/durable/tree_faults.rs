@@ -1,0 +1,436 @@
+//! What goes wrong with the folder of one database on disk: it concerns that database alone, is told by its name, and is
+//! over when the folder can be made.
+
+use std::path::{Path, PathBuf};
+
+use store::suite::{StandingClock, SuiteView, delete, put};
+use store::{
+    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
+    StoreConfig,
+};
+
+use crate::bench::SEGMENT_BYTES;
+use crate::tree_bench::OnDisk;
+use crate::tree_power::state_of;
+
+/// Plain files where the folders of trees would be made.
+struct Obstacles(Vec<PathBuf>);
+
+impl Obstacles {
+    /// For a database that is made, cleared or converted soon after the last commit in the log.
+    fn put(made: &OnDisk, database: impl std::fmt::Display) -> Obstacles {
+        let folder: &Path = &made.folder.0;
+        let next = made.rounds.log_sequence() + 1;
+        let names = (next..next + 300).map(|sequence| format!("{database}-{sequence}.new"));
+        let paths = names.map(|name| folder.join("trees").join(name));
+        // The folders that are there are left alone.
+        let paths: Vec<_> = paths.filter(|path| !path.exists()).collect();
+        for path in &paths {
+            std::fs::write(path, "in the way").expect("there is room");
+        }
+        Obstacles(paths)
+    }
+}
+
+impl Drop for Obstacles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+struct Client {
+    made: OnDisk,
+    clock: StandingClock,
+}
+
+impl Client {
+    fn new() -> Client {
+        let mut clock = StandingClock { now_ms: 1000 };
+        let mut config = StoreConfig::new(1);
+        config.default_database.durability = Durability::Synced;
+        let mut made = OnDisk::make(config, &mut clock);
+        made.keeps = false;
+        Client { made, clock }
+    }
+
+    fn run(&mut self, fill: &dyn Fn(&mut store::WriteBatch)) -> Vec<Decision> {
+        let mut batch = self.made.store.write_batch();
+        fill(&mut batch);
+        assert!(batch.read_ahead().is_none(), "the tables are whole");
+        self.made.mailbox.submit(&mut batch);
+        let (mut outcomes, mut decisions) = (Outcomes::new(), Vec::new());
+        while self.made.rounds.round(&mut self.clock) {}
+        while self.made.mailbox.take(&mut outcomes) {
+            decisions.extend(outcomes.iter().map(|outcome| outcome.decision));
+        }
+        decisions
+    }
+
+    fn commit(&mut self, database: DatabaseId, operations: &[Operation<'_>]) -> Decision {
+        let decisions = self.run(&|batch| {
+            let mut commit = batch.begin(0, database, Mode::Atomic);
+            for operation in operations {
+                commit.push(operation).expect("within the limits");
+            }
+            commit.submit();
+        });
+        decisions[0]
+    }
+
+    fn create(&mut self, name: &str, kind: Kind) -> Decision {
+        let config = DatabaseConfig {
+            durability: Durability::Synced,
+            ..DatabaseConfig::default()
+        };
+        self.run(&|batch| batch.create_database(0, name, &config.of_kind(kind)))[0]
+    }
+
+    fn id(&self, name: &str) -> DatabaseId {
+        self.made.store.database(name).expect("it was made")
+    }
+
+    fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
+        let view = SuiteView::of(&self.made.store, database).expect("it is there");
+        view.get(key, self.made.store.hasher().hash(key), 1)
+            .is_some()
+    }
+
+    fn snapshot(&mut self) {
+        self.made.rounds.ask_for_snapshot();
+        while self.made.rounds.step_snapshot(&mut self.clock) {}
+        while self.made.rounds.round(&mut self.clock) {}
+    }
+
+    /// The folders of trees, and what else is there.
+    fn folders(&self) -> Vec<String> {
+        let folder = std::fs::read_dir(self.made.folder.0.join("trees")).expect("it is there");
+        let names = folder.map(|file| file.expect("it is read").file_name());
+        let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    fn is_made(&self, name: &str) -> bool {
+        let tree = self.made.store.tree(self.id(name));
+        tree.expect("it is on disk").is_made()
+    }
+}
+
+const APPLIED: Decision = Decision::Applied;
+
+fn refused(refusal: Refusal) -> Decision {
+    Decision::Refused(refusal)
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_concerns_its_database_alone() {
+    let mut client = Client::new();
+    assert_eq!(client.create("good", Kind::Disk), APPLIED);
+    client.made.rounds.flush_trees().expect("there is room");
+    for round in 0..2 {
+        let name = format!("bad-{round}");
+        // Numbers are given out in their order.
+        assert_eq!(
+            client.create(&format!("before-{name}"), Kind::Memory),
+            APPLIED
+        );
+        let before = client.id(&format!("before-{name}")).to_string();
+        let number = before.parse::<u32>().expect("it is a number") + 1;
+        let obstacles = Obstacles::put(&client.made, number);
+        assert_eq!(client.create(&name, Kind::Disk), APPLIED, "round {round}");
+        let bad = client.id(&name);
+        assert_eq!(bad.to_string(), number.to_string());
+        let error = client
+            .made
+            .rounds
+            .flush_trees()
+            .expect_err("it is in the way");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{bad}-")), "{text}");
+        assert!(!client.made.rounds.has_failed());
+
+        // Others go on, on disk and in memory, and reach the device.
+        let good = client.id("good");
+        for database in [good, DatabaseId::DEFAULT] {
+            let key = format!("beside {round}");
+            assert_eq!(
+                client.commit(database, &[put(key.as_bytes(), b"v")]),
+                APPLIED
+            );
+            assert!(client.has(database, key.as_bytes()));
+        }
+        client.made.rounds.seal_trees();
+        assert!(client.made.rounds.flush_trees().is_err());
+        let good_tree = client.made.store.tree(good).expect("it is on disk");
+        assert!(!good_tree.wants_flush(), "its flush had nothing in its way");
+
+        // One more folder is not even begun.
+        let one_more = client.create("one-more", Kind::Disk);
+        assert_eq!(one_more, refused(Refusal::NoFolder));
+        assert_eq!(
+            client.create(&format!("in-memory-{round}"), Kind::Memory),
+            APPLIED
+        );
+
+        // The database itself goes on in memory, up to a bound.
+        let mut written = 0u32;
+        let value = [7; 500];
+        let last = loop {
+            match client.commit(bad, &[put(&written.to_be_bytes(), &value)]) {
+                Decision::Applied => written += 1,
+                other => break other,
+            }
+            assert!(written < 1000, "without end");
+        };
+        assert_eq!(last, refused(Refusal::DiskFailed));
+        assert!(written >= 5, "{written}");
+        for number in 0..written {
+            assert!(client.has(bad, &number.to_be_bytes()));
+        }
+        // What does not grow is taken.
+        assert_eq!(client.commit(bad, &[delete(&0u32.to_be_bytes())]), APPLIED);
+        assert!(!client.has(bad, &0u32.to_be_bytes()));
+
+        if round == 0 {
+            // It is over when the folder can be made.
+            drop(obstacles);
+            client
+                .made
+                .rounds
+                .flush_trees()
+                .expect("nothing is in the way");
+            assert_eq!(client.commit(bad, &[put(b"after", b"v")]), APPLIED);
+        } else {
+            // Or at a restart.
+            drop(obstacles);
+        }
+        let state = state_of(&client.made.store);
+        client.made.crash(2, &mut client.clock);
+        client.made.keeps = false;
+        assert_eq!(state_of(&client.made.store), state, "round {round}");
+        let bad = client.id(&name);
+        assert_eq!(client.commit(bad, &[put(b"behind", b"v")]), APPLIED);
+    }
+}
+
+/// The committer makes no folders: those who keep the trees do.
+#[test]
+fn no_commit_makes_a_folder() {
+    let mut client = Client::new();
+    let before = client.folders();
+    assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    for round in 0..2 {
+        assert_eq!(client.folders(), before, "round {round}");
+        assert!(!client.is_made("other"));
+        let other = client.id("other");
+        assert_eq!(client.commit(other, &[put(b"key", b"value")]), APPLIED);
+        assert_eq!(client.commit(other, &[Operation::Clear]), APPLIED);
+        assert!(!client.has(other, b"key"));
+        assert_eq!(client.folders(), before, "round {round}");
+        // Two clears in one group, and what comes between.
+        let decisions = client.run(&|batch| {
+            for operations in [
+                &[Operation::Clear][..],
+                &[put(b"a", b"1")],
+                &[Operation::Clear],
+            ] {
+                let mut commit = batch.begin(0, other, Mode::Atomic);
+                operations
+                    .iter()
+                    .for_each(|operation| commit.push(operation).expect("small"));
+                commit.submit();
+            }
+            let mut commit = batch.begin(0, other, Mode::Atomic);
+            commit.push(&put(b"b", b"2")).expect("small");
+            commit.submit();
+        });
+        assert_eq!(decisions, [APPLIED; 4]);
+        assert!(client.has(other, b"b") && !client.has(other, b"a"));
+        assert_eq!(client.folders(), before, "round {round}");
+        // Much is written elsewhere and snapshots are made, so that the log is shortened as far as it may be; then the
+        // power is lost.
+        let filler = format!("filler-{round}");
+        assert_eq!(client.create(&filler, Kind::Memory), APPLIED);
+        for number in 0..60u8 {
+            let id = client.id(&filler);
+            let filled = client.commit(id, &[put(&[number], &[7; 4000])]);
+            assert_eq!(filled, APPLIED);
+        }
+        client.snapshot();
+        client.snapshot();
+        assert_eq!(client.folders(), before, "round {round}");
+        let state = state_of(&client.made.store);
+        client.made.crash(2, &mut client.clock);
+        client.made.keeps = false;
+        assert_eq!(state_of(&client.made.store), state, "round {round}");
+        // Begun anew by the same name.
+        let other = client.id("other");
+        assert_eq!(
+            client.run(&|batch| batch.drop_database(0, other)),
+            [APPLIED]
+        );
+        drop(client.made.rounds.take_garbage());
+        assert_eq!(client.folders(), before, "what was dropped is gone");
+        assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    }
+}
+
+#[test]
+fn a_refused_group_leaves_no_folder() {
+    let mut client = Client::new();
+    assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    client.made.rounds.flush_trees().expect("there is room");
+    let before = client.folders();
+    for round in 0..2 {
+        let disk = client.made.disk.clone();
+        disk.set_capacity_bytes(2 * SEGMENT_BYTES + 4096);
+        let full = refused(Refusal::LogFull);
+        let other = client.id("other");
+        // Until nothing at all can be logged: then a group with a clear is refused too.
+        let value = vec![7; 6_000];
+        let same = |client: &mut Client| client.commit(DatabaseId::DEFAULT, &[put(b"k", &value)]);
+        while same(&mut client) == APPLIED {}
+        let (mut cleared, mut created) = (0, 0);
+        while client.commit(other, &[Operation::Clear]) == APPLIED {
+            cleared += 1;
+            assert!(cleared < 5000, "without end");
+            let name = format!("new-{round}-{created}");
+            created += usize::from(client.create(&name, Kind::Disk) == APPLIED);
+        }
+        for _ in 0..3 {
+            assert_eq!(client.commit(other, &[Operation::Clear]), full);
+            assert_eq!(client.create("refused", Kind::Disk), full);
+        }
+        drop(client.made.rounds.take_garbage());
+        let names = client.folders();
+        assert!(
+            names.iter().all(|name| !name.ends_with(".new")),
+            "{names:?}"
+        );
+        assert!(names.len() <= before.len() + created, "{names:?}");
+        disk.set_capacity_bytes(u64::MAX);
+        assert_eq!(client.commit(other, &[put(b"late", b"v")]), APPLIED);
+        client.made.rounds.flush_trees().expect("there is room");
+        assert!(client.has(other, b"late"));
+    }
+}
+
+/// Converted to and fro, dropped and made again by the same name, with what is written between; each time again.
+#[test]
+fn the_second_time_is_as_the_first() {
+    let mut client = Client::new();
+    for round in 0..3 {
+        println!("round {round}");
+        assert_eq!(client.create("other", Kind::Memory), APPLIED);
+        let other = client.id("other");
+        for turn in 0..2u8 {
+            for kind in [Kind::Disk, Kind::Memory] {
+                let key = [turn, kind as u8];
+                assert_eq!(client.commit(other, &[put(&key, b"before")]), APPLIED);
+                let before = state_of(&client.made.store);
+                let report = client.made.rounds.convert(other, kind, &mut client.clock);
+                assert!(report.expect("it fits").entries > 0);
+                let after = state_of(&client.made.store);
+                assert_eq!(after["other"].1, before["other"].1, "entries as they were");
+                assert_eq!(client.commit(other, &[put(&key, b"after")]), APPLIED);
+                if turn == 1 {
+                    client.snapshot();
+                }
+                let state = state_of(&client.made.store);
+                client.made.crash(2, &mut client.clock);
+                client.made.keeps = false;
+                assert_eq!(state_of(&client.made.store), state);
+            }
+        }
+        let other = client.id("other");
+        assert_eq!(
+            client.run(&|batch| batch.drop_database(0, other)),
+            [APPLIED]
+        );
+    }
+    // The trees of the default database, and of nobody else.
+    client.snapshot();
+    client.made.crash(2, &mut client.clock);
+    assert_eq!(client.folders().len(), 1, "{:?}", client.folders());
+}
+
+/// A conversion that the log refuses leaves nothing behind, and the next one works.
+#[test]
+fn a_conversion_that_is_refused_can_be_tried_again() {
+    let mut client = Client::new();
+    assert_eq!(client.create("other", Kind::Memory), APPLIED);
+    let other = client.id("other");
+    assert_eq!(client.commit(other, &[put(b"key", b"value")]), APPLIED);
+    for round in 0..2 {
+        let before = client.folders();
+        // In the way of the folder that it would be filled in.
+        let obstacles = Obstacles::put(&client.made, other);
+        let converted = client
+            .made
+            .rounds
+            .convert(other, Kind::Disk, &mut client.clock);
+        assert!(converted.is_err(), "round {round}");
+        assert!(!client.made.rounds.has_failed());
+        assert_eq!(client.commit(other, &[put(b"key", b"value 2")]), APPLIED);
+        drop(obstacles);
+        assert_eq!(client.folders(), before);
+        let converted = client
+            .made
+            .rounds
+            .convert(other, Kind::Disk, &mut client.clock);
+        converted.expect("nothing is in the way");
+        assert!(client.has(other, b"key"));
+        let converted = client
+            .made
+            .rounds
+            .convert(other, Kind::Memory, &mut client.clock);
+        converted.expect("it fits");
+    }
+}
+
+/// Where the device is far behind, deletes are taken for longer than what grows, but not without end.
+#[test]
+fn what_waits_for_the_device_has_a_bound() {
+    let mut client = Client::new();
+    let key = |number: u32| format!("a key of some length {number:06}").into_bytes();
+    let mut deleted = 0;
+    for round in 0..2 {
+        for number in 0..1500 {
+            let key = key(number + round * 1500);
+            assert_eq!(
+                client.commit(DatabaseId::DEFAULT, &[put(&key, b"")]),
+                APPLIED
+            );
+            if number % 50 == 0 {
+                client.made.rounds.flush_trees().expect("there is room");
+            }
+        }
+        client.made.rounds.seal_trees();
+        client.made.rounds.flush_trees().expect("there is room");
+        let value = [7; 900];
+        let behind = refused(Refusal::DiskBehind);
+        let grow = |client: &mut Client| client.commit(DatabaseId::DEFAULT, &[put(b"g", &value)]);
+        while grow(&mut client) == APPLIED {}
+        assert_eq!(grow(&mut client), behind);
+        assert_eq!(
+            client.commit(DatabaseId::DEFAULT, &[delete(&key(deleted))]),
+            APPLIED
+        );
+        let refusal = loop {
+            deleted += 1;
+            match client.commit(DatabaseId::DEFAULT, &[delete(&key(deleted))]) {
+                Decision::Applied => assert!(deleted < round * 1500 + 1400, "without end"),
+                other => break other,
+            }
+        };
+        assert_eq!(refusal, behind, "round {round}: {deleted}");
+        client.made.rounds.flush_trees().expect("there is room");
+        assert_eq!(
+            client.commit(DatabaseId::DEFAULT, &[delete(&key(deleted))]),
+            APPLIED
+        );
+        assert_eq!(grow(&mut client), APPLIED);
+    }
+}
