@@ -9,6 +9,8 @@ use service::figures::Totals;
 use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
 use store::blob::BlobUse;
 use store::durable::LogStatistics;
+use store::tree::Trouble;
+use store::{DatabaseId, Store};
 
 use super::exposition::Kind::{Counter, Gauge, Histogram};
 use super::exposition::{Label, Page};
@@ -299,6 +301,11 @@ fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
             "What they may take (--memory-limit).",
             shared.store.memory_limit_bytes(),
         ),
+        (
+            "pelton_reclaiming_entries",
+            "Entries of databases that were dropped or converted, and whose memory is not freed yet.",
+            shared.store.reclaiming_entries(),
+        ),
     ];
     for (name, help, value) in gauges {
         page.single(name, Gauge, help, value);
@@ -344,6 +351,7 @@ struct Database {
     name: String,
     statistics: store::Statistics,
     blobs: BlobUse,
+    is_failing: bool,
 }
 
 fn databases(page: &mut Page, shared: &Shared) {
@@ -354,11 +362,12 @@ fn databases(page: &mut Page, shared: &Shared) {
             Some(Database {
                 statistics: store.statistics(info.id)?,
                 blobs: store.blob_use(info.id),
+                is_failing: is_failing(store, info.id),
                 name: info.name,
             })
         })
         .collect();
-    let gauges: [(_, _, &Of<Database>); 9] = [
+    let gauges: [(_, _, &Of<Database>); 10] = [
         (
             "pelton_database_entries",
             "Entries, with those that have expired and are not removed yet; on disk by estimate. The default database has \
@@ -405,6 +414,11 @@ fn databases(page: &mut Page, shared: &Shared) {
             "Uploads of blobs that are not complete.",
             &|one| one.blobs.unfinished,
         ),
+        (
+            "pelton_database_failing",
+            "1 if the disk does not take what was written to a database on disk: it is in the log, and is tried again.",
+            &|one| u64::from(one.is_failing),
+        ),
     ];
     for (name, help, of) in gauges {
         page.family(name, Gauge, help);
@@ -412,6 +426,12 @@ fn databases(page: &mut Page, shared: &Shared) {
             page.sample(&[("database", &database.name)], of(database));
         }
     }
+}
+
+/// Whether what is in memory of a database on disk cannot be brought there.
+fn is_failing(store: &Store, id: DatabaseId) -> bool {
+    let tree = store.tree(id);
+    tree.is_some_and(|tree| tree.trouble() != Trouble::None)
 }
 
 /// Without a quota there is nothing to compare with.
