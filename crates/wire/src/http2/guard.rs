@@ -145,7 +145,10 @@ impl Bucket {
         let earned = u128::from(elapsed_ns) * u128::from(self.per_second) / 1_000_000_000;
         // The remainder of a token is kept: many short intervals earn as much as a long one.
         if earned > 0 {
-            self.refilled_ns = now_ns;
+            let spent_ns = (earned * 1_000_000_000).div_ceil(u128::from(self.per_second));
+            self.refilled_ns += u64::try_from(spent_ns)
+                .unwrap_or(elapsed_ns)
+                .min(elapsed_ns);
             self.earn(u32::try_from(earned).unwrap_or(u32::MAX));
         }
     }
@@ -165,6 +168,29 @@ mod tests {
         assert!(bucket.take(1, SECOND / 2));
         assert!(!bucket.take(1, SECOND / 2));
         assert_eq!((0..20).filter(|_| bucket.take(1, SECOND * 100)).count(), 10);
+    }
+
+    /// Asked more often than it earns, and each time between two tokens: the rest of each interval counts too.
+    #[test]
+    fn many_short_intervals_earn_as_much_as_a_long_one() {
+        for per_second in [1, 3, 7, 100, 999] {
+            for asks_per_second in [1, 2, 3, 1_000, 1_500] {
+                let mut bucket = Bucket::new(u32::MAX, per_second, 0);
+                assert!(bucket.take(u32::MAX, 0));
+                let mut earned = 0;
+                let seconds = 10;
+                for ask in 1..=asks_per_second * seconds {
+                    bucket.refill(ask * SECOND / asks_per_second);
+                    earned += u64::from(std::mem::take(&mut bucket.tokens));
+                }
+                let expected = seconds * u64::from(per_second);
+                // Rounding up to whole nanoseconds may keep the last one back.
+                assert!(
+                    earned == expected || earned + 1 == expected,
+                    "{earned} of {expected} at {per_second} and {asks_per_second} a second"
+                );
+            }
+        }
     }
 
     #[test]
