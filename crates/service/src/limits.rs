@@ -72,6 +72,9 @@ pub const INTEROP_PAYLOAD_BYTES_MAX: u32 = 4_000_000;
 /// Messages that a call of the test service still owes to its caller, in all; each costs 12 bytes to remember.
 pub const INTEROP_RESPONSES_MAX: usize = 10_000;
 
+/// Largest load report that the test service gives back: it travels in trailers, of which clients take 8 KiB.
+pub const INTEROP_LOAD_REPORT_BYTES_MAX: usize = 3_000;
+
 /// Longest pause before a message of the test service, one minute.
 pub const INTEROP_INTERVAL_US_MAX: u32 = 60_000_000;
 

@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::{INTEROP_INTERVAL_US_MAX, INTEROP_PAYLOAD_BYTES_MAX, INTEROP_RESPONSES_MAX};
+use super::orca;
+use crate::limits::{
+    INTEROP_INTERVAL_US_MAX, INTEROP_LOAD_REPORT_BYTES_MAX, INTEROP_PAYLOAD_BYTES_MAX,
+    INTEROP_RESPONSES_MAX,
+};
 use crate::protobuf::{DecodeError, Fault, Reader, Value, writer};
 use crate::status::{Code, Status};
 
@@ -13,6 +17,9 @@ pub(super) struct SimpleRequest {
     pub compress_response: bool,
     pub expect_compressed: bool,
     pub end_with: Option<Status>,
+    pub fill_server_id: bool,
+    /// An encoded `OrcaLoadReport` to give back.
+    pub load_report: Option<Vec<u8>>,
 }
 
 /// `StreamingInputCallRequest`
@@ -41,11 +48,20 @@ pub(super) fn decode_simple(bytes: &[u8]) -> Result<SimpleRequest, Status> {
                 6 => request.compress_response = bool_value(value)?,
                 7 => status.merge(value)?,
                 8 => request.expect_compressed = bool_value(value)?,
+                9 => request.fill_server_id = value.bool()?,
+                11 => orca::append_report(value, request.load_report.get_or_insert_default())?,
                 _ => {}
             }
             Ok(())
         })
         .map_err(|error| malformed("SimpleRequest", error))?;
+    let report_bytes = request.load_report.as_ref().map_or(0, Vec::len);
+    if report_bytes > INTEROP_LOAD_REPORT_BYTES_MAX {
+        return Err(Status::resource_exhausted(format!(
+            "field orca_per_query_report: {report_bytes} bytes of trailers, at most \
+             {INTEROP_LOAD_REPORT_BYTES_MAX} are allowed"
+        )));
+    }
     request.response_bytes = within("response_size", size, INTEROP_PAYLOAD_BYTES_MAX)?;
     request.end_with = status.end()?;
     Ok(request)
@@ -86,6 +102,8 @@ pub(super) fn decode_output(
                     Err(refusal) => refused = Some(refusal),
                 },
                 7 => status.merge(value)?,
+                // Whoever asks for it waits for its reports, so it is refused at once.
+                8 => _ = refused.get_or_insert_with(no_load_reports_out_of_band),
                 _ => {}
             }
             Ok(())
@@ -204,6 +222,11 @@ pub(super) fn encode_payload(out: &mut Vec<u8>, payload_bytes: u32) {
     }
 }
 
+/// `SimpleResponse.server_id`: tells servers apart.
+pub(super) fn encode_server_id(out: &mut Vec<u8>, history_id: u64) {
+    writer::bytes(out, 4, format!("pelton-{history_id:016x}").as_bytes());
+}
+
 fn within(field: &str, value: i32, max: u32) -> Result<u32, Status> {
     match u32::try_from(value) {
         Ok(value) if value <= max => Ok(value),
@@ -222,6 +245,13 @@ fn too_many_responses() -> Status {
         "field response_parameters: the call would have to remember more than {INTEROP_RESPONSES_MAX} messages \
          that it owes; ask for fewer at once"
     ))
+}
+
+#[cold]
+fn no_load_reports_out_of_band() -> Status {
+    Status::unimplemented(
+        "field orca_oob_report: this server has no xds.service.orca.v3.OpenRcaService, which would send the reports",
+    )
 }
 
 #[cold]

@@ -4,6 +4,7 @@
 //! method does; the words in quotes here are its names of features.
 
 mod messages;
+mod orca;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,9 @@ use crate::call::{Actions, CallHead, Metadata, Shared, State};
 use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
-use messages::{Response, decode_input, decode_output, decode_simple, encode_payload};
+use messages::{
+    Response, decode_input, decode_output, decode_simple, encode_payload, encode_server_id,
+};
 
 /// A call of the test service.
 pub struct InteropCall {
@@ -61,9 +64,9 @@ impl InteropCall {
 }
 
 impl State for InteropCall {
-    fn message(&mut self, bytes: &[u8], last: bool, _shared: &Shared, actions: &mut impl Actions) {
+    fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
         let outcome = match &mut self.progress {
-            Progress::Unary => answer_unary(self.method, bytes, actions),
+            Progress::Unary => answer_unary(self.method, bytes, shared, actions),
             Progress::Adding(total) => add(total, bytes, last, actions),
             Progress::Answering(answering) => answering.request(self.method, bytes, last, actions),
         };
@@ -111,8 +114,13 @@ fn echo_metadata(metadata: &dyn Metadata, actions: &mut impl Actions) {
     }
 }
 
-/// "EmptyCall", "UnaryCall", "CacheableUnaryCall"
-fn answer_unary(method: Method, bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
+/// "EmptyCall", "UnaryCall", "CacheableUnaryCall", "Backend metrics report": "orca_per_query_report"
+fn answer_unary(
+    method: Method,
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<(), Status> {
     match method {
         Method::InteropEmptyCall => actions.respond(|_| {}),
         Method::InteropCacheableUnaryCall => answer_with_time(actions),
@@ -123,7 +131,15 @@ fn answer_unary(method: Method, bytes: &[u8], actions: &mut impl Actions) -> Res
                 return Err(status);
             }
             actions.compress(request.compress_response);
-            actions.respond(|out| encode_payload(out, request.response_bytes));
+            if let Some(report) = request.load_report {
+                actions.add_trailing_metadata(orca::TRAILER, &orca::base64(&report));
+            }
+            actions.respond(|out| {
+                encode_payload(out, request.response_bytes);
+                if request.fill_server_id {
+                    encode_server_id(out, shared.store.history_id());
+                }
+            });
         }
     }
     Ok(())

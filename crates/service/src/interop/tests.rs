@@ -115,6 +115,74 @@ fn large_unary() {
     assert!(!fake.actions.is_compressing);
 }
 
+/// "pick_first_unary" of grpc-go's client: all answers name the same server.
+#[test]
+fn server_id_is_filled_when_it_is_asked_for() {
+    let shared = shared();
+    let mut expected = Vec::new();
+    encode_server_id(&mut expected, shared.store.history_id());
+    for _ in 0..2 {
+        let mut fake = Fake::new(Method::InteropUnaryCall, &shared);
+        fake.message(&[9 << 3, 1], true, &shared);
+        let named = [&payload(0)[..], &expected].concat();
+        assert_eq!(fake.take_sent(), [Sent::Response(named)]);
+    }
+    let mut fake = unary(Method::InteropUnaryCall, &[9 << 3, 0], false);
+    assert_eq!(fake.take_sent(), [Sent::Response(payload(0))]);
+}
+
+/// A `TestOrcaReport` as grpc-go's client sends it, with `names` entries in each map.
+fn load_report(names: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    let entry = |out: &mut Vec<u8>, field, number: usize| {
+        writer::message(out, field, |out| {
+            writer::bytes(out, 1, format!("name {number}").as_bytes());
+            writer::fixed64(out, 2, (number as f64 + 0.5).to_bits());
+        });
+    };
+    for (field, value) in [(1, 0.8210_f64), (2, 0.5847)] {
+        writer::fixed64(&mut asked, field, value.to_bits());
+        writer::fixed64(&mut answered, field, value.to_bits());
+    }
+    for number in 0..names {
+        entry(&mut asked, 3, number);
+        entry(&mut asked, 4, number);
+        entry(&mut answered, 4, number);
+        entry(&mut answered, 5, number);
+    }
+    (asked, answered)
+}
+
+#[test]
+fn orca_per_rpc() {
+    let (asked, answered) = load_report(2);
+    let mut request = Vec::new();
+    writer::bytes(&mut request, 11, &asked);
+    let mut fake = unary(Method::InteropUnaryCall, &request, false);
+    assert_eq!(fake.take_sent(), [Sent::Response(payload(0))]);
+    let trailer = fake.actions.trailing.first(b"endpoint-load-metrics-bin");
+    assert_eq!(trailer, Some(&orca::base64(&answered)[..]));
+
+    let mut request = Vec::new();
+    writer::bytes(&mut request, 11, &load_report(1_000).0);
+    let mut fake = unary(Method::InteropUnaryCall, &request, false);
+    let status = fake.take_status().expect("too large for trailers");
+    assert_eq!(status.code, Code::ResourceExhausted);
+}
+
+/// Its client waits for reports after the answer.
+#[test]
+fn orca_oob_is_refused_at_once() {
+    let mut request = Vec::new();
+    writer::message(&mut request, 2, |out| writer::uint64(out, 1, 1));
+    writer::bytes(&mut request, 8, &load_report(1).0);
+    let shared = shared();
+    let mut fake = Fake::new(Method::InteropFullDuplexCall, &shared);
+    fake.message(&request, false, &shared);
+    let status = fake.take_status().expect("it is refused");
+    assert_eq!(status.code, Code::Unimplemented);
+}
+
 #[test]
 fn cacheable_unary() {
     let mut fake = unary(Method::InteropCacheableUnaryCall, &[], false);

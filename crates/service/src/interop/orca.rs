@@ -1,0 +1,57 @@
+//! Load reports (ORCA), which a client asks the test service to give back.
+
+use crate::protobuf::{Fault, Reader, Value, writer};
+
+/// The trailer that has the report of one call, an `xds.data.orca.v3.OrcaLoadReport` in base64.
+pub(super) const TRAILER: &[u8] = b"endpoint-load-metrics-bin";
+
+/// Appends to `out` what `grpc.testing.TestOrcaReport` says, as an `OrcaLoadReport`: the same figures under other numbers.
+pub(super) fn append_report(value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    Reader::new(value.bytes()?)
+        .for_each(|field, value| {
+            match field {
+                // Use of processor and memory, as doubles.
+                1 | 2 => writer::fixed64(out, field, value.fixed64()?),
+                // Maps of names to doubles: what a request costs, and other uses.
+                3 => writer::bytes_always(out, 4, value.bytes()?),
+                4 => writer::bytes_always(out, 5, value.bytes()?),
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|error| error.fault)
+}
+
+/// Returns bytes as the value of a `-bin` trailer travels: base64 without padding (RFC 4648 section 4).
+pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..=three.len() {
+            out.push(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648_without_padding() {
+        let cases: [(&[u8], &str); 6] = [
+            (b"", ""),
+            (b"f", "Zg"),
+            (b"fo", "Zm8"),
+            (b"foo", "Zm9v"),
+            (b"foobar", "Zm9vYmFy"),
+            (&[0xfb, 0xff, 0xfe], "+//+"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(base64(bytes), text.as_bytes());
+        }
+    }
+}
