@@ -245,6 +245,45 @@ def test_the_command_line_speaks_tls(secure, binary, authority, stranger):
     assert done.returncode == 3 and "UnknownIssuer" in done.stderr, done.stdout + done.stderr
 
 
+def test_a_certificate_that_is_its_own_authority(binary, tmp_path, stranger):
+    """As `openssl req -x509` makes it, with CA:TRUE."""
+
+    def make(name, *more):
+        key, certificate = tmp_path / f"{name}.key", tmp_path / f"{name}.pem"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+        subprocess.run([*command, "-days", "365", "-subj", f"/CN={name}", *more], check=True, capture_output=True)
+        return certificate, key
+
+    server_pair = make("server", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    client_pair = make("client")
+    with Server(binary, *tls_flags(server_pair, "--client-ca", str(client_pair[0]))) as server:
+        at = ["--address", server.address, "--tls-cert", client_pair[0], "--tls-key", client_pair[1]]
+        for _ in range(2):
+            done = run(binary, "status", *at, "--tls-ca", server_pair[0])
+            assert done.returncode == 0 and "SERVING" in done.stdout, done.stderr
+        done = run(binary, "status", *at, "--tls-ca", server_pair[0], "--tls-server-name", "elsewhere.test")
+        assert done.returncode == 3 and "--tls-server-name" in done.stderr, done.stderr
+        done = run(binary, "status", *at, "--tls-ca", stranger.ca)
+        assert done.returncode == 3 and "--tls-ca" in done.stderr and "--tls-server-name" not in done.stderr, done.stderr
+        done = run(binary, "status", *at[:2], "--tls-ca", server_pair[0], "--tls-cert", server_pair[0], "--tls-key", server_pair[1])
+        assert done.returncode == 3, "a certificate of a client that was not given"
+
+
+def test_a_certificate_of_version_1_is_named_as_such(binary, tmp_path):
+    key, request, certificate = tmp_path / "key.pem", tmp_path / "request.pem", tmp_path / "certificate.pem"
+    for command in (
+        ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=localhost", "-out", request],
+        ["x509", "-req", "-in", request, "-signkey", key, "-days", "365", "-out", certificate],
+    ):
+        subprocess.run(["openssl", *command], check=True, capture_output=True)
+    text = subprocess.run(["openssl", "x509", "-in", certificate, "-noout", "-text"], capture_output=True, text=True).stdout
+    if "Version: 1" not in text:
+        pytest.skip("this openssl makes certificates of version 3")
+    done = run(binary, "serve", "--durability", "volatile", "--listen", "127.0.0.1:0", *tls_flags((certificate, key)))
+    assert done.returncode != 0 and "damaged" not in done.stderr
+    assert "certificate.pem: the certificate is of X.509 version 1" in done.stderr and "subjectAltName" in done.stderr
+
+
 def test_mutual_tls_on_the_command_line(binary, identity, authority):
     certificate, key = authority.sign("cli")
     with Server(binary, *tls_flags(identity, "--client-ca", str(authority.ca))) as server:

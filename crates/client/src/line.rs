@@ -151,7 +151,7 @@ pub(crate) fn check_agreed(pipe: &TlsPipe) -> Result<(), TlsFailure> {
     Err(TlsFailure {
         kind: FailureKind::Incompatible,
         reason: "the server did not choose HTTP/2 (h2 in ALPN)".into(),
-        unknown_issuer: false,
+        fault: None,
     })
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn closed_in_handshake() -> TlsFailure {
         kind: FailureKind::Ended,
         reason: "the server closed the connection in the midst of it: does this port speak TLS?"
             .into(),
-        unknown_issuer: false,
+        fault: None,
     }
 }
 

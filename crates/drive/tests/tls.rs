@@ -16,6 +16,19 @@ use drive::tls::{
 };
 use drive::{Listen, LoopConfig};
 
+/// As `openssl x509 -req -signkey` of OpenSSL 3.0 makes it: no extensions, and so X.509 version 1.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIzCBywIURQ3vo0Jl+tOphv0sSpGFdxrYKrUwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjExMDEwMFoYDzIxMjYxMDI5MTEwMTAw
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AASEMewInQ4HlUvitBA+AWfdzpFBjssvK1s1H+LmCy22alAR4gGbCdcr+nBJlRVO
+mBCVYWCMmiQGXTEtF1WFJAZ3MAoGCCqGSM49BAMCA0cAMEQCIEGQcx5DPijTwU7H
+xtqbU79qsul/te7XmYb9Dd/pv7/iAiA17L2f6WCMSA8PR+08dIPpkpfgY2IejGdY
+eJcOaxb8qQ==
+-----END CERTIFICATE-----
+";
+
 fn with_tls(mut config: LoopConfig, tls: ServerTls) -> LoopConfig {
     config.listen = vec![Listen {
         address: "127.0.0.1:0".parse().expect("valid"),
@@ -130,10 +143,15 @@ fn what_does_not_fit_is_refused_and_the_old_certificate_stays() {
         certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
         key: good.key.clone(),
     };
+    let version_1 = Identity {
+        certificate: VERSION_1.into(),
+        key: good.key.clone(),
+    };
     let replace = |identity: &Identity| tls.replace(&identity.options(None)).expect_err("wrong");
     assert!(matches!(replace(&old), TlsConfigError::Expired(_)));
     assert!(matches!(replace(&early), TlsConfigError::NotYetValid(_)));
     assert_eq!(replace(&mixed), TlsConfigError::KeyMismatch);
+    assert_eq!(replace(&version_1), TlsConfigError::OldCertificate);
     assert!(matches!(replace(&no_key), TlsConfigError::BadKey(_)));
     assert!(matches!(
         replace(&garbage),

@@ -2,6 +2,7 @@
 
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use x509_cert::Certificate;
+use x509_cert::certificate::Version;
 use x509_cert::der::Decode;
 
 use super::config::{self, TlsConfigError};
@@ -27,6 +28,9 @@ impl Validity {
     pub(super) fn of(der: &[u8]) -> Result<Validity, TlsConfigError> {
         let bad = |error: x509_cert::der::Error| TlsConfigError::BadCertificate(error.to_string());
         let certificate = Certificate::from_der(der).map_err(bad)?;
+        if certificate.tbs_certificate().version() != Version::V3 {
+            return Err(TlsConfigError::OldCertificate);
+        }
         let validity = certificate.tbs_certificate().validity();
         Ok(Validity {
             not_before_s: validity.not_before.to_unix_duration().as_secs(),

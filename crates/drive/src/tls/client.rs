@@ -10,6 +10,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::config::{self, TlsConfigError};
 use super::session::Session;
+use super::trusted_leaf::ServerVerifier;
 use super::{FailureKind, TlsFailure, TlsPipe};
 use crate::Address;
 use crate::limits::CLIENT_SESSIONS;
@@ -19,7 +20,7 @@ use crate::limits::CLIENT_SESSIONS;
 pub enum Trust<'a> {
     /// The authorities that this system trusts.
     System,
-    /// Those with these certificates in PEM, and no others.
+    /// Those with these certificates in PEM, and servers that show one of these certificates themselves; no others.
     Authorities(&'a [u8]),
     /// Everybody: the connection is secret, and whoever answers may be anybody. For tests.
     Anybody,
@@ -57,7 +58,14 @@ impl ClientTls {
             .map_err(|error| config::config_error(&error))?;
         let builder = match options.trust {
             Trust::System => builder.with_root_certificates(system_authorities()?),
-            Trust::Authorities(text) => builder.with_root_certificates(config::authorities(text)?),
+            Trust::Authorities(text) => {
+                let trusted = config::trusted(text)?;
+                let verifier = ServerVerifier::new(trusted, Arc::clone(&provider))?;
+                // All that it leaves to us is which leaves are trusted themselves.
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(verifier))
+            }
             Trust::Anybody => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider))),

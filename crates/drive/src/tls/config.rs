@@ -8,6 +8,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::trusted_leaf::TrustedCertificates;
+
 /// Why certificates and keys cannot be used. Whoever read the files adds their names: see [`TlsConfigError::part`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsConfigError {
@@ -17,6 +19,8 @@ pub enum TlsConfigError {
     BadCertificate(String),
     /// There is no private key, or one of a kind that cannot be used.
     BadKey(String),
+    /// The certificate is of a version of X.509 before 3, which has no room for the names of hosts.
+    OldCertificate,
     /// The private key is not that of the certificate.
     KeyMismatch,
     /// The certificate has run out, so many seconds ago.
@@ -50,6 +54,7 @@ impl TlsConfigError {
         match self {
             TlsConfigError::NoCertificate
             | TlsConfigError::BadCertificate(_)
+            | TlsConfigError::OldCertificate
             | TlsConfigError::Expired(_)
             | TlsConfigError::NotYetValid(_) => Part::Certificate,
             TlsConfigError::BadKey(_) | TlsConfigError::KeyMismatch => Part::Key,
@@ -68,6 +73,12 @@ impl fmt::Display for TlsConfigError {
         match self {
             TlsConfigError::NoCertificate => f.write_str("there is no PEM certificate in it"),
             TlsConfigError::BadCertificate(why) => write!(f, "the certificate is damaged: {why}"),
+            TlsConfigError::OldCertificate => f.write_str(
+                "the certificate is of X.509 version 1 or 2, which cannot name hosts (subjectAltName), so that current \
+                 clients refuse it; make one of version 3, such as by `openssl req -x509 -newkey rsa:2048 -nodes \
+                 -keyout key.pem -out certificate.pem -days 365 -subj /CN=HOST -addext subjectAltName=DNS:HOST`, or sign \
+                 with `openssl x509 -req -copy_extensions copy`",
+            ),
             TlsConfigError::BadKey(why) => write!(f, "the private key cannot be used: {why}"),
             TlsConfigError::KeyMismatch => {
                 f.write_str("the private key does not belong to the certificate")
@@ -118,16 +129,19 @@ pub(super) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError>
     })
 }
 
-pub(super) fn authorities(text: &[u8]) -> Result<RootCertStore, TlsConfigError> {
+/// Returns the certificates in a PEM text that the user trusts.
+pub(super) fn trusted(text: &[u8]) -> Result<TrustedCertificates, TlsConfigError> {
     let bad = |why: String| TlsConfigError::BadAuthorities(why);
-    let mut store = RootCertStore::empty();
+    let (mut roots, mut leaves) = (RootCertStore::empty(), Vec::new());
     for found in CertificateDer::pem_slice_iter(text) {
         let found = found.map_err(|error| bad(error.to_string()))?;
-        store.add(found).map_err(|error| bad(error.to_string()))?;
+        let added = roots.add(found.clone());
+        added.map_err(|error| bad(error.to_string()))?;
+        leaves.push(found);
     }
-    match store.is_empty() {
+    match roots.is_empty() {
         true => Err(bad("there is no PEM certificate in it".into())),
-        false => Ok(store),
+        false => Ok(TrustedCertificates { roots, leaves }),
     }
 }
 

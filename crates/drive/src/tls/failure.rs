@@ -27,6 +27,59 @@ pub enum FailureKind {
     CrowdedOut,
 }
 
+/// What is wrong with a peer's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateFault {
+    /// Nobody who is trusted has signed it.
+    UnknownIssuer,
+    /// It is for other names.
+    WrongName,
+    /// It has expired, or is not valid yet; or a clock is wrong.
+    OutOfDate,
+    /// It is that of an authority, and none that is trusted itself.
+    IsAuthority,
+    /// It is of a version of X.509 before 3.
+    OldVersion,
+}
+
+impl CertificateFault {
+    fn of(error: &CertificateError) -> Option<CertificateFault> {
+        match error {
+            // An authority of the same name with another key shows as a wrong signature.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Some(CertificateFault::UnknownIssuer)
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Some(CertificateFault::WrongName)
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Some(CertificateFault::OutOfDate),
+            // webpki's own errors come by their names only.
+            CertificateError::Other(other) => match other.0.to_string().as_str() {
+                "CaUsedAsEndEntity" => Some(CertificateFault::IsAuthority),
+                "UnsupportedCertVersion" => Some(CertificateFault::OldVersion),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns better words than those of the library, where it has none.
+    fn words(self) -> Option<&'static str> {
+        match self {
+            CertificateFault::IsAuthority => Some(
+                "the peer's certificate is self-signed or an authority's, and nobody here was told to trust it",
+            ),
+            CertificateFault::OldVersion => {
+                Some("the peer's certificate is of X.509 version 1 or 2, not 3")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A failure of a TLS connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFailure {
@@ -34,8 +87,8 @@ pub struct TlsFailure {
     pub kind: FailureKind,
     /// In words.
     pub reason: String,
-    /// The peer's certificate is in order but for its signer, whom nobody here trusts.
-    pub unknown_issuer: bool,
+    /// What is wrong with the peer's certificate, as far as it is known.
+    pub fault: Option<CertificateFault>,
 }
 
 impl TlsFailure {
@@ -54,7 +107,7 @@ impl TlsFailure {
         TlsFailure {
             kind,
             reason: reason.into(),
-            unknown_issuer: false,
+            fault: None,
         }
     }
 
@@ -69,7 +122,12 @@ impl TlsFailure {
                 FailureKind::Certificate,
                 "the client has no certificate, and needs one".into(),
             ),
-            Error::InvalidCertificate(_) => (FailureKind::Certificate, error.to_string()),
+            Error::InvalidCertificate(certificate) => {
+                let fault = CertificateFault::of(certificate);
+                let words = fault.and_then(CertificateFault::words);
+                let reason = words.map_or_else(|| error.to_string(), str::to_owned);
+                (FailureKind::Certificate, reason)
+            }
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => {
                 (FailureKind::Incompatible, error.to_string())
             }
@@ -79,17 +137,14 @@ impl TlsFailure {
             ),
             error => (FailureKind::Broken, error.to_string()),
         };
-        // An authority of the same name with another key shows as a wrong signature.
-        let unknown_issuer = matches!(
-            error,
-            Error::InvalidCertificate(
-                CertificateError::UnknownIssuer | CertificateError::BadSignature
-            )
-        );
+        let fault = match error {
+            Error::InvalidCertificate(error) => CertificateFault::of(error),
+            _ => None,
+        };
         TlsFailure {
             kind,
             reason,
-            unknown_issuer,
+            fault,
         }
     }
 }

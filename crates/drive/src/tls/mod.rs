@@ -10,11 +10,12 @@ mod failure;
 mod pipe;
 mod server;
 mod session;
+mod trusted_leaf;
 
 pub use certificate::{Validity, fingerprint};
 pub use client::{ClientTls, ClientTlsOptions, Trust};
 pub use config::{Part, TlsConfigError};
-pub use failure::{FailureKind, TlsFailure};
+pub use failure::{CertificateFault, FailureKind, TlsFailure};
 pub use pipe::TlsPipe;
 pub use server::{ServerTls, ServerTlsOptions};
 pub(crate) use session::{Session, sealed_bytes};

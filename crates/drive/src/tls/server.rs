@@ -4,12 +4,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring::Ticketer;
-use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 
 use super::TlsFailure;
 use super::certificate::Validity;
 use super::config::{self, TlsConfigError};
 use super::session::Session;
+use super::trusted_leaf::ClientVerifier;
 
 /// What a server shows and asks for.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,8 @@ pub struct ServerTlsOptions<'a> {
     pub certificate: &'a [u8],
     /// The private key of the certificate, in PEM.
     pub key: &'a [u8],
-    /// Certificates, in PEM, of the authorities that sign those of clients: every client must have one (mutual TLS).
+    /// Certificates, in PEM, of the authorities that sign those of clients, or of clients themselves: every client must
+    /// have one (mutual TLS).
     pub client_authorities: Option<&'a [u8]>,
     /// Application protocols by their names in ALPN, the preferred one first.
     pub applications: &'a [&'a [u8]],
@@ -91,11 +93,8 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     let builder = match options.client_authorities {
         None => builder.with_no_client_auth(),
         Some(text) => {
-            let roots = Arc::new(config::authorities(text)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-                .build()
-                .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
+            let verifier = ClientVerifier::new(config::trusted(text)?, provider)?;
+            builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };
     let mut config = builder

@@ -64,7 +64,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "PELTON_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// Only clients with a certificate signed by one of these authorities (PEM) may connect with TLS
+    /// Only clients with a certificate that is one of these (PEM), or signed by one, may connect with TLS
     ///
     /// Read anew like --tls-cert. [default: clients need no certificate]
     #[arg(long, value_name = "FILE", env = "PELTON_CLIENT_CA")]
@@ -327,7 +327,7 @@ pub enum LogLevel {
     Warn,
     /// also start, stop and settings
     Info,
-    /// also each connection
+    /// also each connection, calls that are refused, and what is done each second
     Debug,
     /// everything
     Trace,

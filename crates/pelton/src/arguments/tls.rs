@@ -13,7 +13,7 @@ pub struct TlsArguments {
     #[arg(long, env = "PELTON_TLS")]
     pub tls: bool,
 
-    /// Believe only servers whose certificate one of these authorities (PEM) has signed
+    /// Believe only servers whose certificate is one of these (PEM), or signed by one of these authorities
     #[arg(long, value_name = "FILE", env = "PELTON_TLS_CA")]
     pub tls_ca: Option<PathBuf>,
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use client::tls::{
-    ClientTls, ClientTlsOptions, FailureKind, Part, TlsConfigError, TlsFailure, Trust,
+    CertificateFault, ClientTls, ClientTlsOptions, FailureKind, Part, TlsConfigError, TlsFailure,
+    Trust,
 };
 use client::{Address, CallError, ConnectError, NotBegun};
 
@@ -74,17 +75,33 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
 
 fn tls_hint(failure: &TlsFailure) -> &'static str {
     match failure.kind {
-        FailureKind::Certificate if failure.unknown_issuer => {
-            "--tls-ca names the certificate of the authority that signed the server's"
-        }
-        FailureKind::Certificate => {
-            "--tls-server-name says which name the certificate must have, if it is not that of --address"
-        }
+        FailureKind::Certificate => certificate_hint(failure.fault),
         FailureKind::RefusedByPeer => {
             "--tls-cert and --tls-key show a certificate to a server that asks for one"
         }
         FailureKind::NotTls | FailureKind::Ended => "without --tls the connection is plain",
         _ => "the log of the server may say more",
+    }
+}
+
+fn certificate_hint(fault: Option<CertificateFault>) -> &'static str {
+    match fault {
+        Some(CertificateFault::UnknownIssuer) => {
+            "--tls-ca names the certificate of the authority that signed the server's, or the server's own"
+        }
+        Some(CertificateFault::IsAuthority) => {
+            "if it is the right one, --tls-ca with this very certificate trusts it"
+        }
+        Some(CertificateFault::WrongName) => {
+            "--tls-server-name says which name the certificate must have, if it is not that of --address"
+        }
+        Some(CertificateFault::OutOfDate) => {
+            "the server needs a new certificate, unless a clock is wrong (date -u)"
+        }
+        Some(CertificateFault::OldVersion) => {
+            "the server needs a certificate of version 3 with its name as subjectAltName"
+        }
+        None => "the server needs another certificate",
     }
 }
 

@@ -1,0 +1,433 @@
+//! Certificates that the user has given as trusted, when a peer shows one of them itself.
+//!
+//! webpki tells authorities and leaves apart: it refuses a leaf with CA:TRUE, and one that no authority has signed. A
+//! self-signed certificate as `openssl req -x509` makes it is both at once. OpenSSL, Go and curl accept it where it was given
+//! as trusted, since its key is then what the user trusts: so does this. Name, validity, purpose and the signature of the
+//! handshake are checked as for any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::ext::pkix::ExtendedKeyUsage;
+
+use super::certificate::Validity;
+use super::config::TlsConfigError;
+
+/// Purposes of a certificate (RFC 5280 section 4.2.1.12).
+const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
+const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
+
+/// What the user trusts: authorities, and the same certificates as leaves.
+pub(super) struct TrustedCertificates {
+    pub(super) roots: RootCertStore,
+    pub(super) leaves: Vec<CertificateDer<'static>>,
+}
+
+/// A leaf that is byte for byte one that was given.
+#[derive(Debug)]
+struct TrustedLeaf {
+    der: CertificateDer<'static>,
+    validity: Validity,
+    /// What it may be used for; `None`: for everything.
+    purposes: Option<Vec<ObjectIdentifier>>,
+}
+
+impl TrustedLeaf {
+    /// Returns `None` for what cannot be read here: it is good as an authority at most.
+    fn new(der: CertificateDer<'static>) -> Option<TrustedLeaf> {
+        let certificate = Certificate::from_der(&der).ok()?;
+        let purposes = certificate
+            .tbs_certificate()
+            .get_extension::<ExtendedKeyUsage>()
+            .ok()?;
+        Some(TrustedLeaf {
+            validity: Validity::of(&der).ok()?,
+            purposes: purposes.map(|(_, purposes)| purposes.0),
+            der,
+        })
+    }
+
+    fn check(&self, purpose: ObjectIdentifier, now: UnixTime) -> Result<(), rustls::Error> {
+        let after_1970 = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        if now.as_secs() > self.validity.not_after_s {
+            return Err(CertificateError::ExpiredContext {
+                time: now,
+                not_after: after_1970(self.validity.not_after_s),
+            }
+            .into());
+        }
+        if now.as_secs() < self.validity.not_before_s {
+            return Err(CertificateError::NotValidYetContext {
+                time: now,
+                not_before: after_1970(self.validity.not_before_s),
+            }
+            .into());
+        }
+        match &self.purposes {
+            Some(purposes) if !purposes.contains(&purpose) => {
+                Err(CertificateError::InvalidPurpose.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn trusted_leaves(leaves: Vec<CertificateDer<'static>>) -> Vec<TrustedLeaf> {
+    leaves.into_iter().filter_map(TrustedLeaf::new).collect()
+}
+
+fn find<'a>(leaves: &'a [TrustedLeaf], shown: &CertificateDer<'_>) -> Option<&'a TrustedLeaf> {
+    leaves.iter().find(|leaf| leaf.der == *shown)
+}
+
+/// Checks servers.
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    leaves: Vec<TrustedLeaf>,
+    by_authority: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerVerifier {
+    pub(super) fn new(
+        trusted: TrustedCertificates,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<ServerVerifier, TlsConfigError> {
+        let roots = Arc::new(trusted.roots);
+        let by_authority = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        Ok(ServerVerifier {
+            leaves: trusted_leaves(trusted.leaves),
+            by_authority: by_authority
+                .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?,
+        })
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(leaf) = find(&self.leaves, shown) else {
+            let by_authority = &self.by_authority;
+            return by_authority.verify_server_cert(shown, intermediates, name, ocsp_response, now);
+        };
+        leaf.check(SERVER_AUTH, now)?;
+        rustls::client::verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let by_authority = &self.by_authority;
+        by_authority.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let by_authority = &self.by_authority;
+        by_authority.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authority.supported_verify_schemes()
+    }
+}
+
+/// Checks clients, each of which must have a certificate.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    leaves: Vec<TrustedLeaf>,
+    by_authority: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientVerifier {
+    pub(super) fn new(
+        trusted: TrustedCertificates,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<ClientVerifier, TlsConfigError> {
+        let roots = Arc::new(trusted.roots);
+        let by_authority = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+        Ok(ClientVerifier {
+            leaves: trusted_leaves(trusted.leaves),
+            by_authority: by_authority
+                .map_err(|error| TlsConfigError::BadAuthorities(error.to_string()))?,
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.by_authority.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.by_authority.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.by_authority.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let Some(leaf) = find(&self.leaves, shown) else {
+            return self
+                .by_authority
+                .verify_client_cert(shown, intermediates, now);
+        };
+        leaf.check(CLIENT_AUTH, now)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let by_authority = &self.by_authority;
+        by_authority.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let by_authority = &self.by_authority;
+        by_authority.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authority.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+
+    use super::*;
+    use crate::tls::config;
+
+    fn params() -> CertificateParams {
+        let mut params = CertificateParams::new(["localhost".into()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    }
+
+    /// A self-signed certificate as `openssl req -x509` makes it.
+    fn certificate(key: &KeyPair, params: CertificateParams) -> CertificateDer<'static> {
+        params.self_signed(key).expect("signed").der().clone()
+    }
+
+    /// Shows a certificate whether or not the key belongs to it.
+    #[derive(Debug)]
+    struct Shown(Arc<CertifiedKey>);
+
+    impl ResolvesServerCert for Shown {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+    }
+
+    impl rustls::client::ResolvesClientCert for Shown {
+        fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+
+        fn has_certs(&self) -> bool {
+            true
+        }
+    }
+
+    fn shown(certificate: &CertificateDer<'static>, key: &KeyPair) -> Arc<Shown> {
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
+        let key = config::provider().key_provider.load_private_key(key);
+        let chain = vec![certificate.clone()];
+        Arc::new(Shown(Arc::new(CertifiedKey::new(
+            chain,
+            key.expect("a known kind"),
+        ))))
+    }
+
+    fn trusted(given: &CertificateDer<'static>) -> TrustedCertificates {
+        let mut roots = RootCertStore::empty();
+        roots.add(given.clone()).expect("readable");
+        let leaves = vec![given.clone()];
+        TrustedCertificates { roots, leaves }
+    }
+
+    /// Both sides, until they agree or one gives up.
+    fn handshake(client: ClientConfig, server: ServerConfig, name: &str) -> Result<(), String> {
+        let name = ServerName::try_from(name.to_owned()).expect("a name");
+        let mut client = ClientConnection::new(Arc::new(client), name).expect("valid");
+        let mut server = ServerConnection::new(Arc::new(server)).expect("valid");
+        for _ in 0..10 {
+            let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+            while client.wants_write() {
+                client.write_tls(&mut to_server).expect("memory");
+            }
+            server.read_tls(&mut to_server.as_slice()).expect("memory");
+            let served = server.process_new_packets();
+            served.map_err(|error| format!("server: {error}"))?;
+            while server.wants_write() {
+                server.write_tls(&mut to_client).expect("memory");
+            }
+            client.read_tls(&mut to_client.as_slice()).expect("memory");
+            let heard = client.process_new_packets();
+            heard.map_err(|error| format!("client: {error}"))?;
+        }
+        match client.is_handshaking() || server.is_handshaking() {
+            true => Err("it does not end".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// A client that was given `given` calls a server that shows `shows`, in both versions of TLS.
+    fn server_is_accepted(
+        given: &CertificateDer<'static>,
+        shows: &Arc<Shown>,
+        name: &str,
+    ) -> Result<(), String> {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let verifier = ServerVerifier::new(trusted(given), config::provider());
+            let client = ClientConfig::builder_with_provider(config::provider())
+                .with_protocol_versions(&[version])
+                .expect("known")
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier.expect("valid")))
+                .with_no_client_auth();
+            let server = ServerConfig::builder_with_provider(config::provider())
+                .with_protocol_versions(&[version])
+                .expect("known")
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::clone(shows) as Arc<dyn ResolvesServerCert>);
+            handshake(client, server, name)?;
+        }
+        Ok(())
+    }
+
+    /// A server that was given `given` is called by a client that shows `shows`.
+    fn client_is_accepted(
+        given: &CertificateDer<'static>,
+        shows: &Arc<Shown>,
+    ) -> Result<(), String> {
+        let key = KeyPair::generate().expect("random numbers");
+        let own = certificate(&key, params());
+        let verifier = ServerVerifier::new(trusted(&own), config::provider());
+        let client = ClientConfig::builder_with_provider(config::provider())
+            .with_safe_default_protocol_versions()
+            .expect("known")
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier.expect("valid")))
+            .with_client_cert_resolver(Arc::clone(shows) as _);
+        let verifier = ClientVerifier::new(trusted(given), config::provider());
+        let server = ServerConfig::builder_with_provider(config::provider())
+            .with_safe_default_protocol_versions()
+            .expect("known")
+            .with_client_cert_verifier(Arc::new(verifier.expect("valid")))
+            .with_cert_resolver(shown(&own, &key));
+        handshake(client, server, "localhost")
+    }
+
+    #[test]
+    fn a_given_certificate_is_accepted_as_a_leaf_and_no_other_of_the_same_key() {
+        let key = KeyPair::generate().expect("random numbers");
+        let given = certificate(&key, params());
+        let again = certificate(&key, params());
+        assert_ne!(given, again, "another serial number");
+        for _ in 0..2 {
+            assert_eq!(
+                server_is_accepted(&given, &shown(&given, &key), "localhost"),
+                Ok(())
+            );
+            let refused = server_is_accepted(&given, &shown(&again, &key), "localhost");
+            assert!(
+                refused
+                    .expect_err("not given")
+                    .contains("CaUsedAsEndEntity")
+            );
+            assert_eq!(client_is_accepted(&given, &shown(&given, &key)), Ok(()));
+            let refused = client_is_accepted(&given, &shown(&again, &key));
+            assert!(
+                refused
+                    .expect_err("not given")
+                    .contains("CaUsedAsEndEntity")
+            );
+        }
+    }
+
+    #[test]
+    fn name_validity_purpose_and_key_of_a_given_certificate_are_checked() {
+        let key = KeyPair::generate().expect("random numbers");
+        let refused = |params: CertificateParams, key_shown: &KeyPair, name: &str| {
+            let given = certificate(&key, params);
+            let shows = shown(&given, key_shown);
+            let as_server = server_is_accepted(&given, &shows, name).expect_err("refused");
+            (as_server, client_is_accepted(&given, &shows))
+        };
+        let (wrong_name, _) = refused(params(), &key, "elsewhere.test");
+        assert!(wrong_name.contains("not valid for name"), "{wrong_name}");
+
+        let mut old = params();
+        old.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        let mut early = params();
+        early.not_before = rcgen::date_time_ymd(2090, 1, 1);
+        for (outside, words) in [(old, "expired"), (early, "not valid yet")] {
+            let (server, client) = refused(outside, &key, "localhost");
+            assert!(server.contains(words), "{server}");
+            assert!(client.expect_err("refused").contains(words));
+        }
+
+        for (purpose, client_too) in [
+            (ExtendedKeyUsagePurpose::ClientAuth, true),
+            (ExtendedKeyUsagePurpose::CodeSigning, false),
+        ] {
+            let mut other = params();
+            other.extended_key_usages = vec![purpose];
+            let (server, client) = refused(other, &key, "localhost");
+            assert!(server.contains("InvalidPurpose"), "{server}");
+            assert_eq!(client.is_ok(), client_too, "{client:?}");
+        }
+
+        let stolen = KeyPair::generate().expect("random numbers");
+        let (server, client) = refused(params(), &stolen, "localhost");
+        assert!(server.contains("BadSignature"), "{server}");
+        assert!(client.expect_err("refused").contains("BadSignature"));
+    }
+}
