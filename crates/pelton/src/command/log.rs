@@ -70,7 +70,7 @@ fn open(folder: &Path) -> Result<(RealDisk, FolderLock), Failure> {
     let failed = |error: std::io::Error| {
         Failure::Failed(format!("cannot read the data folder {name}: {error}"))
     };
-    let disk = RealDisk::open(folder).map_err(failed)?;
+    let disk = RealDisk::open_read_only(folder).map_err(failed)?;
     if !folder.join(FORMAT_FILE).is_file() {
         return Err(Failure::Failed(format!(
             "{name} is no data folder: there is no file {FORMAT_FILE} in it"

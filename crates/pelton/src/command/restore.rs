@@ -23,7 +23,7 @@ use crate::serve::{SystemTimeSource, random};
 /// Makes a data folder of a backup, or checks one.
 pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
     let name = arguments.backup.display();
-    let source = RealDisk::open(&arguments.backup)
+    let source = RealDisk::open_read_only(&arguments.backup)
         .map_err(|error| Failure::Failed(format!("cannot read the backup {name}: {error}")))?;
     match &arguments.data {
         Some(data) => restore_into(arguments, &source, data)?,
