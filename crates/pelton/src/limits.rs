@@ -1,8 +1,8 @@
 //! Every bound of this crate: name, default, and what it stops.
 
-/// Threads that answer scrapes of metrics, one connection each at a time. Others wait in the listener's queue. Some, so
-/// that slow scrapers do not hold up the others.
-pub const METRICS_THREADS: usize = 4;
+/// Connections of scrapers at once, each with a thread of its own, so that slow ones hold up nobody. One more closes the
+/// oldest: whoever takes longest is least likely to be honest.
+pub const METRICS_CONNECTIONS: usize = 64;
 
 /// Bytes that the request of a scrape may have; a longer one is refused. Real ones have some hundred.
 pub const METRICS_REQUEST_BYTES: usize = 8_192;
@@ -20,6 +20,30 @@ pub const LOG_LINES_PER_PERIOD: u64 = 10;
 
 /// The period for [`LOG_LINES_PER_PERIOD`], in milliseconds.
 pub const LOG_PERIOD_MS: u64 = 60_000;
+
+/// Lines that one place in the program may log in [`LOG_DETAIL_PERIOD_MS`] at level debug or trace; more are left out, and
+/// counted. A server that answers a hundred thousand calls a second must not spend its time on writing about them.
+pub const LOG_DETAIL_LINES_PER_PERIOD: u64 = 1_000;
+
+/// The period for [`LOG_DETAIL_LINES_PER_PERIOD`], in milliseconds.
+pub const LOG_DETAIL_PERIOD_MS: u64 = 1_000;
+
+/// How often it is looked whether memory is full, and what was done at level debug, in milliseconds.
+pub const ACTIVITY_PERIOD_MS: u64 = 1_000;
+
+/// Full memory is free again when less than so many percent of it are used, so that the log does not say one and the other
+/// in turn.
+pub const MEMORY_FREE_AGAIN_PERCENT: u64 = 95;
+
+/// For so many looks after the last refusal memory counts as full.
+pub const MEMORY_FULL_LOOKS: u32 = 3;
+
+/// Of a limit on the address space (`ulimit -v`) so many percent count as memory: the rest is for the stacks of threads, mapped
+/// files, and what the allocator sets aside and does not use.
+pub const ADDRESS_SPACE_PERCENT: u64 = 50;
+
+/// How often a start that takes long says how far it has come, in milliseconds.
+pub const START_PROGRESS_MS: u64 = 2_000;
 
 /// How often the files of the certificate are looked at, in milliseconds. Renewals take effect within this time, and what is
 /// read costs next to nothing.

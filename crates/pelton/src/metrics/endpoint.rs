@@ -1,16 +1,17 @@
 //! A small HTTP/1.1 server for scrapes: a request, an answer, and the connection is closed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::MetricsAddress;
 use super::exposition::CONTENT_TYPE;
-use crate::limits::{METRICS_ACCEPT_BACKOFF_MS, METRICS_REQUEST_BYTES, METRICS_THREADS};
+use crate::limits::{METRICS_ACCEPT_BACKOFF_MS, METRICS_CONNECTIONS, METRICS_REQUEST_BYTES};
 
 /// Makes the page of metrics, as they are now.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
@@ -24,8 +25,8 @@ pub struct Bound {
 /// The threads that answer. Ended with the value.
 pub struct Endpoint {
     bound: Arc<Bound>,
-    stopped: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    scrapers: Arc<Scrapers>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 impl Bound {
@@ -43,40 +44,134 @@ impl Bound {
 
     /// Answers from now on, for each connection as long as `patience` at most.
     pub fn serve(self, render: Render, patience: Duration) -> io::Result<Endpoint> {
-        let mut endpoint = Endpoint {
-            bound: Arc::new(self),
-            stopped: Arc::default(),
-            threads: Vec::new(),
-        };
-        for _ in 0..METRICS_THREADS {
-            let (bound, stopped) = (endpoint.bound.clone(), endpoint.stopped.clone());
-            let render = render.clone();
-            let thread = thread::Builder::new().name("pelton-metrics".into());
-            let thread = thread.spawn(move || run(&bound.listener, &stopped, &render, patience))?;
-            endpoint.threads.push(thread);
-        }
-        Ok(endpoint)
+        let bound = Arc::new(self);
+        let scrapers = Arc::new(Scrapers {
+            render,
+            patience,
+            rendering: Mutex::new(()),
+            stopped: AtomicBool::new(false),
+            open: Mutex::default(),
+            ended: Condvar::new(),
+        });
+        let (listens, serves) = (Arc::clone(&bound), Arc::clone(&scrapers));
+        let acceptor = thread::Builder::new()
+            .name("pelton-metrics".into())
+            .spawn(move || accept(&listens.listener, &serves))?;
+        Ok(Endpoint {
+            bound,
+            scrapers,
+            acceptor: Some(acceptor),
+        })
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Release);
-        // Wakes those who wait in `accept`; on Linux it does, and fails for no socket that listens.
+        self.scrapers.stopped.store(true, Ordering::Release);
+        // Wakes the thread that waits in `accept`; on Linux it does, and fails for no socket that listens.
         let _ = rustix::net::shutdown(&self.bound.listener, rustix::net::Shutdown::Both);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.scrapers.close_all();
+    }
+}
+
+/// What the threads of scrapers share.
+struct Scrapers {
+    render: Render,
+    patience: Duration,
+    /// One page is made at a time, however many want it.
+    rendering: Mutex<()>,
+    stopped: AtomicBool,
+    open: Mutex<Open>,
+    /// A thread has ended.
+    ended: Condvar,
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    /// Another handle of each socket, by the order of arrival.
+    sockets: BTreeMap<u64, TcpStream>,
+    next: u64,
+    /// Threads; some are those of connections that were closed just now.
+    threads: usize,
+}
+
+fn accept(listener: &TcpListener, scrapers: &Arc<Scrapers>) {
+    while !scrapers.stopped.load(Ordering::Acquire) {
+        let accepted = listener.accept();
+        let begun = accepted.and_then(|(socket, _)| scrapers.begin(socket));
+        if begun.is_err() && !scrapers.stopped.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(METRICS_ACCEPT_BACKOFF_MS));
         }
     }
 }
 
-fn run(listener: &TcpListener, stopped: &AtomicBool, render: &Render, patience: Duration) {
-    while !stopped.load(Ordering::Acquire) {
-        match listener.accept() {
+impl Scrapers {
+    /// Nothing that is done under this lock can panic half-way.
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a connection on a thread of its own. If there are too many, the oldest is closed first.
+    fn begin(self: &Arc<Self>, socket: TcpStream) -> io::Result<()> {
+        let number = {
+            let mut open = self.open();
+            if open.sockets.len() >= METRICS_CONNECTIONS
+                && let Some((_, oldest)) = open.sockets.pop_first()
+            {
+                let _ = oldest.shutdown(Shutdown::Both);
+            }
+            if open.threads >= 2 * METRICS_CONNECTIONS {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let number = open.next;
+            open.sockets.insert(number, socket.try_clone()?);
+            open.next += 1;
+            open.threads += 1;
+            number
+        };
+        let this = Arc::clone(self);
+        let run = move || {
+            let mut socket = socket;
             // A scraper that goes away early has lost its own answer, and nothing else.
-            Ok((mut socket, _)) => drop(serve(&mut socket, render, patience)),
-            Err(_) if stopped.load(Ordering::Acquire) => return,
-            Err(_) => thread::sleep(Duration::from_millis(METRICS_ACCEPT_BACKOFF_MS)),
+            let _ = serve(&mut socket, &|| this.page(), this.patience);
+            drop(socket);
+            this.end(number);
+        };
+        let thread = thread::Builder::new().name("pelton-scrape".into());
+        thread
+            .spawn(run)
+            .map(drop)
+            .inspect_err(|_| self.end(number))
+    }
+
+    fn page(&self) -> String {
+        let _one = self
+            .rendering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        (self.render)()
+    }
+
+    fn end(&self, number: u64) {
+        let mut open = self.open();
+        open.sockets.remove(&number);
+        open.threads -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Closes all connections, and waits for their threads.
+    fn close_all(&self) {
+        let mut open = self.open();
+        for socket in open.sockets.values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        while open.threads > 0 {
+            let ended = self.ended.wait(open);
+            open = ended.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -104,7 +199,11 @@ impl fmt::Display for Answer {
     }
 }
 
-fn serve(socket: &mut TcpStream, render: &Render, patience: Duration) -> io::Result<()> {
+fn serve(
+    socket: &mut TcpStream,
+    render: &dyn Fn() -> String,
+    patience: Duration,
+) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     let answer = read_request(socket, deadline)?;
     let (body, content_type) = match answer {
@@ -278,11 +377,11 @@ mod tests {
         assert!(ask(&endpoint, request.as_bytes()).starts_with("HTTP/1.1 200 "));
     }
 
-    /// As many as there are threads are opened and left, one of them in the middle of a request: the deadline frees them.
+    /// As many as there may be are opened and left, one of them in the middle of a request: the deadline frees them.
     #[test]
     fn connections_that_are_left_do_not_stay() {
         let endpoint = endpoint(Duration::from_millis(200));
-        let mut left: Vec<_> = (0..METRICS_THREADS)
+        let mut left: Vec<_> = (0..METRICS_CONNECTIONS)
             .map(|_| TcpStream::connect(endpoint.bound.address()).expect("it listens"))
             .collect();
         left[0].write_all(b"GET /met").expect("it reads");
@@ -292,6 +391,40 @@ mod tests {
             let read = socket.read_to_end(&mut rest);
             assert!(read.is_err() || rest.is_empty(), "closed without an answer");
         }
+    }
+
+    /// Some that say nothing, some in the middle of a request, some that do not read their answer, twice as many as there may
+    /// be: nobody else waits for their deadline, which is never.
+    #[test]
+    fn slow_scrapers_hold_up_nobody() {
+        let endpoint = endpoint(Duration::from_secs(3_600));
+        let mut slow = Vec::new();
+        for number in 0..2 * METRICS_CONNECTIONS {
+            let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
+            let said: &[u8] = match number % 3 {
+                0 => b"",
+                1 => b"GET /met",
+                _ => b"GET /metrics HTTP/1.1\r\n\r\n",
+            };
+            socket.write_all(said).expect("it reads");
+            slow.push(socket);
+            if number % 8 == 7 {
+                let answer = ask(&endpoint, b"GET /metrics HTTP/1.1\r\n\r\n");
+                assert!(answer.ends_with("a_metric 1\n"), "{answer}");
+            }
+        }
+        let open = endpoint.scrapers.open().sockets.len();
+        assert!(open <= METRICS_CONNECTIONS, "{open}");
+        // The first of them was closed to make room.
+        let mut first = slow.swap_remove(0);
+        let read = first.read(&mut [0]);
+        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+        let scrapers = Arc::clone(&endpoint.scrapers);
+        drop(endpoint);
+        assert_eq!(
+            (scrapers.open().sockets.len(), scrapers.open().threads),
+            (0, 0)
+        );
     }
 
     #[test]
