@@ -60,6 +60,8 @@ pub struct LoopStart {
 pub struct Ended {
     /// Every handler had drained before the deadline, and nobody asked to stop at once.
     pub drained: bool,
+    /// Somebody asked to stop a second time, so that nobody was waited for any more.
+    pub hurried: bool,
 }
 
 /// Why loops could not run, or not to the end.
@@ -325,7 +327,10 @@ fn sum_up(
         };
         outcome = outcome.and(result);
     }
-    outcome.map(|()| Ended { drained })
+    outcome.map(|()| Ended {
+        drained,
+        hurried: impatient,
+    })
 }
 
 /// Reports the end of a thread, however it ends.

@@ -128,7 +128,10 @@ impl fmt::Display for Notice {
             }
             Notice::Stopping { by_signal: true } => f.write_str("signal received: draining"),
             Notice::Stopping { by_signal: false } => f.write_str("stop asked for: draining"),
-            Notice::StoppingNow => f.write_str("asked to stop again: closing all connections"),
+            Notice::StoppingNow => f.write_str(
+                "asked to stop a second time: closing all connections, calls that run are cut; a third signal ends \
+                 the process at once",
+            ),
             Notice::DrainDeadlinePassed {
                 loop_index,
                 connections,

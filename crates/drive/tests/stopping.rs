@@ -272,10 +272,8 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(process.line("notice: "), "signal received: draining");
     expect_served(&mut stream);
     process.signal(Signal::INT);
-    assert_eq!(
-        process.line("notice: "),
-        "asked to stop again: closing all connections"
-    );
+    let said = process.line("notice: ");
+    assert!(said.starts_with("asked to stop a second time"), "{said}");
     process.expect_end("false");
 }
 
@@ -287,10 +285,8 @@ fn a_third_signal_ends_even_a_hanging_process() {
     process.signal(Signal::TERM);
     assert_eq!(process.line("notice: "), "signal received: draining");
     process.signal(Signal::TERM);
-    assert_eq!(
-        process.line("notice: "),
-        "asked to stop again: closing all connections"
-    );
+    let said = process.line("notice: ");
+    assert!(said.starts_with("asked to stop a second time"), "{said}");
     process.signal(Signal::TERM);
     assert_eq!(process.child.wait().expect("ends").code(), Some(128 + 15));
 }

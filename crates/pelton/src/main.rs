@@ -1,5 +1,6 @@
 //! The `pelton` binary: a key-value and blob server over gRPC, and its client on the command line.
 
+mod activity;
 mod arguments;
 mod certificate;
 mod command;
@@ -23,9 +24,11 @@ mod pages;
 mod progress;
 mod reload;
 mod serve;
+mod server_log;
 mod settings;
 mod simulation;
 mod size;
+mod start;
 mod watchdog;
 
 use std::process::ExitCode;

@@ -1,12 +1,56 @@
 //! How much memory this process may use.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that this process may use: what its control group allows, or what the machine has, whichever is
-/// less. `root` is `/` outside tests. `None` where neither can be found out.
-pub fn allowed_bytes(root: &Path) -> Option<u64> {
-    [machine_bytes(root), control_group_bytes(root)]
+use crate::limits::ADDRESS_SPACE_PERCENT;
+
+/// What bounds the memory of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// What the machine has.
+    Machine,
+    /// The limit of a control group, such as a container's.
+    ControlGroup,
+    /// The limit on its address space (RLIMIT_AS, `ulimit -v`), or on its data (RLIMIT_DATA, `ulimit -d`).
+    ResourceLimit,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bound::Machine => "the memory of this machine",
+            Bound::ControlGroup => "the limit of its control group",
+            Bound::ResourceLimit => "its limit on address space or data (ulimit -v, ulimit -d)",
+        })
+    }
+}
+
+/// Bytes of memory that this process may use: what its control group and its resource limits allow, or what the machine has,
+/// whichever is least. `root` is `/` outside tests. `None` where none can be found out.
+pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
+    let bounds = [
+        (machine_bytes(root), Bound::Machine),
+        (control_group_bytes(root), Bound::ControlGroup),
+        (resource_limit_bytes(root), Bound::ResourceLimit),
+    ];
+    let known = bounds
+        .into_iter()
+        .filter_map(|(bytes, bound)| Some((bytes?, bound)));
+    known.min_by_key(|(bytes, _)| *bytes)
+}
+
+/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process ends. The address space
+/// has more than what is used: stacks of threads, mapped files, and what the allocator has set aside.
+fn resource_limit_bytes(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let soft = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let address_space = soft("Max address space").map(|bytes| bytes / 100 * ADDRESS_SPACE_PERCENT);
+    [address_space, soft("Max data size")]
         .into_iter()
         .flatten()
         .min()
@@ -82,7 +126,7 @@ mod tests {
     #[test]
     fn without_a_group_the_machine_counts() {
         let root = machine("bare", &[MEMINFO]);
-        assert_eq!(allowed_bytes(&root), Some(16 << 20));
+        assert_eq!(allowed_bytes(&root), Some((16 << 20, Bound::Machine)));
         assert_eq!(allowed_bytes(&root.join("nowhere")), None);
     }
 
@@ -98,7 +142,7 @@ mod tests {
                 ("sys/fs/cgroup/memory.max", "9999999999\n"),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some(4_096_000));
+        assert_eq!(allowed_bytes(&root), Some((4_096_000, Bound::ControlGroup)));
     }
 
     #[test]
@@ -111,7 +155,7 @@ mod tests {
                 ("sys/fs/cgroup/memory.max", "1000\n"),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some(1000));
+        assert_eq!(allowed_bytes(&root), Some((1000, Bound::ControlGroup)));
     }
 
     #[test]
@@ -128,6 +172,32 @@ mod tests {
                 ),
             ],
         );
-        assert_eq!(allowed_bytes(&root), Some(2000));
+        assert_eq!(allowed_bytes(&root), Some((2000, Bound::ControlGroup)));
+    }
+
+    #[test]
+    fn limits_on_address_space_and_data_count() {
+        let limits = |space: &str, data: &str| {
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max cpu time              unlimited            unlimited            seconds   \n\
+                 Max data size             {data}            unlimited            bytes     \n\
+                 Max address space         {space}             unlimited            bytes     \n"
+            )
+        };
+        for (space, data, expected) in [
+            ("unlimited", "unlimited", (16 << 20, Bound::Machine)),
+            (
+                "1000000",
+                "unlimited",
+                (10_000 * ADDRESS_SPACE_PERCENT, Bound::ResourceLimit),
+            ),
+            ("1000000", "4096", (4_096, Bound::ResourceLimit)),
+            ("unlimited", "900000000000", (16 << 20, Bound::Machine)),
+        ] {
+            let files = [MEMINFO, ("proc/self/limits", &limits(space, data))];
+            let root = machine("limits", &files);
+            assert_eq!(allowed_bytes(&root), Some(expected), "{space} {data}");
+        }
     }
 }

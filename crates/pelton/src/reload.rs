@@ -20,6 +20,7 @@ use crate::settings::Settings;
 /// terminal that was closed should. The thread ends with the process.
 pub fn on_hangup(
     arguments: &ServeArguments,
+    settings: &Settings,
     level: Level,
     notifier: Arc<Notifier>,
     status: String,
@@ -30,14 +31,14 @@ pub fn on_hangup(
     }
     let (mut hangups, signal_end) = UnixStream::pair()?;
     pipe::register(SIGHUP, signal_end)?;
-    let arguments = arguments.clone();
+    let (arguments, running) = (arguments.clone(), settings.clone());
     let thread = thread::Builder::new().name("pelton-reload".into());
     thread.spawn(move || {
         // Several signals that came meanwhile are one. The other end is never closed.
         while matches!(hangups.read(&mut [0; 64]), Ok(1..)) {
             notifier.reloading(SystemTimeSource.monotonic_ns());
             if arguments.config.is_some() {
-                reload(&arguments, &level);
+                reload(&arguments, &running, &level);
             }
             if let Some(certificate) = &certificate {
                 certificate.look(true);
@@ -48,14 +49,18 @@ pub fn on_hangup(
     Ok(())
 }
 
-fn reload(arguments: &ServeArguments, level: &Level) {
+fn reload(arguments: &ServeArguments, running: &Settings, level: &Level) {
     match Settings::load(arguments) {
         Ok((settings, _)) => {
             level.set(settings.log_level);
-            tracing::info!(
-                "SIGHUP: log-level is {}; all other settings need a restart",
-                settings.log_level
-            );
+            tracing::info!("SIGHUP: log-level is {}", settings.log_level);
+            let waiting = waiting(running, &settings);
+            if !waiting.is_empty() {
+                tracing::warn!(
+                    "SIGHUP: these settings have changed, and need a restart: {}",
+                    waiting.join(", ")
+                );
+            }
         }
         Err(error) => {
             // One line, although the message of a wrong file shows the place in it.
@@ -63,4 +68,13 @@ fn reload(arguments: &ServeArguments, level: &Level) {
             tracing::error!("SIGHUP: nothing was changed: {error}");
         }
     }
+}
+
+/// Returns what has changed since the start and is not read anew, each with both values.
+fn waiting(running: &Settings, read: &Settings) -> Vec<String> {
+    read.changes(running)
+        .into_iter()
+        .filter(|(name, ..)| *name != "log-level")
+        .map(|(name, new, old)| format!("{name} (is {old}, would be {new})"))
+        .collect()
 }

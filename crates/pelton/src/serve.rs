@@ -9,22 +9,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use drive::{Address, BindError, Listen, LoopConfig, Notice, Notices};
+use drive::{Address, BindError, Listen, LoopConfig};
 use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
+use service::ServerInfo;
 use service::compat::gupload::{self, Names};
 use service::compat::kvstore;
 use service::compat::simulate::Simulator;
-use service::{PeerKind, ServerInfo};
 
 use store::DatabaseId;
 use store::backup::BackupRoot;
 use store::blob::{BlobConfig, Found};
 use store::durable::{FolderError, OpenError, TREES_FOLDER, TreePlace};
 use store::log::{self, LogConfig, LogId, Recovered};
-use store::snapshot::{ReadError, SnapshotReport};
+use store::snapshot::ReadError;
 use store::tree::TreeConfig;
 
+use crate::activity;
 use crate::arguments::{Driver, KindArgument, ServeArguments};
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
@@ -32,12 +33,14 @@ use crate::exit::{Exit, Failure};
 use crate::limits::{MEMTABLES_IN_MEMORY_LIMIT, METRICS_CONNECTION_MS};
 use crate::listen::ListenAddress;
 use crate::log::Level;
-use crate::memory;
+use crate::memory::{self, Bound as MemoryBound};
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
 use crate::reload;
-use crate::settings::Settings;
+use crate::server_log::ServerLog;
+use crate::settings::{Settings, unknown_variables};
 use crate::size::{MemoryLimit, Size};
+use crate::start;
 use crate::watchdog::{self, Watchdog};
 
 /// The memory limit where it cannot be found out what this process may use.
@@ -52,6 +55,7 @@ const INFO: ServerInfo = ServerInfo {
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
     let level = crate::log::start(settings.log_level, settings.log_format);
+    log_settings(&settings);
     let notifier = Notifier::from_environment().map_err(|error| {
         Failure::Failed(format!(
             "cannot reach the service manager (NOTIFY_SOCKET): {error}"
@@ -69,7 +73,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         &notifier,
         certificate.as_ref(),
     )?;
-    let server = server::start(config).map_err(|error| {
+    let starting = start::watch(settings.folder());
+    let started = server::start(config);
+    drop(starting);
+    let server = started.map_err(|error| {
         if !had_folder {
             leave_no_empty_folder(&settings);
         }
@@ -80,7 +87,13 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
         .transpose()?;
     // Who reads where the server listens may send signals.
-    let _watchdog = tell_manager(arguments, &server, level, notifier, certificate.as_ref())?;
+    activity::watch(&server).map_err(|error| {
+        Failure::Failed(format!(
+            "a thread that watches memory cannot be had: {error}"
+        ))
+    })?;
+    let told = (arguments, &settings, certificate.as_ref());
+    let _watchdog = tell_manager(told, &server, level, notifier)?;
     announce(
         &settings,
         memory_limit_bytes,
@@ -108,25 +121,47 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         tracing::info!("stopped; all calls had ended");
         return Ok(Exit::Done);
     }
-    Err(Failure::Failed(
-        "stopped before all calls had ended: they were cut".into(),
-    ))
+    let why = match ended.hurried {
+        true => "stopped at once, as a second signal asked: calls that still ran were cut",
+        false => "stopped before all calls had ended: they were cut when --drain-timeout was over",
+    };
+    Err(Failure::Failed(why.into()))
+}
+
+/// Puts into the log what the server runs with, at level debug, and what looks like a setting and is none.
+fn log_settings(settings: &Settings) {
+    for (name, value) in settings.lines() {
+        match value {
+            Some(value) => tracing::debug!("setting {name} = {value}"),
+            None => tracing::debug!("setting {name} is not set"),
+        }
+    }
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = unknown_variables(names);
+    if !unknown.is_empty() {
+        tracing::warn!(
+            "environment variables that are no settings of Pelton, and change nothing: {}; `pelton serve --help` names \
+             those that are",
+            unknown.join(", ")
+        );
+    }
 }
 
 /// Tells the service manager that the server is ready, and what it wants to hear from then on.
 fn tell_manager(
-    arguments: &ServeArguments,
+    (arguments, settings, certificate): (&ServeArguments, &Settings, Option<&ServerCertificate>),
     server: &Server,
     level: Level,
     notifier: Arc<Notifier>,
-    certificate: Option<&ServerCertificate>,
 ) -> Result<Option<Watchdog>, Failure> {
     let addresses: Vec<_> = server.addresses().iter().map(Address::to_string).collect();
     let status = format!("serving on {}", addresses.join(", "));
     let failed = |error| Failure::Failed(format!("a thread or signal cannot be had: {error}"));
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
     let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
-    reload::on_hangup(arguments, level, to_tell, to_say, certificate.cloned()).map_err(failed)?;
+    let certificate_too = certificate.cloned();
+    reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate_too)
+        .map_err(failed)?;
     certificate
         .map_or(Ok(()), ServerCertificate::watch)
         .map_err(failed)?;
@@ -163,11 +198,34 @@ fn serve_metrics(
 
 fn memory_limit_bytes(limit: MemoryLimit) -> u64 {
     let percent = match limit {
-        MemoryLimit::Bytes(size) => return size.0,
+        MemoryLimit::Bytes(size) => {
+            if let Some((allowed, bound)) = memory::allowed_bytes(Path::new("/"))
+                && size.0 > allowed
+            {
+                tracing::warn!(
+                    "--memory-limit {size} is more than {}, {bound}: the system may end the server before its own limit is \
+                     reached",
+                    Size::rounded(allowed)
+                );
+            }
+            return size.0;
+        }
         MemoryLimit::Percent(percent) => percent,
     };
     match memory::allowed_bytes(Path::new("/")) {
-        Some(allowed) => allowed / 100 * u64::from(percent),
+        Some((allowed, bound)) => {
+            let limit = allowed / 100 * u64::from(percent);
+            let (shown, of) = (Size::rounded(limit), Size::rounded(allowed));
+            match bound {
+                MemoryBound::Machine => {
+                    tracing::debug!("memory for data: {shown}, {percent}% of {of}, {bound}")
+                }
+                _ => {
+                    tracing::info!("memory for data: {shown}, {percent}% of {of}, which is {bound}")
+                }
+            }
+            limit
+        }
         None => {
             tracing::warn!(
                 "cannot find out how much memory there is: limiting data to {}; --memory-limit says otherwise",
@@ -202,7 +260,7 @@ fn config(
             write_stall_ms: settings.write_stall_timeout.ms,
             drain_ms: settings.drain_timeout.ms,
             handle_signals: true,
-            notices: Arc::new(Log(Arc::clone(notifier))),
+            notices: Arc::new(ServerLog(Arc::clone(notifier))),
         },
         server: INFO,
         memory_limit_bytes,
@@ -221,7 +279,7 @@ fn config(
         },
         hash_seed: random(),
         time: Arc::new(SystemTimeSource),
-        log: Arc::new(Log(Arc::clone(notifier))),
+        log: Arc::new(ServerLog(Arc::clone(notifier))),
         storage: storage(settings, memory_limit_bytes)?,
         blobs: BlobConfig {
             quota_bytes: settings.blob_quota.map_or(u64::MAX, |quota| quota.0),
@@ -264,6 +322,7 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
         log: LogConfig {
             segment_bytes: settings.log_segment.0,
             accept_loss: settings.accept_loss,
+            progress: Some(start::progress()),
             ..LogConfig::new(log_id, SystemTimeSource.wall_ms())
         },
         trees: Some(TreePlace {
@@ -391,9 +450,9 @@ fn announce(
         _ => ("in memory", ""),
     };
     text.push_str(&format!(
-        "storing {place}, {}; at most {:.1} GiB{of_what}{share}\n",
+        "storing {place}, {}; at most {}{of_what}{share}\n",
         promise(settings),
-        memory_limit_bytes as f64 / f64::from(1 << 30)
+        Size::rounded(memory_limit_bytes)
     ));
     if settings.discard_uploads {
         text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
@@ -567,49 +626,6 @@ impl TimeSource for SystemTimeSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Brings what drivers and server have to say into the log, and what the service manager should know to it.
-struct Log(Arc<Notifier>);
-
-impl Notices for Log {
-    fn notice(&self, notice: &Notice) {
-        match notice {
-            Notice::Stopping { .. } => {
-                self.0.stopping("stopping: waiting for running calls");
-                tracing::info!("{notice}");
-            }
-            Notice::AcceptWorks { .. } => tracing::info!("{notice}"),
-            _ => tracing::warn!("{notice}"),
-        }
-    }
-}
-
-impl server::Log for Log {
-    fn refused_greeting(&self, what: &'static str, peer: PeerKind) {
-        tracing::warn!("refused a connection ({peer:?}): {what}");
-    }
-
-    fn connection_error(&self, why: &'static str, peer: PeerKind) {
-        tracing::warn!("ended a connection ({peer:?}): {why}");
-    }
-
-    fn storage(&self, what: &str) {
-        tracing::error!("{what}");
-    }
-
-    fn snapshot(&self, report: &SnapshotReport) {
-        let SnapshotReport {
-            file,
-            sequence,
-            entries,
-            file_bytes,
-            ..
-        } = report;
-        tracing::info!(
-            "made a snapshot of {entries} entries, {file_bytes} bytes, up to sequence {sequence}: {file}"
-        );
     }
 }
 

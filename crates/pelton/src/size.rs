@@ -126,6 +126,23 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
+impl Size {
+    /// Shows bytes for people: in the largest unit of which there is one, with one decimal where that says more.
+    pub fn rounded(bytes: u64) -> String {
+        let units = [
+            ("TiB", 1_u64 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+        ];
+        let Some((unit, factor)) = units.into_iter().find(|(_, factor)| bytes >= *factor) else {
+            return format!("{bytes} B");
+        };
+        let number = format!("{:.1}", bytes as f64 / factor as f64);
+        format!("{} {unit}", number.strip_suffix(".0").unwrap_or(&number))
+    }
+}
+
 impl FromStr for Size {
     type Err = ParseError;
 

@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Child, Command, Stdio};
 
+use client::{CallOptions, Channel, ChannelOptions};
 use support::{Folder, PATIENCE, pelton, run};
 
 /// A server whose log is read here. Ended with the value.
@@ -62,6 +63,15 @@ impl Logged {
         let id = self.process.id().to_string();
         let kill = Command::new("kill").args(["-s", name, &id]).status();
         assert!(kill.expect("kill is there").success());
+    }
+
+    /// One call with one message; `None`: it succeeded, else the error in words.
+    fn call(&self, path: &str, message: &[u8]) -> Option<String> {
+        let address = self.address.parse().expect("an address");
+        let mut channel =
+            Channel::connect(&address, &ChannelOptions::default()).expect("it listens");
+        let answer = channel.unary(path, message, &CallOptions::default());
+        answer.err().map(|error| error.to_string())
     }
 
     /// Makes it refuse a connection.
@@ -142,6 +152,24 @@ fn a_hangup_reads_the_level_anew() {
         first.contains("SIGHUP: log-level is info"),
         "nothing before: {first}"
     );
+    let changed = "log-level = 'info'\nmax-value = '1MiB'\nmax-streams = 7";
+    for _ in 0..2 {
+        fs::write(&path, changed).expect("written");
+        server.signal("HUP");
+        let line = server.line_with("need a restart");
+        assert!(
+            line.contains("max-streams (is ") && line.contains(", would be 7)"),
+            "{line}"
+        );
+        assert!(
+            line.contains("max-value (is ") && line.contains("would be \"1MiB"),
+            "{line}"
+        );
+        assert!(
+            !line.contains("log-level") && !line.contains("threads"),
+            "{line}"
+        );
+    }
     server.knock();
     server.line_with("refused a connection");
     fs::write(&path, "log-level = 'loud'").expect("written");
@@ -153,6 +181,236 @@ fn a_hangup_reads_the_level_anew() {
     );
     server.knock();
     server.line_with("refused a connection");
+}
+
+/// Both drivers: connections with the reason of their end, calls that are refused with their status, and each call.
+#[test]
+fn debug_and_trace_show_connections_and_calls() {
+    for driver in ["event-loop", "blocking"] {
+        let flags = ["--log-level", "trace", "--driver", driver, "--interop"];
+        let mut server = Logged::start(&mut serve(&flags));
+        for _ in 0..2 {
+            let failed = server.call("/pelton.v1.KeyValue/Get", b"\x0a\x03xyz");
+            assert!(failed.expect("there is no such database").contains("xyz"));
+            let empty = "/grpc.testing.TestService/EmptyCall";
+            assert_eq!(server.call(empty, b""), None);
+            assert!(server.call("/a.B/C", b"").is_some());
+        }
+        let mut log = String::new();
+        while !log.contains("calls ended,") {
+            log.push_str(&server.line());
+        }
+        server.signal("TERM");
+        server.log.read_to_string(&mut log).expect("text");
+        let count = |level: &str, words: &[&str]| {
+            let has = |line: &&str| words.iter().all(|word| line.contains(word));
+            log.lines()
+                .filter(|line| line.contains(level))
+                .filter(has)
+                .count()
+        };
+        let from = "from 127.0.0.1:";
+        assert_eq!(
+            count("DEBUG", &["setting durability = \"volatile\""]),
+            1,
+            "{log}"
+        );
+        assert_eq!(count("DEBUG", &["opened a connection", from]), 6, "{log}");
+        let closed = [
+            "closed a connection",
+            from,
+            "the peer closed the connection",
+        ];
+        assert_eq!(count("DEBUG", &closed), 6, "{log}");
+        let refused = [
+            "refused pelton.v1.KeyValue/Get",
+            from,
+            "with NOT_FOUND",
+            "xyz",
+        ];
+        assert_eq!(count("DEBUG", &refused), 2, "{log}");
+        let unknown = ["refused a.B/C", from, "with UNIMPLEMENTED"];
+        assert_eq!(count("DEBUG", &unknown), 2, "{log}");
+        let failed = ["pelton.v1.KeyValue/Get", from, "ended with NOT_FOUND after"];
+        assert_eq!(count("TRACE", &failed), 2, "{log}");
+        let done = ["TestService/EmptyCall", from, "ended with OK after"];
+        assert_eq!(count("TRACE", &done), 2, "{log}");
+    }
+}
+
+/// Clients of gupload print a message of their own: without this line nobody learns why.
+#[test]
+fn a_refused_upload_of_gupload_is_logged() {
+    let mut server = Logged::start(&mut serve(&[]));
+    for _ in 0..2 {
+        let refused = server.call("/messaging.GuploadService/Upload", b"\x0a\x01x");
+        assert!(refused.is_some());
+        let line = server.line_with("refused messaging.GuploadService/Upload");
+        assert!(
+            line.contains("WARN") && line.contains("--discard-uploads"),
+            "{line}"
+        );
+    }
+    // Other failures are the callers' own business at this level.
+    assert!(
+        server
+            .call("/pelton.v1.KeyValue/Get", b"\x0a\x03xyz")
+            .is_some()
+    );
+    server.signal("TERM");
+    let mut rest = String::new();
+    server.log.read_to_string(&mut rest).expect("text");
+    assert!(!rest.contains("KeyValue"), "{rest}");
+}
+
+#[test]
+fn a_peer_that_speaks_something_else_is_named() {
+    let mut server = Logged::start(&mut serve(&[]));
+    for (said, answer, words) in [
+        (
+            "*1\r\n$4\r\nPING\r\n",
+            "-ERR this is pelton",
+            "a command of a Redis client",
+        ),
+        (
+            "GET / HTTP/1.1\r\n\r\n",
+            "HTTP/1.1 505",
+            "an HTTP/1.x request",
+        ),
+    ] {
+        let mut socket = TcpStream::connect(&server.address).expect("it listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        socket.write_all(said.as_bytes()).expect("it reads");
+        let mut answered = String::new();
+        socket.read_to_string(&mut answered).expect("text");
+        assert!(answered.starts_with(answer), "{answered}");
+        let line = server.line_with("refused a connection from 127.0.0.1:");
+        assert!(
+            line.contains(words) && line.contains("speaks HTTP/2 and gRPC"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn full_memory_is_logged_once_and_once_when_it_is_free_again() {
+    let folder = Folder::new("full-memory");
+    let file = folder.0.join("value");
+    fs::write(&file, vec![7; 1_000_000]).expect("there is room");
+    let mut server = Logged::start(&mut serve(&["--memory-limit", "8MiB"]));
+    let address = server.address.clone();
+    let put = |key: usize| {
+        let mut command = pelton();
+        command.args(["put", "--address", &address, &key.to_string(), "--file"]);
+        run(command.arg(&file)).code == 0
+    };
+    for _ in 0..2 {
+        let stored = (0..20).take_while(|key| put(*key)).count();
+        assert!((3..10).contains(&stored), "{stored}");
+        let full = server.line_with("memory for data");
+        assert!(
+            full.contains("is full") && full.contains("of 8 MiB"),
+            "{full}"
+        );
+        assert!(!put(20));
+        for key in ["0", "1"] {
+            let deleted = run(pelton().args(["delete", "--address", &address, key]));
+            assert_eq!(deleted.code, 0);
+        }
+        let free = server.line_with("memory for data");
+        assert!(free.contains("free again"), "once: {free}");
+    }
+}
+
+#[test]
+fn unknown_variables_are_named_and_standard_output_stays_as_it_is() {
+    let mut command = serve(&[]);
+    command
+        .env("PELTON_TREADS", "3")
+        .env("PELTON_PORT", "tcp://10.0.0.1:1978");
+    let mut server = Logged::start(&mut command);
+    let line = server.line_with("are no settings");
+    assert!(
+        line.contains("WARN") && line.contains("PELTON_TREADS;"),
+        "{line}"
+    );
+    assert!(!line.contains("PELTON_PORT"), "{line}");
+    let client = run(pelton().env("PELTON_TREADS", "3").args(["config", "print"]));
+    assert!(client.stderr.is_empty() && !client.text().contains("TREADS"));
+}
+
+#[test]
+fn limits_are_shown_in_units_that_fit() {
+    let flags = ["--memory-limit", "20MiB", "--listen", "127.0.0.1:0"];
+    let server = support::Server::with(&flags);
+    let stored = server.greeting.iter().find(|line| line.contains("at most"));
+    assert!(
+        stored.expect("it says so").ends_with("at most 20 MiB"),
+        "{stored:?}"
+    );
+    let refused = run(&mut serve(&["--threads=0"]));
+    assert!(refused.stderr.contains("write 1 to 1024"), "{refused:?}");
+}
+
+#[test]
+fn a_second_signal_is_explained() {
+    let mut server = Logged::start(&mut serve(&[
+        "--drain-timeout",
+        "1h",
+        "--log-level",
+        "debug",
+    ]));
+    let (address, opened) = (server.address.clone(), "opened a connection");
+    let call = std::thread::spawn(move || {
+        let address = address.parse().expect("an address");
+        let mut channel =
+            Channel::connect(&address, &ChannelOptions::default()).expect("it listens");
+        // EchoRequest: a delay of 60 000 ms.
+        let request = b"\x18\xe0\xd4\x03";
+        channel.unary("/pelton.v1.Echo/Unary", request, &CallOptions::default())
+    });
+    server.line_with(opened);
+    server.line_with(", 1 calls run");
+    server.signal("TERM");
+    server.line_with("signal received");
+    server.signal("TERM");
+    server.line_with("a second time: closing all connections");
+    server.line_with("stopped at once, as a second signal asked");
+    call.join()
+        .expect("it does not panic")
+        .expect_err("it was cut");
+}
+
+/// The folder holds what a kill left.
+#[test]
+fn recovery_after_a_kill_is_information() {
+    let folder = Folder::new("recovery");
+    let data = folder.data();
+    for clean in [false, true] {
+        let mut command = pelton();
+        command.args([
+            "serve",
+            "--threads",
+            "1",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+        ]);
+        command.arg(&data);
+        let mut server = Logged::start(&mut command);
+        if !clean {
+            server.line_with("the data folder is new");
+            let put = run(pelton().args(["put", "--address", &server.address, "key", "value"]));
+            assert_eq!(put.code, 0);
+            continue; // dropped: killed
+        }
+        let line = server.line_with("the last stop was not clean");
+        assert!(line.contains("INFO"), "{line}");
+        server.signal("TERM");
+        let mut log = String::new();
+        server.log.read_to_string(&mut log).expect("text");
+        assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use drive::ConnectionId;
-use service::{Actions, Code, MessageParts, Status, Task, TaskRefusal, Topic};
+use drive::{ConnectionId, PeerAddress};
+use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, SharedBytes, StreamKey};
@@ -17,6 +17,7 @@ use crate::calls::CallId;
 use crate::clock::Clock;
 use crate::limits;
 use crate::plain;
+use crate::settings::{FailedCall, Settings};
 use crate::tasks::{LoopTasks, TaskHandle};
 
 /// What became of a call in one step; the caller of the step acts on it afterwards.
@@ -52,6 +53,10 @@ pub(crate) struct Step<'a> {
     pub task: &'a mut Option<TaskHandle>,
     pub is_plain: bool,
     pub has_plain_head: &'a mut bool,
+    pub method: Method,
+    /// Where the caller is.
+    pub peer: &'a PeerAddress,
+    pub settings: &'a Settings,
     pub effects: Effects,
 }
 
@@ -168,6 +173,9 @@ impl Actions for Step<'_> {
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
         debug_assert!(self.effects.over.is_none(), "a call answers once");
         self.effects.over = Some(code);
+        if code != Code::Ok {
+            self.log_failure(code, &String::from_utf8_lossy(body));
+        }
         (self.connection).send_plain(self.stream, self.output, status, headers, body);
     }
 
@@ -191,6 +199,9 @@ impl Actions for Step<'_> {
     fn finish(&mut self, status: Status) {
         debug_assert!(self.effects.over.is_none(), "a call ends once");
         self.effects.over = Some(status.code);
+        if status.code != Code::Ok {
+            self.log_failure(status.code, &status.message);
+        }
         if self.is_plain {
             let (stream, begun) = (self.stream, *self.has_plain_head);
             return plain::fail(self.connection, self.output, stream, &status, begun);
@@ -270,6 +281,19 @@ impl Actions for Step<'_> {
 
     fn message_was_compressed(&self) -> bool {
         self.connection.message_was_compressed()
+    }
+}
+
+impl Step<'_> {
+    #[cold]
+    fn log_failure(&self, code: Code, message: &str) {
+        self.settings.log_failure(&FailedCall {
+            method: Some(self.method),
+            path: self.method.path(),
+            code,
+            message,
+            peer: self.peer,
+        });
     }
 }
 

@@ -27,6 +27,10 @@ pub(crate) enum Protocol {
 pub(crate) struct Channel {
     pub id: ConnectionId,
     pub peer: PeerKind,
+    /// Where the peer is, for the log.
+    pub address: PeerAddress,
+    /// When it was opened.
+    pub opened_ns: u64,
     pub protocol: Protocol,
     /// Calls of this connection that run, also those whose stream was reset.
     pub running: usize,
@@ -51,7 +55,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding) -> Channel {
+    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Channel {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
             address if address.is_local() => PeerKind::Loopback,
@@ -60,6 +64,8 @@ impl Channel {
         Channel {
             id,
             peer: kind,
+            address: peer.address,
+            opened_ns: now_ns,
             protocol: Protocol::Undecided,
             running: 0,
             armed_ns: u64::MAX,
@@ -133,6 +139,12 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
             io.output.extend_from_slice(&http1::answer(about));
             Opening::Refuse("an HTTP/1.x request")
         }
+        Greeting::Redis => {
+            let line = about.lines().next().unwrap_or_default();
+            let answer = http1::redis_answer(&format!("this is {line} It does not speak Redis"));
+            io.output.extend_from_slice(&answer);
+            Opening::Refuse("a command of a Redis client")
+        }
         Greeting::Tls => Opening::Refuse("a TLS greeting on a plain port"),
         Greeting::NeedMore if io.input.is_empty() => Opening::Gone,
         Greeting::NeedMore => Opening::Refuse("a connection that ended within its first bytes"),
@@ -153,6 +165,7 @@ mod tests {
         for (bytes, what) in [
             (&b"\x16\x03\x01\x00\xc8\x01\x00"[..], "TLS"),
             (b"GET / HTTP/1.1\r\n", "HTTP/1"),
+            (b"*1\r\n$4\r\nPING\r\n", "Redis"),
             (b"\x00\x01\x02\x03", "no protocol"),
         ] {
             let mut pair = Pair::accepted(false);

@@ -1,8 +1,9 @@
 //! Calls and their steps: from the events of a connection to what a call asks for, and back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use drive::{ConnectionId, Io};
+use drive::{Closed, ConnectionId, Io};
 use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
 use store::durable::Mailbox;
 use store::{Committer, DatabaseId, Outcomes};
@@ -24,7 +25,7 @@ use crate::limits;
 use crate::plain::Answer;
 use crate::readers::LoopReaders;
 use crate::reaper::Reaper;
-use crate::settings::Settings;
+use crate::settings::{Detail, FailedCall, Settings};
 use crate::tasks::LoopTasks;
 use crate::timers::{Alarm, Timers};
 use crate::turns::TurnQueue;
@@ -134,6 +135,9 @@ impl Core {
 
     pub fn connection_opened(&mut self, channel: &mut Channel, now_ns: u64) {
         self.connections += 1;
+        if self.settings.log.detail() >= Detail::Connections {
+            self.settings.log.connection_opened(&channel.address);
+        }
         let life_ms = if channel.refused.is_some() {
             limits::REFUSED_CONNECTION_LIFE_MS
         } else {
@@ -154,7 +158,7 @@ impl Core {
     /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a client that was
     /// pointed at the wrong port.
     pub fn refuse(&mut self, channel: &mut Channel, io: &mut Io, what: &'static str) {
-        self.settings.log.refused_greeting(what, channel.peer);
+        self.settings.log.refused_greeting(what, &channel.address);
         channel.protocol = Protocol::Over;
         let unread = io.input.len();
         io.input.consume(unread);
@@ -171,13 +175,16 @@ impl Core {
             && !channel.error_logged
         {
             channel.error_logged = true;
-            self.settings.log.connection_error(why, channel.peer);
+            self.settings.log.connection_error(why, &channel.address);
         }
     }
 
     /// The connection is gone, and so are the calls that ran on it.
-    pub fn connection_closed(&mut self, mut channel: Channel) {
+    pub fn connection_closed(&mut self, mut channel: Channel, why: Closed) {
         self.log_error(&mut channel);
+        if self.settings.log.detail() >= Detail::Connections {
+            self.log_end(&channel, why);
+        }
         self.connections -= 1;
         self.leave_turns(&mut channel);
         let Protocol::Http2(connection) = &mut channel.protocol else {
@@ -194,6 +201,25 @@ impl Core {
             channel.running, 0,
             "every call of a connection ends with it"
         );
+    }
+
+    #[cold]
+    fn log_end(&self, channel: &Channel, why: Closed) {
+        let by_protocol = match &channel.protocol {
+            Protocol::Http2(connection) => connection.close_reason().map(CloseReason::to_string),
+            Protocol::Undecided | Protocol::Over => None,
+        };
+        let reason = by_protocol.unwrap_or_else(|| {
+            let words = match why {
+                Closed::ByHandler => "closed by the server",
+                Closed::ByPeer => "the peer reset the connection, or went before it had taken all",
+                Closed::Stalled => "the peer took nothing of what waits for it for too long",
+                Closed::Stopped => "the server stops",
+            };
+            words.into()
+        });
+        let open_ns = self.clock.tick_ns().saturating_sub(channel.opened_ns);
+        (self.settings.log).connection_closed(&channel.address, &reason, open_ns);
     }
 
     fn last_event(&self, channel: &mut Channel, nowhere: &mut Vec<u8>) -> Option<Event> {
@@ -404,11 +430,19 @@ impl Core {
         let Some(method) = route(connection) else {
             self.figures.refused(RefusedFor::UnknownMethod);
             let status = no_such_method(connection.head().path());
+            self.settings.log_failure(&FailedCall {
+                method: None,
+                path: &lossy(connection.head().path()),
+                code: status.code,
+                message: "there is no such method",
+                peer: &channel.address,
+            });
             return connection.finish(stream, &mut io.output, &wire_status(status));
         };
         if let Err(reason) = self.admit(channel) {
             self.figures.refused(reason);
             let status = admission::status(reason);
+            self.log_refusal(channel, method, &status);
             let connection = channel.http2().expect("matched above");
             return admission::refuse(connection, stream, &mut io.output, status);
         }
@@ -449,12 +483,24 @@ impl Core {
         if let Err(reason) = self.admit(channel) {
             self.figures.refused(reason);
             let status = admission::status(reason);
+            self.log_refusal(channel, method, &status);
             if let Protocol::Http2(connection) = &mut channel.protocol {
                 crate::plain::fail(connection, &mut io.output, stream, &status, false);
             }
             return;
         }
         self.begin(channel, io, stream, method, end);
+    }
+
+    #[cold]
+    fn log_refusal(&self, channel: &Channel, method: Method, status: &Status) {
+        self.settings.log_failure(&FailedCall {
+            method: Some(method),
+            path: method.path(),
+            code: status.code,
+            message: &status.message,
+            peer: &channel.address,
+        });
     }
 
     fn admit(&self, channel: &Channel) -> Result<(), RefusedFor> {
@@ -579,7 +625,7 @@ impl Core {
             .and_then(|id| self.calls.remove(id))
         {
             channel.running -= 1;
-            self.ended(&running, Code::Cancelled);
+            self.ended(&running, Code::Cancelled, &channel.address);
             running.call.cancelled(&self.shared);
         }
         if let Protocol::Http2(connection) = &mut channel.protocol {
@@ -637,8 +683,12 @@ fn large_output_bytes(io: &Io) -> usize {
 
 #[cold]
 fn no_such_method(path: &[u8]) -> Status {
-    let path = String::from_utf8_lossy(&path[..path.len().min(limits::PATH_IN_MESSAGE_BYTES)]);
-    Status::unimplemented(format!("there is no method {path} here"))
+    Status::unimplemented(format!("there is no method {} here", lossy(path)))
+}
+
+/// Returns as much of a path as goes into a message.
+fn lossy(path: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&path[..path.len().min(limits::PATH_IN_MESSAGE_BYTES)])
 }
 
 /// The token by which a stream names its call; 0 is a stream without one.

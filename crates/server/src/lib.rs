@@ -61,7 +61,7 @@ pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-pub use crate::settings::{Log, Silent};
+pub use crate::settings::{Detail, FailedCall, Log, Silent, has_silent_callers};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use service::{PeerKind, ServerInfo};
+use service::ServerInfo;
 use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
@@ -42,15 +42,19 @@ pub(crate) type Said = Arc<Mutex<Vec<String>>>;
 struct Keep(Said);
 
 impl Log for Keep {
-    fn refused_greeting(&self, what: &'static str, _: PeerKind) {
+    fn refused_greeting(&self, what: &'static str, _: &PeerAddress) {
         self.0.lock().expect("one thread").push(what.into());
     }
 
-    fn connection_error(&self, why: &'static str, _: PeerKind) {
+    fn connection_error(&self, why: &'static str, _: &PeerAddress) {
         self.0.lock().expect("one thread").push(why.into());
     }
 
     fn storage(&self, what: &str) {
+        self.0.lock().expect("one thread").push(what.into());
+    }
+
+    fn storage_recovered(&self, what: &str) {
         self.0.lock().expect("one thread").push(what.into());
     }
 

@@ -2,32 +2,87 @@
 
 use std::sync::Arc;
 
-use service::PeerKind;
+use drive::PeerAddress;
+use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {
     /// A connection was closed because its first bytes were not for this port.
-    fn refused_greeting(&self, what: &'static str, peer: PeerKind);
+    fn refused_greeting(&self, what: &'static str, peer: &PeerAddress);
 
     /// A connection was ended because the peer broke the protocol or a limit; once for each connection. There are
     /// only so many reasons.
-    fn connection_error(&self, why: &'static str, peer: PeerKind);
+    fn connection_error(&self, why: &'static str, peer: &PeerAddress);
 
     /// Something happened to the storage that an operator should look at.
     fn storage(&self, what: &str);
 
+    /// Something that was wrong with the storage has ended.
+    fn storage_recovered(&self, what: &str);
+
     /// A snapshot was made, as happens now and then.
     fn snapshot(&self, report: &SnapshotReport);
+
+    /// Returns how much is wanted of what follows. Asked often, so it must be cheap.
+    fn detail(&self) -> Detail {
+        Detail::Usual
+    }
+
+    /// A connection was opened, at [`Detail::Connections`].
+    fn connection_opened(&self, _peer: &PeerAddress) {}
+
+    /// A connection was closed, at [`Detail::Connections`].
+    fn connection_closed(&self, _peer: &PeerAddress, _why: &str, _open_ns: u64) {}
+
+    /// A call was refused or has failed: at [`Detail::Connections`], and always where the call itself has no other way
+    /// to say so ([`has_silent_callers`]).
+    fn call_failed(&self, _call: &FailedCall<'_>) {}
+
+    /// A call has ended, however it did, at [`Detail::Calls`].
+    fn call_ended(&self, _method: Method, _code: Code, _took_ns: u64, _peer: &PeerAddress) {}
+}
+
+/// A call that was refused or has failed.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedCall<'a> {
+    /// `None`: there is no such method.
+    pub method: Option<Method>,
+    /// What the caller asked for.
+    pub path: &'a str,
+    /// How it ended.
+    pub code: Code,
+    /// Why.
+    pub message: &'a str,
+    /// Who called.
+    pub peer: &'a PeerAddress,
+}
+
+/// How much a log wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// What an operator must know.
+    Usual,
+    /// Connections too, and calls that fail.
+    Connections,
+    /// Each call.
+    Calls,
+}
+
+/// Whether clients of a method are known to drop the status of a failed call, so that the server's log is where its reason
+/// is looked for. Those of gupload print a message of their own.
+pub fn has_silent_callers(method: Method) -> bool {
+    matches!(method, Method::GuploadUpload | Method::HttpGupload)
 }
 
 /// Says nothing.
 pub struct Silent;
 
 impl Log for Silent {
-    fn refused_greeting(&self, _what: &'static str, _peer: PeerKind) {}
-    fn connection_error(&self, _why: &'static str, _peer: PeerKind) {}
+    fn refused_greeting(&self, _what: &'static str, _peer: &PeerAddress) {}
+    fn connection_error(&self, _why: &'static str, _peer: &PeerAddress) {}
     fn storage(&self, _what: &str) {}
+    fn storage_recovered(&self, _what: &str) {}
     fn snapshot(&self, _report: &SnapshotReport) {}
 }
 
@@ -40,4 +95,14 @@ pub(crate) struct Settings {
     pub log: Arc<dyn Log>,
     /// Whether it is counted how long calls take.
     pub time_calls: bool,
+}
+
+impl Settings {
+    /// Logs a call that is refused or fails, if that is wanted.
+    #[cold]
+    pub fn log_failure(&self, call: &FailedCall<'_>) {
+        if self.log.detail() >= Detail::Connections || call.method.is_some_and(has_silent_callers) {
+            self.log.call_failed(call);
+        }
+    }
 }

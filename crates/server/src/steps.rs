@@ -1,6 +1,6 @@
 //! The steps of a call, and what follows from them.
 
-use drive::Io;
+use drive::{Io, PeerAddress};
 use service::keyvalue::{database_gone, not_read};
 use service::method::Kind;
 use service::{Actions, Call, Code, Shared, State, Status};
@@ -12,6 +12,7 @@ use crate::actions::{Effects, Step};
 use crate::calls::{CallId, Running};
 use crate::connection::{Channel, Protocol};
 use crate::core::Core;
+use crate::settings::Detail;
 use crate::tasks::News;
 use crate::timers::Alarm;
 
@@ -65,6 +66,9 @@ impl Core {
             task: &mut running.task,
             is_plain: running.method.kind() == Kind::Plain,
             has_plain_head: &mut running.has_plain_head,
+            method: running.method,
+            peer: &channel.address,
+            settings: &self.settings,
             effects: Effects::default(),
         };
         step(&mut running.call, &self.shared, &mut actions);
@@ -79,17 +83,21 @@ impl Core {
 
     /// Counts a call that has ended.
     #[inline]
-    pub(crate) fn ended(&mut self, running: &Running, code: Code) {
+    pub(crate) fn ended(&mut self, running: &Running, code: Code, peer: &PeerAddress) {
         self.figures.ended(running.method, code);
         if let Some(calls) = &mut self.ended_calls {
             calls.add(running.method, running.begin_ns, &self.clock, &self.figures);
+        }
+        if self.settings.log.detail() >= Detail::Calls {
+            let took_ns = self.clock.read_ns().saturating_sub(running.begin_ns);
+            (self.settings.log).call_ended(running.method, code, took_ns, peer);
         }
     }
 
     /// The call answered: it is no more.
     fn over(&mut self, channel: &mut Channel, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
-            self.ended(&running, code);
+            self.ended(&running, code, &channel.address);
             channel.running -= 1;
             if let Protocol::Http2(connection) = &mut channel.protocol {
                 connection.set_token(running.stream, 0);

@@ -159,7 +159,7 @@ fn said(log: &dyn Log, event: Event) {
         Event::Full(why) => log.storage(&format!(
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
-        Event::RoomAgain => log.storage("there is room for the log again"),
+        Event::RoomAgain => log.storage_recovered("there is room for the log again"),
         Event::NotRetired(why) => log.storage(&format!(
             "files of the log that nobody needs stay, nothing is lost, and it will be tried again; the data folder grows \
              until then: {why}"
@@ -173,7 +173,7 @@ fn said(log: &dyn Log, event: Event) {
              grows until then: {why}"
         )),
         Event::TreeWorks(which) => {
-            log.storage(&format!("the disk takes what is written to {which} again"));
+            log.storage_recovered(&format!("the disk takes what is written to {which} again"));
         }
         Event::NoPriority(why) => log.storage(&why),
     }

@@ -205,7 +205,7 @@ impl Handler for Worker {
             self.channels.resize_with(slot + 1, || None);
         }
         let holding = (self.core.admission.account).open(&peer.address, &self.core.waker);
-        let mut channel = Channel::new(id, peer, holding);
+        let mut channel = Channel::new(id, peer, holding, now_ns);
         self.core.connection_opened(&mut channel, now_ns);
         self.channels[slot] = Some(channel);
     }
@@ -234,13 +234,13 @@ impl Handler for Worker {
         self.core.walk(channel, io, now_ns);
     }
 
-    fn closed(&mut self, id: ConnectionId, _why: Closed, now_ns: u64) {
+    fn closed(&mut self, id: ConnectionId, why: Closed, now_ns: u64) {
         self.core.clock.set_ns(now_ns);
         let Some(slot) = self.channels.get_mut(id.slot as usize) else {
             return;
         };
         if let Some(channel) = slot.take_if(|channel| channel.id == id) {
-            self.core.connection_closed(channel);
+            self.core.connection_closed(channel, why);
             // A thread with a single connection has no tick after its end.
             self.core.show_figures();
         }

@@ -319,6 +319,7 @@ impl Used {
         }
         let (used_bytes, limit_bytes) = (self.store_bytes, store.memory_limit_bytes());
         if used_bytes.saturating_add(added_bytes) > limit_bytes {
+            store.count_memory_refusal();
             return Err(Refusal::StoreFull {
                 limit_bytes,
                 used_bytes,

@@ -73,6 +73,8 @@ struct Shared {
     clock_ms: AtomicU64,
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
+    /// Commits refused since the store was full.
+    memory_refusals: AtomicU64,
     schedule: Schedule,
     tree_sweep: TreeSweep,
     reserve: Reserve,
@@ -115,6 +117,7 @@ impl Store {
             clock_ms: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
+            memory_refusals: AtomicU64::new(0),
             schedule: Schedule::new(),
             tree_sweep: TreeSweep::new(trees.is_some()),
             reserve: Reserve::unbounded(),
@@ -457,6 +460,15 @@ impl Store {
     /// What all entries take, in bytes, by estimate.
     pub fn memory_bytes(&self) -> u64 {
         self.shared.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many commits were refused since [`Store::memory_bytes`] would have passed its bound.
+    pub fn memory_refusals(&self) -> u64 {
+        self.shared.memory_refusals.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_memory_refusal(&self) {
+        self.shared.memory_refusals.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The bound on [`Store::memory_bytes`].

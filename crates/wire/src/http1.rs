@@ -18,6 +18,8 @@ pub enum Greeting {
     Http1,
     /// A TLS client hello, on a port without TLS: to be closed.
     Tls,
+    /// A command in the protocol of Redis (RESP): to be answered with [`redis_answer`] and closed.
+    Redis,
     /// Nothing that we know: to be closed.
     Unknown,
     /// It cannot be said yet. Never the answer to [`MAX_LINE_BYTES`] bytes.
@@ -32,9 +34,38 @@ pub fn recognise(bytes: &[u8]) -> Greeting {
         Greeting::NeedMore
     } else if bytes[0] == TLS_HANDSHAKE {
         recognise_tls(bytes)
+    } else if bytes[0] == RESP_ARRAY {
+        recognise_redis(bytes)
     } else {
         recognise_http1(bytes)
     }
+}
+
+/// What an array begins with in RESP, the protocol of Redis. Every client sends its commands as arrays.
+const RESP_ARRAY: u8 = b'*';
+
+/// Elements of such an array have at most so many digits in their number.
+const RESP_DIGITS: usize = 10;
+
+/// `*`, a number, CR LF.
+fn recognise_redis(bytes: &[u8]) -> Greeting {
+    let digits = (bytes[1..].iter())
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    match &bytes[1 + digits..] {
+        _ if digits > RESP_DIGITS => Greeting::Unknown,
+        [] => Greeting::NeedMore,
+        _ if digits == 0 => Greeting::Unknown,
+        [b'\r'] => Greeting::NeedMore,
+        [b'\r', b'\n', ..] => Greeting::Redis,
+        _ => Greeting::Unknown,
+    }
+}
+
+/// A whole error of RESP, after which the connection is to be closed. `text` is what a person reads.
+pub fn redis_answer(text: &str) -> Vec<u8> {
+    let line = text.lines().next().unwrap_or_default();
+    format!("-ERR {line}\r\n").into_bytes()
 }
 
 /// The content type of a TLS record that holds a handshake message (RFC 8446 section 5.1).
@@ -137,7 +168,7 @@ mod tests {
 
     #[test]
     fn greetings() {
-        let cases: [(&[u8], Greeting); 18] = [
+        let cases: [(&[u8], Greeting); 21] = [
             (PREFACE, Greeting::Http2),
             (
                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04",
@@ -164,7 +195,10 @@ mod tests {
             (b"\x16\x03\x01\x02\x00\x02", Greeting::Unknown),
             (b"\x16\x02\x01", Greeting::Unknown),
             (b"\0\0\0\x04\0\0\0\0\0", Greeting::Unknown),
-            (b"*1\r\n$4\r\nPING\r\n", Greeting::Unknown),
+            (b"*1\r\n$4\r\nPING\r\n", Greeting::Redis),
+            (b"*12345678901\r\n", Greeting::Unknown),
+            (b"*\r\n", Greeting::Unknown),
+            (b"*1\n", Greeting::Unknown),
         ];
         for (bytes, greeting) in cases {
             assert_eq!(recognised(bytes), greeting, "{}", bytes.escape_ascii());
@@ -177,6 +211,8 @@ mod tests {
             b"GET ",
             b"GET / HTTP/1.1",
             b"\x16\x03\x01",
+            b"*",
+            b"*12\r",
         ] {
             assert_eq!(
                 recognised(begun),
@@ -203,9 +239,16 @@ mod tests {
     #[test]
     fn any_bytes_are_decided_once() {
         let mut random = Random::new(0x5eed_0017);
-        let starts: [&[u8]; 5] = [b"", b"GET /", b"PRI * ", b"\x16\x03\x01", b"GET / HTTP/1."];
+        let starts: [&[u8]; 6] = [
+            b"",
+            b"GET /",
+            b"PRI * ",
+            b"\x16\x03\x01",
+            b"GET / HTTP/1.",
+            b"*1",
+        ];
         for _ in 0..2000 {
-            let mut bytes = starts[random.below(5) as usize].to_vec();
+            let mut bytes = starts[random.below(6) as usize].to_vec();
             bytes.extend(random.bytes(60, |random| {
                 if random.below(2) == 0 {
                     b' ' + random.below(64) as u8

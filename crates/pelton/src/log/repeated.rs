@@ -9,10 +9,39 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use crate::limits::{LOG_LINES_PER_PERIOD, LOG_PERIOD_MS};
+use crate::limits::{
+    LOG_DETAIL_LINES_PER_PERIOD, LOG_DETAIL_PERIOD_MS, LOG_LINES_PER_PERIOD, LOG_PERIOD_MS,
+};
 
-/// A filter that lets through so many lines of one place in the program in each period. Lines at level debug and trace are
-/// not counted: who asks for them wants all.
+/// How much one place may log.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    lines: u64,
+    period_ms: u64,
+}
+
+impl Allowance {
+    const USUAL: Allowance = Allowance {
+        lines: LOG_LINES_PER_PERIOD,
+        period_ms: LOG_PERIOD_MS,
+    };
+
+    const DETAIL: Allowance = Allowance {
+        lines: LOG_DETAIL_LINES_PER_PERIOD,
+        period_ms: LOG_DETAIL_PERIOD_MS,
+    };
+
+    fn of(level: Level) -> Allowance {
+        // Levels that say less are greater.
+        match level > Level::INFO {
+            true => Allowance::DETAIL,
+            false => Allowance::USUAL,
+        }
+    }
+}
+
+/// A filter that lets through so many lines of one place in the program in each period: few of those that are always logged,
+/// and many a second of those at level debug and trace.
 pub struct Repeated {
     begin: Instant,
     /// There are as many as places in the program that log.
@@ -49,18 +78,18 @@ impl Default for Repeated {
 }
 
 impl Repeated {
-    fn judge(&self, place: Identifier) -> Verdict {
+    fn judge(&self, place: Identifier, allowance: Allowance) -> Verdict {
         let now_ms = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Counts are sound whoever panicked.
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.entry(place).or_default().judge(now_ms)
+        places.entry(place).or_default().judge(now_ms, allowance)
     }
 }
 
 impl Place {
-    fn judge(&mut self, now_ms: u64) -> Verdict {
+    fn judge(&mut self, now_ms: u64, allowance: Allowance) -> Verdict {
         let mut left_out = 0;
-        if now_ms.saturating_sub(self.period_ms) >= LOG_PERIOD_MS {
+        if now_ms.saturating_sub(self.period_ms) >= allowance.period_ms {
             left_out = self.left_out;
             *self = Place {
                 period_ms: now_ms,
@@ -68,9 +97,9 @@ impl Place {
             };
         }
         self.lines += 1;
-        if self.lines < LOG_LINES_PER_PERIOD {
+        if self.lines < allowance.lines {
             Verdict::Say { left_out }
-        } else if self.lines == LOG_LINES_PER_PERIOD {
+        } else if self.lines == allowance.lines {
             Verdict::SayLast
         } else {
             self.left_out += 1;
@@ -82,22 +111,23 @@ impl Place {
 impl<S: Subscriber> Layer<S> for Repeated {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Levels that say less are greater.
-        if *metadata.level() > Level::INFO || metadata.target() == OWN_TARGET {
+        if metadata.target() == OWN_TARGET {
             return true;
         }
+        let allowance = Allowance::of(*metadata.level());
         // What is said about it goes the same way, and comes here again: the lock is free by then.
-        match self.judge(metadata.callsite()) {
+        match self.judge(metadata.callsite(), allowance) {
             Verdict::Say { left_out: 0 } => true,
             Verdict::Say { left_out } => {
                 tracing::warn!(target: OWN_TARGET, "{left_out} lines such as the next one were left out");
                 true
             }
             Verdict::SayLast => {
-                let seconds = LOG_PERIOD_MS / 1_000;
+                let Allowance { lines, period_ms } = allowance;
+                let seconds = period_ms / 1_000;
                 tracing::warn!(
                     target: OWN_TARGET,
-                    "the next line came {LOG_LINES_PER_PERIOD} times within {seconds} s: more such lines are left out until these are over"
+                    "the next line came {lines} times within {seconds} s: more such lines are left out until these are over"
                 );
                 true
             }
@@ -121,18 +151,25 @@ mod tests {
 
     #[test]
     fn a_place_may_say_so_much_in_each_period() {
+        let judge = |place: &mut Place, now_ms| place.judge(now_ms, Allowance::USUAL);
         let mut place = Place::default();
         for _ in 1..LOG_LINES_PER_PERIOD {
-            assert_eq!(place.judge(5), Verdict::Say { left_out: 0 });
+            assert_eq!(judge(&mut place, 5), Verdict::Say { left_out: 0 });
         }
-        assert_eq!(place.judge(6), Verdict::SayLast);
+        assert_eq!(judge(&mut place, 6), Verdict::SayLast);
         for _ in 0..3 {
-            assert_eq!(place.judge(LOG_PERIOD_MS - 1), Verdict::LeaveOut);
+            assert_eq!(judge(&mut place, LOG_PERIOD_MS - 1), Verdict::LeaveOut);
         }
-        assert_eq!(place.judge(LOG_PERIOD_MS), Verdict::Say { left_out: 3 });
-        assert_eq!(place.judge(LOG_PERIOD_MS), Verdict::Say { left_out: 0 });
+        assert_eq!(
+            judge(&mut place, LOG_PERIOD_MS),
+            Verdict::Say { left_out: 3 }
+        );
+        assert_eq!(
+            judge(&mut place, LOG_PERIOD_MS),
+            Verdict::Say { left_out: 0 }
+        );
         let much_later = 10 * LOG_PERIOD_MS;
-        assert_eq!(place.judge(much_later), Verdict::Say { left_out: 0 });
+        assert_eq!(judge(&mut place, much_later), Verdict::Say { left_out: 0 });
     }
 
     #[derive(Clone, Default)]
@@ -146,6 +183,20 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// Two periods: what a fixed clock allows is exact.
+    #[test]
+    fn details_are_held_back_by_their_own_bound() {
+        let (mut place, bound) = (Place::default(), LOG_DETAIL_LINES_PER_PERIOD);
+        for period in 0..2 {
+            let now_ms = 7 + period * LOG_DETAIL_PERIOD_MS;
+            let said = (0..3 * bound)
+                .map(|_| place.judge(now_ms, Allowance::of(Level::TRACE)))
+                .filter(|verdict| *verdict != Verdict::LeaveOut);
+            assert_eq!(said.count() as u64, bound);
+        }
+        assert_eq!(Allowance::of(Level::INFO).lines, LOG_LINES_PER_PERIOD);
     }
 
     /// From one thread in well under a period: the numbers are exact unless the test is stopped in its midst for so long.

@@ -75,16 +75,26 @@ impl Settings {
 
     /// Whether a server can run with all of it.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        let between = |name, value: u64, least: u64, most: u64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            let (value, least, most) = (Size(value).to_string(), Size(least), Size(most));
+        let out_of_range = |name, value: String, least: String, most: String| {
             Err(SettingsError::OutOfRange {
                 name,
                 value,
                 allowed: format!("write {least} to {most}"),
             })
+        };
+        let between = |name, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let text = |bytes| Size(bytes).to_string();
+            out_of_range(name, text(value), text(least), text(most))
+        };
+        // Numbers of things, not of bytes.
+        let between_counts = |name, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            out_of_range(name, value.to_string(), least.to_string(), most.to_string())
         };
         if self.listen.is_empty() {
             let allowed = "write at least one address, such as 127.0.0.1:1978".into();
@@ -96,7 +106,7 @@ impl Settings {
         }
         self.check_tls()?;
         self.check_kind()?;
-        between(
+        between_counts(
             "threads",
             self.threads as u64,
             1,
@@ -115,10 +125,10 @@ impl Settings {
             LOG_SEGMENT_MAX,
         )?;
         between("disk-cache", self.disk_cache.0, DISK_CACHE_MIN, 1 << 40)?;
-        between("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
-        between("max-connections", self.max_connections as u64, 1, 1 << 20)?;
+        between_counts("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
+        between_counts("max-connections", self.max_connections as u64, 1, 1 << 20)?;
         let per_address = self.max_connections_per_address as u64;
-        between("max-connections-per-address", per_address, 0, 1 << 20)?;
+        between_counts("max-connections-per-address", per_address, 0, 1 << 20)?;
         if let MemoryLimit::Bytes(size) = self.memory_limit {
             between("memory-limit", size.0, MEMORY_LIMIT_MIN, 1 << 50)?;
         }

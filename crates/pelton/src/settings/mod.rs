@@ -1,6 +1,7 @@
 //! The settings that a server runs with: flags over environment over file over defaults, checked as a whole.
 
 mod check;
+mod environment;
 mod error;
 mod file;
 mod print;
@@ -19,6 +20,7 @@ use crate::listen::{ListenAddress, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
+pub use environment::unknown_variables;
 pub use error::SettingsError;
 pub use file::SettingsFile;
 

@@ -21,7 +21,7 @@ pub enum Source {
 
 impl Settings {
     /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to what is measured.
-    pub(super) fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+    pub fn lines(&self) -> Vec<(&'static str, Option<String>)> {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let size = |size: Option<Size>| size.and_then(|size| text(&size));
@@ -97,6 +97,16 @@ impl Settings {
             ("log-format", text(&self.log_format)),
             ("log-level", text(&self.log_level)),
         ]
+    }
+
+    /// Returns what differs from `other`: the name, the value here, and that of `other`.
+    pub fn changes(&self, other: &Settings) -> Vec<(&'static str, String, String)> {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "not set".into());
+        let (ours, theirs) = (self.lines().into_iter(), other.lines().into_iter());
+        ours.zip(theirs)
+            .filter(|(ours, theirs)| ours != theirs)
+            .map(|((name, ours), (_, theirs))| (name, text(ours), text(theirs)))
+            .collect()
     }
 
     /// All settings as a configuration file, each with its source as a comment.

@@ -37,6 +37,7 @@ mod bytes;
 mod copy;
 mod group;
 mod known;
+mod progress;
 mod reader;
 mod record;
 mod scan;
@@ -50,6 +51,7 @@ pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
+pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
 pub use scan::{Damage, Place, ReadError, Witness};
 pub use segment::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::group::{ALIGN_BYTES, Group, LogId};
 use super::known::{Known, Misfit};
 use super::limits;
+use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{Record, RecordError};
 use super::scan::{Damage, ReadError, Scan, scan};
@@ -33,6 +34,8 @@ pub struct LogConfig {
     pub begin_history: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
+    /// Where it is counted what was read; `None`: nobody asks.
+    pub progress: Option<&'static ReadProgress>,
 }
 
 impl LogConfig {
@@ -46,6 +49,7 @@ impl LogConfig {
             now_ms,
             begin_history: false,
             known: None,
+            progress: None,
         }
     }
 }
@@ -118,7 +122,12 @@ pub fn read<'a>(
         if group.header.last_sequence > base_sequence {
             bytes += group.header.group_bytes().unwrap_or(0);
         }
-        visit_records(group, visit)
+        visit_records(group, visit)?;
+        if let Some(progress) = config.progress {
+            let bytes = group.header.group_bytes().unwrap_or(0);
+            progress.add_group(bytes, u64::from(group.header.records));
+        }
+        Ok(())
     })?;
     if let Some(known) = config.known {
         fits(&*disk, &mut scan, &known)?;

@@ -1,0 +1,111 @@
+//! What drivers and server have to say, as lines of the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drive::{Notice, Notices, PeerAddress};
+use server::{Detail, FailedCall, has_silent_callers};
+use service::{Code, Method};
+use store::snapshot::SnapshotReport;
+use tracing::level_filters::LevelFilter;
+
+use crate::notify::Notifier;
+
+/// Brings it into the log, and what the service manager should know to it.
+pub struct ServerLog(pub Arc<Notifier>);
+
+impl Notices for ServerLog {
+    fn notice(&self, notice: &Notice) {
+        match notice {
+            Notice::Stopping { .. } => {
+                self.0.stopping("stopping: waiting for running calls");
+                tracing::info!("{notice}");
+            }
+            Notice::AcceptWorks { .. } => tracing::info!("{notice}"),
+            _ => tracing::warn!("{notice}"),
+        }
+    }
+}
+
+impl server::Log for ServerLog {
+    fn refused_greeting(&self, what: &'static str, peer: &PeerAddress) {
+        tracing::warn!(
+            "refused a connection from {peer}: {what}; this port speaks HTTP/2 and gRPC"
+        );
+    }
+
+    fn connection_error(&self, why: &'static str, peer: &PeerAddress) {
+        tracing::warn!(
+            "ended a connection from {peer}, whose peer broke a rule or a limit of HTTP/2: {why}"
+        );
+    }
+
+    fn storage(&self, what: &str) {
+        tracing::error!("{what}");
+    }
+
+    fn storage_recovered(&self, what: &str) {
+        tracing::info!("{what}");
+    }
+
+    fn snapshot(&self, report: &SnapshotReport) {
+        let SnapshotReport {
+            file,
+            sequence,
+            entries,
+            file_bytes,
+            ..
+        } = report;
+        tracing::info!(
+            "made a snapshot of {entries} entries, {file_bytes} bytes, up to sequence {sequence}: {file}"
+        );
+    }
+
+    fn detail(&self) -> Detail {
+        // Levels that say less are greater.
+        let level = LevelFilter::current();
+        if level >= LevelFilter::TRACE {
+            Detail::Calls
+        } else if level >= LevelFilter::DEBUG {
+            Detail::Connections
+        } else {
+            Detail::Usual
+        }
+    }
+
+    fn connection_opened(&self, peer: &PeerAddress) {
+        tracing::debug!("opened a connection from {peer}");
+    }
+
+    fn connection_closed(&self, peer: &PeerAddress, why: &str, open_ns: u64) {
+        let open = Duration::from_millis(open_ns / 1_000_000);
+        tracing::debug!("closed a connection from {peer} after {open:?}: {why}");
+    }
+
+    fn call_failed(&self, call: &FailedCall<'_>) {
+        let FailedCall {
+            method,
+            path,
+            code,
+            message,
+            peer,
+        } = *call;
+        let code = wire::grpc::Code::from_u8(code as u8).name();
+        // Paths and some messages have what the peer sent: with escapes, it stays one line.
+        let path = path.strip_prefix('/').unwrap_or(path).escape_debug();
+        let message = message.escape_debug();
+        match method.is_some_and(has_silent_callers) {
+            true => tracing::warn!("refused {path} from {peer} with {code}: {message}"),
+            false => tracing::debug!("refused {path} from {peer} with {code}: {message}"),
+        }
+    }
+
+    fn call_ended(&self, method: Method, code: Code, took_ns: u64, peer: &PeerAddress) {
+        let took = Duration::from_nanos(took_ns);
+        let code = wire::grpc::Code::from_u8(code as u8).name();
+        tracing::trace!(
+            "{} from {peer} ended with {code} after {took:?}",
+            method.path()
+        );
+    }
+}
