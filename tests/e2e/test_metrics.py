@@ -93,6 +93,71 @@ def test_requests_of_plain_http_are_counted_as_calls_are(measured):
     assert_calls_add_up(Scrape(measured).families.values())
 
 
+def total_handled(scrape):
+    """Calls that have ended, by status."""
+    totals = {}
+    for sample in scrape.families["grpc_server_handled"].samples:
+        if sample.name == "grpc_server_handled_total":
+            code = sample.labels["grpc_code"]
+            totals[code] = totals.get(code, 0) + sample.value
+    return {code: int(calls) for code, calls in totals.items() if calls}
+
+
+def chaos(server, expected):
+    """Calls that end in every way, each of which has surely begun; notes how they end."""
+
+    def count(code):
+        expected[code] = expected.get(code, 0) + 1
+
+    with open_channel(server.address) as channel:
+        kv, echo = kv_pb2_grpc.KeyValueStub(channel), echo_pb2_grpc.EchoStub(channel)
+        for number in range(20):
+            kv.Put(pb.PutRequest(key=b"%d" % number, value=b"x" * 100_000))
+            count("OK")
+        for _ in range(3):
+            expect_status(grpc.StatusCode.NOT_FOUND, lambda: kv.Get(pb.GetRequest(database="nowhere", key=b"k")))
+            count("NOT_FOUND")
+            expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: kv.Put(pb.PutRequest(key=b"k" * 70_000)))
+            count("INVALID_ARGUMENT")
+        for _ in range(4):
+            # A first message came: the call had begun.
+            scan = kv.Scan(pb.ScanRequest())
+            next(scan)
+            stream = echo.Stream(iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)]))
+            next(stream)
+            stream.cancel()
+            count("CANCELLED")
+            assert sum(1 for _ in scan) >= 0
+            count("OK")
+        # Left in the midst, with their connection.
+        left = [echo.Stream(iter([echo_pb2.EchoRequest(payload=b"x"), echo_pb2.EchoRequest(delay_ms=60_000)])) for _ in range(5)]
+        for stream in left:
+            next(stream)
+            count("CANCELLED")
+    # Half a request, and gone.
+    host, port = server.address.rsplit(":", 1)
+    for begun in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0", b"PRI * HT", b""):
+        with socket.create_connection((host, int(port)), timeout=10) as raw:
+            raw.sendall(begun)
+
+
+def test_counters_add_up_and_return_to_zero(measured):
+    expected = {}
+    for _ in range(2):
+        chaos(measured, expected)
+        wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
+        wait_until(lambda: total_handled(Scrape(measured)) == expected)
+        now = Scrape(measured)
+        assert now.value("pelton_running_calls") == 0
+        assert now.value("pelton_buffered_bytes") == 0
+        assert now.value("pelton_connections_opened_total") == now.value("pelton_connections_closed_total")
+        for state in ("input", "output"):
+            assert now.value("pelton_socket_buffers", state=state) == 0, state
+        took = [sample for sample in now.families["grpc_server_handling_seconds"].samples if sample.name.endswith("_count")]
+        assert sum(sample.value for sample in took) == sum(expected.values()), "each call has one duration"
+        assert_calls_add_up(now.families.values())
+
+
 def test_durations_are_those_of_the_calls(measured):
     with open_channel(measured.address) as channel:
         echo = echo_pb2_grpc.EchoStub(channel)

@@ -14,6 +14,7 @@ mod memory_and_pace;
 mod messages;
 mod pair;
 mod responses;
+mod shared_limits;
 mod stream_states;
 mod time;
 mod turns;
