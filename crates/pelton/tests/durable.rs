@@ -163,6 +163,18 @@ fn a_log_is_inspected_and_verified() {
         verified.text().contains("it ends with a clean stop"),
         "{verified:?}"
     );
+    // Nothing is written: root may write what is read-only, so this looks whether anything changed.
+    fs::remove_file(folder.data().join("lock")).expect("the server has left it");
+    let read_only = |mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(folder.data(), permissions).expect("it is ours");
+    };
+    read_only(0o500);
+    for _ in 0..2 {
+        assert_eq!(log("verify", &folder.data(), &[]).code, 0);
+        assert!(!folder.data().join("lock").exists());
+    }
+    read_only(0o700);
     let json = log("verify", &folder.data(), &["--output", "json"]).json();
     assert_eq!(json["ending"], "closed");
     let inspected = log("inspect", &folder.data(), &["--records"]);

@@ -145,3 +145,29 @@ fn the_first_segment_of_a_log_is_small() {
         assert_eq!(lengths, [first_bytes, segment_bytes]);
     }
 }
+
+/// A start that takes long says how far it is by these.
+#[test]
+fn what_is_read_of_a_log_is_counted() {
+    static PROGRESS: log::ReadProgress = log::ReadProgress::new();
+    let id = LogId {
+        history: 1,
+        secret: 2,
+    };
+    let config = LogConfig {
+        progress: Some(&PROGRESS),
+        ..LogConfig::new(id, 1)
+    };
+    let disk = SimulatedDisk::new(1);
+    let mut before_bytes = 0;
+    for start in 0..3 {
+        let mut records = 0;
+        let earlier_records = PROGRESS.records();
+        let opened = log::open(Arc::new(disk.clone()), &config, &mut |_| records += 1);
+        opened.expect("it is whole");
+        // Each start leaves a group that the next one reads.
+        assert_eq!(PROGRESS.bytes() > before_bytes, start > 0, "start {start}");
+        assert_eq!(PROGRESS.records() - earlier_records, records);
+        before_bytes = PROGRESS.bytes();
+    }
+}

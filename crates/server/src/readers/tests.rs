@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use drive::Handler;
 use service::keyvalue::messages::{
     CountRequest, CountResponse, DeleteResponse, GetResponse, Keys, PutResponse, Request, ScanPage,
     ScanRequest,
@@ -141,14 +142,19 @@ impl Bench {
     /// Some turns of the worker and of the committer.
     fn turn(&mut self) {
         for _ in 0..3 {
-            for event in self.pair.turn() {
-                if let Event::Finished { stream } = event {
-                    let code = self.pair.client.status().code();
-                    self.ended.push((stream, code));
-                    self.pair.client.forget(stream);
-                }
-            }
+            self.note_ends();
             while self.rounds.round(&mut self.clock) {}
+        }
+    }
+
+    /// A turn of the worker alone.
+    fn note_ends(&mut self) {
+        for event in self.pair.turn() {
+            if let Event::Finished { stream } = event {
+                let code = self.pair.client.status().code();
+                self.ended.push((stream, code));
+                self.pair.client.forget(stream);
+            }
         }
     }
 
@@ -319,6 +325,36 @@ fn what_comes_for_a_call_that_is_gone_is_for_nobody() {
             .expect("it is a message")
             .found
     );
+}
+
+/// UNAVAILABLE invites to try again.
+#[test]
+fn a_stop_is_unavailable_only_where_nothing_was_done() {
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let tree = bench
+        .store
+        .tree(DatabaseId::DEFAULT)
+        .expect("it is on disk");
+    let held = tree.hold_reads();
+    let reads = [(); 2].map(|()| bench.get("", b"key"));
+    assert!(bench.waits(reads[0]) && bench.waits(reads[1]));
+    // These are with the committer, which has no turn any more.
+    let writes = [b"one", b"two"].map(|value| bench.put("memory", value, Condition::None));
+    bench.pair.turn();
+    bench.pair.stop();
+    for _ in 0..30 {
+        bench.pair.now_ns += 1_000_000_000;
+        bench.note_ends();
+    }
+    for read in reads {
+        assert_eq!(bench.status(read), Some(Code::Unavailable));
+    }
+    for write in writes {
+        assert_eq!(bench.status(write), Some(Code::Unknown), "it may be done");
+    }
+    assert!(bench.pair.worker.is_drained());
+    drop(held);
 }
 
 #[test]
