@@ -7,7 +7,7 @@ use drive::{Closed, ConnectionId, Io};
 use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
 use store::durable::Mailbox;
 use store::{Committer, DatabaseId, Outcomes};
-use wire::{CloseReason, Connection, ErrorCode, Event, Pause, StreamKey};
+use wire::{Connection, Event, Pause, StreamKey};
 
 use crate::SharedWaker;
 use crate::account::Held;
@@ -165,20 +165,6 @@ impl Core {
         io.close_when_written();
     }
 
-    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell silent is no error.
-    fn log_error(&self, channel: &mut Channel) {
-        let Protocol::Http2(connection) = &channel.protocol else {
-            return;
-        };
-        if let Some(CloseReason::Error { code, why }) = connection.close_reason()
-            && *code != ErrorCode::NoError
-            && !channel.error_logged
-        {
-            channel.error_logged = true;
-            self.settings.log.connection_error(why, &channel.address);
-        }
-    }
-
     /// The connection is gone, and so are the calls that ran on it.
     pub fn connection_closed(&mut self, mut channel: Channel, why: Closed) {
         self.log_error(&mut channel);
@@ -201,25 +187,6 @@ impl Core {
             channel.running, 0,
             "every call of a connection ends with it"
         );
-    }
-
-    #[cold]
-    fn log_end(&self, channel: &Channel, why: Closed) {
-        let by_protocol = match &channel.protocol {
-            Protocol::Http2(connection) => connection.close_reason().map(CloseReason::to_string),
-            Protocol::Undecided | Protocol::Over => None,
-        };
-        let reason = by_protocol.unwrap_or_else(|| {
-            let words = match why {
-                Closed::ByHandler => "closed by the server",
-                Closed::ByPeer => "the peer reset the connection, or went before it had taken all",
-                Closed::Stalled => "the peer took nothing of what waits for it for too long",
-                Closed::Stopped => "the server stops",
-            };
-            words.into()
-        });
-        let open_ns = self.clock.tick_ns().saturating_sub(channel.opened_ns);
-        (self.settings.log).connection_closed(&channel.address, &reason, open_ns);
     }
 
     fn last_event(&self, channel: &mut Channel, nowhere: &mut Vec<u8>) -> Option<Event> {
@@ -490,17 +457,6 @@ impl Core {
             return;
         }
         self.begin(channel, io, stream, method, end);
-    }
-
-    #[cold]
-    fn log_refusal(&self, channel: &Channel, method: Method, status: &Status) {
-        self.settings.log_failure(&FailedCall {
-            method: Some(method),
-            path: method.path(),
-            code: status.code,
-            message: &status.message,
-            peer: &channel.address,
-        });
     }
 
     fn admit(&self, channel: &Channel) -> Result<(), RefusedFor> {

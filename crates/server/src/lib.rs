@@ -18,6 +18,7 @@ mod durations;
 mod inbox;
 mod lane;
 pub mod limits;
+mod logging;
 mod metadata;
 #[cfg(test)]
 mod pair;
