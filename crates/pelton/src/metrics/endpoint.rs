@@ -421,10 +421,8 @@ mod tests {
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
         let scrapers = Arc::clone(&endpoint.scrapers);
         drop(endpoint);
-        assert_eq!(
-            (scrapers.open().sockets.len(), scrapers.open().threads),
-            (0, 0)
-        );
+        let open = scrapers.open();
+        assert_eq!((open.sockets.len(), open.threads), (0, 0));
     }
 
     #[test]
