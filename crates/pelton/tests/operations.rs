@@ -348,7 +348,7 @@ fn limits_are_shown_in_units_that_fit() {
         stored.expect("it says so").ends_with("at most 20 MiB"),
         "{stored:?}"
     );
-    let refused = run(&mut serve(&["--threads=0"]));
+    let refused = run(pelton().args(["serve", "--threads", "0"]));
     assert!(refused.stderr.contains("write 1 to 1024"), "{refused:?}");
 }
 
