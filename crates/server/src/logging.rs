@@ -40,7 +40,9 @@ impl Core {
             }
             // The end of the peer's side is why a handler closes a connection with which nothing is wrong.
             (Closed::ByHandler, None) => match &channel.protocol {
-                _ if channel.refused => "there are as many connections as there may be".to_owned(),
+                _ if channel.refused.is_some() => {
+                    "there are as many connections as there may be".to_owned()
+                }
                 Protocol::Http2(_) => "the peer closed the connection".into(),
                 Protocol::Undecided => "the peer closed it before it had said anything".into(),
                 Protocol::Over => "it was refused".into(),
