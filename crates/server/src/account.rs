@@ -248,9 +248,9 @@ impl Drop for SharedCharge {
 pub(crate) struct Held {
     /// Without bodies that it shares with others.
     pub charged_bytes: usize,
-    /// With them.
+    /// With them, and without what is only set aside.
     pub all_bytes: usize,
-    /// What of all waits to be sent, or is set aside for it.
+    /// What waits to be sent, or is set aside for it.
     pub unsent_bytes: usize,
 }
 
@@ -336,6 +336,11 @@ impl Holding {
     /// Whether it holds so little that it goes on when the account is full.
     pub fn is_small(&self) -> bool {
         self.held_bytes < limits::SMALL_HOLDING_BYTES
+    }
+
+    /// Whether its peer has sent so much that is not ended that it sends no more while the account is overfull.
+    pub fn has_sent_much(&self) -> bool {
+        self.held_bytes.saturating_sub(self.unsent_bytes) >= limits::SMALL_HOLDING_BYTES
     }
 
     /// What is to be held back of what would be produced for this peer. What it has sent and has not ended counts for

@@ -25,12 +25,12 @@ impl Admission {
 
     /// Whether another call may begin, with so many running in its loop. Those of one connection are bounded by the
     /// protocol, which counts a stream until its call has ended, also if the peer has long reset it.
-    /// A full account refuses only those who hold more than a little.
+    /// An overfull account refuses only those who have sent much that is not ended: the others wait at most.
     pub fn admit(&self, in_loop: usize, holding: &Holding) -> Result<(), RefusedFor> {
         if in_loop >= self.calls_per_loop {
             return Err(RefusedFor::RunningCalls);
         }
-        if self.account.is_overfull() && !holding.is_small() {
+        if self.account.is_overfull() && holding.has_sent_much() {
             return Err(RefusedFor::Buffers);
         }
         Ok(())

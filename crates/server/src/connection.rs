@@ -104,6 +104,15 @@ impl Channel {
         }
     }
 
+    /// Looks anew at what is to be held back: other connections may have filled the account since.
+    #[inline]
+    pub fn refresh_pause(&mut self) {
+        let pause = self.holding.pause();
+        if let Protocol::Http2(connection) = &mut self.protocol {
+            connection.set_pause(pause);
+        }
+    }
+
     pub fn http2(&mut self) -> Option<&mut Connection> {
         match &mut self.protocol {
             Protocol::Http2(connection) => Some(connection),

@@ -202,6 +202,7 @@ impl Core {
             io.input.consume(unread);
             return;
         }
+        channel.refresh_pause();
         self.allow_turns(channel);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;

@@ -237,15 +237,21 @@ impl Pair {
         events
     }
 
-    /// The account of the server is used up by others as long as what is returned lives, and the connection itself holds
-    /// an answer that the client does not take.
+    /// The account of the server is used up by others as long as what is returned lives, and the client has begun
+    /// messages that it does not end.
     pub fn overfill(&mut self) -> crate::account::Holding {
-        // EchoRequest: answer_bytes 1 000 000.
-        let stream = self.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d]);
+        for _ in 0..2 {
+            let head = RequestHead::call("test", "/pelton.v1.Echo/Unary");
+            let opened = self.client.open(&mut self.sent, &head);
+            let id = opened.expect("a stream is free").id;
+            let mut message = vec![0; 48_000];
+            message[1..5].copy_from_slice(&48_100_u32.to_be_bytes());
+            for piece in message.chunks(16_000) {
+                wire::http2::frame::write_header(&mut self.sent, piece.len(), 0, 0, id);
+                self.sent.extend_from_slice(piece);
+            }
+        }
         self.turn();
-        self.sent.clear();
-        self.client
-            .reset(stream, &mut Vec::new(), wire::ErrorCode::Cancel);
         let account = self.worker.account();
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);

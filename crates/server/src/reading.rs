@@ -77,6 +77,7 @@ impl Worker {
         let Some(channel) = Self::channel(&mut self.channels, id) else {
             return;
         };
+        channel.refresh_pause();
         for read in alike {
             let kept = reads.kept(read);
             let has_capacity = channel.has_capacity();

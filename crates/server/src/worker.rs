@@ -135,6 +135,7 @@ impl Worker {
             return;
         };
         let Some(io) = connections.io(id) else { return };
+        channel.refresh_pause();
         act(&mut self.core, channel, io, call);
         self.core.after_step(channel, io);
     }

@@ -2,7 +2,7 @@
 
 use store::tree::{NotFetched, Wishes};
 use store::{
-    Commit, CommitOutcome, DatabaseId, Decision, Entry, Operation, OperationOutcome, Refusal,
+    Commit, CommitOutcome, DatabaseId, Decision, Entry, Look, Operation, OperationOutcome, Refusal,
     Shown, Value,
 };
 
@@ -21,6 +21,8 @@ pub(super) struct ReadBatch {
     /// The request, decoded again when it is served: cheaper than a list of keys.
     request: Box<[u8]>,
     database: DatabaseId,
+    /// What the values may take that are fetched for it, of a database on disk.
+    expected_bytes: usize,
     max_answer_bytes: u64,
 }
 
@@ -59,13 +61,14 @@ pub(super) fn begin(
         return Ok(Step::WriteBatch(Box::new(batch)));
     }
     check_reads(&request)?;
-    actions.read_long(database);
-    let request = bytes.into();
-    Ok(Step::ReadBatch(Box::new(ReadBatch {
-        request,
+    let batch = ReadBatch {
+        request: bytes.into(),
         database,
+        expected_bytes: bytes_to_fetch(&request, database, max_answer_bytes, shared),
         max_answer_bytes,
-    })))
+    };
+    batch.go_on(actions);
+    Ok(Step::ReadBatch(Box::new(batch)))
 }
 
 /// The bound on the answer that a request asks for, 0 if it names none.
@@ -183,10 +186,29 @@ impl ReadBatch {
         Ok(())
     }
 
-    /// There is room for the answer.
+    /// Asks for its view, as soon as there is room for what it brings, which is charged before it is fetched.
     pub(super) fn go_on(&self, actions: &mut impl Actions) {
+        if self.expected_bytes > actions.message_bytes() && !actions.can_send_large() {
+            return;
+        }
+        actions.reserve(self.expected_bytes);
         actions.read_long(self.database);
     }
+}
+
+/// What the values of a batch of reads may take that are fetched from a database on disk. One in memory has them.
+fn bytes_to_fetch(
+    request: &BatchRequest<'_>,
+    database: DatabaseId,
+    max_answer_bytes: u64,
+    shared: &Shared,
+) -> usize {
+    if !matches!(shared.store.look(database), Look::Disk(_)) {
+        return 0;
+    }
+    let limits = shared.store.limits(database).unwrap_or_default();
+    let most = request.operation_count.saturating_mul(limits.value_bytes);
+    most.min(usize::try_from(max_answer_bytes).unwrap_or(usize::MAX))
 }
 
 /// Appends the result of a Get. A large value is shared: to copy it would be a long step.

@@ -110,9 +110,9 @@ impl Connection {
     }
 
     /// Returns the bytes that the connection holds for its peer, or waits for from it: as
-    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full.
+    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full, and without what is only set aside.
     pub fn held_bytes(&self) -> usize {
-        self.buffered_bytes() + self.capacity.shared_bytes
+        self.buffered_bytes() + self.capacity.shared_bytes - self.capacity.reserved_bytes
     }
 
     /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in full.
