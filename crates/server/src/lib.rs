@@ -209,7 +209,8 @@ pub fn start(config: Config) -> Result<Server, StartError> {
             let _ = durable.stop();
         })?;
     }
-    let readers = Readers::Pool(Pool::new(store.clone()));
+    let brought_limit_bytes = limits::BROUGHT_BYTES.min(account_bytes(&config) / 2);
+    let readers = Readers::Pool(Pool::new(store.clone(), brought_limit_bytes));
     let parts = Parts::new(config, reaper, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
@@ -373,9 +374,7 @@ impl Parts {
         // A connection can always receive one largest request and be owed one largest answer.
         http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
-        let buffered_limit =
-            usize::try_from(config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE)
-                .unwrap_or(usize::MAX);
+        let buffered_limit = account_bytes(&config);
         let account = Account::new(buffered_limit);
         let mut figures = Figures::new(config.time.monotonic_ns());
         figures.watch_buffers(account.counter(), buffered_limit);
@@ -460,6 +459,12 @@ impl Parts {
             one_connection,
         ))
     }
+}
+
+/// What all peers may make the server hold.
+fn account_bytes(config: &Config) -> usize {
+    let bytes = config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE;
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn about(server: &ServerInfo) -> String {

@@ -123,8 +123,8 @@ pub const READ_JOBS: usize = 4_096;
 /// readers get something to do when many are asked for.
 pub const READS_PER_JOB: usize = 32;
 
-/// Bytes that readers have brought and loops have not taken up yet, above which readers wait: sixteen times what one
-/// run of a job usually brings at most.
+/// Bytes that readers have brought and loops have not taken up yet, or are about to bring, above which readers wait:
+/// sixteen times what one run of a job usually brings at most. Half of the account of [`BUFFERED_BYTES_SHARE`] where that is less.
 pub const BROUGHT_BYTES: usize = 64 << 20;
 
 /// How often a loop says in the log that a database on disk could not be read, in milliseconds: thousands of calls may find

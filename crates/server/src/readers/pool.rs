@@ -12,9 +12,13 @@ use super::{Done, Full, Job, fetch_some, read_ahead, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
 
+/// What one run of a fetch brings at most, unless one call alone wishes more.
+const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
+
 /// A few threads, begun when there is something for them to do.
 pub(crate) struct Pool {
     store: Store,
+    brought_limit_bytes: usize,
     figures: Arc<ReaderFigures>,
     state: Mutex<State>,
     /// There is a job, or nothing more will come.
@@ -62,15 +66,17 @@ impl Brought {
 impl Drop for Brought {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.taken(self.bytes);
+            pool.settle(self.bytes, 0);
         }
     }
 }
 
 impl Pool {
-    pub fn new(store: Store) -> Arc<Pool> {
+    /// At most `brought_limit_bytes` may wait for loops, or be on their way to them.
+    pub fn new(store: Store, brought_limit_bytes: usize) -> Arc<Pool> {
         Arc::new(Pool {
             store,
+            brought_limit_bytes,
             figures: Arc::default(),
             state: Mutex::default(),
             has_job: Condvar::new(),
@@ -153,9 +159,10 @@ impl Pool {
     fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
         match job {
             Job::Fetch(mut fetch) => {
-                while !fetch.is_done() && self.wait_for_room() {
+                while !fetch.is_done() && self.claim_room() {
                     let fetched = fetch_some(&mut fetch, &self.store);
                     let bytes = fetched.bytes();
+                    self.settle(CLAIM_BYTES, bytes);
                     self.bring(Done::Fetched(fetched), bytes, inbox);
                 }
             }
@@ -176,7 +183,6 @@ impl Pool {
     }
 
     fn bring(self: &Arc<Pool>, result: Done, bytes: usize, inbox: &Inbox<Brought>) {
-        self.lock().brought_bytes += bytes;
         inbox.put(Brought {
             result: Some(result),
             bytes,
@@ -184,21 +190,30 @@ impl Pool {
         });
     }
 
-    /// Waits until not too much waits for loops. `false`: the server stops.
-    fn wait_for_room(&self) -> bool {
+    /// Claims room for what one run of a fetch brings, before it is there, and waits until there is some. `false`: the
+    /// server stops.
+    fn claim_room(&self) -> bool {
         let mut state = self.lock();
-        while state.brought_bytes > limits::BROUGHT_BYTES && !state.is_stopping {
+        while !self.has_room(&state) && !state.is_stopping {
             state = wait(&self.has_room, state);
         }
+        state.brought_bytes += CLAIM_BYTES;
         !state.is_stopping
     }
 
-    fn taken(&self, bytes: usize) {
+    /// Whether another run may begin: if nothing waits, always.
+    fn has_room(&self, state: &State) -> bool {
+        state.brought_bytes == 0 || state.brought_bytes + CLAIM_BYTES <= self.brought_limit_bytes
+    }
+
+    /// So many bytes are there, or on their way, instead of so many.
+    fn settle(&self, before_bytes: usize, after_bytes: usize) {
         let mut state = self.lock();
-        let was_full = state.brought_bytes > limits::BROUGHT_BYTES;
-        state.brought_bytes -= bytes;
+        let had_room = self.has_room(&state);
+        state.brought_bytes = state.brought_bytes + after_bytes - before_bytes;
+        let has_room = self.has_room(&state);
         drop(state);
-        if was_full {
+        if has_room && !had_room {
             self.has_room.notify_all();
         }
     }

@@ -99,7 +99,7 @@ impl Bench {
         batch.create_database(u64::MAX, "memory", &config.default_database);
         mailbox.submit(&mut batch);
         while rounds.round(&mut clock) {}
-        let pool = pooled.then(|| Pool::new(store.clone()));
+        let pool = pooled.then(|| Pool::new(store.clone(), limits::BROUGHT_BYTES));
         let readers = match &pool {
             Some(pool) => Readers::Pool(Arc::clone(pool)),
             None => Readers::Inline(store.clone()),
@@ -452,8 +452,9 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes));
         assert!(pool.submit(job, &inbox).is_ok());
     }
-    let bound = limits::BROUGHT_BYTES + limits::READERS * job_bytes;
-    while pool.brought_bytes() <= limits::BROUGHT_BYTES {
+    // No job brings more than is claimed for it beforehand.
+    let bound = limits::BROUGHT_BYTES;
+    while pool.brought_bytes() + store::tree::limits::FETCHED_BYTES <= bound {
         std::thread::yield_now();
     }
     // Without the bound they would go on now; with it, nothing comes, however long this waits.

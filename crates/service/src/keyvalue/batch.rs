@@ -159,7 +159,8 @@ impl ReadBatch {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
-        if !actions.can_send() {
+        let is_reserved = self.expected_bytes > 0;
+        if !is_reserved && !actions.can_send() {
             // Other calls of the same connection have used its room up meanwhile: `go_on` follows.
             return Ok(());
         }
@@ -178,7 +179,8 @@ impl ReadBatch {
             }
             append_get(&mut answer, entry);
         }
-        if answer.own.len() > actions.message_bytes() && !actions.can_send_large() {
+        let is_large = answer.own.len() > actions.message_bytes();
+        if is_large && !is_reserved && !actions.can_send_large() {
             // Made anew when there is memory for it: kept, it would be what there is none for.
             return Ok(());
         }
