@@ -422,6 +422,10 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"HTTP/1") {
         return Some("the server speaks HTTP/1.1 and not HTTP/2; is the port right?");
     }
+    // The record of an alert or a handshake: RFC 8446 section 5.1.
+    if let [0x15 | 0x16, 0x03, ..] = bytes {
+        return Some(SERVER_SPEAKS_TLS);
+    }
     // Redis Serialization Protocol: the preface of HTTP/2 is no command.
     if bytes.starts_with(b"-ERR") || bytes.starts_with(b"-NOAUTH") || bytes.starts_with(b"-DENIED")
     {
@@ -435,10 +439,6 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
         && u32::from_be_bytes([0, high, middle, low]) > FIRST_FRAME_BYTES
     {
         return Some("the server does not speak HTTP/2; is the port right?");
-    }
-    // The record of an alert or a handshake: RFC 8446 section 5.1.
-    if let [0x15 | 0x16, 0x03, ..] = bytes {
-        return Some(SERVER_SPEAKS_TLS);
     }
     None
 }
