@@ -10,6 +10,15 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
+SETTING_IDS = {
+    "header_table_size": 1,
+    "enable_push": 2,
+    "max_concurrent_streams": 3,
+    "initial_window_size": 4,
+    "max_frame_size": 5,
+    "max_header_list_size": 6,
+}
+MAX_WINDOW = (1 << 31) - 1
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -18,6 +27,38 @@ def frame(kind, flags=0, stream=0, payload=b""):
 
 def grpc_message(payload, compressed=0):
     return struct.pack(">BI", compressed, len(payload)) + payload
+
+
+def settings_payload(**values):
+    """Entries of a SETTINGS frame: `settings_payload(initial_window_size=0)`."""
+    return b"".join(struct.pack(">HI", SETTING_IDS[name], value) for name, value in values.items())
+
+
+def literal_block(fields):
+    """A header block that uses no table (RFC 7541 section 6.2.2), so that its bytes may be sent on any stream."""
+    block = b""
+    for name, value in fields:
+        block += b"\x00" + literal_string(name.encode()) + literal_string(value.encode())
+    return block
+
+
+def literal_string(value):
+    """RFC 7541 section 5.2, without Huffman coding."""
+    length, encoded = len(value), b""
+    if length < 127:
+        return bytes([length]) + value
+    length -= 127
+    encoded = b"\x7f"
+    while length >= 128:
+        encoded += bytes([length % 128 + 128])
+        length //= 128
+    return encoded + bytes([length]) + value
+
+
+def request_block(path, *fields):
+    """The header block of a gRPC request, the same bytes for every stream."""
+    head = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "test")]
+    return literal_block([*head, ("te", "trailers"), ("content-type", "application/grpc"), *fields])
 
 
 class Answer:
@@ -49,13 +90,17 @@ class Answer:
 class Connection:
     """One connection, greeted, whose frames the test writes itself."""
 
-    def __init__(self, address, settings=b"", greet=True):
+    def __init__(self, address, settings=b"", greet=True, receive_buffer=None):
         if address.startswith("unix:"):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(address.removeprefix("unix:"))
         else:
             host, port = address.rsplit(":", 1)
-            self.socket = socket.create_connection((host, int(port)))
+            self.socket = socket.socket()
+            if receive_buffer:
+                # Before connecting: the kernel's window follows from it.
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            self.socket.connect((host, int(port)))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.encoder = hpack.Encoder()
         self.decoder = hpack.Decoder()

@@ -1,0 +1,277 @@
+"""What a call can make the server hold is charged to an account before it exists.
+
+Many who ask for much and read nothing end neither the process nor anybody's calls, and memory stays
+within its bound.
+"""
+
+import threading
+from concurrent import futures
+
+import grpc
+import pytest
+from flood import MIB, Flood, Honest, judge, status_bytes
+from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from server import Server, expect_status, open_channel, wait_until
+
+SCAN = "/pelton.v1.KeyValue/Scan"
+GET = "/pelton.v1.KeyValue/Get"
+BATCH = "/pelton.v1.KeyValue/Batch"
+STATISTICS = "/pelton.v1.Admin/Statistics"
+TOO_MUCH = grpc.StatusCode.RESOURCE_EXHAUSTED
+LARGE = b"0123456789" * 390_000
+
+
+@pytest.fixture(params=["memory", "disk"])
+def place(request, tmp_path):
+    """Flags of a server whose default database is in memory, or on disk."""
+    if request.param == "memory":
+        return []
+    return ["--data", str(tmp_path / "data"), "--kind", "disk", "--durability", "written"]
+
+
+def put(server, entries):
+    with open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for key, value in entries:
+            kv.Put(pb.PutRequest(key=key, value=value))
+
+
+def operation_get(key):
+    return pb.Operation(get=pb.Operation.Get(key=key))
+
+
+def batch_of(keys):
+    return pb.BatchRequest(operations=[operation_get(key) for key in keys]).SerializeToString()
+
+
+def large_batch():
+    operations = [operation_get(b"large")] * 15
+    return pb.BatchRequest(operations=operations, max_answer_bytes=64 * MIB)
+
+
+def running_calls(server):
+    with open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        return admin.Statistics(admin_pb2.StatisticsRequest(), timeout=30).running_calls
+
+
+def assert_all_is_given_back(server, limit_bytes):
+    """After the attackers have gone none of their calls runs, and a stop is a clean one."""
+    # The question itself is a running call.
+    wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
+    wait_until(
+        lambda: status_bytes(server.process.pid, "VmRSS") <= limit_bytes + 64 * MIB,
+        60,
+        "memory is not given back",
+    )
+    assert server.stop() == 0, server.log()
+
+
+SCANNED = [(b"scan/%03d" % number, bytes([number]) * 25_000) for number in range(100)]
+
+
+def scans_whole(channel):
+    call = kv_pb2_grpc.KeyValueStub(channel).Scan(pb.ScanRequest(prefix=b"scan/"), timeout=120)
+    found = [(entry.key, entry.value) for page in call for entry in page.entries]
+    assert found == SCANNED, "a scan is not whole"
+
+
+def test_many_scans_that_are_read(binary, place):
+    """300 Scans of 2.5 MB on one channel, more than one connection may have unsent, all whole."""
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, SCANNED)
+        with open_channel(server.address) as channel:
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            calls = [kv.Scan(pb.ScanRequest(prefix=b"scan/"), timeout=240) for _ in range(300)]
+            with futures.ThreadPoolExecutor(16) as threads:
+                whole = list(threads.map(is_whole, calls))
+        judge(server, 128 * MIB, 2)
+        assert all(whole), f"{whole.count(False)} scans are not whole"
+        assert server.stop() == 0
+
+
+def is_whole(call):
+    try:
+        found = [(entry.key, entry.value) for page in call for entry in page.entries]
+    except grpc.RpcError as error:
+        print(error.code(), error.details())
+        return False
+    return found == SCANNED
+
+
+def test_many_scans_that_are_not_read(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, SCANNED)
+        with Honest(server.address, call=scans_whole) as honest:
+            with open_channel(server.address) as channel:
+                kv = kv_pb2_grpc.KeyValueStub(channel)
+                calls = [kv.Scan(pb.ScanRequest(prefix=b"scan/")) for _ in range(255)]
+                honest.wait_rounds(20)
+                for call in calls:
+                    call.cancel()
+        judge(server, 128 * MIB, 4, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_many_scans_without_a_window(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, [(b"large", b"v" * 100_000)])
+        with Honest(server.address) as honest, Flood(server.address) as flood:
+            flood.calls(SCAN, pb.ScanRequest(prefix=b"large").SerializeToString(), 700)
+            honest.wait_rounds(20)
+            flood.poll()
+        judge(server, 128 * MIB, 4, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_one_value_for_readers_that_do_not_read(binary, place):
+    """A value that is shared is charged once: 1400 unread answers of 3.9 MB keep nobody out."""
+    with Server(binary, "--memory-limit", "256MiB", *place) as server:
+        put(server, [(b"large", LARGE)])
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for _ in range(70):
+                    floods.append(Flood(server.address))
+                    floods[-1].calls(GET, pb.GetRequest(key=b"large").SerializeToString(), 20)
+                honest.wait_rounds(30)
+        finally:
+            for flood in floods:
+                flood.poll()
+                flood.socket.close()
+        judge(server, 256 * MIB, 73, honest)
+        assert_all_is_given_back(server, 256 * MIB)
+
+
+def test_large_batches_that_are_not_read(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, [(b"large", LARGE)])
+        request = large_batch()
+        with Honest(server.address) as honest, Flood(server.address) as flood:
+            flood.calls(BATCH, request.SerializeToString(), 20)
+            honest.wait_rounds(20)
+        judge(server, 128 * MIB, 4, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_large_batches_that_are_read_are_whole(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, [(b"large", LARGE)])
+        request = large_batch()
+        with open_channel(server.address, ("grpc.max_receive_message_length", -1)) as channel:
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            with futures.ThreadPoolExecutor(4) as threads:
+                for answer in threads.map(lambda _: kv.Batch(request, timeout=120), range(8)):
+                    assert [result.get.value == LARGE for result in answer.results] == [True] * 15
+        judge(server, 128 * MIB, 2)
+
+
+def test_stalled_statistics(binary, tmp_path):
+    with Server(binary, "--memory-limit", "128MiB", "--data", str(tmp_path / "data")) as server:
+        with open_channel(server.address) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+
+            def create(number):
+                database = admin_pb2.DatabaseDescription(
+                    name=f"database-with-a-long-name-{number:04}-{'x' * 150}",
+                    durability=admin_pb2.DURABILITY_MODE_VOLATILE,
+                )
+                request = admin_pb2.CreateDatabaseRequest(database=database)
+                assert admin.CreateDatabase(request).created
+
+            with futures.ThreadPoolExecutor(16) as threads:
+                list(threads.map(create, range(999)))
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for _ in range(4):
+                    floods.append(Flood(server.address))
+                    floods[-1].calls(STATISTICS, b"", 4000)
+                honest.wait_rounds(20)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 128 * MIB, 8, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_appends_to_a_large_value_are_refused_beforehand(binary, place):
+    """What one commit would produce is bounded by name: 10 000 Appends to 3.9 MB make 39 GB."""
+    with Server(binary, *place) as server, open_channel(server.address) as channel:
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        kv.Put(pb.PutRequest(key=b"large", value=LARGE))
+        append = pb.Operation(append=pb.Operation.Append(key=b"large", value=b"+"))
+        for mode in [pb.BATCH_MODE_ATOMIC, pb.BATCH_MODE_INDEPENDENT]:
+            request = pb.BatchRequest(operations=[append] * 10_000, mode=mode)
+            with Honest(server.address) as honest:
+                failed = expect_status(TOO_MUCH, lambda: kv.Batch(request), "bytes")  # noqa: B023
+                print(failed.details())
+                honest.wait_rounds(2)
+            assert kv.Get(pb.GetRequest(key=b"large")).value == LARGE, "something was applied"
+        batches = [pb.PipeRequest(operations=[append] * count) for count in (10_000, 1)]
+        answers = list(kv.Pipe(iter(batches)))
+        assert answers[0].failure.code == TOO_MUCH.value[0], answers[0]
+        assert kv.Get(pb.GetRequest(key=b"large")).value == LARGE + b"+"
+        transact = pb.TransactRequest(when_met=[append] * 10_000)
+        expect_status(TOO_MUCH, lambda: kv.Transact(transact), "bytes")
+        # A few are fine, and many to small values.
+        assert kv.Batch(pb.BatchRequest(operations=[append] * 2)).applied
+        small = pb.Operation(append=pb.Operation.Append(key=b"small", value=b"+"))
+        assert kv.Batch(pb.BatchRequest(operations=[small] * 1_000)).applied
+        assert kv.Get(pb.GetRequest(key=b"small")).value == b"+" * 1_000
+
+
+def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary, place):
+    """One address holds all it can get, over many connections; new callers are served all the same."""
+    with Server(binary, "--memory-limit", "96MiB", *place) as server:
+        put(server, SCANNED + [(b"large", LARGE)])
+        requests = [
+            (SCAN, pb.ScanRequest(prefix=b"scan/").SerializeToString()),
+            (GET, pb.GetRequest(key=b"large").SerializeToString()),
+            (BATCH, batch_of([b"large"])),
+            (BATCH, batch_of([key for key, _ in SCANNED])),
+        ]
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for number in range(40):
+                    floods.append(Flood(server.address))
+                    path, message = requests[number % len(requests)]
+                    floods[-1].calls(path, message, 100)
+                honest.wait_rounds(30)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 96 * MIB, 44, honest)
+        assert_all_is_given_back(server, 96 * MIB)
+
+
+def test_half_requests_of_many_who_go_on_with_none(binary):
+    """Messages that were begun and not ended are charged as they come, and keep out nobody."""
+    with Server(binary, "--memory-limit", "96MiB") as server:
+        message = pb.PutRequest(key=b"half", value=b"v" * 60_000).SerializeToString()
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                threads = []
+                for _ in range(20):
+                    floods.append(Flood(server.address))
+                    # Each stream gets all of its message but the end: none of it is ever free to go.
+                    work = (floods[-1], message, 400)
+                    threads.append(threading.Thread(target=begin_halves, args=work, daemon=True))
+                    threads[-1].start()
+                honest.wait_rounds(30)
+                for thread in threads:
+                    thread.join(60)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 96 * MIB, 24, honest)
+        assert_all_is_given_back(server, 96 * MIB)
+
+
+def begin_halves(flood, message, count):
+    """Each message claims to be longer than what is sent of it."""
+    body = b"\0" + (len(message) + 10).to_bytes(4) + message
+    flood.calls("/pelton.v1.KeyValue/Put", lambda _: body, count, end=False, seconds=5)
