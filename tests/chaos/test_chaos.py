@@ -1,0 +1,216 @@
+"""Chaos: clients that behave in every bad way at once, on every method, beside honest ones.
+
+The process lives; memory stays below the limit and 64 MiB and 128 KiB for each connection; every call of an honest
+client succeeds and its answer is right; afterwards nothing is left of the attackers; a stop amid them is a clean one.
+
+PELTON_CHAOS_SECONDS (12) is how long each of the runs takes, PELTON_SEED repeats what an earlier one has drawn.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from flood import BESIDE_LIMIT_BYTES, MIB, PER_CONNECTION_BYTES, status_bytes
+from blob_client import pattern, stub, upload
+from metrics_page import fetch
+from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
+from pelton.v1 import kv_pb2 as pb
+from prometheus_client.parser import text_string_to_metric_families
+from server import Server, open_channel, wait_until
+
+SEED = os.environ.get("PELTON_SEED", str(random.randrange(1 << 32)))
+SECONDS = float(os.environ.get("PELTON_CHAOS_SECONDS", "12"))
+QUIET_SECONDS = min(4.0, SECONDS)
+# Of all attackers at a time; the honest ones have some ten.
+CONNECTIONS = 80
+HONEST_CONNECTIONS = 20
+LIMIT_BYTES = 128 * MIB
+DESCRIPTORS = 400
+DRAIN_SECONDS = 3
+HERE = pathlib.Path(__file__).resolve().parent
+HONEST = ["honest-memory", "honest-disk"]
+
+# What must be zero again when nobody is connected: gauges with one of these words, but for what stays.
+BUSY = r"running|open_streams|waiting|buffered_bytes|connections$|buffers.*(input|output)|charged|held"
+
+
+def run_beside(script, *arguments):
+    """A process of clients; see `result_of`."""
+    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def result_of(process):
+    output, errors = process.communicate(timeout=SECONDS + 300)
+    assert process.returncode == 0, f"{process.args}: {errors}"
+    return json.loads(output)
+
+
+@contextlib.contextmanager
+def ended_at_last(process):
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def fill(server):
+    """What attackers ask for, and the databases of the honest."""
+    with open_channel(server.address) as channel:
+        kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
+        kinds = [admin_pb2.DATABASE_KIND_MEMORY, admin_pb2.DATABASE_KIND_DISK]
+        for name, kind in zip(HONEST, kinds):
+            database = admin_pb2.DatabaseDescription(
+                name=name, kind=kind, durability=admin_pb2.DURABILITY_MODE_WRITTEN
+            )
+            admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=database))
+        kv.Put(pb.PutRequest(key=b"chaos/large", value=bytes(3_900_000)))
+        for number in range(40):
+            kv.Put(pb.PutRequest(key=b"chaos/%d" % number, value=bytes(50_000)))
+        upload(stub(channel), "chaos/blob", pattern(3, 6 * MIB), chunk_bytes=MIB)
+
+
+def samples(server):
+    """Values by name with labels."""
+    _, body = fetch(server)
+    return {
+        f"{sample.name}{sorted(sample.labels.items())}": sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+        if family.type != "histogram"
+    }
+
+
+def busy(server):
+    """Gauges that are not zero although nobody is connected."""
+    return {name: value for name, value in samples(server).items() if is_busy(name) and value}
+
+
+def is_busy(name):
+    return "_total[" not in name and "limit" not in name and re.search(BUSY, name.replace("[]", ""))
+
+
+def open_descriptors(server):
+    folder = f"/proc/{server.process.pid}/fd"
+    found = []
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"{folder}/{name}"))
+    return found
+
+
+def of_clients(server):
+    """Descriptors that belong to some call or connection: sockets and contents of blobs."""
+    return sum(link.startswith("socket:") or "/blobs/" in link for link in open_descriptors(server))
+
+
+def total(found, name, **labels):
+    return sum(
+        value
+        for key, value in found.items()
+        if key.startswith(f"{name}[") and all(f"('{k}', '{v}')" in key for k, v in labels.items())
+    )
+
+
+def assert_nothing_is_left(server, sockets_before):
+    wait_until(lambda: not busy(server), 60, lambda: f"not zero: {busy(server)}")
+    wait_until(
+        lambda: of_clients(server) <= sockets_before,
+        60,
+        lambda: f"{of_clients(server)} sockets and contents instead of {sockets_before}",
+    )
+    now = samples(server)
+    opened = total(now, "pelton_connections_opened_total")
+    closed = total(now, "pelton_connections_closed_total")
+    assert opened == closed > CONNECTIONS, f"{opened} connections were opened, {closed} closed"
+    for code in ["Internal", "INTERNAL", "DataLoss", "DATA_LOSS"]:
+        found = total(now, "grpc_server_handled_total", grpc_code=code)
+        assert not found, f"{found} calls ended with {code}:\n{server.log()}"
+    return now
+
+
+def assert_lives(server, connections):
+    assert server.process.poll() is None, f"it ended ({server.process.poll()}):\n{server.log()}"
+    assert "panicked" not in server.log(), server.log()
+    peak = status_bytes(server.process.pid, "VmHWM")
+    allowed = LIMIT_BYTES + BESIDE_LIMIT_BYTES + connections * PER_CONNECTION_BYTES
+    print(f"memory: at most {peak / MIB:.0f} MiB resident, {allowed / MIB:.0f} MiB allowed")
+    return [] if peak <= allowed else [f"{peak / MIB:.0f} of {allowed / MIB:.0f} MiB resident"]
+
+
+def told(what, summary):
+    figures = "p50 {p50_ms} ms, p99 {p99_ms} ms, longest {longest_ms} ms".format(**summary)
+    print(f"{what}: {summary['calls']} calls, {len(summary['failures'])} failures, {figures}")
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_chaos(binary, kind, tmp_path):
+    seed = f"{SEED}/{kind}/{os.environ.get('PELTON_TEST_DRIVER', 'event-loop')}"
+    print(f"seed {seed!r}")
+    flags = ["--data", str(tmp_path / "data"), "--kind", kind, "--durability", "written"]
+    flags += ["--memory-limit", str(LIMIT_BYTES), "--disk-cache", "8MiB", "--blob-quota", "300MiB"]
+    flags += ["--backup-root", str(tmp_path / "backups"), "--interop", "--metrics-listen", "0"]
+    flags += ["--drain-timeout", f"{DRAIN_SECONDS}s"]
+    few = ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]
+    with Server(binary, *flags, prefix=few) as server:
+        fill(server)
+        wait_until(lambda: total(samples(server), "pelton_connections") == 0)
+        sockets = of_clients(server)
+        quiet = result_of(run_beside("honest.py", server.address, f"{seed}/quiet", QUIET_SECONDS, *HONEST))
+        told("without chaos", quiet)
+        assert not quiet["failures"], quiet["failures"][:5]
+
+        problems = attacked(server, seed)
+        now = assert_nothing_is_left(server, sockets)
+        print({name: value for name, value in now.items() if "refused" in name and value})
+        # A second time, after all that.
+        again = result_of(run_beside("honest.py", server.address, f"{seed}/after", 1.0, *HONEST))
+        told("after chaos", again)
+        problems += [f"after chaos: {one}" for one in again["failures"][:5]]
+        stop_amid_attackers(server, seed)
+        assert not problems, "\n".join(problems)
+
+
+def attackers(server, seed, seconds):
+    options = ["--seed", seed, "--seconds", seconds, "--connections", CONNECTIONS]
+    return run_beside("attackers.py", server.address, *options)
+
+
+def attacked(server, seed):
+    """One round of chaos with honest clients beside. What went wrong."""
+    honest = run_beside("honest.py", server.address, f"{seed}/beside", SECONDS, *HONEST)
+    with ended_at_last(honest), ended_at_last(attackers(server, seed, SECONDS)) as bad:
+        summary = result_of(honest)
+        attack = result_of(bad)
+    told("beside chaos", summary)
+    print(f"chaos, begun and closed by the server: {attack}")
+    problems = assert_lives(server, CONNECTIONS + HONEST_CONNECTIONS)
+    kinds = sorted({re.sub(r"\d+", "N", one) for one in summary["failures"]})
+    problems += [f"{len(summary['failures'])} honest calls failed, such as"] if kinds else []
+    return problems + kinds[:8]
+
+
+def stop_amid_attackers(server, seed):
+    with ended_at_last(attackers(server, f"{seed}/stop", 60)):
+        before = total(samples(server), "pelton_connections_opened_total")
+
+        def is_under_attack():
+            opened = total(samples(server), "pelton_connections_opened_total") - before
+            return opened > 2 * CONNECTIONS
+
+        wait_until(is_under_attack, 60)
+        begin = time.monotonic()
+        assert server.stop() == 0, server.log()
+        took = time.monotonic() - begin
+        # The rest is for writing what is to last, and for a busy machine.
+        assert took < DRAIN_SECONDS + 15, f"the stop took {took:.1f} s"
+        print(f"the stop amid chaos took {took:.1f} s")
