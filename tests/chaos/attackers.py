@@ -1,7 +1,7 @@
 """Clients that do whatever no honest client does, a process of its own: see `arguments`.
 
-Each of some places holds one connection at a time, which behaves badly in one of many ways until it is closed, in one of
-several ways. All that is drawn comes from the seed; what the server makes of it depends on its timing too.
+Each of some places holds one connection at a time, which behaves badly in one of many ways until it
+is closed. All that is drawn comes from the seed; what the server makes of it depends on time too.
 """
 
 import argparse
@@ -66,13 +66,15 @@ class Stock:
         self.calls = []
         for _ in range(CALLS_IN_STOCK):
             method = rng.choice(methods)
-            fields = [("grpc-timeout", rng.choice(["1S", "5m", "60S"]))] if rng.random() < 0.2 else []
+            fields = []
+            if rng.random() < 0.2:
+                fields = [("grpc-timeout", rng.choice(["1S", "5m", "60S"]))]
             body = b"".join(grpc_message(part) for part in requests(method, rng))
             self.calls.append((method, request_block(method.path, *fields), body))
 
-    def frames(self, stream, ends=True, part=1.0):
-        """One call; with `part` only so much of its body."""
-        _, block, body = self.rng.choice(self.calls)
+    def frames(self, stream, ends=True, part=1.0, call=None):
+        """One call, drawn unless it is given; with `part` only so much of its body."""
+        _, block, body = call or self.rng.choice(self.calls)
         whole = frame(HEADERS, END_HEADERS, stream, block)
         kept = body[: int(len(body) * part)]
         pieces = [kept[at : at + 16_384] for at in range(0, len(kept), 16_384)] or [b""]
@@ -81,7 +83,7 @@ class Stock:
         return whole + frame(DATA, END_STREAM if ends else 0, stream, pieces[-1])
 
     def many(self, count, first=1, **how):
-        """So many calls, or fewer if their bytes are many: the server is to be busy, not this process."""
+        """So many calls, or fewer if their bytes are many: not this process is to be busy."""
         pieces, size = [], 0
         for stream in range(first, first + 2 * count, 2):
             pieces.append(self.frames(stream, **how))
@@ -168,7 +170,6 @@ class World:
             await asyncio.sleep(0.01)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Behaviours
 
 
@@ -185,6 +186,14 @@ async def unread_from_many_streams(world, peer):
         if not await peer.send(peer.stock.many(250, first=1 + 500 * part)):
             break
     await world.rest(0.5, 3)
+
+
+async def the_same_again(world, peer):
+    """One call many times, all of them unread: what is bounded for each call adds up."""
+    await peer.greet(window=world.rng.choice([0, 65_535]))
+    call = world.rng.choice([one for one in peer.stock.calls if len(one[2]) < 1_000])
+    await peer.send(peer.stock.many(world.rng.choice([300, 1_000]), call=call))
+    await world.rest(0.5, 4)
 
 
 async def slow_reader(world, peer):
@@ -263,7 +272,12 @@ async def silent(world, peer):
 
 
 async def another_protocol(world, peer):
-    first = [b"GET / HTTP/1.1\r\nHost: x\r\n", b"PRPC" + bytes(8), b"\x16\x03\x01\x02\0\x01", b"*1\r\n$4\r\nPING\r\n"]
+    first = [
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"PRPC" + bytes(8),
+        b"\x16\x03\x01\x02\0\x01",
+        b"*1\r\n$4\r\nPING\r\n",
+    ]
     await peer.send(world.rng.choice(first))
     await peer.receive()
     await world.rest(0.1, 1)
@@ -328,6 +342,8 @@ BEHAVIOURS = [
     unread,
     unread,
     unread_from_many_streams,
+    the_same_again,
+    the_same_again,
     slow_reader,
     slow_writer,
     abandoned,

@@ -1,7 +1,8 @@
-"""Honest clients, a process of its own: `honest.py ADDRESS SEED SECONDS DATABASE...`, prints a summary as JSON.
+"""Honest clients, a process of its own: `honest.py ADDRESS SEED SECONDS DATABASE...`.
 
-Each keeps a ledger of what it has written, and compares every answer with it: no call may fail and no answer be wrong.
-No call is repeated. Some stay on their connection, some make a new one for each call.
+Each keeps a ledger of what it has written, and compares every answer with it: no call may fail and
+no answer be wrong. No call is repeated. Some stay on their connection, some make a new one for each
+call. Prints a summary as JSON.
 """
 
 import json
@@ -178,7 +179,9 @@ class Pairs(Client):
         return found
 
     def compare(self, results, found):
-        values = [None if wanted is None else result.get.value for result, wanted in zip(results, found)]
+        self.expect(len(results), len(found), "the number of results")
+        values = [result.get.value for result in results]
+        values = [None if wanted is None else value for value, wanted in zip(values, found)]
         self.expect(values, found, "what was read")
 
     def batch(self, _):

@@ -1,7 +1,7 @@
 """Every method that a server has, learned by reflection, and requests for them.
 
-Methods that nobody has heard of get requests filled at random by their descriptors, so that new methods are attacked
-as soon as they exist. The default database and those named chaos-N are the attackers'; nobody else uses them.
+Methods that nobody has heard of get requests filled at random by their descriptors, so that new
+methods are attacked as soon as they exist. The databases named here are the attackers'.
 """
 
 import dataclasses
@@ -13,12 +13,17 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 KEYS = 40
-DATABASES = ["", "", "", *(f"chaos-{number}" for number in range(4)), "nowhere"]
+# The default database is in memory, this one on disk; both have something large in them.
+ON_DISK = "attacked-disk"
+ATTACKED = ["", ON_DISK]
+# What they make and drop.
+MADE = [f"chaos-{number}" for number in range(4)]
+DATABASES = [*ATTACKED, *ATTACKED, *MADE, "nowhere"]
 LARGE_KEY = b"chaos/large"
 BLOB = "chaos/blob"
 VALUE_BYTES = [0, 1, 30, 1_000, 20_000, 50_000]
 NUMBERS = [0, 1, 2, 7, 100, 5_000, 65_536, 1 << 20, 4 << 20, 64 << 20, (1 << 31) - 1]
-# What a value grows by without end must be little: memory is full otherwise, and honest writes are refused.
+# Values that grow without end must grow slowly: where memory is full, honest writes are refused.
 GROWN_BYTES = 30
 DEPTH = 4
 
@@ -120,43 +125,47 @@ def some_bytes(message, field, rng):
 
 
 def some_text(message, field, rng):
-    blob = "Blob" in message.DESCRIPTOR.name or "Upload" in message.DESCRIPTOR.name
-    download = message.DESCRIPTOR.name in ("DownloadRequest", "StatRequest")
-    if field.name == "database" or (field.name in ("name", "confirm_name") and not blob and not download):
+    kind = message.DESCRIPTOR.name
+    if field.name == "database":
         return rng.choice(DATABASES)
-    if field.name == "name" and download and rng.random() < 0.7:
-        return BLOB
+    if field.name == "name" and kind in ("DownloadRequest", "StatRequest"):
+        return rng.choice([BLOB, BLOB, "chaos/1"])
+    if field.name in ("name", "confirm_name") and "Blob" not in kind and "Upload" not in kind:
+        return rng.choice([*MADE, *MADE, "", "nowhere"])
     return rng.choice(["chaos/%d" % rng.randrange(5), "x", "pelton.v1.KeyValue", ""])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # What asks for as much as it can
 
 
 def scan(message, rng):
-    yield message(keys_only=rng.random() < 0.2)
+    yield message(database=rng.choice(ATTACKED), keys_only=rng.random() < 0.2)
 
 
-def get(message, _):
-    yield message(key=LARGE_KEY)
+def get(message, rng):
+    yield message(database=rng.choice(ATTACKED), key=LARGE_KEY)
 
 
 def batch(message, rng):
-    request = message(max_answer_bytes=64 << 20)
+    request = message(database=rng.choice(ATTACKED), max_answer_bytes=64 << 20)
     for _ in range(rng.choice([1, 3, 15])):
         request.operations.add().get.key = LARGE_KEY
     yield request
 
 
 def long_batch(message, rng):
-    request = message()
+    request = message(database=rng.choice(ATTACKED))
     for _ in range(2_000):
         request.operations.add().get.key = key(rng)
     yield request
 
 
+def reads(message, rng):
+    yield from (batch if rng.random() < 0.6 else long_batch)(message, rng)
+
+
 def transact(message, rng):
-    request = message(max_answer_bytes=64 << 20)
+    request = message(database=rng.choice(ATTACKED), max_answer_bytes=64 << 20)
     for _ in range(rng.choice([1, 10])):
         request.when_met.add().get.key = LARGE_KEY
     yield request
@@ -164,7 +173,10 @@ def transact(message, rng):
 
 def pipe(message, rng):
     for _ in range(rng.choice([1, 10, 50])):
-        yield from (batch if rng.random() < 0.3 else long_batch)(message, rng)
+        for request in reads(message, rng):
+            # The database of a Pipe is that of its first message.
+            request.database = ""
+            yield request
 
 
 def download(message, rng):
@@ -203,7 +215,7 @@ KV, BLOBS = "/pelton.v1.KeyValue/", "/pelton.v1.Blob/"
 KNOWN = {
     KV + "Scan": scan,
     KV + "Get": get,
-    KV + "Batch": lambda message, rng: (batch if rng.random() < 0.6 else long_batch)(message, rng),
+    KV + "Batch": reads,
     KV + "Transact": transact,
     KV + "Pipe": pipe,
     BLOBS + "Download": download,

@@ -223,7 +223,7 @@ def test_appends_to_a_large_value_are_refused_beforehand(binary, place):
 
 
 def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary, place):
-    """One address holds all it can get, over many connections; new callers are served all the same."""
+    """One address holds all it can get over many connections; new callers are served all the same."""
     with Server(binary, "--memory-limit", "96MiB", *place) as server:
         put(server, SCANNED + [(b"large", LARGE)])
         requests = [
@@ -257,7 +257,7 @@ def test_half_requests_of_many_who_go_on_with_none(binary):
                 threads = []
                 for _ in range(20):
                     floods.append(Flood(server.address))
-                    # Each stream gets all of its message but the end: none of it is ever free to go.
+                    # All of each message but its end: none of it is ever free to go.
                     work = (floods[-1], message, 400)
                     threads.append(threading.Thread(target=begin_halves, args=work, daemon=True))
                     threads[-1].start()

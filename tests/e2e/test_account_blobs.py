@@ -47,7 +47,10 @@ def open_contents(server):
 def assert_all_is_given_back(server, limit_bytes, before_bytes):
     wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
     wait_until(lambda: open_contents(server) == 0, 60, "contents are still open")
-    is_small = lambda: status_bytes(server.process.pid, "VmRSS") <= before_bytes + 64 * MIB  # noqa: E731
+
+    def is_small():
+        return status_bytes(server.process.pid, "VmRSS") <= before_bytes + 64 * MIB
+
     wait_until(is_small, 60, f"memory is not given back: {before_bytes / MIB:.0f} MiB before")
     begin = time.monotonic()
     assert server.stop() == 0, server.log()
@@ -145,13 +148,13 @@ def leave_half_uploads(server):
     """Begins them, sends a little of each, and goes."""
 
     def body(number):
-        first = begin(f"half/{number}", upload_id=b"half/%d" % number)
-        return b"".join(grpc_message(part.SerializeToString()) for part in [first, chunk(b"x" * 100)])
+        parts = [begin(f"half/{number}", upload_id=b"half/%d" % number), chunk(b"x" * 100)]
+        return b"".join(grpc_message(part.SerializeToString()) for part in parts)
 
     for at in range(0, HALVES, 1000):
         with Flood(server.address, window=65_535, connection_window=MIB) as flood:
             flood.calls(UPLOAD, lambda number, at=at: body(at + number), 1000, end=False)
-            # Where so many are too many, some were refused: what was not is stored before the client goes.
+            # Where so many are too many, some are refused; what is not is stored by then.
             flood.poll(0.3)
             if at == 0:
                 wait_until(lambda: unfinished_uploads(server) > 0)

@@ -169,8 +169,11 @@ class Honest(threading.Thread):
             time.sleep(0.01)
 
     def told(self):
-        texts = {one.details() if isinstance(one, grpc.RpcError) else str(one) for one in self.failures}
-        return f"{len(self.failures)} of {2 * self.rounds} honest rounds failed: {sorted(texts)[:5]}"
+        texts = set()
+        for one in self.failures:
+            texts.add(one.details() if isinstance(one, grpc.RpcError) else str(one))
+        count, rounds = len(self.failures), 2 * self.rounds
+        return f"{count} of {rounds} honest rounds failed: {sorted(texts)[:5]}"
 
     def percentile_ms(self, percent=99):
         ordered = sorted(self.seconds) or [0.0]
@@ -202,7 +205,7 @@ def status_bytes(process_id, name):
 
 
 def judge(server, limit_bytes, connections, honest=None):
-    """The process lives, what it ever had in memory is within its bound, and honest calls succeeded."""
+    """The process lives, its memory was always within its bound, and honest calls succeeded."""
     code = server.process.poll()
     assert code is None, f"the server has ended ({code}):\n{server.log()}"
     peak = status_bytes(server.process.pid, "VmHWM")

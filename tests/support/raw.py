@@ -35,7 +35,7 @@ def settings_payload(**values):
 
 
 def literal_block(fields):
-    """A header block that uses no table (RFC 7541 section 6.2.2), so that its bytes may be sent on any stream."""
+    """A header block that uses no table (RFC 7541 section 6.2.2): its bytes fit any stream."""
     block = b""
     for name, value in fields:
         block += b"\x00" + literal_string(name.encode()) + literal_string(value.encode())
