@@ -235,8 +235,6 @@ class Blobs(Client):
 
     def connect(self, channel):
         self.stub = Timed(stub(channel), self.seconds)
-        # Reads as it comes.
-        self.plain = stub(channel)
 
     def is_unsure(self):
         self.ledger = {}
@@ -259,7 +257,7 @@ class Blobs(Client):
     def download(self, name):
         if name not in self.ledger:
             return
-        _, data = download(self.plain, name, database=self.database)
+        _, data = download(self.stub, name, database=self.database)
         self.expect(data, self.ledger[name], "the content")
 
     def stat(self, name):
