@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import grpc  # noqa: E402
-from methods import discover, requests  # noqa: E402
+from methods import BLOB, discover, requests  # noqa: E402
 from raw import (  # noqa: E402
     ACK,
     CONTINUATION,
@@ -35,12 +35,23 @@ from raw import (  # noqa: E402
     WINDOW_UPDATE,
     frame,
     grpc_message,
+    literal_block,
     request_block,
     settings_payload,
 )
 
 WINDOWS = [0, 0, 1, 100, 65_535, 1 << 20, MAX_WINDOW]
 READ_BYTES = 64 * 1024
+PLAIN = [
+    ("GET", "/"),
+    ("GET", f"/blob/{BLOB}"),
+    ("GET", f"/blob/{BLOB}"),
+    ("HEAD", f"/blob/{BLOB}"),
+    ("PUT", "/blob/chaos/1"),
+    ("DELETE", "/blob/chaos/1"),
+    ("POST", "/upload"),
+    ("POST", "/nowhere"),
+]
 # Below what the server allows: 1 000 at once, 33 a second.
 RESETS_AT_ONCE = 600
 RESETS_PER_SECOND = 25
@@ -283,6 +294,21 @@ async def another_protocol(world, peer):
     await world.rest(0.1, 1)
 
 
+async def plain_requests(world, peer):
+    """Requests of HTTP that are no calls: blobs that nobody reads, bodies that never end."""
+    await peer.greet()
+    data = b""
+    for stream in range(1, 2 * world.rng.choice([2, 30, 200]), 2):
+        method, path = world.rng.choice(PLAIN)
+        head = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
+        data += frame(HEADERS, END_HEADERS, stream, literal_block(head))
+        body = bytes(world.rng.choice([0, 100, 16_000])) if method in ("PUT", "POST") else b""
+        ends = not body or world.rng.random() < 0.3
+        data += frame(DATA, END_STREAM if ends else 0, stream, body)
+    await peer.send(data)
+    await world.rest(0.5, 4)
+
+
 async def odd_frames(world, peer):
     """Frames that mean nothing or are wrong, amid calls."""
     await peer.greet()
@@ -353,6 +379,7 @@ BEHAVIOURS = [
     half_frame,
     silent,
     another_protocol,
+    plain_requests,
     odd_frames,
     window_by_window,
     reads_all,
