@@ -37,7 +37,7 @@ class Wrong(Exception):
 
 
 class Timed:
-    """A stub whose calls have a deadline and are measured."""
+    """A stub whose calls have a deadline and are measured: time and name."""
 
     def __init__(self, stub, seconds):
         self.stub, self.seconds = stub, seconds
@@ -50,7 +50,7 @@ class Timed:
             answer = call(request, timeout=CALL_SECONDS)
             # A stream is over when its last message is here.
             answer = answer if hasattr(answer, "DESCRIPTOR") else list(answer)
-            seconds.append(time.monotonic() - begin)
+            seconds.append((time.monotonic() - begin, name))
             return answer
 
         return timed
@@ -324,13 +324,15 @@ def main():
         client.join(float(seconds) + 3 * CALL_SECONDS)
         if client.is_alive():
             client.failures.append(f"{client.doing}: it does not end")
-    taken = [one for client in clients for one in client.seconds]
+    measured = [one for client in clients for one in client.seconds]
+    taken = [seconds for seconds, _ in measured]
     summary = {
         "calls": len(taken),
         "failures": [one for client in clients for one in client.failures],
         "p50_ms": percentile(taken, 50),
         "p99_ms": percentile(taken, 99),
         "longest_ms": percentile(taken, 100),
+        "longest": max(measured, default=(0, "none"))[1],
     }
     print(json.dumps(summary))
 

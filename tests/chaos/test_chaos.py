@@ -154,7 +154,7 @@ def assert_lives(server, connections):
 
 
 def told(what, summary):
-    figures = "p50 {p50_ms} ms, p99 {p99_ms} ms, longest {longest_ms} ms".format(**summary)
+    figures = "p50 {p50_ms} ms, p99 {p99_ms} ms, longest {longest_ms} ms ({longest})".format(**summary)
     print(f"{what}: {summary['calls']} calls, {len(summary['failures'])} failures, {figures}")
 
 
