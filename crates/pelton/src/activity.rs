@@ -13,10 +13,11 @@ use crate::size::Size;
 /// From now on the log says when memory is full and when it is free again. The thread ends with the process.
 pub fn watch(server: &Server) -> std::io::Result<()> {
     let shared = Arc::clone(server.shared());
+    // Before any call: what is done while the thread begins counts too.
+    let mut before = Activity::of(&shared);
     let thread = thread::Builder::new().name("pelton-activity".into());
     thread.spawn(move || {
         let (mut data, mut buffers) = (Fullness::default(), Fullness::default());
-        let mut before = Activity::of(&shared);
         loop {
             thread::sleep(Duration::from_millis(ACTIVITY_PERIOD_MS));
             log_data(data.look(&data_memory(&shared)), &shared);
