@@ -15,10 +15,28 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 pub use real::RealDisk;
 #[cfg(any(test, feature = "suite"))]
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
 pub(crate) use window::Window;
+
+/// Whether an operation has failed for want of room, on the disk or in the user's quota of it.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Whether an operation has failed for want of file descriptors, in this process or in the system.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let numbers = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|number| numbers.contains(&number))
+}
 
 /// A folder with files. Names are plain file names.
 ///

@@ -141,7 +141,8 @@ fn segments_that_cannot_go_are_told() {
         client.durable.rounds.take_events();
         assert!(is_there());
         if is_failing {
-            disk.plan_next(Step::Folder, 0, Fault::Error);
+            disk.plan_next(Step::Remove, 0, Fault::Error);
+            disk.plan_next(Step::Rename, 0, Fault::Error);
         }
         while client.durable.rounds.round(&mut client.clock) {}
         let events = client.durable.rounds.take_events();

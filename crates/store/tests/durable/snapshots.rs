@@ -535,8 +535,11 @@ fn a_failed_snapshot_does_no_harm() {
                 break;
             }
             // Only writes and names find no room.
-            if fault == Fault::Error || matches!(disk.steps()[planned], Step::Write | Step::Folder)
-            {
+            let finds_no_room = matches!(
+                disk.steps()[planned],
+                Step::Write | Step::Create | Step::Rename | Step::Remove
+            );
+            if fault == Fault::Error || finds_no_room {
                 assert!(matches!(&events[..], [Event::SnapshotFailed(_)]), "{what}");
             }
             let names = disk.list().expect("it can be listed");

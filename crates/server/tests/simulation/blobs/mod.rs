@@ -290,7 +290,7 @@ impl Round {
         match random.below(8) {
             0..2 => planned.plan(disk),
             2..4 => {
-                let steps = [Step::Write, Step::Write, Step::Sync, Step::Folder];
+                let steps = [Step::Write, Step::Write, Step::Sync, Step::Create];
                 let step = steps[random.below(4) as usize];
                 contents.plan_next(step, random.below(6) as usize, Fault::Full);
             }
@@ -478,7 +478,10 @@ fn blobs_stay_what_was_answered_however_the_server_dies() {
             disk.full_writes,
         ];
         assert!(each.iter().all(|count| *count >= 100), "{sum:?} {disk:?}");
-        assert!(sum.completing >= 10 && disk.failed_changes >= 25, "{sum:?}");
+        assert!(
+            sum.completing >= 10 && disk.failed_changes() >= 25,
+            "{sum:?}"
+        );
         assert!(sum.backups >= 50 && sum.backups_cut >= 10, "{sum:?}");
         let each = [
             disk.power_losses,

@@ -128,7 +128,8 @@ impl World {
 
     /// What has gone wrong on the disk by now.
     pub fn note_faults(&mut self, counts: &DiskFaultCounts) {
-        let count = counts.failed_writes + counts.failed_syncs + counts.failed_changes;
+        let count = counts.failed_writes + counts.failed_syncs + counts.failed_changes();
+        let count = count + counts.failed_opens + counts.failed_reads + counts.no_descriptors;
         if std::mem::replace(&mut self.disk_faults, count) != count {
             self.faulty.push(self.model.life);
         }

@@ -2,7 +2,8 @@
 //!
 //! A power loss ([`SimulatedDisk::lose_power`]) leaves of each unsynced block of 512 bytes the content that was last
 //! durable, or that of any write since; lengths and names of files likewise. Each step that changes something has a
-//! number, and a [`Fault`] can be planned for it.
+//! number, each [access](Step::is_access) has one of another row, and a [`Fault`] can be planned for each of them. Files
+//! that are open are counted, and can be bounded as the descriptors of a process are.
 
 mod faults;
 mod file;
@@ -16,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use self::faults::{DiskFaultCounts, Fault, Step};
 use self::file::FileState;
-use self::world::{FolderChange, Place, Planned, World, device_error};
+use self::world::{FolderChange, Place, Planned, World, device_error, power_lost};
 use super::{Disk, DiskFile, FolderLock};
 use crate::suite::Random;
 
@@ -39,11 +40,15 @@ impl SimulatedDisk {
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
             steps: Vec::new(),
+            accesses: Vec::new(),
             plan: BTreeMap::new(),
+            plan_of_accesses: BTreeMap::new(),
             plan_of_kind: Vec::new(),
             counts: DiskFaultCounts::default(),
             powerless: false,
             locked: false,
+            handles: 0,
+            handle_limit: usize::MAX,
             life: 0,
         };
         SimulatedDisk {
@@ -59,6 +64,11 @@ impl SimulatedDisk {
     /// Lets a step go wrong. Steps are counted from 0.
     pub fn plan(&self, step: usize, fault: Fault) {
         self.world().plan.insert(step, fault);
+    }
+
+    /// Lets an access go wrong. Accesses are counted from 0, apart from other steps.
+    pub fn plan_access(&self, access: usize, fault: Fault) {
+        self.world().plan_of_accesses.insert(access, fault);
     }
 
     /// Lets a step of one kind in this folder, or in one within, go wrong, after `before` of them that do not. Forgotten
@@ -85,6 +95,7 @@ impl SimulatedDisk {
     pub fn forget_plans(&self) {
         let mut world = self.world();
         world.plan.clear();
+        world.plan_of_accesses.clear();
         world.plan_of_kind.clear();
     }
 
@@ -111,6 +122,21 @@ impl SimulatedDisk {
     /// How many steps have been taken so far: the number of the next one.
     pub fn step_count(&self) -> usize {
         self.world().steps.len()
+    }
+
+    /// The accesses so far.
+    pub fn accesses(&self) -> Vec<Step> {
+        self.world().accesses.clone()
+    }
+
+    /// How many files are open.
+    pub fn open_handles(&self) -> usize {
+        self.world().handles
+    }
+
+    /// Bounds how many files may be open at a time, from now on, over all folders of the disk.
+    pub fn set_handle_limit(&self, handles: usize) {
+        self.world().handle_limit = handles;
     }
 
     /// Takes what is not durable away, at random, and turns the power on again. All open files are dead.
@@ -177,9 +203,8 @@ impl SimulatedDisk {
 
     fn file(&self, id: usize) -> Arc<dyn DiskFile> {
         Arc::new(SimulatedFile {
-            disk: self.clone(),
             id,
-            life: self.world().life,
+            handle: Handle::new(self),
         })
     }
 }
@@ -202,16 +227,17 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let id = {
-            let world = self.world();
-            world.check_power()?;
-            world.find(&self.full(name))?
+            let mut world = self.world();
+            let name = self.full(name);
+            world.plain_step(Step::Open, Place::Name(&name))?;
+            world.find(&name)?
         };
         Ok(self.file(id))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let world = self.world();
-        world.check_power()?;
+        let mut world = self.world();
+        world.plain_step(Step::List, Place::Name(&self.prefix))?;
         let here = |name: &String| {
             let name = name.strip_prefix(&*self.prefix)?;
             (!name.contains('/')).then(|| name.to_owned())
@@ -238,16 +264,14 @@ impl Disk for SimulatedDisk {
     }
 
     fn lock(&self) -> io::Result<Option<FolderLock>> {
-        let mut world = self.world();
-        world.check_power()?;
-        if std::mem::replace(&mut world.locked, true) {
-            return Ok(None);
+        {
+            let mut world = self.world();
+            world.plain_step(Step::Open, Place::Name(&self.prefix))?;
+            if std::mem::replace(&mut world.locked, true) {
+                return Ok(None);
+            }
         }
-        let guard = LockGuard {
-            disk: self.clone(),
-            life: world.life,
-        };
-        Ok(Some(FolderLock::new(guard)))
+        Ok(Some(FolderLock::new(LockGuard(Handle::new(self)))))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -269,16 +293,40 @@ impl Disk for SimulatedDisk {
     }
 }
 
+/// An open file, as far as it is counted.
 #[derive(Debug)]
-struct LockGuard {
+struct Handle {
     disk: SimulatedDisk,
     life: u64,
 }
 
-impl Drop for LockGuard {
+impl Handle {
+    fn new(disk: &SimulatedDisk) -> Handle {
+        let mut world = disk.world();
+        world.handles += 1;
+        Handle {
+            life: world.life,
+            disk: disk.clone(),
+        }
+    }
+}
+
+impl Drop for Handle {
     fn drop(&mut self) {
         let mut world = self.disk.world();
         if world.life == self.life {
+            world.handles -= 1;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LockGuard(Handle);
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let mut world = self.0.disk.world();
+        if world.life == self.0.life {
             world.locked = false;
         }
     }
@@ -286,15 +334,14 @@ impl Drop for LockGuard {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    disk: SimulatedDisk,
     id: usize,
-    life: u64,
+    handle: Handle,
 }
 
 impl SimulatedFile {
     fn world(&self) -> io::Result<MutexGuard<'_, World>> {
-        let world = self.disk.world();
-        if world.life != self.life {
+        let world = self.handle.disk.world();
+        if world.life != self.handle.life {
             return Err(io::Error::other("the process that opened the file is dead"));
         }
         world.check_power()?;
@@ -309,18 +356,23 @@ impl DiskFile for SimulatedFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut world = self.world()?;
-        if let Some(Fault::Error | Fault::Full) = world.step(Step::SetLen, Place::File(self.id))? {
-            return Err(device_error());
-        }
+        world.plain_step(Step::SetLen, Place::File(self.id))?;
         world.files[self.id].set_len(bytes as usize);
         world.check_power()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let world = self.world()?;
+        let mut world = self.world()?;
+        let fault = world.step(Step::Read, Place::File(self.id))?;
         let cached = &world.files[self.id].cached;
         let rest = cached.get(offset as usize..).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
+        let mut count = rest.len().min(buffer.len());
+        match fault {
+            Some(Fault::Error | Fault::Full) => return Err(device_error()),
+            Some(Fault::PowerLoss) => return Err(power_lost()),
+            Some(Fault::Short) => count = count.div_ceil(2),
+            Some(Fault::NoDescriptor) | None => {}
+        }
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)
     }

@@ -18,12 +18,19 @@ pub(super) struct World {
     /// Changes of names since the last sync of the folder.
     pub(super) pending: Vec<FolderChange>,
     pub(super) capacity_bytes: u64,
+    /// Steps that changed something, or tried to.
     pub(super) steps: Vec<Step>,
+    /// Steps that changed nothing.
+    pub(super) accesses: Vec<Step>,
     pub(super) plan: BTreeMap<usize, Fault>,
+    pub(super) plan_of_accesses: BTreeMap<usize, Fault>,
     pub(super) plan_of_kind: Vec<Planned>,
     pub(super) counts: DiskFaultCounts,
     pub(super) powerless: bool,
     pub(super) locked: bool,
+    /// Files that are open at this moment.
+    pub(super) handles: usize,
+    pub(super) handle_limit: usize,
     /// Raised when the process dies: handles of an earlier life are dead.
     pub(super) life: u64,
 }
@@ -55,6 +62,14 @@ pub(super) enum FolderChange {
 }
 
 impl FolderChange {
+    pub(super) fn step(&self) -> Step {
+        match self {
+            FolderChange::Create(..) => Step::Create,
+            FolderChange::Remove(_) => Step::Remove,
+            FolderChange::Rename(..) => Step::Rename,
+        }
+    }
+
     /// A name that it changes; all of them are in one folder.
     fn name(&self) -> &str {
         let (FolderChange::Create(name, _)
@@ -93,19 +108,38 @@ impl Place<'_> {
 }
 
 impl World {
-    /// Counts a step; says what goes wrong in it.
+    /// Counts a step; returns what goes wrong in it.
     pub(super) fn step(&mut self, step: Step, place: Place<'_>) -> io::Result<Option<Fault>> {
         self.check_power()?;
-        let number = self.steps.len();
-        self.steps.push(step);
-        let planned = self.plan.get(&number).copied();
-        let fault = self.planned_for_kind(step, place).or(planned);
-        self.count(step, fault);
+        let (steps, plan) = match step.is_access() {
+            true => (&mut self.accesses, &self.plan_of_accesses),
+            false => (&mut self.steps, &self.plan),
+        };
+        let planned = plan.get(&steps.len()).copied();
+        steps.push(step);
+        let mut fault = self.planned_for_kind(step, place).or(planned);
+        if step.needs_descriptor() && self.handles >= self.handle_limit {
+            fault = Some(Fault::NoDescriptor);
+        }
+        if let Some(fault) = fault {
+            self.counts.note(step, fault);
+        }
         self.powerless = fault == Some(Fault::PowerLoss);
         Ok(fault)
     }
 
-    pub(super) fn planned_for_kind(&mut self, step: Step, place: Place<'_>) -> Option<Fault> {
+    /// The same for a step that is done or not.
+    pub(super) fn plain_step(&mut self, step: Step, place: Place<'_>) -> io::Result<()> {
+        match self.step(step, place)? {
+            Some(Fault::Error) => Err(device_error()),
+            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::NoDescriptor) if step.needs_descriptor() => Err(no_descriptor()),
+            Some(Fault::PowerLoss) if step.is_access() => Err(power_lost()),
+            _ => Ok(()),
+        }
+    }
+
+    fn planned_for_kind(&mut self, step: Step, place: Place<'_>) -> Option<Fault> {
         let mut due = None;
         let names = &self.names;
         self.plan_of_kind.retain_mut(|planned| {
@@ -120,20 +154,6 @@ impl World {
             true
         });
         due
-    }
-
-    pub(super) fn count(&mut self, step: Step, fault: Option<Fault>) {
-        let counts = &mut self.counts;
-        match (step, fault) {
-            (Step::Write, Some(Fault::Error)) => counts.failed_writes += 1,
-            (Step::Write, Some(Fault::Short)) => counts.short_writes += 1,
-            (Step::Write, Some(Fault::Full)) => counts.full_writes += 1,
-            (Step::Sync, Some(Fault::Error | Fault::Full)) => counts.failed_syncs += 1,
-            (Step::Folder | Step::SyncFolder, Some(Fault::Error | Fault::Full)) => {
-                counts.failed_changes += 1;
-            }
-            _ => {}
-        }
     }
 
     pub(super) fn check_power(&self) -> io::Result<()> {
@@ -173,7 +193,7 @@ impl World {
         let random = &mut self.random;
         let state = &mut self.files[file];
         match fault {
-            None => state.write(bytes, offset, random),
+            None | Some(Fault::NoDescriptor) => state.write(bytes, offset, random),
             Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
             Some(Fault::Short) if bytes.len() > 1 => {
                 let part = part.clamp(1, bytes.len() - 1);
@@ -214,11 +234,7 @@ impl World {
     }
 
     pub(super) fn change_folder(&mut self, change: FolderChange) -> io::Result<()> {
-        match self.step(Step::Folder, Place::Name(change.name()))? {
-            Some(Fault::Error) => return Err(device_error()),
-            Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
-            _ => {}
-        }
+        self.plain_step(change.step(), Place::Name(change.name()))?;
         change.apply(&mut self.names);
         self.pending.push(change);
         // If the power is gone, the change may have been under way.
@@ -278,6 +294,7 @@ impl World {
     pub(super) fn end_life(&mut self) {
         self.life += 1;
         self.locked = false;
+        self.handles = 0;
         self.plan_of_kind.clear();
     }
 }
@@ -287,5 +304,9 @@ pub(super) fn power_lost() -> io::Error {
 }
 
 pub(super) fn device_error() -> io::Error {
-    io::Error::other("injected device error")
+    rustix::io::Errno::IO.into()
+}
+
+pub(super) fn no_descriptor() -> io::Error {
+    rustix::io::Errno::MFILE.into()
 }
