@@ -80,6 +80,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
                 missing_segment: 0,
                 lost_sequence: 0,
                 known_sequence: 0,
+                cut: None,
             })
         }
         Err(error) => panic!("{error}"),
@@ -430,8 +431,8 @@ fn what_is_not_understood_is_refused() {
     assert_eq!(reason(|group| group[88] = 1), RecordError::Count);
     assert_eq!(reason(|group| group[88] = 3), RecordError::Count);
     assert!(matches!(
-        open_changed(|group| group[8] = 2),
-        OpenError::Read(ReadError::TooNew { version: 2, .. })
+        open_changed(|group| group[8] = 3),
+        OpenError::Read(ReadError::TooNew { version: 3, .. })
     ));
 }
 

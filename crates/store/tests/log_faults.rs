@@ -4,7 +4,7 @@ mod log_common;
 
 use std::sync::Arc;
 
-use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, open, open_with};
+use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, open, open_with, set};
 use store::DatabaseId;
 use store::disk::{Disk, Fault, RealDisk, SimulatedDisk, Step};
 use store::log::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS};
@@ -12,17 +12,6 @@ use store::log::{
     self, GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, Record, RecordKind, SyncError,
     WriteError, segment_name,
 };
-
-fn set(sequence: u64, value_bytes: usize) -> Owned {
-    Owned {
-        sequence,
-        origin: 0,
-        kind: RecordKind::Set,
-        expires_ms: 0,
-        key: b"key".into(),
-        value: vec![sequence as u8; value_bytes],
-    }
-}
 
 impl Client<'_> {
     /// Writes one record with a value of this size.
@@ -32,14 +21,6 @@ impl Client<'_> {
         self.promise.given = sequence;
         self.write(vec![set(sequence, value_bytes)])
     }
-}
-
-fn names(disk: &SimulatedDisk, suffix: &str) -> Vec<String> {
-    let names = disk.list().expect("the disk is whole");
-    names
-        .into_iter()
-        .filter(|name| name.ends_with(suffix))
-        .collect()
 }
 
 #[test]

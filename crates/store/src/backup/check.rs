@@ -245,7 +245,7 @@ impl Together<'_> {
         described: &mut Described,
     ) -> Result<u64, RestoreError> {
         let mut last = None;
-        let report = log::verify(self.source, &mut |_, group| {
+        let report = log::verify_copy(self.source, &mut |_, group| {
             last = Some(group.header);
             let records = group.records().flatten();
             let behind = records.filter(|record| record.sequence > snapshot.header.sequence);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::manifest::ManifestError;
+use crate::disk::is_full;
 use crate::durable;
 use crate::log::{self, GroupError, WriteError};
 use crate::snapshot::{self, SnapshotError};
@@ -48,7 +49,7 @@ impl BackupError {
     /// Whether the reason is that a disk has no room.
     pub fn is_full(&self) -> bool {
         match self {
-            BackupError::Device { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            BackupError::Device { source, .. } => is_full(source),
             BackupError::Snapshot(error) => error.is_full(),
             BackupError::LogGone => true,
             _ => false,

@@ -18,7 +18,8 @@
 //! | 80 | 8 | bytes of its records |
 //! | 88 | 4 | number of its records |
 //! | 92 | 4 | checksum of the group before |
-//! | 96 | 32 | 0 |
+//! | 96 | 8 | bytes of the segment that it was written to (from version 2 on) |
+//! | 104 | 24 | 0 |
 
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::limits;
@@ -30,8 +31,11 @@ pub const ALIGN_BYTES: usize = 512;
 /// Bytes of a group beside its records and the zeros behind them.
 pub const HEADER_BYTES: usize = 128;
 
-/// The version of the format that this code writes, and the only one it reads.
-pub const FORMAT_VERSION: u16 = 1;
+/// The version of the format that this code writes.
+pub const FORMAT_VERSION: u16 = 2;
+
+/// The first version, without the size of the segment, which this code reads too.
+const FORMAT_VERSION_1: u16 = 1;
 
 const MAGIC: [u8; 8] = *b"PeltnLog";
 const CHECKSUM_AT: usize = 12;
@@ -81,6 +85,9 @@ pub struct Header {
     pub closing: bool,
     /// What followed the group before was given up, and the log has another id from here on.
     pub new_history: bool,
+    /// Bytes of the segment that it was written to: a file that has fewer has been cut. 0: not known. A copy of the group
+    /// elsewhere, as in a backup, says it of the original.
+    pub segment_bytes: u64,
 }
 
 impl Header {
@@ -125,7 +132,8 @@ impl Header {
         }
         out[88..92].copy_from_slice(&self.records.to_le_bytes());
         out[92..96].copy_from_slice(&self.previous_checksum.to_le_bytes());
-        out[96..HEADER_BYTES].fill(0);
+        out[96..104].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        out[104..HEADER_BYTES].fill(0);
     }
 
     /// Reads a header, of which only the form is checked. The checksum of the group decides whether it is one.
@@ -139,7 +147,7 @@ impl Header {
         };
         let (version, flags) = (u16_at(bytes, 8), u16_at(bytes, 10));
         let known_flags = FLAG_CLOSING | FLAG_NEW_HISTORY;
-        if version != FORMAT_VERSION {
+        if ![FORMAT_VERSION_1, FORMAT_VERSION].contains(&version) {
             return Err(NoGroup::Version(version, log_id));
         }
         let header = Header {
@@ -157,6 +165,10 @@ impl Header {
             previous_checksum: u32_at(bytes, 92),
             closing: flags & FLAG_CLOSING != 0,
             new_history: flags & FLAG_NEW_HISTORY != 0,
+            segment_bytes: match version {
+                FORMAT_VERSION_1 => 0,
+                _ => u64_at(bytes, 96),
+            },
         };
         let plausible = flags & !known_flags == 0
             && header.durable.group < header.number

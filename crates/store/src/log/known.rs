@@ -1,10 +1,10 @@
-//! What is known of a log from the snapshot that goes with it.
+//! What is known of a log from what goes with it: the newest snapshot, databases on disk, the folder's own file.
 
 use std::fmt;
 
 use super::scan::Scan;
 
-/// What is known of a log from the snapshot that goes with it, or from there being none: the default.
+/// What is known of a log from what goes with it, or from there being nothing: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The public half of the log's id when the snapshot was made; `None`: there is no snapshot.
@@ -31,7 +31,7 @@ pub enum Misfit {
     End {
         /// The last sequence in the log.
         last_sequence: u64,
-        /// What the snapshot knows to have been durable in it.
+        /// What is known to have been durable in it.
         durable_sequence: u64,
     },
 }
@@ -89,8 +89,8 @@ impl fmt::Display for Misfit {
                 durable_sequence,
             } => write!(
                 formatter,
-                "the log ends with sequence {last_sequence}, though the newest snapshot knows everything up to \
-                 {durable_sequence} to have been durable"
+                "the log ends with sequence {last_sequence}, though everything up to {durable_sequence} is known to have \
+                 been durable"
             ),
         }
     }

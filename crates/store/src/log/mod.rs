@@ -53,10 +53,11 @@ pub use group::{
 pub use known::{Known, Misfit};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
-pub use scan::{Damage, Place, ReadError, Witness};
+pub use scan::{Cut, Damage, Place, ReadError, Witness};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
 };
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
+pub(crate) use verify::verify_copy;
 pub use verify::{Ending, Report, SegmentReport, verify, verify_known};
 pub use writer::{LogWriter, SyncError, WriteError};

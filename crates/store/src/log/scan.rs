@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 
-use super::group::{ALIGN_BYTES, FORMAT_VERSION, Group, Header, LogId, NoGroup, Position};
+use super::group::{
+    ALIGN_BYTES, FORMAT_VERSION, Group, HEADER_BYTES, Header, LogId, NoGroup, Position,
+};
 use super::limits;
 use super::reader::{SegmentReader, next_place};
 use super::record::RecordError;
@@ -41,9 +43,23 @@ pub struct Damage {
     pub missing_segment: u64,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
-    /// A snapshot knows the log to have been durable up to this sequence, which is missing; 0: there is none, or nothing
-    /// of what it knows is missing.
+    /// The folder, a snapshot or a database on disk knows the log to have been durable up to this sequence, which is
+    /// missing; 0: nothing of what they know is missing.
     pub known_sequence: u64,
+    /// A file that is shorter than it was made.
+    pub cut: Option<Cut>,
+}
+
+/// A file of the log that is shorter than it was made. Files get their name when they are whole, and never shrink: no
+/// crash leaves such a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment.
+    pub segment: u64,
+    /// Bytes that it had at least.
+    pub made_bytes: u64,
+    /// Bytes that it has.
+    pub bytes: u64,
 }
 
 /// A group that knows of something durable that is missing.
@@ -72,12 +88,18 @@ impl fmt::Display for Damage {
                 witness.durable_group,
                 last_good.sequence,
             ),
+            None if self.known_sequence > 0 && last_good.group == 0 => write!(
+                formatter,
+                "no group of it is left, though everything up to sequence {} is known to have been durable: put the \
+                 files *.log back",
+                self.known_sequence
+            ),
             None if self.known_sequence > 0 => write!(
                 formatter,
-                "it ends with sequence {}, though the newest snapshot knows everything up to {} to have been durable",
+                "it ends with sequence {}, though everything up to {} is known to have been durable",
                 last_good.sequence, self.known_sequence
             ),
-            None if self.missing_segment > 0 => {
+            None if self.missing_segment > 0 || self.cut.is_some() => {
                 write!(
                     formatter,
                     "whole is everything up to sequence {}",
@@ -86,6 +108,15 @@ impl fmt::Display for Damage {
             }
             None => write!(formatter, "nothing in it is a group of a log"),
         }?;
+        if let Some(cut) = self.cut {
+            write!(
+                formatter,
+                "; the file {} was cut: it has {} bytes of at least {}",
+                segment_name(cut.segment),
+                cut.bytes,
+                cut.made_bytes
+            )?;
+        }
         if self.missing_segment > 0 {
             let name = segment_name(self.missing_segment);
             write!(
@@ -96,7 +127,8 @@ impl fmt::Display for Damage {
         if self.witness.is_some() && self.known_sequence > 0 {
             write!(
                 formatter,
-                "; the newest snapshot has changes up to sequence {} that go with the log's missing part",
+                "; everything up to sequence {} is known to have been durable, and changes that go with the log's \
+                 missing part may be in a snapshot or in a database on disk",
                 self.known_sequence
             )?;
         }
@@ -136,13 +168,24 @@ pub(super) struct SegmentEnd {
     pub(super) groups: u64,
     pub(super) first_sequence: u64,
     pub(super) last: Position,
+    /// What the last of them says that the segment was made with; 0: nothing.
+    pub(super) made_bytes: u64,
+}
+
+/// Which files a log lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    /// Those that it was written to.
+    Own,
+    /// Those of a backup: groups were copied into them, one behind the other.
+    Copied,
 }
 
 /// What is done with each group that counts.
 pub(super) type Visit<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
 
 /// Reads the whole log. Changes nothing.
-pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError> {
+pub(super) fn scan(disk: &dyn Disk, files: Files, visit: Visit<'_>) -> Result<Scan, ReadError> {
     let mut scan = Scan {
         segments: segments(disk)?,
         ends: Vec::new(),
@@ -161,7 +204,7 @@ pub(super) fn scan(disk: &dyn Disk, visit: Visit<'_>) -> Result<Scan, ReadError>
             break;
         }
     }
-    scan.damage = scan.find_damage(disk)?;
+    scan.damage = scan.find_damage(disk, files)?;
     Ok(scan)
 }
 
@@ -229,8 +272,10 @@ impl Scan {
                 groups: 0,
                 first_sequence: header.first_sequence,
                 last: Position::default(),
+                made_bytes: 0,
             });
             end.used_bytes = offset;
+            end.made_bytes = header.segment_bytes;
             end.groups += 1;
             end.last = header.position();
             reader.shrink();
@@ -265,7 +310,7 @@ impl Scan {
     }
 
     /// Searches everything behind the last group that counts for one that knows the next to have been durable.
-    fn find_damage(&self, disk: &dyn Disk) -> Result<Option<Damage>, ReadError> {
+    fn find_damage(&self, disk: &dyn Disk, files: Files) -> Result<Option<Damage>, ReadError> {
         let Some(end) = self.end() else {
             return Ok(None);
         };
@@ -278,6 +323,7 @@ impl Scan {
             missing_segment: self.missing_segment(),
             lost_sequence: 0,
             known_sequence: 0,
+            cut: None,
         };
         let behind = |segment: &&FoundSegment| segment.ordinal >= end.segment;
         for segment in self.segments.iter().filter(behind) {
@@ -286,13 +332,55 @@ impl Scan {
             self.search(disk, segment.ordinal, from, &mut damage)
                 .map_err(|source| ReadError::device(disk, segment.ordinal, from, source))?;
         }
+        if files == Files::Own {
+            damage.cut = self.find_cut(disk)?;
+        }
         let never_was = self.chain.is_none() && self.is_in_the_making(disk)?;
-        let is_whole = damage.witness.is_none() && damage.missing_segment == 0;
+        let is_whole =
+            damage.witness.is_none() && damage.missing_segment == 0 && damage.cut.is_none();
         if is_whole && (self.chain.is_some() || never_was) {
             return Ok(None);
         }
         damage.place = self.missing_place(disk, end, damage.witness);
         Ok(Some(damage))
+    }
+
+    /// The first file that was cut where the log ends, or behind it. Before the end nothing is missing.
+    fn find_cut(&self, disk: &dyn Disk) -> Result<Option<Cut>, ReadError> {
+        let last = self.ends.len().saturating_sub(1);
+        for (index, segment) in self.segments.iter().enumerate().skip(last) {
+            let (offset, said_bytes) = match self.ends.get(index) {
+                Some(end) => (end.used_bytes, end.made_bytes),
+                None => (0, limits::SEGMENT_BYTES_MIN),
+            };
+            let begun_bytes = self.begun_bytes(disk, segment.ordinal, offset);
+            let begun_bytes = begun_bytes
+                .map_err(|source| ReadError::device(disk, segment.ordinal, offset, source))?;
+            let made_bytes = said_bytes.max(begun_bytes);
+            if segment.bytes < made_bytes {
+                return Ok(Some(Cut {
+                    segment: segment.ordinal,
+                    made_bytes,
+                    bytes: segment.bytes,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How large the segment was made in which the next group begins at a place and ends behind the end of the file,
+    /// according to its header; 0: there is none. It is not known to be right: so it must fit what it says itself.
+    fn begun_bytes(&self, disk: &dyn Disk, ordinal: u64, offset: u64) -> io::Result<u64> {
+        let mut reader = reader(disk, ordinal)?;
+        let file_bytes = reader.file_bytes();
+        let header = Header::decode(reader.bytes(offset, HEADER_BYTES)?);
+        let header = header.ok().filter(|header| self.is_next(header));
+        let made_bytes = header.and_then(|header| {
+            let end = offset.checked_add(header.group_bytes()?)?;
+            let is_cut = file_bytes < end && end <= header.segment_bytes;
+            is_cut.then_some(header.segment_bytes)
+        });
+        Ok(made_bytes.unwrap_or(0))
     }
 
     /// Notes as damage that the log ends before a sequence that was durable in it.
@@ -314,6 +402,7 @@ impl Scan {
             missing_segment: 0,
             lost_sequence: 0,
             known_sequence: 0,
+            cut: None,
         });
         damage.known_sequence = sequence;
         damage.lost_sequence = damage.lost_sequence.max(sequence);
@@ -508,7 +597,8 @@ impl fmt::Display for ReadError {
                 version,
             } => write!(
                 formatter,
-                "{file} was written by another version, or is damaged: format {version} at byte {offset}; this version reads format {FORMAT_VERSION}"
+                "{file} was written by another version, or is damaged: format {version} at byte \
+                 {offset}; this version reads formats up to {FORMAT_VERSION}"
             ),
             ReadError::Record {
                 file,

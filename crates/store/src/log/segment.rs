@@ -5,8 +5,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::limits;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, is_full, is_out_of_descriptors};
 
 const LOG_SUFFIX: &str = ".log";
 const SPARE_SUFFIX: &str = ".spare";
@@ -71,6 +73,34 @@ pub struct RetiredSegment {
     pub(super) bytes: u64,
 }
 
+/// A file that is open and not needed any more, kept for the sake of its descriptor: where no other can be had, it is
+/// closed, and the next segment gets its place. Shared by the writer, whose full segments come here, and the stock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpareDescriptor(Arc<Mutex<Option<Arc<dyn DiskFile>>>>);
+
+impl SpareDescriptor {
+    /// Keeps a file open, in the place of the one before.
+    pub(super) fn keep(&self, file: Arc<dyn DiskFile>) {
+        *self.0.lock() = Some(file);
+    }
+
+    /// Closes the file; returns whether there was one.
+    fn close(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
+
+    /// Opens a file, or makes one, in the place of the one that is kept if there is no other.
+    fn open(
+        &self,
+        open: impl Fn() -> io::Result<Arc<dyn DiskFile>>,
+    ) -> io::Result<Arc<dyn DiskFile>> {
+        match open() {
+            Err(error) if is_out_of_descriptors(&error) && self.close() => open(),
+            opened => opened,
+        }
+    }
+}
+
 /// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a thread of its own.
 #[derive(Debug)]
 pub struct SegmentStock {
@@ -82,10 +112,11 @@ pub struct SegmentStock {
     leaving: VecDeque<RetiredSegment>,
     /// It is not known which names are durable; only a restart finds out.
     broken: bool,
+    descriptor: SpareDescriptor,
 }
 
 impl SegmentStock {
-    /// A stock with the spares that lie in the folder, where what an earlier life left half-made is cleared away.
+    /// A stock with the spares that lie in the folder, where what a previous run left half-made is cleared away.
     pub(super) fn open(disk: Arc<dyn Disk>, segment_bytes: u64) -> io::Result<SegmentStock> {
         let mut spares = Vec::new();
         for name in disk.list()? {
@@ -101,7 +132,7 @@ impl SegmentStock {
                 }
             }
         }
-        // What the last life renamed may not be durable yet.
+        // What the previous run renamed may not be durable yet.
         disk.sync_folder()?;
         Ok(SegmentStock {
             disk,
@@ -109,18 +140,44 @@ impl SegmentStock {
             spares,
             leaving: VecDeque::new(),
             broken: false,
+            descriptor: SpareDescriptor::default(),
         })
     }
 
+    /// Where the writer leaves the files that it does not need any more.
+    pub(super) fn descriptor(&self) -> SpareDescriptor {
+        self.descriptor.clone()
+    }
+
     /// Makes a segment ready: a spare, or a new file filled with zeros, on the device with its name.
+    ///
+    /// After an error the next call tries again, but for one that left open which names are durable.
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
-        match self.spares.last().cloned() {
-            Some(spare) => {
-                let ready = self.install(&spare, wanted.ordinal, self.segment_bytes)?;
+        if self.broken {
+            return Err(PrepareError::Stopped);
+        }
+        while let Some(name) = self.spares.last().cloned() {
+            if let Some(file) = self.open_spare(&name)? {
+                let ready = self.install(&name, file, wanted.ordinal, self.segment_bytes)?;
                 self.spares.pop();
-                Ok(ready)
+                return Ok(ready);
             }
-            None => self.prepare_new(wanted.ordinal, self.segment_bytes),
+            // Somebody has removed or cut it, or the device has lost it: nothing in it counts.
+            self.spares.pop();
+            let _ = self.disk.remove(&name);
+        }
+        self.prepare_new(wanted.ordinal, self.segment_bytes)
+    }
+
+    /// Opens a spare; `None`: it cannot be used. An error may be over later.
+    fn open_spare(&self, name: &str) -> Result<Option<Arc<dyn DiskFile>>, PrepareError> {
+        match self.descriptor.open(|| self.disk.open(name)) {
+            Ok(file) => Ok(Some(file).filter(|file| {
+                let bytes = file.len();
+                bytes.is_ok_and(|bytes| bytes == self.segment_bytes)
+            })),
+            Err(error) if is_out_of_descriptors(&error) => Err(self.error(name, error)),
+            Err(_) => Ok(None),
         }
     }
 
@@ -134,49 +191,49 @@ impl SegmentStock {
     fn prepare_new(&mut self, ordinal: u64, bytes: u64) -> Result<ReadySegment, PrepareError> {
         let installed = self
             .make_new(bytes)
-            .and_then(|()| self.install(NEW_NAME, ordinal, bytes));
+            .and_then(|file| self.install(NEW_NAME, file, ordinal, bytes));
         if installed.is_err() {
-            // Frees the room. If it fails, a start does it, and until then there is an error at each attempt.
+            // Frees the room. If it fails, the next attempt does it, or a start.
             let _ = self.disk.remove(NEW_NAME);
         }
         installed
     }
 
+    /// Gives a file its place in the row. It is open before: after the name is durable nothing may fail any more.
     fn install(
         &mut self,
         source_name: &str,
+        file: Arc<dyn DiskFile>,
         ordinal: u64,
         bytes: u64,
     ) -> Result<ReadySegment, PrepareError> {
-        if self.broken {
-            return Err(PrepareError::Stopped);
-        }
         let name = segment_name(ordinal);
         self.disk
             .rename(source_name, &name)
             .map_err(|source| self.error(&name, source))?;
-        match self.disk.sync_folder().and_then(|()| self.disk.open(&name)) {
-            Ok(file) => Ok(ReadySegment(Segment {
-                ordinal,
-                file,
-                bytes,
-            })),
-            Err(source) => {
-                self.broken = true;
-                Err(self.error(&name, source))
-            }
+        if let Err(source) = self.disk.sync_folder() {
+            self.broken = true;
+            return Err(self.error(&name, source));
         }
+        Ok(ReadySegment(Segment {
+            ordinal,
+            file,
+            bytes,
+        }))
     }
 
-    fn make_new(&self, bytes: u64) -> Result<(), PrepareError> {
-        if self.broken {
-            return Err(PrepareError::Stopped);
-        }
-        let made = self
-            .disk
-            .create(NEW_NAME)
-            .and_then(|file| fill_and_sync(&*file, bytes));
-        made.map_err(|source| self.error(NEW_NAME, source))
+    fn make_new(&self, bytes: u64) -> Result<Arc<dyn DiskFile>, PrepareError> {
+        let create = || self.descriptor.open(|| self.disk.create(NEW_NAME));
+        let created = match create() {
+            // An earlier attempt has failed, and could not remove it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.disk.remove(NEW_NAME).and_then(|()| create())
+            }
+            created => created,
+        };
+        created
+            .and_then(|file| fill_and_sync(&*file, bytes).map(|()| file))
+            .map_err(|source| self.error(NEW_NAME, source))
     }
 
     /// Takes segments back, to use them again or to remove them.
@@ -198,13 +255,18 @@ impl SegmentStock {
             } else {
                 self.disk.remove(&name)
             };
-            gone.map_err(|source| self.error(&name, source))?;
+            let is_kept = match gone {
+                Ok(()) => keep,
+                // Somebody else has removed it: it would be tried for ever.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(source) => return Err(self.error(&name, source)),
+            };
             // One after the other: the next one goes when it is durable that this one is gone.
             if let Err(source) = self.disk.sync_folder() {
                 self.broken = true;
                 return Err(self.error(&name, source));
             }
-            if keep {
+            if is_kept {
                 self.spares.push(spare_name);
             }
             self.leaving.pop_front();
@@ -214,7 +276,7 @@ impl SegmentStock {
 
     fn error(&self, name: &str, source: io::Error) -> PrepareError {
         let file = self.disk.describe(name);
-        if source.kind() == io::ErrorKind::StorageFull {
+        if is_full(&source) {
             PrepareError::Full { file }
         } else {
             PrepareError::Device { file, source }

@@ -10,11 +10,11 @@ use super::limits;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{Record, RecordError};
-use super::scan::{Damage, ReadError, Scan, scan};
+use super::scan::{Damage, Files, ReadError, Scan, scan};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };
-use super::writer::{Chain, FullSegment, LogWriter, Tail, WriteError};
+use super::writer::{Chain, FullSegment, LogWriter, Tail, WriteError, grow};
 use crate::disk::Disk;
 
 /// How a log is opened.
@@ -118,7 +118,11 @@ pub fn read<'a>(
     );
     let base_sequence = config.known.map_or(0, |known| known.base_sequence);
     let mut bytes = 0;
-    let mut scan = scan(&*disk, &mut |_, group| {
+    let files = match config.begin_history {
+        true => Files::Copied,
+        false => Files::Own,
+    };
+    let mut scan = scan(&*disk, files, &mut |_, group| {
         if group.header.last_sequence > base_sequence {
             bytes += group.header.group_bytes().unwrap_or(0);
         }
@@ -158,6 +162,11 @@ impl ReadLog<'_> {
     /// The last sequence in the log; 0: there is none.
     pub fn last_sequence(&self) -> u64 {
         self.scan.chain.map_or(0, |chain| chain.position.sequence)
+    }
+
+    /// The latest wall clock in the log, in milliseconds since 1970; 0: there is no group in it.
+    pub fn wall_ms(&self) -> u64 {
+        self.scan.chain.map_or(0, |chain| chain.wall_ms)
     }
 
     /// Makes durable what was read, and opens the log behind it.
@@ -276,7 +285,7 @@ impl Start<'_> {
             .first()
             .is_some_and(|segment| segment.ordinal == current.ordinal + 1);
         let next = has_next.then(|| later.remove(0));
-        let next = next.map(|next| self.open_segment(&next)).transpose()?;
+        let next = next.map(|next| self.open_next(&next)).transpose()?;
         let tail = Tail {
             full: full.collect(),
             current,
@@ -309,7 +318,11 @@ impl Start<'_> {
         let begins_late = scan.chain.is_none() && base > 0;
         let is_new = scan.damage.is_some() || begins_late || self.config.begin_history;
         let new_history = is_new.then_some(self.config.new_log_id);
-        let mut log = LogWriter::new(self.disk, tail);
+        let descriptor = self.stock.descriptor();
+        // Until the first segment is full, which leaves one.
+        let file = self.disk.open(&segment_name(tail.current.ordinal));
+        descriptor.keep(file.map_err(|source| folder_error(&*self.disk, source))?);
+        let mut log = LogWriter::new(self.disk, tail, descriptor);
         if log.is_short_of(ALIGN_BYTES as u64)
             && let Some(wanted) = log.wanted_segment()
         {
@@ -341,6 +354,16 @@ impl Start<'_> {
     fn open_segment(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
         let opened = segment.open(&*self.disk);
         opened.map_err(|source| folder_error(&*self.disk, source))
+    }
+
+    /// Opens the segment behind the last one that has groups. One that was cut, which was accepted, is made whole.
+    fn open_next(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
+        let mut next = self.open_segment(segment)?;
+        if next.bytes < limits::SEGMENT_BYTES_MIN {
+            let grown = grow(&mut next, limits::SEGMENT_BYTES_MIN);
+            grown.map_err(|source| folder_error(&*self.disk, source))?;
+        }
+        Ok(next)
     }
 
     /// Writes again, in place, the groups that no later one knows to be durable, and syncs. They may be in the cache of

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::known::{Known, Misfit};
-use super::scan::{Damage, Place, ReadError, Scan, SegmentEnd, scan};
+use super::scan::{Damage, Files, Place, ReadError, Scan, SegmentEnd, scan};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
@@ -64,7 +64,16 @@ pub fn verify(
     disk: &dyn Disk,
     visit: &mut dyn FnMut(Place, &Group<'_>),
 ) -> Result<Report, ReadError> {
-    let scan = read(disk, visit)?;
+    let scan = read(disk, Files::Own, visit)?;
+    Ok(Report::of(&scan))
+}
+
+/// The same for the log in a backup, whose files have the size of what is in them.
+pub(crate) fn verify_copy(
+    disk: &dyn Disk,
+    visit: &mut dyn FnMut(Place, &Group<'_>),
+) -> Result<Report, ReadError> {
+    let scan = read(disk, Files::Copied, visit)?;
     Ok(Report::of(&scan))
 }
 
@@ -74,15 +83,19 @@ pub fn verify_known(
     known: &Known,
     visit: &mut dyn FnMut(Place, &Group<'_>),
 ) -> Result<Report, ReadError> {
-    let scan = read(disk, visit)?;
+    let scan = read(disk, Files::Own, visit)?;
     Ok(Report {
         misfit: known.misfit(&scan),
         ..Report::of(&scan)
     })
 }
 
-fn read(disk: &dyn Disk, visit: &mut dyn FnMut(Place, &Group<'_>)) -> Result<Scan, ReadError> {
-    scan(disk, &mut |place, group| {
+fn read(
+    disk: &dyn Disk,
+    files: Files,
+    visit: &mut dyn FnMut(Place, &Group<'_>),
+) -> Result<Scan, ReadError> {
+    scan(disk, files, &mut |place, group| {
         for record in group.records() {
             record?;
         }

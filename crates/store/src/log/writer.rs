@@ -10,9 +10,10 @@ use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
 use super::scan::Place;
 use super::segment::{
-    ReadySegment, RetiredSegment, Segment, WantedSegment, fill_with_zeros, segment_name,
+    ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, fill_with_zeros,
+    segment_name,
 };
-use crate::disk::Disk;
+use crate::disk::{Disk, is_full};
 
 /// The end of a log: what the next group must repeat.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,8 @@ pub struct LogWriter {
     /// A write or sync of a segment in use failed. What is on the device is not known.
     poisoned: bool,
     work: Work,
+    /// Where the file of a segment goes that is full.
+    descriptor: SpareDescriptor,
 }
 
 /// What a writer has done since it was opened.
@@ -109,8 +112,9 @@ pub(super) struct Tail {
 
 impl LogWriter {
     /// Goes on behind `tail`, all of which is durable.
-    pub(super) fn new(disk: Arc<dyn Disk>, tail: Tail) -> LogWriter {
+    pub(super) fn new(disk: Arc<dyn Disk>, tail: Tail, descriptor: SpareDescriptor) -> LogWriter {
         LogWriter {
+            descriptor,
             disk,
             full: tail.full,
             current: tail.current,
@@ -343,6 +347,7 @@ impl LogWriter {
             // The buffer fills these in.
             body_bytes: 0,
             records: 0,
+            segment_bytes: self.current.bytes,
         }
     }
 
@@ -372,6 +377,7 @@ impl LogWriter {
             bytes: full.bytes,
             last: self.written(),
         });
+        self.descriptor.keep(full.file);
         Ok(())
     }
 
@@ -381,7 +387,7 @@ impl LogWriter {
 }
 
 /// Makes a segment as large as one group needs it, or leaves it as it was.
-fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
+pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
     let grown =
         fill_with_zeros(&*segment.file, segment.bytes, bytes).and_then(|()| segment.file.sync());
     match grown {
@@ -453,10 +459,13 @@ impl fmt::Display for WriteError {
                 source,
             } => {
                 write!(formatter, "no room in the log for {group_bytes} bytes")?;
-                if let Some(source) = source {
-                    write!(formatter, ": {source}")?;
+                match source {
+                    None => write!(formatter, ": its next file is not ready"),
+                    Some(source) if is_full(source) => {
+                        write!(formatter, ": {source}; free some space on the disk")
+                    }
+                    Some(source) => write!(formatter, ": its next file cannot grow: {source}"),
                 }
-                write!(formatter, "; free some space on the disk")
             }
             WriteError::Failed { file, source } => {
                 write!(

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::page::FORMAT_VERSION;
+use crate::disk::is_full;
 
 /// Why no snapshot was made. Nothing is lost by it but time: the log holds everything.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub enum SnapshotError {
 
 impl SnapshotError {
     pub(super) fn new(file: String, source: io::Error) -> SnapshotError {
-        if source.kind() == io::ErrorKind::StorageFull {
+        if is_full(&source) {
             SnapshotError::Full { file }
         } else {
             SnapshotError::Device {

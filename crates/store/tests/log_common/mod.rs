@@ -85,6 +85,25 @@ impl Owned {
     }
 }
 
+/// A record that sets the one key of tests that need no other.
+pub fn set(sequence: u64, value_bytes: usize) -> Owned {
+    Owned {
+        sequence,
+        origin: 0,
+        kind: RecordKind::Set,
+        expires_ms: 0,
+        key: b"key".into(),
+        value: vec![sequence as u8; value_bytes],
+    }
+}
+
+/// The files that end so.
+pub fn names(disk: &SimulatedDisk, suffix: &str) -> Vec<String> {
+    let names = disk.list().expect("the disk is whole");
+    let ends_so = |name: &String| name.ends_with(suffix);
+    names.into_iter().filter(ends_so).collect()
+}
+
 pub fn log_id(number: u64) -> LogId {
     LogId {
         history: number,

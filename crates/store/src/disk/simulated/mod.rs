@@ -179,7 +179,7 @@ impl SimulatedDisk {
     /// If there is no such file or byte.
     pub fn flip(&self, name: &str, offset: usize, bits: u8) {
         let mut world = self.world();
-        let file = world.find(name).expect("the file exists");
+        let file = world.find(&self.full(name)).expect("the file exists");
         let file = &mut world.files[file];
         file.cached[offset] ^= bits;
         if let Some(byte) = file.device.get_mut(offset) {
@@ -193,7 +193,7 @@ impl SimulatedDisk {
     /// If there is no such file.
     pub fn contents(&self, name: &str) -> Vec<u8> {
         let world = self.world();
-        let file = world.find(name).expect("the file exists");
+        let file = world.find(&self.full(name)).expect("the file exists");
         world.files[file].cached.clone()
     }
 
