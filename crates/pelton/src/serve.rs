@@ -17,13 +17,14 @@ use service::compat::gupload::{self, Names};
 use service::compat::kvstore;
 use service::compat::simulate::Simulator;
 
-use store::DatabaseId;
 use store::backup::BackupRoot;
 use store::blob::{BlobConfig, Found};
 use store::durable::{FolderError, OpenError, TREES_FOLDER, TreePlace};
+use store::limits::SET_ASIDE_MS;
 use store::log::{self, LogConfig, LogId, Recovered};
 use store::snapshot::ReadError;
 use store::tree::TreeConfig;
+use store::{DatabaseId, SET_ASIDE_FOLDER};
 
 use crate::activity;
 use crate::arguments::{Driver, KindArgument, ServeArguments};
@@ -42,6 +43,8 @@ use crate::settings::{Settings, unknown_variables};
 use crate::size::{MemoryLimit, Size};
 use crate::start;
 use crate::watchdog::{self, Watchdog};
+
+const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// The memory limit where it cannot be found out what this process may use.
 const UNKNOWN_MEMORY_LIMIT_BYTES: u64 = 1 << 30;
@@ -393,6 +396,10 @@ fn start_failure(error: &StartError) -> Failure {
             "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
                 .into()
         }
+        StartError::Open(OpenError::Orphans { .. }) => format!(
+            "; nothing was changed. --accept-loss starts without them, and moves them into the folder {SET_ASIDE_FOLDER} of \
+             the data folder"
+        ),
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }
@@ -512,14 +519,24 @@ fn say_blobs_found(found: &Found) {
     let Found {
         blobs,
         unfinished,
-        removed,
+        set_aside,
+        expired,
         missing,
         missing_names,
     } = found;
-    if blobs + unfinished + removed > 0 {
-        tracing::info!(
-            "there are {blobs} blobs and {unfinished} unfinished uploads; files that nobody needed: {removed}, removed"
+    if blobs + unfinished > 0 {
+        tracing::info!("there are {blobs} blobs and {unfinished} unfinished uploads");
+    }
+    if *set_aside > 0 {
+        tracing::warn!(
+            "nothing names {set_aside} files of the folder `blobs`: such as a crash leaves of uploads that were not complete, \
+             or of blobs that were being removed; they were moved into the folder `{SET_ASIDE_FOLDER}` of the data folder, \
+             and are removed after {} days",
+            SET_ASIDE_MS / MS_PER_DAY
         );
+    }
+    if *expired > 0 {
+        tracing::info!("removed {expired} files that had been set aside long ago");
     }
     if *missing > 0 {
         let more = match *missing > missing_names.len() as u64 {

@@ -208,10 +208,9 @@ fn with_newer(archive: &str, name: &str, raise: impl Fn(&Path), check: impl Fn(&
 #[test]
 fn data_folder_of_a_newer_format_is_refused_and_left_as_it_was() {
     for archive in ["stopped", "killed"] {
-        let raise = |data: &Path| replace(&data.join("pelton-data"), "format 1", "format 2");
-        with_newer(archive, "newer-folder", raise, |data| {
-            assert_untouched(data, &[], &["format 2", "use the version that made it"]);
-            assert_untouched(data, &["--accept-loss"], &["format 2"]);
+        with_newer(archive, "newer-folder", raise_folder, |data| {
+            assert_untouched(data, &[], &["format 9", "use the version that made it"]);
+            assert_untouched(data, &["--accept-loss"], &["format 9"]);
         });
     }
 }
@@ -220,8 +219,8 @@ fn data_folder_of_a_newer_format_is_refused_and_left_as_it_was() {
 fn log_of_a_newer_format_is_refused() {
     for archive in ["stopped", "killed"] {
         with_newer(archive, "newer-log", raise_log, |data| {
-            assert_refused(data, &[], &["format 2", ".log"]);
-            assert_refused(data, &["--accept-loss"], &["format 2", ".log"]);
+            assert_refused(data, &[], &["format 9", ".log"]);
+            assert_refused(data, &["--accept-loss"], &["format 9", ".log"]);
         });
     }
 }
@@ -285,6 +284,14 @@ fn files_with_end(folder: &Path, end: &str) -> Vec<PathBuf> {
     paths.collect()
 }
 
+/// Raises the format of the data folder, whichever it is.
+fn raise_folder(data: &Path) {
+    let path = data.join("pelton-data");
+    let text = fs::read_to_string(&path).expect("readable");
+    let line = text.lines().find(|line| line.starts_with("format "));
+    replace(&path, line.expect("it has one"), "format 9");
+}
+
 /// Raises the format of the first group in the last file of the log that has one, and mends its checksum.
 fn raise_log(data: &Path) {
     for path in files_with_end(data, ".log").into_iter().rev() {
@@ -292,7 +299,7 @@ fn raise_log(data: &Path) {
         if bytes.starts_with(b"PeltnLog") {
             let records = u64::from_le_bytes(bytes[80..88].try_into().expect("eight bytes"));
             let end = (128 + records as usize).next_multiple_of(512);
-            bytes[8] = 2;
+            bytes[8] = 9;
             let checksum = crc32c::crc32c(&bytes[..12]);
             let checksum = crc32c::crc32c_append(checksum, &bytes[16..end]);
             bytes[12..16].copy_from_slice(&checksum.to_le_bytes());

@@ -146,12 +146,12 @@ fn a_folder_of_a_newer_version() {
     let folder = filled("newer");
     let format = folder.data().join("pelton-data");
     let text = fs::read_to_string(&format).expect("readable");
-    fs::write(&format, text.replace("format 1", "format 2")).expect("writable");
+    fs::write(&format, text.replace("format 2", "format 3")).expect("writable");
     refused(
         &folder,
         &mut pelton(),
         &folder.data(),
-        &["format 2", "reads format 1 only"],
+        &["format 3", "reads formats up to 2"],
     );
     fs::write(&format, "").expect("writable");
     refused(
@@ -206,6 +206,66 @@ fn a_damaged_log() {
     change_byte(&first, 1_000);
     let server = Server::durable(&folder.data(), &FLAGS);
     assert_eq!(server.run(["count"]).text().trim(), "4");
+}
+
+/// All files of the log are gone: it is no new folder, and the blobs in it are kept.
+#[test]
+fn a_folder_without_its_log() {
+    let (folder, _) = without_snapshot("log-gone");
+    let source = folder.0.join("source");
+    fs::write(&source, "content").expect("writable");
+    let server = Server::durable(&folder.data(), &FLAGS);
+    let uploaded = server.run(["upload", &source.to_string_lossy()]);
+    assert_eq!(uploaded.code, 0, "{uploaded:?}");
+    assert_eq!(server.stop("TERM").0, 0);
+    for path in files(&folder.data(), ".log") {
+        fs::remove_file(path).expect("it is there");
+    }
+    let words = ["no group of it is left", "*.log", "--accept-loss"];
+    for _ in 0..2 {
+        refused(&folder, &mut pelton(), &folder.data(), &words);
+    }
+    let verified = run_within_patience(pelton().args(["log", "verify"]).arg(folder.data()));
+    assert_eq!(verified.code, 3, "{verified:?}");
+    assert!(verified.stderr.contains("is known to have been durable"));
+
+    let flags = [&FLAGS[..], &["--accept-loss"]].concat();
+    let server = Server::durable(&folder.data(), &flags);
+    assert_eq!(server.run(["count"]).text().trim(), "0");
+    assert_eq!(server.stop("TERM").0, 0);
+    let moved = files(&folder.data().join("set-aside"), ".blob");
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    let bytes = fs::read(&moved[0]).expect("readable");
+    assert!(bytes.windows(7).any(|window| window == b"content"));
+    let server = Server::durable(&folder.data(), &FLAGS);
+    assert_eq!(server.run(["put", "key", "value"]).code, 0);
+}
+
+/// The last file of the log was cut, behind a clean stop and behind none.
+#[test]
+fn a_log_that_was_cut() {
+    for is_clean in [true, false] {
+        let folder = Folder::new(if is_clean { "cut-clean" } else { "cut-killed" });
+        let server = Server::durable(&folder.data(), &["--log-segment", "1MiB"]);
+        for number in 0..100 {
+            assert_eq!(server.run(["put", &format!("key{number}"), "v"]).code, 0);
+        }
+        match is_clean {
+            true => assert_eq!(server.stop("TERM").0, 0),
+            false => server.kill(),
+        }
+        let first = files(&folder.data(), ".log").remove(0);
+        let whole = fs::read(&first).expect("readable");
+        fs::write(&first, &whole[..20_000]).expect("writable");
+        let words = [
+            "was cut: it has 20000 bytes of at least 1048576",
+            "--accept-loss",
+        ];
+        refused(&folder, &mut pelton(), &folder.data(), &words);
+        fs::write(&first, &whole).expect("writable");
+        let server = Server::durable(&folder.data(), &FLAGS);
+        assert_eq!(server.run(["count"]).text().trim(), "100");
+    }
 }
 
 #[test]

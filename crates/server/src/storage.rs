@@ -159,6 +159,9 @@ fn said(log: &dyn Log, event: Event) {
         Event::Full(why) => log.storage(&format!(
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
+        Event::NotReady(why) => log.storage(&format!(
+            "the log cannot grow; writes that grow are refused until it can, and it is tried again: {why}"
+        )),
         Event::RoomAgain => log.storage_recovered("there is room for the log again"),
         Event::NotRetired(why) => log.storage(&format!(
             "files of the log that nobody needs stay, nothing is lost, and it will be tried again; the data folder grows \

@@ -43,6 +43,7 @@ pub mod snapshot;
 pub mod suite;
 pub mod tree;
 
+mod aside;
 mod batch;
 mod catalogue;
 mod committer;
@@ -62,6 +63,7 @@ mod store;
 mod sweep;
 mod value;
 
+pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
 pub use catalogue::{
     CreateError, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, Durability, Kind,

@@ -105,6 +105,13 @@ pub const SPARE_BATCHES: usize = 4;
 /// writing soon goes on when room was made, rare enough to cost nothing.
 pub const SEGMENT_RETRY_MS: u64 = 1_000;
 
+/// How long what a start has set aside is kept, in milliseconds: a week, so that whoever finds on Monday that it was needed
+/// can still put it back.
+pub const SET_ASIDE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// How long to wait before what was set aside long enough and could not be removed is tried again, in milliseconds.
+pub const SET_ASIDE_RETRY_MS: u64 = 60 * 60 * 1000;
+
 /// Backups that may keep the log from being shortened at a time. Each costs the log that is written while it is made.
 pub const LOG_HOLDS: usize = 4;
 

@@ -340,6 +340,8 @@ pub enum Refusal {
     NotDropped(DropError),
     /// There is no room on the disk for more of the log.
     LogFull,
+    /// No more of the log can be made ready, for another reason than want of room.
+    LogNotReady,
     /// A write or a sync of the log has failed. Writes are refused until a restart; reads go on.
     LogFailed,
     /// The write or sync of the log that was to cover this commit has failed: only a restart will show whether it
@@ -406,6 +408,11 @@ impl fmt::Display for Refusal {
             Refusal::LogFull => write!(
                 formatter,
                 "the disk has no room for more of the log; nothing was done; free some space there; reads go on"
+            ),
+            Refusal::LogNotReady => write!(
+                formatter,
+                "the next file of the log cannot be made ready; nothing was done; the server's log says why; reads go on, \
+                 and it is tried again"
             ),
             Refusal::LogFailed => write!(
                 formatter,

@@ -132,9 +132,12 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub keep_uploads: Option<Span>,
 
-    /// Start with a damaged log: give up what comes after the damage
+    /// Start though something is lost: without what is missing of the log, and without blobs that nothing names
     ///
-    /// The message of the start that was refused says what is lost. Not needed after a crash or a power loss.
+    /// It has two meanings. Where the log is damaged, cut short or gone: give up what comes after the damage. Where more
+    /// files are complete blobs that nothing names than a crash leaves: move them into the folder `set-aside` of the data
+    /// folder, where they stay for seven days. The message of the start that was refused says which of them, and what is
+    /// lost. Not needed after a crash or a power loss.
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use store::disk::{Disk, FolderLock, RealDisk};
+use store::durable;
 use store::log::{Ending, Group, Known, Place, Record, RecordKind, Report, verify_known};
 use store::snapshot::{self, Summary};
 
@@ -59,6 +60,14 @@ fn read(
         ))
     })?;
     let known = snapshots.last().map_or(Known::default(), Summary::known);
+    // What the folder itself says of its log.
+    let durable_sequence = durable::durable_sequence(&disk)
+        .map_err(|error| Failure::Failed(error.to_string()))?
+        .unwrap_or(0);
+    let known = Known {
+        durable_sequence: known.durable_sequence.max(durable_sequence),
+        ..known
+    };
     let log = verify_known(&disk, &known, visit)
         .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
     Ok(Contents { snapshots, log })

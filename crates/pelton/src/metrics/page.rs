@@ -499,6 +499,11 @@ fn log(page: &mut Page, figures: &LogStatistics) {
             figures.is_full.into(),
         ),
         (
+            "pelton_log_not_ready",
+            "1 while the log cannot grow for another reason: writes that grow are refused.",
+            figures.is_not_ready.into(),
+        ),
+        (
             "pelton_log_failed",
             "1 after a write or sync has failed: writes are refused until a restart.",
             figures.has_failed.into(),

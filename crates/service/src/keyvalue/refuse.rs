@@ -138,6 +138,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         Refusal::LogFailed => Code::FailedPrecondition,
         Refusal::OutcomeUnknown => Code::Unknown,
         Refusal::LogBehind
+        | Refusal::LogNotReady
         | Refusal::NotReadAhead
         | Refusal::DiskBehind
         | Refusal::DiskFailed
@@ -154,6 +155,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
 fn what_the_log_refuses_has_the_status_of_the_table() {
     let code = |given| refusal(given).code;
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
+    assert_eq!(code(Refusal::LogNotReady), Code::Unavailable);
     assert_eq!(code(Refusal::DiskFull), Code::ResourceExhausted);
     assert_eq!(code(Refusal::DiskBehind), Code::Unavailable);
     assert_eq!(code(Refusal::DiskFailed), Code::Unavailable);

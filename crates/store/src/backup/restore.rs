@@ -16,7 +16,7 @@ use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
 use crate::disk::{Disk, RealDisk};
-use crate::durable::{Opened, Rounds, TreePlace, mark_folder};
+use crate::durable::{FolderState, Opened, Rounds, TreePlace, mark_folder};
 use crate::log::LogConfig;
 use crate::store::{Store, StoreConfig};
 
@@ -119,11 +119,11 @@ impl Restoring<'_> {
         }
         let synced = self.target.sync_folder();
         synced.map_err(|error| device(&**self.target, "", error))?;
-        let restored = self.open(manifest, clock, &mut |bytes, _| {
+        let (restored, state) = self.open(manifest, clock, &mut |bytes, _| {
             watch(total_bytes + bytes, total_bytes + bytes)
         })?;
         // Last of all: without it no server takes the folder.
-        mark_folder(&**self.target).map_err(|error| device(&**self.target, "", error))?;
+        mark_folder(&**self.target, state).map_err(|error| device(&**self.target, "", error))?;
         Ok(restored)
     }
 
@@ -164,7 +164,7 @@ impl Restoring<'_> {
         manifest: Manifest,
         clock: &mut dyn Clock,
         watch: Watch<'_>,
-    ) -> Result<Restored, RestoreError> {
+    ) -> Result<(Restored, FolderState), RestoreError> {
         let mut config = self.config.store;
         if config.default_database.durability == Durability::Volatile {
             config.default_database.durability = Durability::Synced;
@@ -206,7 +206,8 @@ impl Restoring<'_> {
         };
         let closed = Rounds::new(committer).close(clock);
         closed.map_err(RestoreError::Close)?;
-        Ok(restored)
+        let durable_sequence = recovered.next_sequence - 1;
+        Ok((restored, FolderState { durable_sequence }))
     }
 }
 

@@ -11,6 +11,7 @@ use super::error::UploadError;
 use super::layout::file_name;
 use super::limits;
 use super::upload::Unfinished;
+use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
 use crate::disk::Disk;
 
@@ -60,6 +61,7 @@ impl Runner for Inline {
 /// The blobs of a store with a log.
 pub struct Blobs {
     pub(super) disk: Arc<dyn Disk>,
+    pub(super) aside: SetAside,
     pub(super) config: BlobConfig,
     pub(super) state: Mutex<State>,
     runner: RwLock<Arc<dyn Runner>>,
@@ -120,9 +122,15 @@ pub struct BlobStatistics {
 }
 
 impl Blobs {
-    pub(super) fn new(disk: Arc<dyn Disk>, config: BlobConfig, state: State) -> Arc<Blobs> {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        aside: SetAside,
+        config: BlobConfig,
+        state: State,
+    ) -> Arc<Blobs> {
         Arc::new(Blobs {
             disk,
+            aside,
             config,
             state: Mutex::new(state),
             runner: RwLock::new(Arc::new(Inline)),

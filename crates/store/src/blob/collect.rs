@@ -54,7 +54,7 @@ impl Blobs {
     pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);
         let next_ms = match self.is_empty() {
-            true => u64::MAX,
+            true => self.aside.due_ms(),
             false => now_ms + limits::COLLECT_MS,
         };
         let exchanged = |from| {
@@ -68,7 +68,11 @@ impl Blobs {
             return;
         }
         let blobs = Arc::clone(self);
-        self.run(Box::new(move || blobs.collect_abandoned(now_ms)));
+        self.run(Box::new(move || {
+            blobs.collect_abandoned(now_ms);
+            // What cannot be removed is tried again.
+            let _ = blobs.aside.expire(now_ms);
+        }));
         self.sweep_dropped(store, batch);
     }
 

@@ -54,5 +54,13 @@ pub const CHECK_BYTES: usize = 1 << 20;
 /// just been let go of.
 pub const READ_BUFFERS: usize = 4;
 
+/// Complete contents without a description that a start sets aside without being told to, beside those of which the log
+/// tells why: what a crash in the midst of a backup may leave, which keeps what is deleted meanwhile.
+pub const ORPHANS: u64 = 1000;
+
+/// A content that was completed so shortly before the end of the log, in milliseconds, may have been about to get its
+/// description.
+pub const DESCRIBING_MS: u64 = 60 * 60 * 1000;
+
 /// Names of blobs without content that are told at a start.
 pub const MISSING_TOLD: usize = 10;

@@ -27,6 +27,7 @@ pub use description::{Description, NameError, check_name, key, split_key};
 pub use error::{ReadError, UploadError};
 pub(crate) use layout::{file_name, number_of};
 pub use open::Found;
+pub(crate) use open::{Opening, Removed};
 pub use sealed::{Sealed, Settled};
 pub use upload::{Begin, End, Owner, Upload};
 pub(crate) use walk::{CheckError, Walk};

@@ -1,15 +1,17 @@
 //! A start: what is in the folder, and what the descriptions say.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::FOLDER;
 use super::blobs::{BlobConfig, Blobs, State, UploadKey};
 use super::description::{Description, split_key};
 use super::layout::{HEAD_BYTES, Identity, Mark, file_name, number_of};
 use super::limits;
 use super::upload::Unfinished;
+use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
 use crate::disk::Disk;
 use crate::range::{Direction, Range};
@@ -22,51 +24,92 @@ pub struct Found {
     pub blobs: u64,
     /// Uploads that can be resumed.
     pub unfinished: u64,
-    /// Files that nobody needed, which were removed.
-    pub removed: u64,
+    /// Files that nothing names, which were set aside.
+    pub set_aside: u64,
+    /// Files that had been set aside long ago, which were removed.
+    pub expired: u64,
     /// Blobs whose content is missing: that cannot happen unless somebody else was in the folder.
     pub missing: u64,
     /// The names of some of them.
     pub missing_names: Vec<String>,
 }
 
-impl Blobs {
-    /// Opens the folder of contents of a store whose log was read.
-    pub(crate) fn open(
-        store: &Store,
-        disk: Arc<dyn Disk>,
-        config: BlobConfig,
-    ) -> io::Result<(Arc<Blobs>, Found)> {
-        let mut opening = Opening::default();
-        opening.read_descriptions(store);
-        for name in disk.list()? {
-            if let Some(number) = number_of(&name) {
-                opening.note_file(&*disk, number)?;
-            }
+/// What the log tells of contents that have no description any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Removed {
+    numbers: HashSet<u64>,
+}
+
+impl Removed {
+    /// A description is replaced or removed.
+    pub(crate) fn note(&mut self, description: &[u8]) {
+        if let Some(description) = Description::decode(description) {
+            self.numbers.insert(description.number);
         }
-        let Opening {
-            state,
-            described,
-            mut found,
-            ..
-        } = opening;
-        found.missing = described.len() as u64;
-        let names = described.into_values().map(|(_, name)| name);
-        found.missing_names = names.take(limits::MISSING_TOLD).collect();
-        found.unfinished = state.uploads.len() as u64;
-        Ok((Blobs::new(disk, config, state), found))
     }
 }
 
+/// The first half of a start: the folder was looked through, and nothing changed in it.
 #[derive(Default)]
-struct Opening {
+pub(crate) struct Opening {
     state: State,
     /// Those whose file was not seen, by number.
     described: HashMap<u64, (DatabaseId, String)>,
+    /// Files that nothing names.
+    orphans: Vec<u64>,
+    /// Those of them that were blobs, and of which the log does not tell why they are none any more.
+    unexplained: u64,
     found: Found,
 }
 
 impl Opening {
+    /// Looks through the folder of contents of a store whose log was read, and ends at `wall_ms`.
+    pub(crate) fn read(
+        store: &Store,
+        disk: &dyn Disk,
+        removed: &Removed,
+        wall_ms: u64,
+    ) -> io::Result<Opening> {
+        let mut opening = Opening::default();
+        opening.read_descriptions(store);
+        for name in disk.list()? {
+            if let Some(number) = number_of(&name) {
+                opening.note_file(disk, number, removed, wall_ms)?;
+            }
+        }
+        Ok(opening)
+    }
+
+    /// How many contents of blobs would be set aside, if these are more than a crash can leave.
+    pub(crate) fn lost_contents(&self) -> Option<u64> {
+        (self.unexplained > limits::ORPHANS).then_some(self.unexplained)
+    }
+
+    /// The second half: sets aside what nothing names.
+    pub(crate) fn open(
+        self,
+        disk: Arc<dyn Disk>,
+        aside: SetAside,
+        config: BlobConfig,
+        now_ms: u64,
+    ) -> io::Result<(Arc<Blobs>, Found)> {
+        let Opening {
+            state,
+            described,
+            orphans,
+            mut found,
+            ..
+        } = self;
+        let names: Vec<_> = orphans.into_iter().map(file_name).collect();
+        found.set_aside = aside.take(FOLDER, &names, now_ms)?;
+        found.expired = aside.expire(now_ms)?;
+        found.missing = described.len() as u64;
+        let names = described.into_values().map(|(_, name)| name);
+        found.missing_names = names.take(limits::MISSING_TOLD).collect();
+        found.unfinished = state.uploads.len() as u64;
+        Ok((Blobs::new(disk, aside, config, state), found))
+    }
+
     fn read_descriptions(&mut self, store: &Store) {
         let view = store.view(DatabaseId::BLOBS);
         let view = view.expect("a store with a log has this index");
@@ -85,20 +128,32 @@ impl Opening {
         });
     }
 
-    fn note_file(&mut self, disk: &dyn Disk, number: u64) -> io::Result<()> {
+    fn note_file(
+        &mut self,
+        disk: &dyn Disk,
+        number: u64,
+        removed: &Removed,
+        wall_ms: u64,
+    ) -> io::Result<()> {
         self.state.next_number = self.state.next_number.max(number + 1);
         if self.described.remove(&number).is_some() {
             self.found.blobs += 1;
             return Ok(());
         }
-        match resumable(disk, number)? {
-            Some((key, mark)) => self.add_upload(disk, number, key, &mark),
-            None => self.remove(disk, number),
+        match read_head(disk, number)? {
+            Head::Resumable(key, mark) => self.add_upload(number, key, &mark),
+            Head::Sealed(mark) => {
+                let is_explained = removed.numbers.contains(&number)
+                    || mark.touched_ms.saturating_add(limits::DESCRIBING_MS) >= wall_ms;
+                self.unexplained += u64::from(!is_explained);
+                self.orphans.push(number);
+            }
+            Head::Other => self.orphans.push(number),
         }
         Ok(())
     }
 
-    fn add_upload(&mut self, disk: &dyn Disk, number: u64, key: UploadKey, mark: &Mark) {
+    fn add_upload(&mut self, number: u64, key: UploadKey, mark: &Mark) {
         let database = key.database;
         let used = self.state.used.entry(database).or_default();
         used.bytes += mark.offset;
@@ -109,29 +164,38 @@ impl Opening {
             self.state.unbook(database, before.stored_bytes());
             self.state
                 .take_back(database, 1, |used| &mut used.unfinished);
-            self.remove(disk, before.number);
+            self.orphans.push(before.number);
         }
-    }
-
-    /// If it cannot be removed, it is found again at the next start.
-    fn remove(&mut self, disk: &dyn Disk, number: u64) {
-        self.found.removed += u64::from(disk.remove(&file_name(number)).is_ok());
     }
 }
 
-/// Whose upload a file is, and how far it has come, if it can be gone on with.
-fn resumable(disk: &dyn Disk, number: u64) -> io::Result<Option<(UploadKey, Mark)>> {
+/// What the first page of a file without a description says.
+enum Head {
+    /// It is an upload that has come so far, and can be gone on with.
+    Resumable(UploadKey, Mark),
+    /// It is the whole content of a blob.
+    Sealed(Mark),
+    /// It is an upload that cannot be gone on with, or the page is not whole.
+    Other,
+}
+
+fn read_head(disk: &dyn Disk, number: u64) -> io::Result<Head> {
     let mut page = vec![0; HEAD_BYTES as usize];
     disk.open(&file_name(number))?.read_up_to(&mut page, 0)?;
-    let Some(identity) = Identity::decode(&page) else {
-        return Ok(None);
+    let identity = Identity::decode(&page).filter(|identity| identity.number == number);
+    let (Some(identity), Some(mark)) = (identity, Mark::newest_in(&page)) else {
+        return Ok(Head::Other);
     };
-    let mark = Mark::newest_in(&page).filter(|mark| !mark.is_sealed);
+    if mark.is_sealed {
+        return Ok(Head::Sealed(mark));
+    }
+    if identity.upload_id.is_empty() {
+        return Ok(Head::Other);
+    }
     let key = UploadKey {
         database: DatabaseId(identity.database),
         name: identity.name.into(),
         upload_id: identity.upload_id.into(),
     };
-    let is_resumable = identity.number == number && !key.upload_id.is_empty();
-    Ok(mark.filter(|_| is_resumable).map(|mark| (key, mark)))
+    Ok(Head::Resumable(key, mark))
 }

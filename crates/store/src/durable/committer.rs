@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::convert::{Conversion, Frozen};
 use super::decider::{Answers, Decider, ORIGIN};
+use super::folder;
 use super::halves::Halves;
 use super::pending::Rule;
 use super::publish::Publisher;
@@ -14,7 +15,7 @@ use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::catalogue::{DatabaseId, Durability};
 use crate::committer::Clock;
-use crate::disk::FolderLock;
+use crate::disk::{self, FolderLock};
 use crate::durations::Durations;
 use crate::garbage::Garbage;
 use crate::index::Index;
@@ -55,8 +56,8 @@ pub struct DurableCommitter {
     /// Somebody has asked for a mark in the log.
     mark_asked: bool,
     failed: bool,
-    /// No next segment could be made ready.
-    full: bool,
+    /// No next segment could be made ready, and why commits that grow a database are refused.
+    shortage: Option<Refusal>,
     events: Vec<Event>,
     snapshots: SnapshotPlan,
     sync_durations: Durations,
@@ -103,9 +104,11 @@ impl Gathered {
 pub enum Event {
     /// A write or sync of the log has failed: writes are refused from now on.
     Failed(String),
-    /// No more of the log can be made ready: writes that need room are refused, until there is some.
+    /// There is no room for more of the log: writes that need some are refused, until there is.
     Full(String),
-    /// There is room again.
+    /// No more of the log can be made ready, for another reason: writes that need room are refused until that is over.
+    NotReady(String),
+    /// There is room again, or what hindered is over.
     RoomAgain,
     /// Segments that nobody needs could not be removed: the folder grows until that is tried again, with the next ones.
     NotRetired(String),
@@ -157,7 +160,7 @@ impl DurableCommitter {
             sync_asked: false,
             mark_asked: false,
             failed: false,
-            full: false,
+            shortage: None,
             events: Vec::new(),
             snapshots: parts.snapshots,
             sync_durations: Durations::default(),
@@ -186,7 +189,8 @@ impl DurableCommitter {
             snapshot_bytes: self.snapshots.file_bytes(),
             snapshots_made: self.snapshots.made(),
             snapshots_failed: self.snapshots.failures(),
-            is_full: self.full,
+            is_full: self.is_full(),
+            is_not_ready: self.shortage == Some(Refusal::LogNotReady),
             has_failed: self.failed,
         });
     }
@@ -255,12 +259,13 @@ impl DurableCommitter {
             return Some(Refusal::LogFailed);
         }
         let is_spent = self.store.last_sequence() >= self.log.sequence_limit();
-        (is_spent && self.has_no_room_for_mark()).then_some(Refusal::LogFull)
+        self.shortage
+            .filter(|_| is_spent && self.has_no_room_for_mark())
     }
 
     /// Whether the bound on sequences cannot be raised before there is room on the disk.
     fn has_no_room_for_mark(&self) -> bool {
-        self.full && self.needs_segment_to_close()
+        self.shortage.is_some() && self.needs_segment_to_close()
     }
 
     /// The last sequence given out.
@@ -289,13 +294,17 @@ impl DurableCommitter {
                 self.expect_sync(clock);
                 Progress::Done
             }
-            Err(WriteError::NoRoom { source: None, .. }) if !self.full => Progress::NeedsSegment,
-            Err(error @ WriteError::NoRoom { .. }) => {
-                // Otherwise the next segment is there and only this group too large for it: smaller ones go on.
-                if self.log.wanted_segment().is_some() {
-                    self.set_full(Some(error.to_string()));
-                }
-                self.refuse_group(Refusal::LogFull, Refusal::LogFull, &Rule::ALL);
+            Err(WriteError::NoRoom { source: None, .. }) if self.shortage.is_none() => {
+                Progress::NeedsSegment
+            }
+            Err(WriteError::NoRoom { source, .. }) => {
+                // With a source, the next segment is there and only this group too large for it: smaller ones go on.
+                let refusal = match &source {
+                    Some(source) if disk::is_full(source) => Refusal::LogFull,
+                    Some(_) => Refusal::LogNotReady,
+                    None => self.shortage.unwrap_or(Refusal::LogNotReady),
+                };
+                self.refuse_group(refusal, refusal, &Rule::ALL);
                 Progress::Done
             }
             Err(error) => {
@@ -543,28 +552,35 @@ impl DurableCommitter {
     /// Brings the segment that was wanted.
     pub fn take_segment(&mut self, segment: ReadySegment) {
         self.log.take_segment(segment);
-        self.set_full(None);
+        if self.shortage.is_some() {
+            self.set_shortage(None, Event::RoomAgain);
+        }
     }
 
     /// Says that no segment could be made ready: commits that grow a database are refused until there is one.
     pub fn no_segment(&mut self, error: &PrepareError) {
-        self.set_full(Some(error.to_string()));
+        let why = error.to_string();
+        let (refusal, event) = match error {
+            PrepareError::Full { .. } => (Refusal::LogFull, Event::Full(why)),
+            PrepareError::Device { .. } | PrepareError::Stopped => {
+                (Refusal::LogNotReady, Event::NotReady(why))
+            }
+        };
+        if self.shortage != Some(refusal) {
+            self.set_shortage(Some(refusal), event);
+        }
     }
 
-    fn set_full(&mut self, why: Option<String>) {
-        if self.full == why.is_some() {
-            return;
-        }
-        self.full = why.is_some();
-        self.decider
-            .refuse_growth(self.full.then_some(Refusal::LogFull));
-        self.events.push(why.map_or(Event::RoomAgain, Event::Full));
+    fn set_shortage(&mut self, shortage: Option<Refusal>, event: Event) {
+        self.shortage = shortage;
+        self.decider.refuse_growth(shortage);
+        self.events.push(event);
         self.show_statistics();
     }
 
-    /// Whether there is no room for more log.
+    /// Whether there is no room on the disk for more log.
     pub(super) fn is_full(&self) -> bool {
-        self.full
+        self.shortage == Some(Refusal::LogFull)
     }
 
     /// Gives away what makes segments ready, to another thread.
@@ -708,8 +724,12 @@ impl DurableCommitter {
     pub fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         debug_assert!(self.gathered.is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
-        let last_sequence = self.last_sequence();
-        self.log.close(last_sequence, now_ms)
+        let last_sequence = self.last_sequence().max(self.log.written().sequence);
+        let disk = self.snapshots.disk().clone();
+        self.log.close(last_sequence, now_ms)?;
+        // If that fails, the folder knows of less, and nothing is lost.
+        let _ = folder::note_durable(&*disk, last_sequence);
+        Ok(())
     }
 }
 

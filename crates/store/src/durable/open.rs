@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
-use super::folder::{self, FolderError, claim};
+use super::folder::{self, FolderError, FolderState, claim};
 use super::replay::{Replay, ReplayError};
 use super::replay_trees::ReplayTrees;
 use super::snapshot_plan::SnapshotPlan;
-use crate::blob::{self, Blobs, Found};
+use crate::aside::SetAside;
+use crate::blob::{self, Found};
 use crate::catalogue::CreateError;
 use crate::disk::{Disk, FolderLock};
 use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
@@ -66,8 +67,8 @@ impl Store {
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
-        let lock = claim(&*disk).map_err(OpenError::Folder)?;
-        Store::open_locked(config, disk, log_config, trees, lock)
+        let claimed = claim(&*disk).map_err(OpenError::Folder)?;
+        Store::open_locked(config, disk, log_config, trees, claimed)
     }
 
     /// Opens the store in a folder that was filled from a backup, and is not marked as a data folder yet.
@@ -78,7 +79,9 @@ impl Store {
         trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
         let lock = folder::lock(&*disk).map_err(OpenError::Folder)?;
-        Store::open_locked(config, disk, log_config, trees, lock)
+        let durable_sequence = 0;
+        let claimed = (lock, FolderState { durable_sequence });
+        Store::open_locked(config, disk, log_config, trees, claimed)
     }
 
     fn open_locked(
@@ -86,7 +89,7 @@ impl Store {
         disk: Arc<dyn Disk>,
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
-        lock: FolderLock,
+        (lock, folder_state): (FolderLock, FolderState),
     ) -> Result<Opened, OpenError> {
         let trees = trees.map(|place| Trees::open(&place.folder, place.config));
         let trees = trees.transpose().map_err(OpenError::Tree)?;
@@ -94,7 +97,7 @@ impl Store {
         let mut replay = Replay::new(&store).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_trees(
-            &with_snapshot(log_config, snapshot.as_ref()),
+            &with_snapshot(log_config, snapshot.as_ref(), folder_state),
             replay.trees(),
         );
         let mut ahead = ReadAhead::new(store.hasher().clone());
@@ -105,6 +108,7 @@ impl Store {
         // A log that cannot be replayed may be damaged: then that is the better message.
         let read = read.map_err(OpenError::Log)?;
         // Before anything is written: a refused start leaves the folder as it was.
+        let removed = replay.take_removed();
         let trees = replay.finish(config.default_database.durability)?;
         let last_sequence = read.last_sequence();
         let tree_sequence = match last_sequence {
@@ -118,11 +122,16 @@ impl Store {
                 last_sequence,
             });
         }
+        let wall_ms = read.wall_ms().max(wall_ms(snapshot.as_ref()));
+        let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
             stock,
             recovered,
         } = read.open().map_err(OpenError::Log)?;
+        // From now on the log is missed if it is gone.
+        let noted = folder::note_durable(&*disk, recovered.next_sequence - 1);
+        noted.map_err(OpenError::Folder)?;
         let mut trees = trees.finish().map_err(OpenError::Tree)?;
         store.skip_sequences(recovered.next_sequence - 1);
         for (&id, writer) in &mut trees.writers {
@@ -134,14 +143,9 @@ impl Store {
             store.raise_views(recovered.next_sequence - 1);
         }
         store.set_history_id(recovered.history_id);
-        store.clock_ms(recovered.wall_ms.max(wall_ms(snapshot.as_ref())));
+        store.clock_ms(wall_ms);
         clear_away(&*disk, snapshot.as_ref());
-        let blobs = (disk.subfolder(blob::FOLDER))
-            .and_then(|folder| Blobs::open(&store, folder, config.blobs));
-        let (blobs, blobs_found) = blobs.map_err(|source| OpenError::Blobs {
-            folder: disk.describe(blob::FOLDER),
-            source,
-        })?;
+        let (blobs, blobs_found) = open_blobs(blobs, &disk, config.blobs, log_config.now_ms)?;
         store.set_blobs(blobs);
         let plan = SnapshotPlan::new(
             disk,
@@ -181,9 +185,57 @@ fn load_newest(
     snapshot::read(disk, newest, replay).map(Some)
 }
 
-/// How the log is opened behind a snapshot.
-fn with_snapshot(log_config: &LogConfig, snapshot: Option<&Summary>) -> LogConfig {
+/// Looks through the contents of blobs, and changes nothing.
+fn look_for_blobs(
+    store: &Store,
+    disk: &dyn Disk,
+    removed: &blob::Removed,
+    wall_ms: u64,
+    accept_loss: bool,
+) -> Result<blob::Opening, OpenError> {
+    let folder = || disk.describe(blob::FOLDER);
+    let opening = (disk.subfolder(blob::FOLDER))
+        .and_then(|blobs| blob::Opening::read(store, &*blobs, removed, wall_ms))
+        .map_err(|source| OpenError::Blobs {
+            folder: folder(),
+            source,
+        })?;
+    match opening.lost_contents() {
+        Some(contents) if !accept_loss => Err(OpenError::Orphans {
+            folder: folder(),
+            contents,
+        }),
+        _ => Ok(opening),
+    }
+}
+
+/// Opens the blobs, and sets aside what nothing names.
+fn open_blobs(
+    opening: blob::Opening,
+    disk: &Arc<dyn Disk>,
+    config: blob::BlobConfig,
+    now_ms: u64,
+) -> Result<(Arc<blob::Blobs>, Found), OpenError> {
+    let aside = SetAside::new(disk.clone());
+    (disk.subfolder(blob::FOLDER))
+        .and_then(|contents| opening.open(contents, aside, config, now_ms))
+        .map_err(|source| OpenError::Blobs {
+            folder: disk.describe(blob::FOLDER),
+            source,
+        })
+}
+
+/// How the log is opened behind a snapshot, in a folder that knows of it.
+fn with_snapshot(
+    log_config: &LogConfig,
+    snapshot: Option<&Summary>,
+    folder_state: FolderState,
+) -> LogConfig {
     let known = snapshot.map_or(Known::default(), Summary::known);
+    let known = Known {
+        durable_sequence: known.durable_sequence.max(folder_state.durable_sequence),
+        ..known
+    };
     LogConfig {
         known: Some(known),
         least_sequence: log_config.least_sequence.max(known.durable_sequence),
@@ -250,6 +302,13 @@ pub enum OpenError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// There are more contents of blobs that nothing names than a crash can leave.
+    Orphans {
+        /// The folder.
+        folder: String,
+        /// How many.
+        contents: u64,
+    },
     /// The default database was durable, and what is in it would come back after each restart.
     DefaultHasContent,
 }
@@ -281,6 +340,11 @@ impl fmt::Display for OpenError {
                     "{folder}: the folder of blobs cannot be read: {source}"
                 )
             }
+            OpenError::Orphans { folder, contents } => write!(
+                formatter,
+                "{folder}: nothing names {contents} files that were complete blobs, and the log does not tell why: a part \
+                 of the log or a snapshot seems to be missing; put it back, or restore a backup"
+            ),
             OpenError::DefaultHasContent => write!(
                 formatter,
                 "the default database in this data folder has content and cannot be volatile; \
@@ -299,9 +363,10 @@ impl std::error::Error for OpenError {
             OpenError::Log(error) => Some(error),
             OpenError::Tree(error) => Some(error),
             OpenError::Blobs { source, .. } => Some(source),
-            OpenError::TreeAhead { .. } | OpenError::Replay(_) | OpenError::DefaultHasContent => {
-                None
-            }
+            OpenError::TreeAhead { .. }
+            | OpenError::Replay(_)
+            | OpenError::Orphans { .. }
+            | OpenError::DefaultHasContent => None,
         }
     }
 }

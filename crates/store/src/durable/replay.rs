@@ -8,6 +8,7 @@ use parking_lot::lock_api::ArcRwLockWriteGuard;
 use super::convert::Converted;
 use super::open::OpenError;
 use super::replay_trees::ReplayTrees;
+use crate::blob;
 use crate::catalogue::{DatabaseConfig, DatabaseId, Durability, Kind, State};
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
@@ -24,6 +25,8 @@ pub(super) struct Replay<'a> {
     /// The database of the last record, open for the next one.
     current: Option<(DatabaseId, ArcRwLockWriteGuard<RawRwLock, State>)>,
     trees: ReplayTrees<'a>,
+    /// Contents of blobs that have no description any more.
+    removed: blob::Removed,
     problem: Option<ReplayError>,
 }
 
@@ -34,8 +37,14 @@ impl<'a> Replay<'a> {
             base_sequence: 0,
             current: None,
             trees: ReplayTrees::open(store.trees())?,
+            removed: blob::Removed::default(),
             problem: None,
         })
+    }
+
+    /// Contents of blobs whose descriptions the log has replaced or removed.
+    pub(super) fn take_removed(&mut self) -> blob::Removed {
+        std::mem::take(&mut self.removed)
     }
 
     /// The trees.
@@ -186,6 +195,9 @@ impl<'a> Replay<'a> {
             // Nothing that came out of a tree is left.
             self.trees.forget(record.database);
         }
+        if record.database == DatabaseId::BLOBS {
+            self.note_removed(record);
+        }
         let state = self.state_of(record.database)?;
         let index = state.index.memory_mut();
         match record.entry() {
@@ -201,6 +213,17 @@ impl<'a> Replay<'a> {
         }
         state.sequence = record.sequence;
         Some(())
+    }
+
+    fn note_removed(&mut self, record: &Record<'_>) {
+        let mut removed = std::mem::take(&mut self.removed);
+        if let Some(state) = self.state_of(record.database) {
+            let index = state.index.memory();
+            if let Some(entry) = index.find(record.key, index.hash(record.key)) {
+                removed.note(entry.value.bytes());
+            }
+        }
+        self.removed = removed;
     }
 
     fn state_of(&mut self, id: DatabaseId) -> Option<&mut State> {

@@ -34,6 +34,9 @@ pub struct LogStatistics {
     pub snapshots_failed: u64,
     /// There is no room for more of the log: commits that grow a database are refused.
     pub is_full: bool,
+    /// No more of the log can be made ready for another reason, such as an error of the device or a want of file
+    /// descriptors: commits that grow a database are refused.
+    pub is_not_ready: bool,
     /// A write or sync has failed: all commits to databases with a log are refused until a restart.
     pub has_failed: bool,
 }

@@ -118,9 +118,14 @@ impl Reference {
                 let is_synced =
                     config.is_some_and(|config| config.durability == Durability::Synced);
                 let is_of_catalogue = matches!(commit, Planned::Create(..) | Planned::Drop(_));
-                reference.synced.push(is_synced || is_of_catalogue);
                 reference.answers.push(answer(&outcome));
-                reference.states.push(state_of(&durable.store));
+                let state = state_of(&durable.store);
+                // What changes nothing waits for nothing, though others of its group may be lost that need no sync.
+                let has_changed = reference.states.last() != Some(&state);
+                reference
+                    .synced
+                    .push((is_synced || is_of_catalogue) && has_changed);
+                reference.states.push(state);
             }
         }
         verify(&durable.store);
@@ -192,7 +197,11 @@ impl Run {
         if let Decision::Refused(Refusal::LogFailed | Refusal::OutcomeUnknown) = outcome.decision {
             return;
         }
-        self.diverged |= outcome.decision == Decision::Refused(Refusal::LogFull);
+        let has_no_room = matches!(
+            outcome.decision,
+            Decision::Refused(Refusal::LogFull | Refusal::LogNotReady)
+        );
+        self.diverged |= has_no_room;
         if self.diverged {
             return;
         }

@@ -18,13 +18,14 @@ fn config(durability: Durability) -> StoreConfig {
     config
 }
 
-struct Client {
-    durable: Durable,
-    clock: StandingClock,
+/// A store and who uses it, with a clock that stands.
+pub struct Client {
+    pub durable: Durable,
+    pub clock: StandingClock,
 }
 
 impl Client {
-    fn open(disk: &SimulatedDisk, durability: Durability) -> Client {
+    pub fn open(disk: &SimulatedDisk, durability: Durability) -> Client {
         let durable = Durable::open(config(durability), disk).expect("nothing was lost");
         Client {
             durable,
@@ -33,7 +34,7 @@ impl Client {
     }
 
     /// Carries out some commits together; answers what became of each.
-    fn run(&mut self, commits: &[(DatabaseId, &[Operation<'_>])]) -> Vec<Decision> {
+    pub fn run(&mut self, commits: &[(DatabaseId, &[Operation<'_>])]) -> Vec<Decision> {
         let mut batch = self.durable.store.write_batch();
         for (tag, (database, operations)) in commits.iter().enumerate() {
             let mut commit = batch.begin(tag as u64, *database, Mode::Atomic);
@@ -65,11 +66,11 @@ impl Client {
             .collect()
     }
 
-    fn one(&mut self, operations: &[Operation<'_>]) -> Decision {
+    pub fn one(&mut self, operations: &[Operation<'_>]) -> Decision {
         self.run(&[(DatabaseId::DEFAULT, operations)])[0]
     }
 
-    fn create(&mut self, name: &str, durability: Durability) -> DatabaseId {
+    pub fn create(&mut self, name: &str, durability: Durability) -> DatabaseId {
         let config = DatabaseConfig {
             durability,
             ..DatabaseConfig::default()
@@ -84,7 +85,7 @@ impl Client {
         outcomes.get(0).database
     }
 
-    fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
+    pub fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
         has(&self.durable.store, database, key)
     }
 }
@@ -156,6 +157,7 @@ fn segments_that_cannot_go_are_told() {
 }
 
 const FULL: Decision = Decision::Refused(Refusal::LogFull);
+const NOT_READY: Decision = Decision::Refused(Refusal::LogNotReady);
 const FAILED: Decision = Decision::Refused(Refusal::LogFailed);
 const UNKNOWN: Decision = Decision::Refused(Refusal::OutcomeUnknown);
 
@@ -213,6 +215,75 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
     let client = Client::open(&disk, Durability::Synced);
     assert!(client.has(DatabaseId::DEFAULT, b"late"));
     assert!(!client.has(DatabaseId::DEFAULT, b"first"));
+}
+
+/// What hinders the log is told as it is, and again when it becomes something else.
+#[test]
+fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
+    let disk = SimulatedDisk::new(12);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let value = vec![7; 10_000];
+    let mut number = 0u64;
+    let mut fill = |client: &mut Client| loop {
+        number += 1;
+        match client.one(&[put(&number.to_be_bytes(), &value)]) {
+            Decision::Applied => {}
+            decision => return decision,
+        }
+    };
+    // Once, and a second time.
+    for _ in 0..2 {
+        // For the one that the first round makes, and the one that a group without room asks for.
+        for before in 0..100 {
+            disk.plan_next(Step::Create, before, Fault::Error);
+        }
+        assert_eq!(fill(&mut client), NOT_READY);
+        let events = client.durable.rounds.take_events();
+        let is_told = |why: &String| why.contains("segment.new") && why.contains("os error 5");
+        assert!(
+            matches!(&events[..], [Event::NotReady(why)] if is_told(why)),
+            "{events:?}"
+        );
+        let log = client.durable.store.log_statistics().expect("there is one");
+        assert!(log.is_not_ready && !log.is_full && !log.has_failed);
+
+        // Now the disk is full too.
+        disk.forget_plans();
+        disk.set_capacity_bytes(disk.used_bytes());
+        assert_eq!(fill(&mut client), FULL);
+        let events = client.durable.rounds.take_events();
+        assert!(matches!(&events[..], [Event::Full(_)]), "{events:?}");
+        let log = client.durable.store.log_statistics().expect("there is one");
+        assert!(!log.is_not_ready && log.is_full && !log.has_failed);
+        disk.set_capacity_bytes(u64::MAX);
+        assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
+        let events = client.durable.rounds.take_events();
+        assert!(matches!(&events[..], [Event::RoomAgain]), "{events:?}");
+        let log = client.durable.store.log_statistics().expect("there is one");
+        assert!(!log.is_not_ready && !log.is_full && !log.has_failed);
+    }
+    disk.lose_power();
+    let client = Client::open(&disk, Durability::Synced);
+    assert!(client.has(DatabaseId::DEFAULT, b"late"));
+}
+
+/// A segment that cannot be made larger for a group of its own, by an error and for want of room.
+#[test]
+fn a_group_that_is_too_large_says_what_hinders_it() {
+    for (fault, expected) in [(Fault::Error, NOT_READY), (Fault::Full, FULL)] {
+        let disk = SimulatedDisk::new(13);
+        let mut client = Client::open(&disk, Durability::Synced);
+        for number in 0..2u8 {
+            assert_eq!(client.one(&[put(&[number], b"")]), Decision::Applied);
+            let large = vec![7; 2 * SEGMENT_BYTES as usize];
+            disk.plan_next(Step::Write, 0, fault);
+            assert_eq!(client.one(&[put(b"large", &large)]), expected);
+            let log = client.durable.store.log_statistics().expect("there is one");
+            assert!(!log.is_not_ready && !log.is_full, "others go on");
+        }
+        assert_eq!(client.one(&[put(b"small", b"")]), Decision::Applied);
+        assert_eq!(client.durable.rounds.take_events(), []);
+    }
 }
 
 /// The next segment is ready, and cannot be made larger.

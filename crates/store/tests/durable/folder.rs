@@ -88,11 +88,11 @@ fn a_newer_or_strange_format_is_refused() {
     open(&folder.0).expect("it is made");
     let path = folder.0.join("pelton-data");
     let text = fs::read_to_string(&path).expect("it is there");
-    fs::write(&path, text.replace("format 1", "format 2")).expect("it can be written");
+    fs::write(&path, text.replace("format 2", "format 3")).expect("it can be written");
     let before = files(&folder.0);
     let error = open(&folder.0).expect_err("nobody knows what this is");
     assert!(
-        error.contains("format 2") && error.contains("format 1"),
+        error.contains("format 3") && error.contains("formats up to 2"),
         "{error}"
     );
     fs::write(&path, "something").expect("it can be written");

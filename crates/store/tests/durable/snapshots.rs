@@ -438,7 +438,8 @@ fn a_snapshot_knows_the_end_of_the_log() {
     };
     assert_eq!(damage.known_sequence, last_sequence);
     assert_eq!(damage.last_good.sequence, sequence);
-    assert!(error.to_string().contains("snapshot"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("is known to have been durable"), "{text}");
 
     let accepting = LogConfig {
         accept_loss: true,

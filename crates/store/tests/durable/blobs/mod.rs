@@ -122,6 +122,12 @@ impl Bench {
         self.describe(name, sealed, Condition::None)
     }
 
+    /// Uploads and describes a blob.
+    pub fn store(&mut self, name: &str, data: &[u8]) {
+        let decided = self.upload(name, data, data.len().max(1));
+        assert_eq!(decided, Ok(Some(OperationStatus::Done)), "{name}");
+    }
+
     fn describe(
         &mut self,
         name: &str,

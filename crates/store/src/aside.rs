@@ -1,0 +1,185 @@
+//! Files that nothing names are not removed at once: they go to a folder of their own within the data folder, and are
+//! removed from there after [`limits::SET_ASIDE_MS`]. Whoever finds that they were needed can move them back until then.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::disk::Disk;
+use crate::limits;
+
+/// The folder, in the data folder.
+pub const SET_ASIDE_FOLDER: &str = "set-aside";
+
+/// Digits of the time in the names: milliseconds since 1970, up to the year 5138.
+const TIME_DIGITS: usize = 14;
+
+/// The files of a data folder that were set aside. Their names are the time at which that was done, a dash, and the name
+/// that they had.
+pub(crate) struct SetAside {
+    /// The data folder.
+    disk: Arc<dyn Disk>,
+    /// When the next file is due to be removed, in milliseconds since 1970; `u64::MAX`: there is none.
+    due_ms: AtomicU64,
+}
+
+impl SetAside {
+    /// What was set aside in a data folder. Nothing is read before the first [`expire`](SetAside::expire).
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> SetAside {
+        SetAside {
+            disk,
+            due_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Moves files of a folder within the data folder here; returns how many. One that cannot be moved stays.
+    pub(crate) fn take(&self, folder: &str, names: &[String], now_ms: u64) -> io::Result<u64> {
+        if names.is_empty() {
+            return Ok(0);
+        }
+        let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
+        let mut moved = 0;
+        for name in names {
+            let from = format!("{folder}/{name}");
+            let to = format!("{SET_ASIDE_FOLDER}/{}", dated(now_ms, name));
+            moved += u64::from(self.disk.rename(&from, &to).is_ok());
+        }
+        // First where they are now: at no moment a loss of power takes them from both.
+        here.sync_folder()?;
+        self.disk.subfolder(folder)?.sync_folder()?;
+        self.due_ms.fetch_min(
+            now_ms.saturating_add(limits::SET_ASIDE_MS),
+            Ordering::Relaxed,
+        );
+        Ok(moved)
+    }
+
+    /// When [`expire`](SetAside::expire) has something to do, in milliseconds since 1970; `u64::MAX`: there is nothing.
+    pub(crate) fn due_ms(&self) -> u64 {
+        self.due_ms.load(Ordering::Relaxed)
+    }
+
+    /// Removes what has been here long enough; returns how many files that were.
+    pub(crate) fn expire(&self, now_ms: u64) -> io::Result<u64> {
+        if now_ms < self.due_ms() {
+            return Ok(0);
+        }
+        let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
+        let mut removed = 0;
+        let mut due_ms = u64::MAX;
+        for name in here.list()? {
+            // What has no time in its name was brought by somebody else.
+            let Some(since_ms) = time_of(&name) else {
+                continue;
+            };
+            let until_ms = since_ms.saturating_add(limits::SET_ASIDE_MS);
+            if until_ms > now_ms {
+                due_ms = due_ms.min(until_ms);
+            } else if here.remove(&name).is_ok() {
+                removed += 1;
+            } else {
+                due_ms = due_ms.min(now_ms.saturating_add(limits::SET_ASIDE_RETRY_MS));
+            }
+        }
+        self.due_ms.store(due_ms, Ordering::Relaxed);
+        Ok(removed)
+    }
+}
+
+fn dated(now_ms: u64, name: &str) -> String {
+    format!("{now_ms:0TIME_DIGITS$}-{name}")
+}
+
+fn time_of(name: &str) -> Option<u64> {
+    let (time, _) = name.split_once('-')?;
+    let is_time = time.len() == TIME_DIGITS && time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then(|| time.parse().ok())?
+}
+
+impl fmt::Debug for SetAside {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SetAside")
+            .field("due_ms", &self.due_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimulatedDisk;
+
+    const BEGIN_MS: u64 = 1_700_000_000_000;
+
+    fn names(disk: &SimulatedDisk) -> Vec<String> {
+        let folder = disk.folder(SET_ASIDE_FOLDER);
+        folder.list().expect("it can be listed")
+    }
+
+    #[test]
+    fn what_was_set_aside_goes_when_its_time_is_over_and_nothing_else_does() {
+        let disk = SimulatedDisk::new(1);
+        let source = disk.folder("blobs");
+        let aside = SetAside::new(Arc::new(disk.clone()));
+        let mut now_ms = BEGIN_MS;
+        assert_eq!(aside.take("blobs", &[], now_ms).expect("nothing to do"), 0);
+        // Twice: the second file has the name that the first one had.
+        for _ in 0..2 {
+            source.create("a.blob").expect("it is new");
+            let moved = aside.take("blobs", &["a.blob".into()], now_ms);
+            assert_eq!(moved.expect("the disk is whole"), 1);
+            assert_eq!(source.list().expect("it can be listed"), [""; 0]);
+            now_ms += 10;
+        }
+        let strange = disk.folder(SET_ASIDE_FOLDER);
+        strange.create("1-a.blob").expect("it is new");
+        disk.lose_power();
+        assert_eq!(names(&disk).len(), 2, "what was moved is durable");
+        strange.create("1-a.blob").expect("it is new");
+
+        // A new run knows nothing of when it is due.
+        let aside = SetAside::new(Arc::new(disk.clone()));
+        for (after_ms, removed, due_ms) in [
+            (0, 0, BEGIN_MS + limits::SET_ASIDE_MS),
+            (
+                limits::SET_ASIDE_MS,
+                1,
+                BEGIN_MS + 10 + limits::SET_ASIDE_MS,
+            ),
+            (limits::SET_ASIDE_MS + 10, 1, u64::MAX),
+        ] {
+            assert_eq!(
+                aside.expire(BEGIN_MS + after_ms).expect("whole"),
+                removed,
+                "after {after_ms} ms"
+            );
+            assert_eq!(aside.due_ms(), due_ms);
+        }
+        assert_eq!(names(&disk), ["1-a.blob"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_moved_stays_and_one_that_cannot_be_removed_is_tried_again() {
+        let disk = SimulatedDisk::new(2);
+        let source = disk.folder("blobs");
+        for name in ["a", "b"] {
+            source.create(name).expect("it is new");
+        }
+        let aside = SetAside::new(Arc::new(disk.clone()));
+        disk.plan_next(crate::disk::Step::Rename, 0, crate::disk::Fault::Error);
+        let names_of_all = ["a".to_owned(), "b".to_owned()];
+        let moved = aside.take("blobs", &names_of_all, BEGIN_MS);
+        assert_eq!(moved.expect("the folders can be synced"), 1);
+        assert_eq!(source.list().expect("it can be listed"), ["a"]);
+
+        let now_ms = BEGIN_MS + limits::SET_ASIDE_MS;
+        disk.plan_next(crate::disk::Step::Remove, 0, crate::disk::Fault::Error);
+        assert_eq!(aside.expire(now_ms).expect("it can be listed"), 0);
+        let retry_ms = now_ms + limits::SET_ASIDE_RETRY_MS;
+        assert_eq!(aside.due_ms(), retry_ms);
+        assert_eq!(aside.expire(retry_ms).expect("it can be listed"), 1);
+        assert_eq!(names(&disk), [""; 0]);
+    }
+}

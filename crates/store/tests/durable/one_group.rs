@@ -1,0 +1,262 @@
+//! Several writes of the same keys in one commit, and in one group: each sees those before it, the last one stays, and a
+//! restart brings back what was answered.
+
+use store::disk::SimulatedDisk;
+use store::suite::{StandingClock, delete, put};
+use store::{
+    Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
+};
+
+use crate::failures::Client;
+
+fn put_if<'a>(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> Operation<'a> {
+    Operation::Put {
+        key,
+        value,
+        condition,
+        expiry: Expiry::None,
+        want_previous: true,
+    }
+}
+
+fn value(client: &Client, key: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let store = &client.durable.store;
+    let view = store.view(DatabaseId::DEFAULT).expect("it exists");
+    let entry = view.get(key, store.hasher().hash(key), client.clock.now_ms)?;
+    Some((entry.value.bytes().to_vec(), entry.version))
+}
+
+/// One operation of a commit, and what is to come of it.
+struct Expected<'a> {
+    operation: Operation<'a>,
+    status: OperationStatus,
+    previous: Option<&'a [u8]>,
+}
+
+fn done<'a>(operation: Operation<'a>, previous: Option<&'a [u8]>) -> Expected<'a> {
+    Expected {
+        operation,
+        status: OperationStatus::Done,
+        previous,
+    }
+}
+
+/// Carries out commits as one group, or each as a group of its own; checks every outcome.
+fn run(client: &mut Client, commits: &[Vec<Expected<'_>>], is_one_group: bool) {
+    let store = client.durable.store.clone();
+    let groups_before = store.log_statistics().expect("there is one").groups;
+    let mut batch = store.write_batch();
+    let mut answered = 0;
+    for (tag, commit) in commits.iter().enumerate() {
+        let mut pushed = batch.begin(tag as u64, DatabaseId::DEFAULT, Mode::Independent);
+        for expected in commit {
+            pushed.push(&expected.operation).expect("within the limits");
+        }
+        pushed.submit();
+        let is_last = tag + 1 == commits.len();
+        if is_one_group && !is_last {
+            continue;
+        }
+        client.durable.mailbox.submit(&mut batch);
+        while client.durable.rounds.round(&mut client.clock) {}
+        let mut outcomes = Outcomes::new();
+        let mut last_sequence = 0;
+        while client.durable.mailbox.take(&mut outcomes) {
+            for outcome in outcomes.iter() {
+                let expected = &commits[outcome.tag as usize];
+                assert_eq!(outcome.decision, Decision::Applied);
+                assert!(outcome.sequence > last_sequence, "each commit has its own");
+                last_sequence = outcome.sequence;
+                for (one, expected) in outcome.operations().zip(expected) {
+                    assert_eq!(one.status, expected.status, "{:?}", expected.operation);
+                    let previous = one.value.as_ref().map(|value| value.bytes().to_vec());
+                    let wanted = expected.previous.map(<[u8]>::to_vec);
+                    assert_eq!(previous, wanted, "{:?}", expected.operation);
+                }
+                answered += 1;
+            }
+            outcomes.clear();
+        }
+    }
+    assert_eq!(answered, commits.len());
+    let groups = store.log_statistics().expect("there is one").groups - groups_before;
+    assert_eq!(
+        groups,
+        if is_one_group {
+            1
+        } else {
+            commits.len() as u64
+        }
+    );
+}
+
+/// What the key has in the end must be the same whether all came in one group or not, and after a loss of power.
+#[test]
+fn writes_of_one_key_in_one_group_follow_each_other() {
+    let mut ends = Vec::new();
+    for is_one_group in [true, false] {
+        let disk = SimulatedDisk::new(1);
+        let mut client = Client::open(&disk, Durability::Synced);
+        // Once on an empty database, once on what the first time has left.
+        for _ in 0..2 {
+            let is_there = value(&client, b"key").is_some();
+            let first = is_there.then_some(&b"last"[..]);
+            run(
+                &mut client,
+                &[
+                    vec![
+                        done(put_if(b"key", b"one", Condition::None), first),
+                        done(put_if(b"key", b"two", Condition::Present), Some(b"one")),
+                    ],
+                    vec![
+                        done(
+                            put_if(b"key", b"three", Condition::ValueIs(b"two")),
+                            Some(b"two"),
+                        ),
+                        done(
+                            Operation::Delete {
+                                key: b"key",
+                                condition: Condition::Present,
+                                want_previous: true,
+                            },
+                            Some(b"three"),
+                        ),
+                    ],
+                    vec![
+                        done(put_if(b"key", b"four", Condition::Absent), None),
+                        done(
+                            Operation::Append {
+                                key: b"key",
+                                value: b"+",
+                                condition: Condition::ValueIs(b"four"),
+                            },
+                            None,
+                        ),
+                    ],
+                    vec![done(
+                        put_if(b"key", b"last", Condition::ValueIs(b"four+")),
+                        Some(b"four+"),
+                    )],
+                ],
+                is_one_group,
+            );
+        }
+        let (end, version) = value(&client, b"key").expect("it was put");
+        assert_eq!(end, b"last");
+        disk.lose_power();
+        let client = Client::open(&disk, Durability::Synced);
+        assert_eq!(value(&client, b"key"), Some((end.clone(), version)));
+        ends.push(end);
+    }
+    assert_eq!(ends[0], ends[1]);
+}
+
+/// An overwrite of the same size, and of another one, with a time to live that comes and goes, in one group.
+#[test]
+fn expiries_in_one_group_follow_each_other() {
+    let disk = SimulatedDisk::new(2);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let with = |expiry| Operation::Put {
+        key: b"key",
+        value: b"value",
+        condition: Condition::None,
+        expiry,
+        want_previous: false,
+    };
+    for _ in 0..2 {
+        let decisions = client.run(&[
+            (DatabaseId::DEFAULT, &[with(Expiry::AfterMs(10))]),
+            (DatabaseId::DEFAULT, &[with(Expiry::None)]),
+            (
+                DatabaseId::DEFAULT,
+                &[with(Expiry::AfterMs(20)), with(Expiry::Keep)],
+            ),
+        ]);
+        assert_eq!(decisions, [Decision::Applied; 3]);
+        assert!(value(&client, b"key").is_some());
+        client.clock = StandingClock {
+            now_ms: client.clock.now_ms + 19,
+        };
+        assert!(value(&client, b"key").is_some());
+        client.clock.now_ms += 1;
+        assert_eq!(value(&client, b"key"), None, "the last expiry counts");
+        disk.kill();
+        let now_ms = client.clock.now_ms;
+        client = Client::open(&disk, Durability::Synced);
+        client.clock.now_ms = now_ms;
+        assert_eq!(value(&client, b"key"), None);
+    }
+}
+
+/// Each rule publishes what is its own, and what one group has decided is never published a second time by the next.
+#[test]
+fn databases_of_all_durabilities_in_one_group_get_each_answer_once() {
+    let disk = SimulatedDisk::new(3);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let written = client.create("written", Durability::Written);
+    let interval = client.create("interval", Durability::Interval { ms: 10 });
+    for number in 0..3u8 {
+        let value = [number; 3];
+        let decisions = client.run(&[
+            (written, &[put(b"a", b"x"), put(b"a", &value)]),
+            (DatabaseId::DEFAULT, &[put(b"a", &value)]),
+            (
+                interval,
+                &[put(b"a", b"x"), delete(b"a"), put(b"a", &value)],
+            ),
+            (written, &[delete(b"b"), put(b"b", &value)]),
+            (DatabaseId::DEFAULT, &[delete(b"a")]),
+        ]);
+        assert_eq!(decisions, [Decision::Applied; 5]);
+        for (database, key, is_there) in [
+            (written, b"a", true),
+            (written, b"b", true),
+            (interval, b"a", true),
+            (DatabaseId::DEFAULT, b"a", false),
+        ] {
+            assert_eq!(client.has(database, key), is_there, "{database} {number}");
+        }
+    }
+    let versions = |client: &Client| {
+        [written, interval].map(|id| {
+            let store = &client.durable.store;
+            let view = store.view(id).expect("it exists");
+            let entry = view.get(b"a", store.hasher().hash(b"a"), 1000);
+            entry.map(|entry| (entry.version, entry.value.bytes().to_vec()))
+        })
+    };
+    let before = versions(&client);
+    disk.kill();
+    let client = Client::open(&disk, Durability::Synced);
+    assert_eq!(versions(&client), before);
+}
+
+/// The interval begins anew with the first write after a sync, each time.
+#[test]
+fn an_interval_is_due_again_after_each_sync() {
+    let disk = SimulatedDisk::new(4);
+    let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
+    for number in 0..3u8 {
+        assert_eq!(
+            client.durable.rounds.due_ns(),
+            u64::MAX,
+            "nothing is written"
+        );
+        client.one(&[put(&[number], b"first")]);
+        let begin_ms = client.clock.now_ms;
+        assert_eq!(client.durable.rounds.due_ns(), (begin_ms + 50) * 1_000_000);
+        // A second write meanwhile does not put it off.
+        client.clock.now_ms += 30;
+        client.one(&[put(&[number], b"second")]);
+        assert_eq!(client.durable.rounds.due_ns(), (begin_ms + 50) * 1_000_000);
+        client.clock.now_ms += 20;
+        while client.durable.rounds.round(&mut client.clock) {}
+        let figures = client.durable.store.log_statistics().expect("there is one");
+        assert_eq!(figures.durable_sequence, figures.written_sequence);
+    }
+    disk.lose_power();
+    let client = Client::open(&disk, Durability::Interval { ms: 50 });
+    for number in 0..3u8 {
+        assert!(client.has(DatabaseId::DEFAULT, &[number]));
+    }
+}
