@@ -35,6 +35,7 @@ pub mod limits;
 
 mod bytes;
 mod copy;
+mod damage;
 mod group;
 mod known;
 mod progress;
@@ -47,13 +48,14 @@ mod verify;
 mod writer;
 
 pub use copy::{GroupError, GroupReader, LogEnd, RawGroup};
+pub use damage::{Cut, Damage, Witness};
 pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
-pub use scan::{Cut, Damage, Place, ReadError, Witness};
+pub use scan::{Place, ReadError};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
 };

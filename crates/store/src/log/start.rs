@@ -4,13 +4,14 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::damage::Damage;
 use super::group::{ALIGN_BYTES, Group, LogId};
 use super::known::{Known, Misfit};
 use super::limits;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
 use super::record::{Record, RecordError};
-use super::scan::{Damage, Files, ReadError, Scan, scan};
+use super::scan::{Files, ReadError, Scan, scan};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
 };

@@ -1,8 +1,9 @@
 //! Looking at a log without changing it.
 
+use super::damage::Damage;
 use super::group::Group;
 use super::known::{Known, Misfit};
-use super::scan::{Damage, Files, Place, ReadError, Scan, SegmentEnd, scan};
+use super::scan::{Files, Place, ReadError, Scan, SegmentEnd, scan};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
