@@ -65,6 +65,10 @@ impl SetAside {
         if now_ms < self.due_ms() {
             return Ok(0);
         }
+        if !self.disk.has_subfolder(SET_ASIDE_FOLDER)? {
+            self.due_ms.store(u64::MAX, Ordering::Relaxed);
+            return Ok(0);
+        }
         let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
         let mut removed = 0;
         let mut due_ms = u64::MAX;

@@ -54,7 +54,8 @@ impl Blobs {
     pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);
         let next_ms = match self.is_empty() {
-            true => self.aside.due_ms(),
+            true if self.aside.due_ms() == u64::MAX => u64::MAX,
+            true => self.aside.due_ms().max(now_ms + limits::COLLECT_MS),
             false => now_ms + limits::COLLECT_MS,
         };
         let exchanged = |from| {

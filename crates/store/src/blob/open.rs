@@ -102,7 +102,8 @@ impl Opening {
         } = self;
         let names: Vec<_> = orphans.into_iter().map(file_name).collect();
         found.set_aside = aside.take(FOLDER, &names, now_ms)?;
-        found.expired = aside.expire(now_ms)?;
+        // What cannot be looked through now is tried again while the server runs.
+        found.expired = aside.expire(now_ms).unwrap_or(0);
         found.missing = described.len() as u64;
         let names = described.into_values().map(|(_, name)| name);
         found.missing_names = names.take(limits::MISSING_TOLD).collect();

@@ -54,7 +54,8 @@ pub trait Disk: Debug + Send + Sync {
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Renames a file, over another one if there is one of the new name.
+    /// Renames a file, over another one if there is one of the new name. Either name may be one in a folder within, with
+    /// a slash; both folders are to be synced then, that of the new name first.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Makes durable which files there are, and what they are called.
@@ -74,6 +75,9 @@ pub trait Disk: Debug + Send + Sync {
 
     /// A folder in this one, which is made if there is none. [`Disk::list`] does not show it.
     fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>>;
+
+    /// Whether there is such a folder in this one.
+    fn has_subfolder(&self, name: &str) -> io::Result<bool>;
 
     /// Removes an empty folder in this one; that there is none is no error.
     fn remove_subfolder(&self, name: &str) -> io::Result<()>;

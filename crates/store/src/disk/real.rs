@@ -183,6 +183,14 @@ impl Disk for RealDisk {
         }))
     }
 
+    fn has_subfolder(&self, name: &str) -> io::Result<bool> {
+        match fs::metadata(self.path.join(name)) {
+            Ok(metadata) => Ok(metadata.is_dir()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn remove_subfolder(&self, name: &str) -> io::Result<()> {
         self.check_writable()?;
         match fs::remove_dir(self.path.join(name)) {

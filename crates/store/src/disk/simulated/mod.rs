@@ -284,6 +284,14 @@ impl Disk for SimulatedDisk {
         Ok(Arc::new(self.folder(name)))
     }
 
+    fn has_subfolder(&self, name: &str) -> io::Result<bool> {
+        let world = self.world();
+        world.check_power()?;
+        let prefix = self.full(&format!("{name}/"));
+        let is_in_it = |other: &String| other.starts_with(&prefix);
+        Ok(world.names.keys().any(is_in_it))
+    }
+
     fn remove_subfolder(&self, _name: &str) -> io::Result<()> {
         self.world().check_power()
     }
