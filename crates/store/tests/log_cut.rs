@@ -41,7 +41,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
         Err(OpenError::Damaged { damage, .. }) => {
             assert_eq!(disk.step_count(), steps, "a refused log was changed");
             disk.kill();
-            Some(damage)
+            Some(*damage)
         }
         Err(error) => panic!("{error}"),
         Ok(_) => None,

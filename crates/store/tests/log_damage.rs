@@ -66,7 +66,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
     match open_with(disk, &config(1)) {
         Err(OpenError::Damaged { damage, .. }) => {
             assert_eq!(disk.step_count(), steps, "a refused log was changed");
-            Some(damage)
+            Some(*damage)
         }
         // A changed version looks like one of another version.
         Err(OpenError::Read(ReadError::TooNew { file, offset, .. })) => {

@@ -141,6 +141,7 @@ pub fn read<'a>(
         && !config.accept_loss
     {
         let folder = disk.describe("");
+        let damage = Box::new(damage);
         return Err(OpenError::Damaged { folder, damage });
     }
     Ok(ReadLog {
@@ -468,7 +469,7 @@ pub enum OpenError {
         /// The folder.
         folder: String,
         /// What is missing, and where.
-        damage: Damage,
+        damage: Box<Damage>,
     },
     /// It does not go with the newest snapshot, or its beginning is missing. Nothing was changed.
     Misfit {

@@ -451,7 +451,7 @@ fn a_snapshot_knows_the_end_of_the_log() {
     };
     let opened = open(&disk, &accepting).expect("it is accepted");
     assert_eq!(opened.recovered.history_id, 1);
-    assert_eq!(opened.recovered.loss, Some(*damage));
+    assert_eq!(opened.recovered.loss, Some(**damage));
     // So many may have been given out beyond it without a record.
     assert!(opened.recovered.next_sequence > last_sequence + SEQUENCE_RESERVE);
     // Each key has a value that it had at some time since the base.
