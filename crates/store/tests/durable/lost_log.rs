@@ -58,7 +58,7 @@ fn accepting(history: u64) -> LogConfig {
 fn refused(disk: &SimulatedDisk) -> String {
     let steps = disk.step_count();
     let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
-    let error = opened.err().expect("it must not start").to_string();
+    let error = opened.expect_err("it must not start").to_string();
     assert_eq!(disk.step_count(), steps, "nothing is changed");
     disk.kill();
     error
