@@ -51,8 +51,8 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
 /// The last segment that has groups.
 fn active(disk: &SimulatedDisk) -> (String, u64) {
     let report = verify(disk, &mut |_, _| {}).expect("it can be read");
-    let used = report.segments.iter().filter(|one| one.groups > 0);
-    let last = used.last().expect("there are groups");
+    let last = report.segments.iter().rfind(|one| one.groups > 0);
+    let last = last.expect("there are groups");
     (last.file.clone(), last.bytes)
 }
 
