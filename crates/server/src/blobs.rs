@@ -6,7 +6,9 @@ use std::thread::{self, JoinHandle};
 
 use service::{Call, State as _};
 use store::CommitOutcome;
-use store::blob::{Blobs, Job, News, Owner, Runner, Sealed, Work};
+use store::blob::{
+    Blobs, Job, LostUpload, News, Observer, Owner, Runner, Sealed, UploadError, UploadPeer, Work,
+};
 
 use crate::SharedWaker;
 use crate::calls::CallId;
@@ -14,6 +16,7 @@ use crate::connection::Channel;
 use crate::core::Core;
 use crate::inbox::Inbox;
 use crate::limits;
+use crate::settings::Log;
 
 /// The threads. They begin when there is something to do.
 #[derive(Default)]
@@ -109,11 +112,40 @@ impl BlobThreads {
 struct CallOwner {
     inbox: Arc<Inbox<(CallId, News)>>,
     call: CallId,
+    peer: UploadPeer,
 }
 
 impl Owner for CallOwner {
-    fn taken_over(&self) {
-        self.inbox.put((self.call, News::TakenOver));
+    fn lost(&self, why: UploadError) {
+        self.inbox.put((self.call, News::NotStored(why)));
+    }
+
+    fn peer(&self) -> UploadPeer {
+        self.peer
+    }
+}
+
+/// Writes into the log what an operator should know of blobs.
+pub(crate) struct BlobLog(pub Arc<dyn Log>);
+
+impl Observer for BlobLog {
+    fn upload_failed(&self, lost: &LostUpload) {
+        let LostUpload {
+            database,
+            name,
+            stored_bytes,
+            source,
+        } = lost;
+        self.0.storage(&format!(
+            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob {name:?} in the database \
+             with the number {database} are thrown away"
+        ));
+    }
+
+    fn uploads_evicted(&self, count: u64) {
+        self.0.storage(&format!(
+            "{count} unfinished uploads were removed to make room for others; their addresses had most of them"
+        ));
     }
 }
 
@@ -135,7 +167,7 @@ impl LoopBlobs {
     }
 
     /// Has work done; its news come to the call.
-    pub fn submit(&self, work: Work, call: CallId) {
+    pub fn submit(&self, work: Work, call: CallId, peer: UploadPeer) {
         let Some(blobs) = self.blobs.clone() else {
             debug_assert!(false, "calls ask only where there are blobs");
             return;
@@ -146,6 +178,7 @@ impl LoopBlobs {
             let owner: Arc<dyn Owner> = Arc::new(CallOwner {
                 inbox: Arc::clone(&inbox),
                 call,
+                peer,
             });
             inbox.put((call, work.run(&for_work, &owner)));
         }));

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use drive::{ConnectionId, Io, Peer, PeerAddress};
 use service::{PeerKind, RefusedFor};
 use store::DatabaseId;
+use store::blob::UploadPeer;
 use wire::Connection;
 use wire::ErrorCode;
 use wire::http1::{self, Greeting};
@@ -31,6 +32,8 @@ pub(crate) struct Channel {
     pub address: PeerAddress,
     /// When it was opened.
     pub opened_ns: u64,
+    /// By which its uploads are bounded.
+    pub upload_peer: UploadPeer,
     pub protocol: Protocol,
     /// Calls of this connection that run, also those whose stream was reset.
     pub running: usize,
@@ -66,6 +69,10 @@ impl Channel {
             peer: kind,
             address: peer.address,
             opened_ns: now_ns,
+            upload_peer: match peer.address {
+                PeerAddress::Tcp(address) => UploadPeer::with_address(address.ip()),
+                _ => UploadPeer::Local,
+            },
             protocol: Protocol::Undecided,
             running: 0,
             armed_ns: u64::MAX,

@@ -53,7 +53,7 @@ use store::{CreateError, Kind, Store};
 
 use crate::account::Account;
 use crate::admission::Admission;
-use crate::blobs::{BlobThreads, LoopBlobs, Threads};
+use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
 use crate::core::{Core, Helpers};
@@ -200,6 +200,7 @@ pub fn start(config: Config) -> Result<Server, StartError> {
     let blob_threads = Arc::new(BlobThreads::default());
     if let Some(blobs) = store.blobs() {
         blobs.set_runner(Arc::new(Threads(Arc::clone(&blob_threads))));
+        blobs.set_observer(Arc::new(BlobLog(Arc::clone(&config.log))));
     }
     let durable = committer.map(|committer| storage::start(committer, &config));
     let durable = durable.transpose()?.map(Arc::new);

@@ -58,13 +58,16 @@ pub(crate) fn chunk_too_large(bytes: usize) -> Status {
 pub(crate) fn not_stored(error: &UploadError) -> Status {
     let code = match error {
         UploadError::Offset { .. } => Code::OutOfRange,
-        UploadError::TakenOver | UploadError::Gone => Code::Aborted,
+        UploadError::TakenOver
+        | UploadError::Gone
+        | UploadError::Evicted
+        | UploadError::Discarded => Code::Aborted,
         UploadError::Chunk { .. } | UploadError::Content { .. } => Code::DataLoss,
         UploadError::Size { .. } => Code::InvalidArgument,
-        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany => {
+        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany { .. } => {
             Code::ResourceExhausted
         }
-        UploadError::Completing => Code::Unavailable,
+        UploadError::Completing | UploadError::System { .. } => Code::Unavailable,
         UploadError::Device(source) if source.kind() == ErrorKind::StorageFull => {
             Code::ResourceExhausted
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::blobs::Blobs;
 use super::content::{Content, Piece};
 use super::error::{ReadError, UploadError};
+use super::listing::UploadState;
 use super::sealed::Sealed;
 use super::upload::{Begin, End, Owner, Upload};
+use crate::catalogue::DatabaseId;
 
 /// A chunk among the bytes of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,20 @@ pub enum Work {
         /// When it is, in milliseconds since 1970.
         now_ms: u64,
     },
+    /// List the unfinished uploads of a database.
+    ListUploads {
+        /// Of which.
+        database: DatabaseId,
+    },
+    /// Discard unfinished uploads.
+    DiscardUploads {
+        /// Of this database.
+        database: DatabaseId,
+        /// Of this name.
+        name: Box<str>,
+        /// With this id.
+        upload_id: Box<[u8]>,
+    },
     /// Read content.
     Read {
         /// Which.
@@ -71,8 +87,10 @@ pub enum News {
     Sealed(Box<Sealed>),
     /// An upload does not go on.
     NotStored(UploadError),
-    /// Another stream goes on with the upload.
-    TakenOver,
+    /// Unfinished uploads, by name.
+    Uploads(Vec<UploadState>),
+    /// So many uploads were discarded.
+    Discarded(u64),
     /// Content was read.
     Read(Piece),
     /// Content cannot be read.
@@ -112,6 +130,12 @@ impl Work {
                 Ok(sealed) => News::Sealed(Box::new(sealed)),
                 Err(error) => News::NotStored(error),
             },
+            Work::ListUploads { database } => News::Uploads(blobs.uploads(database)),
+            Work::DiscardUploads {
+                database,
+                name,
+                upload_id,
+            } => News::Discarded(blobs.discard_uploads(database, &name, &upload_id)),
             Work::Read {
                 content,
                 offset,
