@@ -108,7 +108,7 @@ impl Actions for Step<'_> {
     }
 
     fn blob(&mut self, work: Work) {
-        self.blobs.submit(work, self.id, self.upload_peer);
+        (self.blobs).submit(work, self.id, self.channel, self.upload_peer);
     }
 
     fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {

@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::content::{Buffers, Readers};
 use super::layout::file_name;
 use super::limits;
 use super::unfinished::{Over, Unfinished};
+use super::work::Permit;
 use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
+use crate::descriptors::DescriptorBudget;
 use crate::disk::Disk;
 
 /// The bounds of blobs.
@@ -26,6 +29,10 @@ pub struct BlobConfig {
     pub abandoned_ms: u64,
     /// Uploads of one database that may be unfinished at a time.
     pub uploads_per_database: usize,
+    /// Uploads that may be open at a time: each has a file descriptor.
+    pub open_uploads: usize,
+    /// Contents that may be open for reading at a time.
+    pub open_contents: usize,
     /// Bytes of one database that uploads without a stream may keep, beside the largest of them.
     pub idle_upload_bytes: u64,
     /// Bytes of an upload after which what came is made durable. Tests want few.
@@ -39,6 +46,8 @@ impl Default for BlobConfig {
             free_bytes: limits::FREE_BYTES,
             abandoned_ms: limits::ABANDONED_MS,
             uploads_per_database: limits::UPLOADS_PER_DATABASE,
+            open_uploads: limits::OPEN_UPLOADS,
+            open_contents: limits::OPEN_CONTENTS,
             idle_upload_bytes: limits::IDLE_UPLOAD_BYTES,
             sync_bytes: limits::SYNC_BYTES,
         }
@@ -48,10 +57,23 @@ impl Default for BlobConfig {
 /// Something to be done where waiting for a disk disturbs nobody.
 pub type Job = Box<dyn FnOnce() + Send>;
 
+/// A read, given what it may bring and what that takes of a bound; `None`: nothing is bounded.
+pub type ReadJob = Box<dyn FnOnce(Option<(usize, Permit)>) + Send>;
+
 /// Who does jobs.
 pub trait Runner: Send + Sync {
     /// Does it now or soon, in any order.
     fn run(&self, job: Job);
+
+    /// The same for one of many sources, none of which is to hold up the others.
+    fn run_for(&self, _source: u64, job: Job) {
+        self.run(job);
+    }
+
+    /// The same for a read of so many bytes, which may have to wait until what was read before is out of the way.
+    fn run_read(&self, _source: u64, _bytes: usize, read: ReadJob) {
+        self.run(Box::new(move || read(None)));
+    }
 }
 
 /// Does each job at once, where it is asked for: for tests and simulations.
@@ -93,6 +115,9 @@ pub struct Blobs {
     pub(super) config: BlobConfig,
     pub(super) state: Mutex<State>,
     runner: RwLock<Arc<dyn Runner>>,
+    pub(super) buffers: Mutex<Buffers>,
+    pub(super) upload_descriptors: DescriptorBudget,
+    pub(super) content_descriptors: DescriptorBudget,
     observer: RwLock<Option<Arc<dyn Observer>>>,
     /// Uploads that were lost to errors of the disk, and to the needs of others, since the start.
     failed_uploads: AtomicU64,
@@ -122,8 +147,8 @@ pub(super) struct State {
     pub(super) uploads: HashMap<UploadKey, Arc<Unfinished>>,
     /// What each database has.
     pub(super) used: BTreeMap<DatabaseId, BlobUse>,
-    /// How many read a content.
-    pub(super) readers: HashMap<u64, u32>,
+    /// Contents that are read.
+    pub(super) readers: HashMap<u64, Readers>,
     /// Contents that go when nobody needs them any more.
     pub(super) doomed: BTreeMap<u64, Doomed>,
     /// Backups that need all contents that were described since they began.
@@ -171,9 +196,12 @@ impl Blobs {
         Arc::new(Blobs {
             disk,
             aside,
+            upload_descriptors: DescriptorBudget::new(config.open_uploads),
+            content_descriptors: DescriptorBudget::new(config.open_contents),
             config,
             state: Mutex::new(state),
             runner: RwLock::new(Arc::new(Inline)),
+            buffers: Mutex::default(),
             observer: RwLock::new(None),
             failed_uploads: AtomicU64::new(0),
             evicted_uploads: AtomicU64::new(0),
@@ -195,8 +223,12 @@ impl Blobs {
 
     /// Has something done.
     pub fn run(&self, job: Job) {
-        let runner = self.runner.read().clone();
-        runner.run(job);
+        self.runner().run(job);
+    }
+
+    /// Who does what touches files.
+    pub fn runner(&self) -> Arc<dyn Runner> {
+        self.runner.read().clone()
     }
 
     /// Figures.

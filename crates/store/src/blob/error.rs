@@ -68,6 +68,11 @@ pub enum UploadError {
         /// Whose bound it is.
         of: &'static str,
     },
+    /// As many uploads are open as may be.
+    Descriptors {
+        /// How many.
+        limit: usize,
+    },
     /// The operating system has refused something before anything was written.
     System {
         /// What happened.
@@ -158,6 +163,11 @@ impl fmt::Display for UploadError {
                 "{of} may have {uploads} unfinished uploads, and those of your address are the most; finish some, or \
                  discard some (pelton blob uploads)"
             ),
+            UploadError::Descriptors { limit } => write!(
+                formatter,
+                "{limit} uploads are open, as many as the server's limit on open files allows (ulimit -n); nothing was \
+                 done, try again"
+            ),
             UploadError::System { what, source } => write!(
                 formatter,
                 "{what}: {source}; what is stored of the upload stays, try again"
@@ -180,6 +190,11 @@ pub enum ReadError {
         /// The file, as a user would name it.
         file: String,
     },
+    /// As many contents are open as may be.
+    Descriptors {
+        /// How many.
+        limit: usize,
+    },
     /// The disk has refused.
     Device {
         /// The file, as a user would name it.
@@ -195,6 +210,11 @@ impl fmt::Display for ReadError {
             ReadError::Damaged { file } => write!(
                 formatter,
                 "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"
+            ),
+            ReadError::Descriptors { limit } => write!(
+                formatter,
+                "{limit} blobs are open for reading, as many as the server's limit on open files allows (ulimit -n); try \
+                 again"
             ),
             ReadError::Device { file, source } => {
                 write!(formatter, "{file}: the content cannot be read: {source}")

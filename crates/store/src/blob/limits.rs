@@ -53,6 +53,12 @@ pub const STALLED_UPLOAD_MS: u64 = 60_000;
 /// gone on with. Beyond it the oldest one of the address with most goes.
 pub const IDLE_UPLOAD_BYTES: u64 = 64 << 30;
 
+/// Uploads that may be open at a time, each with a file descriptor; less where the process may open fewer files.
+pub const OPEN_UPLOADS: usize = 1_024;
+
+/// Contents of blobs that may be open for reading at a time, with the same rule. Downloads of one blob share one.
+pub const OPEN_CONTENTS: usize = 1_024;
+
 /// How often room is looked for, where others take what was made free.
 pub const ROOM_ATTEMPTS: usize = 4;
 
@@ -69,9 +75,13 @@ pub const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes read at a time where a whole content is checked.
 pub const CHECK_BYTES: usize = 1 << 20;
 
-/// Pieces of one content whose memory is used again: those that are read ahead, the one that is sent, and one that has
-/// just been let go of.
-pub const READ_BUFFERS: usize = 4;
+/// Pieces of contents whose memory is used again, of all downloads together: what some that run at full speed have under
+/// way. With [`READ_BUFFER_BYTES`] it is at most 20 MiB.
+pub const READ_BUFFERS: usize = 64;
+
+/// The largest piece whose memory is used again: what is read at a time by default, with a block because it may begin
+/// within one.
+pub const READ_BUFFER_BYTES: usize = 256 * 1024 + BLOCK_BYTES;
 
 /// Complete contents without a description that a start sets aside without being told to, beside those of which the log
 /// tells why: what a crash in the midst of a backup may leave, which keeps what is deleted meanwhile.

@@ -17,6 +17,7 @@ use super::unfinished::{Over, Progress, Unfinished};
 use super::work::Chunk;
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
+use crate::descriptors::DescriptorPermit;
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,12 @@ impl Blobs {
             now_ms: begin.now_ms,
             number: known.as_ref().map(|known| known.number),
         };
+        // One that a stream has is open.
+        let is_open = known.as_ref().is_some_and(|known| known.has_stream());
+        let permit = match is_open && begin.offset > 0 {
+            true => None,
+            false => Some(self.upload_permit()?),
+        };
         self.check_room(begin.database, begin.rest_bytes(), asking)?;
         let due_ms = begin.now_ms + limits::COLLECT_MS;
         self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
@@ -93,7 +100,7 @@ impl Blobs {
             size_bytes: begin.size_bytes,
             content_type: begin.content_type.clone(),
         };
-        let Err(error) = upload.open(begin) else {
+        let Err(error) = upload.open(begin, permit) else {
             return Ok(upload);
         };
         let is_full = matches!(error, UploadError::Full { .. });
@@ -102,6 +109,15 @@ impl Blobs {
             upload.throw_away(&error);
         }
         Err(upload.failed(error))
+    }
+
+    fn upload_permit(&self) -> Result<DescriptorPermit, UploadError> {
+        let descriptors = &self.upload_descriptors;
+        descriptors
+            .acquire()
+            .ok_or_else(|| UploadError::Descriptors {
+                limit: descriptors.limit(),
+            })
     }
 
     /// The upload that can be gone on with.
@@ -184,9 +200,10 @@ impl Begin {
 
 impl Upload {
     /// Opens the file where a stream begins.
-    fn open(&self, begin: &Begin) -> Result<(), UploadError> {
+    fn open(&self, begin: &Begin, permit: Option<DescriptorPermit>) -> Result<(), UploadError> {
         let mut progress = self.lock()?;
         if progress.writer.is_none() {
+            let permit = permit.map_or_else(|| self.blobs.upload_permit(), Ok)?;
             let disk = &self.blobs.disk;
             let name = file_name(self.unfinished.number);
             let writer = match begin.offset {
@@ -197,7 +214,7 @@ impl Upload {
             };
             let writer = writer.map_err(|error| self.not_opened(error))?;
             debug_assert_eq!(writer.offset(), self.stored_bytes());
-            progress.writer = Some(writer);
+            progress.writer = Some(writer.charge(permit));
         }
         if begin.offset != self.stored_bytes() {
             return Err(UploadError::Offset {

@@ -1,5 +1,6 @@
 //! Work that waits for a disk, in a form in which it can be handed over: what a call wants done, and what it is told.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::blobs::Blobs;
@@ -17,6 +18,30 @@ pub struct Chunk {
     pub bytes: usize,
     /// The checksum they were sent with.
     pub crc32c: Option<u32>,
+}
+
+/// Something that was taken of a bound; it is given back when this is dropped.
+pub struct Permit(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Permit {
+    /// What is given back by `release`.
+    pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> Permit {
+        Permit(Some(Box::new(release)))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release();
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Permit")
+    }
 }
 
 /// What a call wants done.
@@ -98,6 +123,41 @@ pub enum News {
 }
 
 impl Work {
+    /// The bytes that are to be read; `None`: it reads nothing.
+    pub fn read_bytes(&self) -> Option<usize> {
+        match self {
+            Work::Read { bytes, .. } => Some(*bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody is left who wants it: the call that asked for a read is gone.
+    pub fn is_forsaken(&self) -> bool {
+        match self {
+            Work::Read { content, .. } => Arc::strong_count(content) == 1,
+            _ => false,
+        }
+    }
+
+    /// Does a read, as far as it is granted. Waits for the disk.
+    pub fn run_granted(
+        mut self,
+        blobs: &Arc<Blobs>,
+        owner: &Arc<dyn Owner>,
+        grant: Option<(usize, Permit)>,
+    ) -> News {
+        let permit = grant.map(|(granted, permit)| {
+            if let Work::Read { bytes, .. } = &mut self {
+                *bytes = granted.min(*bytes);
+            }
+            Arc::new(permit)
+        });
+        match self.run(blobs, owner) {
+            News::Read(piece) => News::Read(Piece { permit, ..piece }),
+            news => news,
+        }
+    }
+
     /// Does it. Waits for the disk.
     pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> News {
         match self {
