@@ -1,6 +1,7 @@
 //! One connection of a loop: which protocol it speaks, and what is counted of it.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 use drive::{ConnectionId, Io, Peer, PeerAddress};
 use service::{PeerKind, RefusedFor};
@@ -71,7 +72,10 @@ impl Channel {
             opened_ns: now_ns,
             upload_peer: match peer.address {
                 PeerAddress::Tcp(address) => UploadPeer::with_address(address.ip()),
-                _ => UploadPeer::Local,
+                PeerAddress::Unix => UploadPeer::Local,
+                PeerAddress::Simulated(node) => {
+                    UploadPeer::with_address(Ipv4Addr::from(node).into())
+                }
             },
             protocol: Protocol::Undecided,
             running: 0,
