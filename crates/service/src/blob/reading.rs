@@ -106,7 +106,10 @@ impl Reading {
             return;
         }
         self.is_working = true;
-        let bytes = (self.read_bytes as u64).min(self.end - self.read_next);
+        // Less while memory for answers is short.
+        let read_bytes = self.read_bytes.min(actions.message_bytes());
+        let bytes = (read_bytes as u64).min(self.end - self.read_next);
+        actions.reserve(bytes as usize);
         actions.blob(Work::Read {
             content: Arc::clone(&self.content),
             offset: self.read_next,
