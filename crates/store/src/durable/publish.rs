@@ -84,18 +84,19 @@ impl Publisher {
         trees: &mut TreeWriters,
     ) {
         let id = commit.database;
-        let mut tree = None;
-        if config.kind == Kind::Disk {
-            let generation = Generation {
-                database: id,
-                sequence: commit.sequence,
-            };
-            let folder = self.store.trees().expect("it was checked");
-            let writer = folder.begin(generation, None);
-            tree = Some(writer.index().clone());
-            trees.insert(id, writer);
+        if config.kind == Kind::Memory {
+            return self.store.insert_database(id, name, *config, None);
         }
+        let generation = Generation {
+            database: id,
+            sequence: commit.sequence,
+        };
+        let folder = self.store.trees().expect("it was checked");
+        let writer = folder.begin(generation, None);
+        let tree = Some(writer.index().clone());
         self.store.insert_database(id, name, *config, tree);
+        // Behind that: those who keep the trees may have to name the database at once.
+        trees.insert(id, writer);
     }
 
     /// Publishes commits of one database on disk.

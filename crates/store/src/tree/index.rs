@@ -181,7 +181,7 @@ impl TreeIndex {
     /// Call it on a thread that may wait for the device.
     pub fn flush(&self) -> Result<bool, TreeError> {
         let flushed = self.make().and_then(|made| {
-            let flushed = self.flush_memtables()?;
+            let flushed = self.flush_memtables(self.shared.watermark())?;
             Ok(made || flushed)
         });
         let trouble = match &flushed {
@@ -193,7 +193,14 @@ impl TreeIndex {
         flushed
     }
 
-    fn flush_memtables(&self) -> Result<bool, TreeError> {
+    /// The same for a tree that nobody reads yet and that is being [loaded](super::TreeWriter::load). The engine keeps
+    /// what it had before for readers of commits, and no commit comes meanwhile: it would keep every memtable.
+    pub(crate) fn flush_unread(&self) -> Result<bool, TreeError> {
+        // Above the number that the version with the new tables draws.
+        self.flush_memtables(self.shared.counters.numbers.get() + 1)
+    }
+
+    fn flush_memtables(&self, watermark: u64) -> Result<bool, TreeError> {
         let shared = &*self.shared;
         // A tree that was discarded before it was made has none.
         let Some(tree) = shared.engine.get() else {
@@ -202,7 +209,7 @@ impl TreeIndex {
         shared.hand_over();
         let lock = tree.get_flush_lock();
         let first = tree.next_table_id();
-        let flushed = tree.flush(&lock, shared.watermark());
+        let flushed = tree.flush(&lock, watermark);
         if flushed.is_err() {
             shared.remove_tables(tree, first..tree.next_table_id());
         }

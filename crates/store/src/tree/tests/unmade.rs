@@ -139,3 +139,36 @@ fn a_folder_that_is_discarded_at_the_end_goes_at_the_next_start() {
         assert_eq!(trees.generations().expect("it is read"), []);
     }
 }
+
+/// What is loaded into a tree that nobody reads is on the device, and in memory no more.
+#[test]
+fn what_is_loaded_does_not_stay_in_memory() {
+    let folder = TempFolder::new("loaded");
+    let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+    let mut writer = trees.prepare(GENERATION).expect("there is room");
+    let mut memtables = Vec::new();
+    for round in 0..20u32 {
+        for number in 0..20 {
+            let key = (round * 20 + number).to_be_bytes();
+            writer.load(&Entry {
+                key: &key,
+                value: Value::Inline(&[7; 100]),
+                version: 3,
+                expires_ms: 0,
+            });
+        }
+        let active = writer.index().shared.memtables.read().active.clone();
+        memtables.push(std::sync::Arc::downgrade(&active));
+        drop(active);
+        assert!(writer.seal(u64::MAX));
+        while writer.index().flush_unread().expect("there is room") {}
+        let kept = memtables
+            .iter()
+            .filter(|one| one.strong_count() > 0)
+            .count();
+        assert!(kept <= 1, "round {round}: {kept} memtables are kept");
+    }
+    drop(writer);
+    let writer = trees.name(GENERATION).expect("there is room");
+    assert_eq!(all_of(&writer.index().view()).len(), 400);
+}
