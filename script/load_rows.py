@@ -21,7 +21,9 @@ def load(bench, process, *options, duration_ms=None, warm_up_ms=None):
     warm_up_ms = warm_up_ms or bench.options.warm_up_ms
     times = ["--duration", f"{duration_ms or bench.options.duration_ms}ms", "--warm-up", f"{warm_up_ms}ms"]
     target = ["--address", process.address, "--server-pid", str(process.pid)]
-    line = ["taskset", "--cpu-list", bench.GENERATOR_CPU, *bench.command("pelton", "load", *target, *times, "--database=", "--output", "json", *options)]
+    # Into the default one, unless a row says where.
+    database = [] if "--database" in options else ["--database="]
+    line = ["taskset", "--cpu-list", bench.GENERATOR_CPU, *bench.command("pelton", "load", *target, *times, *database, "--output", "json", *options)]
     result = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # Exit code 1 with a result: the generator was the limit.
     if result.returncode not in (0, 1) or not result.stdout:
