@@ -128,12 +128,7 @@ def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, t
                     greedy.read(1)
                 assert last.grpc_status == CODE.UNAVAILABLE.value[0], last.grpc_message
                 assert "ulimit -n" in last.grpc_message
-                # Going on with an upload finds no descriptor, and loses nothing.
-                expect_status(
-                    CODE.UNAVAILABLE,
-                    lambda: blob.Upload(iter([begin("half", upload_id=b"id", offset=100_000), end()])),
-                    "ulimit -n",
-                )
+                # What is stored of another is still there.
                 assert blob.Stat(pb.StatRequest(name="half", upload_id=b"id")).stored_bytes == 100_000
                 # More connections than there are descriptors: refused, and the log goes on.
                 held = []
