@@ -231,9 +231,9 @@ def test_appends_to_many_large_values_are_refused_beforehand(binary, place):
 
 
 @pytest.mark.skipif(IS_BLOCKING, reason="forty threads may each make an answer too many at the same time")
-def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary, place):
+def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary):
     """One address holds all it can get over many connections; new callers are served all the same."""
-    with Server(binary, "--memory-limit", "96MiB", *place) as server:
+    with Server(binary, "--memory-limit", "96MiB") as server:
         put(server, SCANNED + [(b"large", LARGE)])
         requests = [
             (SCAN, pb.ScanRequest(prefix=b"scan/").SerializeToString()),

@@ -72,7 +72,7 @@ def test_downloads_that_are_not_read(binary, place, chunk_bytes):
                 for _ in range(4):
                     floods.append(Flood(server.address))
                     floods[-1].calls(DOWNLOAD, request, 100 if chunk_bytes else 400)
-                honest.wait_rounds(15)
+                honest.wait_rounds(4)
             judge(server, 128 * MIB, 8, honest)
         finally:
             for flood in floods:
@@ -90,7 +90,7 @@ def test_downloads_of_grpcio_that_are_not_read(binary, place):
             with open_channel(server.address) as channel:
                 request = pb.DownloadRequest(name="blob")
                 calls = [stub(channel).Download(request) for _ in range(400)]
-                honest.wait_rounds(15)
+                honest.wait_rounds(4)
                 for call in calls:
                     call.cancel()
         judge(server, 128 * MIB, 4, honest)
