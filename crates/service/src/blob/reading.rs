@@ -1,11 +1,12 @@
-//! A download, whatever protocol takes it: the next piece is read while one is sent.
+//! A download, whatever protocol takes it: the next pieces are read while one is sent.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use store::blob::{Content, Description, News, Piece, ReadError, Work};
 
 use crate::call::{Actions, Shared};
-use crate::limits::DOWNLOAD_READ_BYTES;
+use crate::limits::{DOWNLOAD_PIECES, DOWNLOAD_READ_BYTES};
 
 /// A part of a content on its way out.
 pub(crate) struct Reading {
@@ -16,11 +17,8 @@ pub(crate) struct Reading {
     /// The next byte to read.
     read_next: u64,
     read_bytes: usize,
-    /// Read, and not sent: one at most, beside what is being read.
-    piece: Option<Piece>,
+    pieces: VecDeque<Piece>,
     is_working: bool,
-    /// Something that was sent has gone out since something was read ahead.
-    has_moved: bool,
 }
 
 /// Some of it that may be sent.
@@ -58,9 +56,8 @@ impl Reading {
             end,
             read_next: offset,
             read_bytes: chunk_bytes.max(DOWNLOAD_READ_BYTES),
-            piece: None,
+            pieces: VecDeque::new(),
             is_working: false,
-            has_moved: false,
         }
     }
 
@@ -69,47 +66,30 @@ impl Reading {
         self.next == self.end
     }
 
-    /// Takes at most so much of what is there. If nothing is, it is asked for: only now, when it can be sent at once.
+    /// Takes at most so much of what is there, and sees to it that more follows.
     pub(crate) fn take(&mut self, chunk_bytes: usize, actions: &mut impl Actions) -> Option<Part> {
-        let Some(piece) = self.piece.take() else {
-            self.read(actions);
-            return None;
-        };
+        self.read_on(actions);
+        let piece = self.pieces.front()?.clone();
         let begin = (self.next - piece.offset) as usize;
         let behind = self.end.min(piece.offset + piece.bytes.len() as u64);
         let length = chunk_bytes.min((behind - self.next) as usize);
         self.next += length as u64;
-        if self.next < behind {
-            self.piece = Some(piece.clone());
+        if self.next == behind {
+            self.pieces.pop_front();
         }
+        self.read_on(actions);
         Some(Part {
             piece,
             range: begin..begin + length,
         })
     }
 
-    /// The caller has taken something of what was sent: what comes next is read meanwhile. For one that takes nothing,
-    /// nothing is read ahead.
-    pub(crate) fn moved(&mut self) {
-        self.has_moved = true;
-    }
-
-    /// Reads ahead what cannot be sent yet, if the caller moves.
-    pub(crate) fn read_ahead(&mut self, actions: &mut impl Actions) {
-        if self.piece.is_none() && std::mem::take(&mut self.has_moved) {
-            self.read(actions);
-        }
-    }
-
-    fn read(&mut self, actions: &mut impl Actions) {
-        if self.is_working || self.read_next == self.end {
+    fn read_on(&mut self, actions: &mut impl Actions) {
+        if self.is_working || self.read_next == self.end || self.pieces.len() >= DOWNLOAD_PIECES {
             return;
         }
         self.is_working = true;
-        // Less while memory for answers is short.
-        let read_bytes = self.read_bytes.min(actions.message_bytes());
-        let bytes = (read_bytes as u64).min(self.end - self.read_next);
-        actions.reserve(bytes as usize);
+        let bytes = (self.read_bytes as u64).min(self.end - self.read_next);
         actions.blob(Work::Read {
             content: Arc::clone(&self.content),
             offset: self.read_next,
@@ -122,10 +102,8 @@ impl Reading {
         self.is_working = false;
         match news {
             News::Read(piece) => {
-                // It may be less than was asked for.
                 self.read_next = self.end.min(piece.offset + piece.bytes.len() as u64);
-                debug_assert!(self.piece.is_none(), "one piece is read ahead");
-                self.piece = Some(piece);
+                self.pieces.push_back(piece);
                 Ok(())
             }
             News::NotRead(error) => Err(error),

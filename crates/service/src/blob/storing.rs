@@ -145,9 +145,8 @@ impl Storing {
                 return Progress::GoesOn;
             }
             News::NotStored(error) => return Progress::Failed(error),
-            News::Read(_) | News::NotRead(_) | News::Uploads(_) | News::Discarded(_) => {
-                debug_assert!(false, "nothing else was asked for");
-            }
+            News::TakenOver => return Progress::Failed(UploadError::TakenOver),
+            News::Read(_) | News::NotRead(_) => debug_assert!(false, "nothing was to be read"),
         }
         self.go_on(actions);
         self.progress()

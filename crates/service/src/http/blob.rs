@@ -200,7 +200,7 @@ impl Get {
         }
     }
 
-    fn go_on(&mut self, actions: &mut impl Actions) {
+    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
         let Some(reading) = &mut self.reading else {
             return;
         };
@@ -213,15 +213,6 @@ impl Get {
                 return actions.plain_end(Code::Ok);
             }
         }
-        reading.read_ahead(actions);
-    }
-
-    /// The caller has taken what was sent.
-    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
-        if let Some(reading) = &mut self.reading {
-            reading.moved();
-        }
-        self.go_on(actions);
     }
 }
 

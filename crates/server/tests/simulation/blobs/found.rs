@@ -92,7 +92,7 @@ pub fn check_use(store: &Store, found: &Found, begun: &[Begun]) {
 struct Nobody;
 
 impl Owner for Nobody {
-    fn lost(&self, _why: store::blob::UploadError) {
+    fn taken_over(&self) {
         unreachable!("there is one stream");
     }
 }
