@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, PATIENCE, Server, pelton, run_within_patience};
+use support::{Folder, PATIENCE, Server, pelton, pelton_at, run_within_patience};
 
 /// Whoever has no rights: the user `nobody`, where these tests are run by root.
 const NOBODY: u32 = 65_534;
@@ -304,7 +304,7 @@ fn a_folder_without_rights() {
     let binary = folder.0.join("pelton");
     fs::copy(env!("CARGO_BIN_EXE_pelton"), &binary).expect("it is copied");
     let nobody = || {
-        let mut command = Command::new(&binary);
+        let mut command = pelton_at(&binary);
         if is_root {
             command.uid(NOBODY).gid(NOBODY);
         }

@@ -15,7 +15,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary, without settings from the environment of whoever runs the tests.
 pub fn pelton() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pelton"));
+    pelton_at(Path::new(env!("CARGO_BIN_EXE_pelton")))
+}
+
+/// The same for a copy of the binary that lies elsewhere.
+pub fn pelton_at(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PELTON_") {
             command.env_remove(name);
