@@ -357,9 +357,7 @@ def test_many_uploads_at_once_take_little_memory(binary, tmp_path):
         assert not failures, failures[0]
         grown = max(highest) - before
         print(f"{uploads} uploads of {size} bytes: {grown / uploads / 2**20:.2f} MiB each")
-        # A thread for each connection: each has freed memory of its own.
-        mib_each = 5 if os.environ.get("PELTON_TEST_DRIVER") == "blocking" else 2
-        assert grown <= uploads * mib_each * 2**20
+        assert grown <= uploads * 2 * 2**20
 
 
 def test_of_several_files_the_one_that_fails_is_named(binary, durable, tmp_path):

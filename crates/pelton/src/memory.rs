@@ -27,6 +27,17 @@ impl fmt::Display for Bound {
     }
 }
 
+/// Asks for pages of the usual size only, from here on and in all threads.
+///
+/// The allocator gives each thread memory of its own, and asks the system to back it with pages of 2 MiB. With few
+/// threads that pays: a large store is read with fewer misses of the address cache. With a thread for each connection
+/// it makes the first large buffer of each of them cost megabytes. Where it cannot be had, nothing but that is lost.
+pub fn forgo_huge_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!("huge pages stay in use: {error}");
+    }
+}
+
 /// Bytes of memory that this process may use: what its control group and its resource limits allow, or what the machine has,
 /// whichever is least. `root` is `/` outside tests. `None` where none can be found out.
 pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {

@@ -65,6 +65,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         ))
     })?;
     let notifier = Arc::new(notifier);
+    if settings.driver == Driver::Blocking {
+        memory::forgo_huge_pages();
+    }
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
