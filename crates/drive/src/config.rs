@@ -105,3 +105,21 @@ impl Default for LoopConfig {
         }
     }
 }
+
+impl LoopConfig {
+    /// Connections above `max_connections` that are opened to be refused in their own protocol.
+    pub fn max_refusals(&self) -> usize {
+        refusals(self.max_connections)
+    }
+
+    /// Lowers `max_connections` so that connections, with those to be refused, take no more
+    /// descriptors than these.
+    pub fn bound_connections(&mut self, descriptors: usize) {
+        let allowed = descriptors.saturating_sub(refusals(descriptors)).max(1);
+        self.max_connections = self.max_connections.min(allowed);
+    }
+}
+
+fn refusals(connections: usize) -> usize {
+    (connections / limits::REFUSALS_SHARE).clamp(limits::MIN_REFUSALS, limits::MAX_REFUSALS)
+}

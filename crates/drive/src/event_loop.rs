@@ -12,7 +12,7 @@ use crate::config::LoopConfig;
 use crate::core::Core;
 use crate::epoll::{Epoll, Token};
 use crate::handler::{Handler, Peer, PeerAddress};
-use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS, MAX_REFUSALS};
+use crate::limits::{ACCEPT_BACKOFF_MS, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS};
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
 use crate::spread::{LoopShared, Placement};
@@ -183,6 +183,7 @@ pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     placement: Box<dyn Placement>,
     max_connections: u64,
+    max_refusals: u64,
     addresses: Addresses,
     max_connections_per_address: usize,
     /// Before then the log says nothing of addresses with too many connections.
@@ -209,6 +210,7 @@ impl Acceptor {
             listeners,
             placement,
             max_connections: config.max_connections as u64,
+            max_refusals: config.max_refusals() as u64,
             addresses: Addresses::new(config.max_connections_per_address, config.limit_loopback),
             max_connections_per_address: config.max_connections_per_address,
             address_notice_ns: 0,
@@ -315,7 +317,7 @@ impl Acceptor {
                 .notice(&Notice::ConnectionLimit { max_connections });
         }
         self.at_limit = over;
-        (open < self.max_connections.saturating_add(MAX_REFUSALS as u64))
+        (open < self.max_connections.saturating_add(self.max_refusals))
             .then(|| over || self.placement.is_full())
     }
 

@@ -8,6 +8,13 @@ pub const MAX_CONNECTIONS: usize = 10_000;
 /// Beyond, sockets are closed at once: a flood of refused peers must not cost more than that.
 pub const MAX_REFUSALS: usize = 256;
 
+/// The same where fewer connections are allowed, as a share of them: an eighth, and at least
+/// [`MIN_REFUSALS`].
+pub const REFUSALS_SHARE: usize = 8;
+
+/// Refusals that are always possible: some clients at a time hear why they are not served.
+pub const MIN_REFUSALS: usize = 8;
+
 /// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above which
 /// new ones are refused politely. Stops one client from taking all connections; far above what
 /// pools and proxies need. Peers on this machine are not bounded by default. Default of

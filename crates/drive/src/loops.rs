@@ -16,7 +16,7 @@ use crate::config::{Driver, LoopConfig};
 use crate::counters::LoopCounters;
 use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
 use crate::handler::{Handler, Waker};
-use crate::limits::{MAX_REFUSALS, MAX_THREADS};
+use crate::limits::MAX_THREADS;
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
 use crate::pool::{Door, Pool};
@@ -393,8 +393,8 @@ fn pin(index: usize, config: &LoopConfig) {
 /// hard limit allows.
 fn allow_descriptors(config: &LoopConfig) {
     /// Beside connections: listeners, epoll and eventfd of each loop, files of the rest.
-    const OTHER_DESCRIPTORS: u64 = 256;
-    let needed = (config.max_connections + MAX_REFUSALS + 2 * config.threads) as u64;
+    const OTHER_DESCRIPTORS: u64 = 4096;
+    let needed = (config.max_connections + config.max_refusals() + 2 * config.threads) as u64;
     let needed = needed + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|&current| current < needed) else {

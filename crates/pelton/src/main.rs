@@ -95,6 +95,7 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Blob(BlobCommand::List(arguments)) => command::list_blobs(arguments),
         Command::Blob(BlobCommand::Stat(arguments)) => command::stat_blob(arguments),
         Command::Blob(BlobCommand::Delete(arguments)) => command::delete_blob(arguments),
+        Command::Blob(BlobCommand::Uploads(arguments)) => command::uploads(arguments),
         Command::Database(DatabaseCommand::Create(arguments)) => {
             command::create_database(arguments)
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drive::{ConnectionId, PeerAddress};
 use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
-use store::blob::{Sealed, Work};
+use store::blob::{Sealed, UploadPeer, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
 use wire::{Connection, SharedBytes, StreamKey};
 
@@ -41,6 +41,7 @@ pub(crate) struct Effects {
 pub(crate) struct Step<'a> {
     pub id: CallId,
     pub channel: ConnectionId,
+    pub upload_peer: UploadPeer,
     pub stream: StreamKey,
     pub connection: &'a mut Connection,
     pub account: &'a Arc<Account>,
@@ -107,10 +108,10 @@ impl Actions for Step<'_> {
     }
 
     fn blob(&mut self, work: Work) {
-        self.blobs.submit(work, self.id);
+        (self.blobs).submit(work, self.id, self.channel, self.upload_peer);
     }
 
-    fn describe_blob(&mut self, name: &str, sealed: Box<Sealed>, condition: Condition<'_>) {
+    fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {
         self.effects.commits += 1;
         let tag = self.id.tag();
         let mut commit = (self.batch.writes).begin(tag, DatabaseId::BLOBS, Mode::Independent);

@@ -47,13 +47,14 @@ use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
+use store::descriptors::DescriptorPlan;
 use store::durable::{ConvertError, Durable, Mailbox, OpenError, Rounds, Waker};
 use store::log::{Recovered, WriteError};
 use store::{CreateError, Kind, Store};
 
 use crate::account::Account;
 use crate::admission::Admission;
-use crate::blobs::{BlobThreads, LoopBlobs, Threads};
+use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
 use crate::core::{Core, Helpers};
@@ -188,7 +189,8 @@ struct Parts {
 ///
 /// # Errors
 /// If an address cannot be bound, the data folder cannot be used, or the limits make no sense together.
-pub fn start(config: Config) -> Result<Server, StartError> {
+pub fn start(mut config: Config) -> Result<Server, StartError> {
+    share_descriptors(&mut config);
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let reaper = Reaper::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
     let Opening {
@@ -200,6 +202,7 @@ pub fn start(config: Config) -> Result<Server, StartError> {
     let blob_threads = Arc::new(BlobThreads::default());
     if let Some(blobs) = store.blobs() {
         blobs.set_runner(Arc::new(Threads(Arc::clone(&blob_threads))));
+        blobs.set_observer(Arc::new(BlobLog(Arc::clone(&config.log))));
     }
     let durable = committer.map(|committer| storage::start(committer, &config));
     let durable = durable.transpose()?.map(Arc::new);
@@ -221,6 +224,15 @@ pub fn start(config: Config) -> Result<Server, StartError> {
         blobs_found,
         blob_threads,
     })
+}
+
+/// Bounds what may be open by what this process may open, each part by itself, so that the log always has descriptors.
+fn share_descriptors(config: &mut Config) {
+    let plan = DescriptorPlan::of_process();
+    config.loops.bound_connections(plan.connections);
+    let blobs = &mut config.blobs;
+    blobs.open_uploads = blobs.open_uploads.min(plan.uploads);
+    blobs.open_contents = blobs.open_contents.min(plan.contents);
 }
 
 impl Server {

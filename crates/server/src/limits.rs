@@ -134,3 +134,13 @@ pub const DAMAGE_TOLD_MS: u64 = 10_000;
 /// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a sync, few enough that their
 /// memory and their share of the processors stay small.
 pub const BLOB_THREADS: usize = 4;
+
+/// Bytes of blobs that are being read, or were and wait for their connection, of all connections together: enough for
+/// sixteen of the largest pieces at a time, far more than the threads read. Beyond it a connection has one small read.
+pub const BLOB_READ_BYTES: usize = 64 << 20;
+
+/// The same of one connection: four of the largest pieces. One read is always allowed.
+pub const BLOB_SOURCE_READ_BYTES: usize = 16 << 20;
+
+/// What a connection reads at a time while [`BLOB_READ_BYTES`] is used up: what downloads read by default.
+pub const BLOB_SMALL_READ_BYTES: usize = 256 << 10;

@@ -55,6 +55,7 @@ impl Core {
         let mut actions = Step {
             id,
             channel: channel.id,
+            upload_peer: channel.upload_peer,
             stream: running.stream,
             connection,
             account: &self.admission.account,

@@ -394,9 +394,13 @@ impl Call {
             | M::AdminStatistics
             | M::AdminBackup
             | M::AdminSnapshot => Call::Admin(AdminCall::started(method, head, actions)),
-            M::BlobUpload | M::BlobDownload | M::BlobStat | M::BlobList | M::BlobDelete => {
-                Call::Blob(BlobCall::started(method))
-            }
+            M::BlobUpload
+            | M::BlobDownload
+            | M::BlobStat
+            | M::BlobList
+            | M::BlobDelete
+            | M::BlobListUploads
+            | M::BlobDiscardUploads => Call::Blob(BlobCall::started(method)),
             M::HttpBlobPut | M::HttpBlobGet | M::HttpBlobHead | M::HttpBlobDelete => {
                 Call::Http(Box::new(HttpCall::started(method, head, shared, actions)))
             }

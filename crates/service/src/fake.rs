@@ -156,7 +156,7 @@ impl Actions for Recorder {
         self.work = Some(work);
     }
 
-    fn describe_blob(&mut self, name: &str, sealed: Box<Sealed>, condition: Condition<'_>) {
+    fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {
         let mut commit = (self.changes).begin(0, DatabaseId::BLOBS, Mode::Independent);
         let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
         assert_eq!(pushed, Ok(()), "it fits");

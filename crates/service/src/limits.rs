@@ -138,6 +138,3 @@ pub const DOWNLOAD_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Bytes that a download reads at a time, at least.
 pub const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
-
-/// Pieces of a download that are read ahead.
-pub const DOWNLOAD_PIECES: usize = 2;

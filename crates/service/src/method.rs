@@ -70,6 +70,8 @@ methods! {
     BlobStat Unary "pelton.v1.Blob/Stat"
     BlobList ServerStreaming "pelton.v1.Blob/List"
     BlobDelete Unary "pelton.v1.Blob/Delete"
+    BlobListUploads Unary "pelton.v1.Blob/ListUploads"
+    BlobDiscardUploads Unary "pelton.v1.Blob/DiscardUploads"
 
     AdminCreateDatabase Unary "pelton.v1.Admin/CreateDatabase"
     AdminListDatabases Unary "pelton.v1.Admin/ListDatabases"

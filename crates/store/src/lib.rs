@@ -33,6 +33,7 @@
 pub mod background;
 pub mod backup;
 pub mod blob;
+pub mod descriptors;
 pub mod disk;
 pub mod durable;
 pub mod durations;

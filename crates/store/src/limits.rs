@@ -154,3 +154,10 @@ pub const BULK_NICE: i32 = 10;
 
 /// The lowest priority that there is (setpriority(2)).
 pub const NICE_MAX: i32 = 19;
+
+/// File descriptors that connections and blobs leave to the log, to listeners, standard streams and databases on disk: a
+/// quarter of the process's limit (RLIMIT_NOFILE), and not more than this.
+pub const DESCRIPTORS_RESERVED: usize = 1_024;
+
+/// The same where few are allowed: what a server of some threads has open with its log, a snapshot and a backup under way.
+pub const DESCRIPTORS_RESERVED_MIN: usize = 32;

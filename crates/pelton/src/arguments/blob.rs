@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 
 use super::store::ConnectionArguments;
-use crate::size::Size;
+use crate::size::{Size, Span};
 
 /// Which database.
 #[derive(Args, Clone, Debug)]
@@ -97,6 +97,32 @@ pub enum BlobCommand {
 
     /// Remove a blob; exit code 1 if there is none
     Delete(BlobArguments),
+
+    /// List uploads that are not complete, or discard some
+    ///
+    /// A line has the stored bytes, the age of the last of them, the address that they came from (`-`: not known), `open` if a
+    /// call goes on with it or `idle`, the id (in hexadecimal, after `0x`, if it is no plain text) and the name, separated by
+    /// tabs.
+    Uploads(UploadsArguments),
+}
+
+/// `pelton blob uploads`
+#[derive(Args, Debug)]
+pub struct UploadsArguments {
+    /// Discard those of this name, and what is stored of them; exit code 1 if there are none
+    #[arg(long, value_name = "NAME", conflicts_with = "discard_all")]
+    pub discard: Option<String>,
+
+    /// Discard all that are listed
+    #[arg(long)]
+    pub discard_all: bool,
+
+    /// Only those of which nothing came for so long, such as 10min or 12h
+    #[arg(long, value_name = "TIME")]
+    pub idle: Option<Span>,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
 }
 
 /// `pelton blob list`

@@ -13,7 +13,7 @@ mod tls;
 pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
 pub use blob::{
     BlobArguments, BlobCommand, DownloadArguments, ListBlobsArguments, TransferArguments,
-    UploadArguments,
+    UploadArguments, UploadsArguments,
 };
 pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,

@@ -31,7 +31,7 @@ mod value;
 pub use append::append;
 pub use backup::{backup, snapshot};
 pub use batch::batch;
-pub use blob::{delete_blob, download, list_blobs, stat_blob, upload};
+pub use blob::{delete_blob, download, list_blobs, stat_blob, upload, uploads};
 pub use convert::convert_database;
 pub use database::{create_database, drop_database, list_databases};
 pub use delete::delete;

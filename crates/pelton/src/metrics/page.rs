@@ -7,7 +7,7 @@ use drive::tls::ServerTls;
 use drive::{CountersReader, LoopCounters};
 use service::figures::Totals;
 use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
-use store::blob::BlobUse;
+use store::blob::{BlobStatistics, BlobUse};
 use store::durable::LogStatistics;
 use store::tree::Trouble;
 use store::{DatabaseId, Store};
@@ -49,7 +49,9 @@ impl Sources {
         readers(&mut page, &self.shared);
         databases(&mut page, &self.shared);
         if let Some(blobs) = self.shared.store.blobs() {
-            blob_quota(&mut page, blobs.statistics().quota_bytes);
+            let statistics = blobs.statistics();
+            blob_quota(&mut page, statistics.quota_bytes);
+            lost_uploads(&mut page, &statistics);
         }
         if let Some(figures) = self.shared.store.log_statistics() {
             log(&mut page, &figures);
@@ -432,6 +434,22 @@ fn databases(page: &mut Page, shared: &Shared) {
 fn is_failing(store: &Store, id: DatabaseId) -> bool {
     let tree = store.tree(id);
     tree.is_some_and(|tree| tree.trouble() != Trouble::None)
+}
+
+/// Those that failed are worth an alarm.
+fn lost_uploads(page: &mut Page, statistics: &BlobStatistics) {
+    page.single(
+        "pelton_blob_uploads_failed_total",
+        Counter,
+        "Unfinished uploads that were lost to errors of the disk.",
+        statistics.failed_uploads,
+    );
+    page.single(
+        "pelton_blob_uploads_evicted_total",
+        Counter,
+        "Unfinished uploads that were removed to make room for others.",
+        statistics.evicted_uploads,
+    );
 }
 
 /// Without a quota there is nothing to compare with.

@@ -132,6 +132,15 @@ impl Download {
                 return actions.finish(Status::OK);
             }
         }
+        reading.read_ahead(actions);
+    }
+
+    /// The caller has taken what was sent.
+    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
+        if let Some(reading) = &mut self.reading {
+            reading.moved();
+        }
+        self.go_on(actions);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The messages of `pelton.v1.Blob`, both ways. `proto/pelton/v1/blob.proto` says what the fields mean; here stand only their
 //! numbers.
 
+pub use super::upload_messages::*;
 use crate::keyvalue::messages::{Invalid, decode_fields, decode_parts, part};
 use crate::protobuf::{Reader, writer};
 

@@ -9,8 +9,9 @@ pub mod messages;
 mod reading;
 pub(crate) mod refuse;
 mod storing;
-
 mod upload;
+mod upload_messages;
+mod uploads;
 
 use store::blob::{Description, News, key};
 use store::{
@@ -43,6 +44,8 @@ enum Step {
     List(Box<List>),
     /// Is with the committer.
     Delete,
+    /// Waits for what becomes of unfinished uploads.
+    Uploads,
 }
 
 impl BlobCall {
@@ -96,6 +99,7 @@ impl State for BlobCall {
         match &mut self.0 {
             Step::Upload(upload) => upload.news(news, actions),
             Step::Download(download) => download.news(news, actions),
+            Step::Uploads => uploads::answer(news, actions),
             _ => debug_assert!(false, "nothing was to be done"),
         }
     }
@@ -118,7 +122,7 @@ impl State for BlobCall {
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         match &mut self.0 {
-            Step::Download(download) => download.go_on(actions),
+            Step::Download(download) => download.writable(actions),
             Step::List(list) => list.go_on(actions),
             _ => {}
         }
@@ -141,6 +145,14 @@ impl Step {
             Method::BlobDelete => {
                 begin_delete(bytes, shared, actions)?;
                 Step::Delete
+            }
+            Method::BlobListUploads => {
+                uploads::begin_list(bytes, shared, actions)?;
+                Step::Uploads
+            }
+            Method::BlobDiscardUploads => {
+                uploads::begin_discard(bytes, shared, actions)?;
+                Step::Uploads
             }
             _ => return Err(Status::unimplemented(method.path())),
         }))

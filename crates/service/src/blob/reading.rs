@@ -1,12 +1,11 @@
-//! A download, whatever protocol takes it: the next pieces are read while one is sent.
+//! A download, whatever protocol takes it: the next piece is read while one is sent.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use store::blob::{Content, Description, News, Piece, ReadError, Work};
 
 use crate::call::{Actions, Shared};
-use crate::limits::{DOWNLOAD_PIECES, DOWNLOAD_READ_BYTES};
+use crate::limits::DOWNLOAD_READ_BYTES;
 
 /// A part of a content on its way out.
 pub(crate) struct Reading {
@@ -17,8 +16,11 @@ pub(crate) struct Reading {
     /// The next byte to read.
     read_next: u64,
     read_bytes: usize,
-    pieces: VecDeque<Piece>,
+    /// Read, and not sent: one at most, beside what is being read.
+    piece: Option<Piece>,
     is_working: bool,
+    /// Something that was sent has gone out since something was read ahead.
+    has_moved: bool,
 }
 
 /// Some of it that may be sent.
@@ -56,8 +58,9 @@ impl Reading {
             end,
             read_next: offset,
             read_bytes: chunk_bytes.max(DOWNLOAD_READ_BYTES),
-            pieces: VecDeque::new(),
+            piece: None,
             is_working: false,
+            has_moved: false,
         }
     }
 
@@ -66,30 +69,47 @@ impl Reading {
         self.next == self.end
     }
 
-    /// Takes at most so much of what is there, and sees to it that more follows.
+    /// Takes at most so much of what is there. If nothing is, it is asked for: only now, when it can be sent at once.
     pub(crate) fn take(&mut self, chunk_bytes: usize, actions: &mut impl Actions) -> Option<Part> {
-        self.read_on(actions);
-        let piece = self.pieces.front()?.clone();
+        let Some(piece) = self.piece.take() else {
+            self.read(actions);
+            return None;
+        };
         let begin = (self.next - piece.offset) as usize;
         let behind = self.end.min(piece.offset + piece.bytes.len() as u64);
         let length = chunk_bytes.min((behind - self.next) as usize);
         self.next += length as u64;
-        if self.next == behind {
-            self.pieces.pop_front();
+        if self.next < behind {
+            self.piece = Some(piece.clone());
         }
-        self.read_on(actions);
         Some(Part {
             piece,
             range: begin..begin + length,
         })
     }
 
-    fn read_on(&mut self, actions: &mut impl Actions) {
-        if self.is_working || self.read_next == self.end || self.pieces.len() >= DOWNLOAD_PIECES {
+    /// The caller has taken something of what was sent: what comes next is read meanwhile. For one that takes nothing,
+    /// nothing is read ahead.
+    pub(crate) fn moved(&mut self) {
+        self.has_moved = true;
+    }
+
+    /// Reads ahead what cannot be sent yet, if the caller moves.
+    pub(crate) fn read_ahead(&mut self, actions: &mut impl Actions) {
+        if self.piece.is_none() && std::mem::take(&mut self.has_moved) {
+            self.read(actions);
+        }
+    }
+
+    fn read(&mut self, actions: &mut impl Actions) {
+        if self.is_working || self.read_next == self.end {
             return;
         }
         self.is_working = true;
-        let bytes = (self.read_bytes as u64).min(self.end - self.read_next);
+        // Less while memory for answers is short.
+        let read_bytes = self.read_bytes.min(actions.message_bytes());
+        let bytes = (read_bytes as u64).min(self.end - self.read_next);
+        actions.reserve(bytes as usize);
         actions.blob(Work::Read {
             content: Arc::clone(&self.content),
             offset: self.read_next,
@@ -102,8 +122,10 @@ impl Reading {
         self.is_working = false;
         match news {
             News::Read(piece) => {
+                // It may be less than was asked for.
                 self.read_next = self.end.min(piece.offset + piece.bytes.len() as u64);
-                self.pieces.push_back(piece);
+                debug_assert!(self.piece.is_none(), "one piece is read ahead");
+                self.piece = Some(piece);
                 Ok(())
             }
             News::NotRead(error) => Err(error),

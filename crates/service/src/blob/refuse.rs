@@ -58,13 +58,18 @@ pub(crate) fn chunk_too_large(bytes: usize) -> Status {
 pub(crate) fn not_stored(error: &UploadError) -> Status {
     let code = match error {
         UploadError::Offset { .. } => Code::OutOfRange,
-        UploadError::TakenOver | UploadError::Gone => Code::Aborted,
+        UploadError::TakenOver
+        | UploadError::Gone
+        | UploadError::Evicted
+        | UploadError::Discarded => Code::Aborted,
         UploadError::Chunk { .. } | UploadError::Content { .. } => Code::DataLoss,
         UploadError::Size { .. } => Code::InvalidArgument,
-        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany => {
+        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany { .. } => {
             Code::ResourceExhausted
         }
-        UploadError::Completing => Code::Unavailable,
+        UploadError::Completing | UploadError::System { .. } | UploadError::Descriptors { .. } => {
+            Code::Unavailable
+        }
         UploadError::Device(source) if source.kind() == ErrorKind::StorageFull => {
             Code::ResourceExhausted
         }
@@ -73,10 +78,20 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
     Status::new(code, error.to_string())
 }
 
+/// Whether the system has too few descriptors or too little memory: for now.
+fn is_shortage(source: &std::io::Error) -> bool {
+    /// EMFILE and ENFILE of Linux.
+    const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+    let is_out = |code| NO_DESCRIPTORS.contains(&code);
+    source.raw_os_error().is_some_and(is_out) || source.kind() == ErrorKind::OutOfMemory
+}
+
 #[cold]
 pub(crate) fn not_read(error: &ReadError) -> Status {
     let code = match error {
         ReadError::Damaged { .. } => Code::DataLoss,
+        ReadError::Descriptors { .. } => Code::Unavailable,
+        ReadError::Device { source, .. } if is_shortage(source) => Code::Unavailable,
         ReadError::Device { .. } => Code::Internal,
     };
     Status::new(code, error.to_string())

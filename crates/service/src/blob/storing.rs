@@ -145,8 +145,9 @@ impl Storing {
                 return Progress::GoesOn;
             }
             News::NotStored(error) => return Progress::Failed(error),
-            News::TakenOver => return Progress::Failed(UploadError::TakenOver),
-            News::Read(_) | News::NotRead(_) => debug_assert!(false, "nothing was to be read"),
+            News::Read(_) | News::NotRead(_) | News::Uploads(_) | News::Discarded(_) => {
+                debug_assert!(false, "nothing else was asked for");
+            }
         }
         self.go_on(actions);
         self.progress()

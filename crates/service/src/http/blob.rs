@@ -200,7 +200,7 @@ impl Get {
         }
     }
 
-    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
+    fn go_on(&mut self, actions: &mut impl Actions) {
         let Some(reading) = &mut self.reading else {
             return;
         };
@@ -213,6 +213,15 @@ impl Get {
                 return actions.plain_end(Code::Ok);
             }
         }
+        reading.read_ahead(actions);
+    }
+
+    /// The caller has taken what was sent.
+    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
+        if let Some(reading) = &mut self.reading {
+            reading.moved();
+        }
+        self.go_on(actions);
     }
 }
 

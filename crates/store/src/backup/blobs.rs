@@ -74,6 +74,16 @@ impl Described {
         }
     }
 
+    /// The name of the blob with a content.
+    pub(super) fn name_of(&self, number: u64) -> Option<String> {
+        let is_it = |value: &[u8]| {
+            Description::decode(value).is_some_and(|description| description.number == number)
+        };
+        let (key, _) = self.0.iter().find(|(_, value)| is_it(value))?;
+        let (_, name) = blob::split_key(key)?;
+        Some(name.to_owned())
+    }
+
     /// The contents that they name. `None`: one of them makes no sense.
     pub(super) fn needed(&self) -> Option<Vec<Needed>> {
         let needed = |value: &[u8]| {
@@ -93,6 +103,8 @@ impl Described {
 pub(super) struct ContentError {
     /// Its file.
     pub(super) file: String,
+    /// Its number; `None`: it is about the folder.
+    pub(super) number: Option<u64>,
     pub(super) what: CheckError,
 }
 
@@ -189,6 +201,7 @@ impl Contents {
             .map_or(Ok(()), |target| target.sync_folder());
         synced.map(|()| true).map_err(|error| ContentError {
             file: self.source.describe(""),
+            number: None,
             what: CheckError::Device(error),
         })
     }
@@ -196,6 +209,7 @@ impl Contents {
     fn error(&self, number: u64, what: CheckError) -> ContentError {
         ContentError {
             file: self.source.describe(&blob::file_name(number)),
+            number: Some(number),
             what,
         }
     }

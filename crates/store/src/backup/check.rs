@@ -127,7 +127,7 @@ pub(super) fn walk_blobs(
     Ok(())
 }
 
-fn blob_error(ContentError { file, what }: ContentError) -> RestoreError {
+fn blob_error(ContentError { file, what, .. }: ContentError) -> RestoreError {
     match what {
         CheckError::Damaged => RestoreError::Changed { file },
         CheckError::Device(source) if source.kind() == io::ErrorKind::NotFound => {

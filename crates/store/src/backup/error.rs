@@ -32,6 +32,15 @@ pub enum BackupError {
     BlobDamaged {
         /// Its file.
         file: String,
+        /// Its name.
+        name: String,
+    },
+    /// The content of a blob is not there.
+    BlobMissing {
+        /// Its file.
+        file: String,
+        /// Its name.
+        name: String,
     },
     /// The server's log has failed: what was written lately cannot be made durable.
     LogFailed,
@@ -67,9 +76,15 @@ impl fmt::Display for BackupError {
                 "a database is being converted; try again when that is done",
             ),
             BackupError::Log(error) => write!(formatter, "the server's own log: {error}"),
-            BackupError::BlobDamaged { file } => write!(
+            BackupError::BlobDamaged { file, name } => write!(
                 formatter,
-                "{file}: the content of a blob is damaged; delete the blob, or restore it from an older backup"
+                "{file}: the content of the blob {name:?} is damaged; delete the blob, or upload it again (from an \
+                 older backup)"
+            ),
+            BackupError::BlobMissing { file, name } => write!(
+                formatter,
+                "{file}: the content of the blob {name:?} is missing, and a backup without it would not be whole; \
+                 delete the blob, or upload it again (from an older backup)"
             ),
             BackupError::LogFailed => formatter.write_str(
                 "a write or sync of the server's log has failed, so that a backup would miss something; \

@@ -432,7 +432,7 @@ impl Making {
             unreachable!("the phase was looked at");
         };
         let before_bytes = contents.done_bytes();
-        let is_done = contents.step().map_err(blob_error)?;
+        let is_done = (contents.step()).map_err(|error| blob_error(error, &self.described))?;
         self.progress.written_bytes += contents.done_bytes() - before_bytes;
         if is_done {
             self.phase = Phase::SyncFolder;
@@ -508,9 +508,22 @@ impl Making {
     }
 }
 
-fn blob_error(error: ContentError) -> BackupError {
+/// A blob without its content fails the backup: a restore would not show that it was ever there.
+fn blob_error(error: ContentError, described: &Described) -> BackupError {
+    let name = error.number.and_then(|number| described.name_of(number));
     match error.what {
-        CheckError::Damaged => BackupError::BlobDamaged { file: error.file },
+        CheckError::Damaged => BackupError::BlobDamaged {
+            file: error.file,
+            name: name.unwrap_or_default(),
+        },
+        CheckError::Device(source)
+            if source.kind() == io::ErrorKind::NotFound && error.number.is_some() =>
+        {
+            BackupError::BlobMissing {
+                file: error.file,
+                name: name.unwrap_or_default(),
+            }
+        }
         CheckError::Device(source) => BackupError::Device {
             file: error.file,
             source,

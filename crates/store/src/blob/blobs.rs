@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::UploadError;
+use super::content::{Buffers, Readers};
 use super::layout::file_name;
 use super::limits;
-use super::upload::Unfinished;
+use super::unfinished::{Over, Unfinished};
+use super::work::Permit;
 use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
+use crate::descriptors::DescriptorBudget;
 use crate::disk::Disk;
 
 /// The bounds of blobs.
@@ -24,6 +27,14 @@ pub struct BlobConfig {
     pub free_bytes: u64,
     /// How long an upload that nobody continues is kept, in milliseconds.
     pub abandoned_ms: u64,
+    /// Uploads of one database that may be unfinished at a time.
+    pub uploads_per_database: usize,
+    /// Uploads that may be open at a time: each has a file descriptor.
+    pub open_uploads: usize,
+    /// Contents that may be open for reading at a time.
+    pub open_contents: usize,
+    /// Bytes of one database that uploads without a stream may keep, beside the largest of them.
+    pub idle_upload_bytes: u64,
     /// Bytes of an upload after which what came is made durable. Tests want few.
     pub sync_bytes: u64,
 }
@@ -34,6 +45,10 @@ impl Default for BlobConfig {
             quota_bytes: u64::MAX,
             free_bytes: limits::FREE_BYTES,
             abandoned_ms: limits::ABANDONED_MS,
+            uploads_per_database: limits::UPLOADS_PER_DATABASE,
+            open_uploads: limits::OPEN_UPLOADS,
+            open_contents: limits::OPEN_CONTENTS,
+            idle_upload_bytes: limits::IDLE_UPLOAD_BYTES,
             sync_bytes: limits::SYNC_BYTES,
         }
     }
@@ -42,10 +57,23 @@ impl Default for BlobConfig {
 /// Something to be done where waiting for a disk disturbs nobody.
 pub type Job = Box<dyn FnOnce() + Send>;
 
+/// A read, given what it may bring and what that takes of a bound; `None`: nothing is bounded.
+pub type ReadJob = Box<dyn FnOnce(Option<(usize, Permit)>) + Send>;
+
 /// Who does jobs.
 pub trait Runner: Send + Sync {
     /// Does it now or soon, in any order.
     fn run(&self, job: Job);
+
+    /// The same for one of many sources, none of which is to hold up the others.
+    fn run_for(&self, _source: u64, job: Job) {
+        self.run(job);
+    }
+
+    /// The same for a read of so many bytes, which may have to wait until what was read before is out of the way.
+    fn run_read(&self, _source: u64, _bytes: usize, read: ReadJob) {
+        self.run(Box::new(move || read(None)));
+    }
 }
 
 /// Does each job at once, where it is asked for: for tests and simulations.
@@ -58,6 +86,28 @@ impl Runner for Inline {
     }
 }
 
+/// An upload that was lost although its sender could have gone on with it, for whoever writes a log.
+#[derive(Clone, Debug)]
+pub struct LostUpload {
+    /// The database.
+    pub database: DatabaseId,
+    /// The name of the blob that it was to become.
+    pub name: Box<str>,
+    /// Bytes that were stored.
+    pub stored_bytes: u64,
+    /// What the disk said.
+    pub source: Arc<io::Error>,
+}
+
+/// A listener for what an operator should know of blobs. Called on any thread, with no lock held.
+pub trait Observer: Send + Sync {
+    /// An upload was lost to an error of the disk.
+    fn upload_failed(&self, lost: &LostUpload);
+
+    /// So many unfinished uploads were removed since the last report, to make room for others.
+    fn uploads_evicted(&self, count: u64);
+}
+
 /// The blobs of a store with a log.
 pub struct Blobs {
     pub(super) disk: Arc<dyn Disk>,
@@ -65,6 +115,15 @@ pub struct Blobs {
     pub(super) config: BlobConfig,
     pub(super) state: Mutex<State>,
     runner: RwLock<Arc<dyn Runner>>,
+    pub(super) buffers: Mutex<Buffers>,
+    pub(super) upload_descriptors: DescriptorBudget,
+    pub(super) content_descriptors: DescriptorBudget,
+    observer: RwLock<Option<Arc<dyn Observer>>>,
+    /// Uploads that were lost to errors of the disk, and to the needs of others, since the start.
+    failed_uploads: AtomicU64,
+    evicted_uploads: AtomicU64,
+    /// Of the latter, those that were reported.
+    reported_evicted: AtomicU64,
     /// When to look again for what is to be collected.
     pub(super) collect_due_ms: AtomicU64,
     /// Uploads that streams have at this moment.
@@ -82,12 +141,14 @@ pub(super) struct UploadKey {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) next_number: u64,
+    /// All uploads that are not complete, by number.
+    pub(super) unfinished: BTreeMap<u64, Arc<Unfinished>>,
     /// Those that can be resumed.
     pub(super) uploads: HashMap<UploadKey, Arc<Unfinished>>,
     /// What each database has.
     pub(super) used: BTreeMap<DatabaseId, BlobUse>,
-    /// How many read a content.
-    pub(super) readers: HashMap<u64, u32>,
+    /// Contents that are read.
+    pub(super) readers: HashMap<u64, Readers>,
     /// Contents that go when nobody needs them any more.
     pub(super) doomed: BTreeMap<u64, Doomed>,
     /// Backups that need all contents that were described since they began.
@@ -119,6 +180,10 @@ pub struct BlobStatistics {
     pub used: BlobUse,
     /// What each database may have at most; `u64::MAX`: as the disk has room.
     pub quota_bytes: u64,
+    /// Uploads that were lost to errors of the disk since the start.
+    pub failed_uploads: u64,
+    /// Uploads that were removed since the start to make room for others.
+    pub evicted_uploads: u64,
 }
 
 impl Blobs {
@@ -131,9 +196,16 @@ impl Blobs {
         Arc::new(Blobs {
             disk,
             aside,
+            upload_descriptors: DescriptorBudget::new(config.open_uploads),
+            content_descriptors: DescriptorBudget::new(config.open_contents),
             config,
             state: Mutex::new(state),
             runner: RwLock::new(Arc::new(Inline)),
+            buffers: Mutex::default(),
+            observer: RwLock::new(None),
+            failed_uploads: AtomicU64::new(0),
+            evicted_uploads: AtomicU64::new(0),
+            reported_evicted: AtomicU64::new(0),
             collect_due_ms: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
         })
@@ -144,10 +216,19 @@ impl Blobs {
         *self.runner.write() = runner;
     }
 
+    /// Who is told what an operator should know from now on.
+    pub fn set_observer(&self, observer: Arc<dyn Observer>) {
+        *self.observer.write() = Some(observer);
+    }
+
     /// Has something done.
     pub fn run(&self, job: Job) {
-        let runner = self.runner.read().clone();
-        runner.run(job);
+        self.runner().run(job);
+    }
+
+    /// Who does what touches files.
+    pub fn runner(&self) -> Arc<dyn Runner> {
+        self.runner.read().clone()
     }
 
     /// Figures.
@@ -155,62 +236,14 @@ impl Blobs {
         BlobStatistics {
             used: self.state.lock().used_in_all(),
             quota_bytes: self.config.quota_bytes,
+            failed_uploads: self.failed_uploads.load(Ordering::Relaxed),
+            evicted_uploads: self.evicted_uploads.load(Ordering::Relaxed),
         }
     }
 
     /// What a database has.
     pub fn used(&self, database: DatabaseId) -> BlobUse {
-        let state = self.state.lock();
-        state.used.get(&database).copied().unwrap_or_default()
-    }
-
-    /// Takes room for so much more in a database, if there is any.
-    pub(super) fn book(&self, database: DatabaseId, added_bytes: u64) -> Result<(), UploadError> {
-        self.check_disk(added_bytes)?;
-        let mut state = self.state.lock();
-        self.check_quota(&state, database, added_bytes)?;
-        state.used.entry(database).or_default().bytes += added_bytes;
-        Ok(())
-    }
-
-    /// Whether so much more could come into a database now.
-    pub(super) fn check_room(
-        &self,
-        database: DatabaseId,
-        added_bytes: u64,
-    ) -> Result<(), UploadError> {
-        self.check_disk(added_bytes)?;
-        self.check_quota(&self.state.lock(), database, added_bytes)
-    }
-
-    fn check_quota(
-        &self,
-        state: &State,
-        database: DatabaseId,
-        added_bytes: u64,
-    ) -> Result<(), UploadError> {
-        let used_bytes = state.used.get(&database).map_or(0, |used| used.bytes);
-        let quota_bytes = self.config.quota_bytes;
-        match used_bytes.saturating_add(added_bytes) > quota_bytes {
-            false => Ok(()),
-            true => Err(UploadError::Quota {
-                quota_bytes,
-                used_bytes,
-                added_bytes,
-            }),
-        }
-    }
-
-    fn check_disk(&self, added_bytes: u64) -> Result<(), UploadError> {
-        let free_bytes = self.disk.free_bytes().map_err(UploadError::Device)?;
-        let reserved_bytes = self.config.free_bytes;
-        match free_bytes < added_bytes.saturating_add(reserved_bytes) {
-            false => Ok(()),
-            true => Err(UploadError::Full {
-                free_bytes,
-                reserved_bytes,
-            }),
-        }
+        self.state.lock().used(database)
     }
 
     /// What was booked is not there.
@@ -223,6 +256,49 @@ impl Blobs {
         let mut state = self.state.lock();
         state.doomed.insert(number, Doomed { database, bytes });
         self.remove_doomed(state, &[number]);
+    }
+
+    /// Removes a content that no description has ever named, so that nothing can need it. Waits for the disk.
+    pub(super) fn remove_never_described(&self, number: u64, database: DatabaseId, bytes: u64) {
+        match self.disk.remove(&file_name(number)) {
+            // What cannot be removed now is found at the next start. Until then it counts.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+            _ => self.unbook(database, bytes),
+        }
+    }
+
+    /// Counts and reports an upload that its sender could have gone on with.
+    pub(super) fn note_lost(&self, unfinished: &Unfinished, over: &Over) {
+        match over {
+            Over::Failed(source) => {
+                self.failed_uploads.fetch_add(1, Ordering::Relaxed);
+                let observer = self.observer.read().clone();
+                if let Some(observer) = observer {
+                    observer.upload_failed(&LostUpload {
+                        database: unfinished.database,
+                        name: unfinished.name.clone(),
+                        stored_bytes: unfinished.stored_bytes(),
+                        source: Arc::clone(source),
+                    });
+                }
+            }
+            Over::Evicted => {
+                self.evicted_uploads.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports how many uploads were removed to make room, if there were any since the last report.
+    pub(super) fn report_evicted(&self) {
+        let evicted = self.evicted_uploads.load(Ordering::Relaxed);
+        let reported = self.reported_evicted.swap(evicted, Ordering::Relaxed);
+        let observer = self.observer.read().clone();
+        if evicted > reported
+            && let Some(observer) = observer
+        {
+            observer.uploads_evicted(evicted - reported);
+        }
     }
 
     /// Has those of the doomed removed that nobody needs.
@@ -267,8 +343,8 @@ impl State {
         all
     }
 
-    pub(super) fn unfinished(&self) -> u64 {
-        self.used_in_all().unfinished
+    pub(super) fn used(&self, database: DatabaseId) -> BlobUse {
+        self.used.get(&database).copied().unwrap_or_default()
     }
 
     pub(super) fn unbook(&mut self, database: DatabaseId, bytes: u64) {

@@ -9,6 +9,7 @@ use super::blobs::Blobs;
 use super::description::{Description, key};
 use super::limits;
 use super::sealed::{Sealed, Settled};
+use super::unfinished::{Over, Unfinished};
 use crate::batch::WriteBatch;
 use crate::catalogue::DatabaseId;
 use crate::operation::{Condition, Mode, Operation};
@@ -43,8 +44,7 @@ impl Blobs {
                 sealed.settle(Settled::Described);
             }
             Decision::Refused(Refusal::OutcomeUnknown) => sealed.settle(Settled::Unknown),
-            // It can be tried again when there is room, or after a restart.
-            Decision::Refused(_) => drop(sealed),
+            Decision::Refused(_) => sealed.settle(Settled::Refused),
             _ => sealed.settle(Settled::NotWanted),
         }
     }
@@ -90,13 +90,19 @@ impl Blobs {
 
     fn collect_abandoned(self: &Arc<Blobs>, now_ms: u64) {
         let since_ms = now_ms.saturating_sub(self.config.abandoned_ms);
-        let uploads: Vec<_> = self.state.lock().uploads.values().cloned().collect();
-        for upload in uploads
-            .iter()
-            .filter(|upload| upload.is_abandoned(since_ms))
-        {
-            self.give_up(upload);
+        let uploads: Vec<_> = self.state.lock().unfinished.values().cloned().collect();
+        let is_abandoned =
+            |upload: &Unfinished| !upload.has_stream() && upload.touched_ms() < since_ms;
+        for upload in uploads.iter().filter(|upload| is_abandoned(upload)) {
+            // Looked at once more: a stream may have taken it since. Locked: one works with it.
+            if let Some(progress) = upload.progress.try_lock()
+                && is_abandoned(upload)
+                && !progress.is_sealed
+            {
+                self.end_upload(upload, progress, Over::Gone);
+            }
         }
+        self.report_evicted();
     }
 
     /// Removes some descriptions of a database that was dropped.

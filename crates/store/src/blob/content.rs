@@ -1,6 +1,6 @@
 //! A content that somebody reads. It stays while it is read, whatever becomes of its description.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -11,6 +11,8 @@ use super::layout::{HEAD_BYTES, Identity, file_name};
 use super::limits;
 use super::reader::{ContentFile, aligned};
 use super::walk::CheckError;
+use super::work::Permit;
+use crate::descriptors::DescriptorPermit;
 
 /// A content that is read. Dropped, it may go.
 #[derive(Debug)]
@@ -18,40 +20,56 @@ pub struct Content {
     blobs: Arc<Blobs>,
     number: u64,
     size_bytes: u64,
-    file: Mutex<Option<ContentFile>>,
-    buffers: Mutex<Buffers>,
+    file: Mutex<Option<Arc<OpenContent>>>,
 }
 
-/// Room for pieces. What everybody else has let go of is filled again: memory that is given back at each piece costs more
-/// than the reading.
+/// Those who read a content.
 #[derive(Debug, Default)]
-struct Buffers(Vec<Arc<[u8]>>);
+pub(super) struct Readers {
+    count: u32,
+    /// They share one file.
+    file: Weak<OpenContent>,
+}
+
+/// The file of a content, and the descriptor that it takes.
+#[derive(Debug)]
+struct OpenContent {
+    file: ContentFile,
+    _permit: DescriptorPermit,
+}
+
+/// Buffers for pieces of all contents. What everybody else has let go of is filled again: memory that is given back at
+/// each piece costs more than the reading. Not more of it is kept than a few downloads need: each would keep its own
+/// otherwise, for as long as its caller does not read.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(Vec<Arc<[u8]>>);
+
+fn is_free(buffer: &mut Arc<[u8]>) -> bool {
+    Arc::get_mut(buffer).is_some()
+}
 
 impl Buffers {
-    /// Room that nobody uses, with anything in it.
+    /// Takes a buffer that nobody uses, with anything in it.
     fn take(&mut self, bytes: usize) -> Arc<[u8]> {
-        let is_free = |buffer: &mut Arc<[u8]>| Arc::get_mut(buffer).is_some();
-        match self.0.iter_mut().position(is_free) {
-            // Another length: the last piece, as a rule.
-            Some(place) if self.0[place].len() != bytes => {
-                self.0.swap_remove(place);
-                new_buffer(bytes)
-            }
+        let mut fitting = self.0.iter_mut();
+        match fitting.position(|buffer| buffer.len() == bytes && is_free(buffer)) {
             Some(place) => self.0.swap_remove(place),
-            None => new_buffer(bytes),
+            None => std::iter::repeat_n(0, bytes).collect(),
         }
     }
 
-    /// Remembers a piece, for when it is let go of.
+    /// Remembers a buffer, for when it is let go of.
     fn put(&mut self, buffer: &Arc<[u8]>) {
+        if buffer.len() > limits::READ_BUFFER_BYTES {
+            return;
+        }
         if self.0.len() < limits::READ_BUFFERS {
             self.0.push(Arc::clone(buffer));
+        } else if let Some(place) = self.0.iter_mut().position(is_free) {
+            // Nobody wants its length any more.
+            self.0[place] = Arc::clone(buffer);
         }
     }
-}
-
-fn new_buffer(bytes: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, bytes).collect()
 }
 
 /// Some of a content: what was asked for, and what had to be read with it.
@@ -63,6 +81,8 @@ pub struct Piece {
     pub offset: u64,
     /// Their CRC32C.
     pub crc32c: u32,
+    /// What they take of a bound, for as long as somebody has them.
+    pub permit: Option<Arc<Permit>>,
 }
 
 impl Blobs {
@@ -70,13 +90,12 @@ impl Blobs {
     /// after a later one is visible.
     pub fn open_content(self: &Arc<Blobs>, description: &Description<'_>) -> Arc<Content> {
         let mut state = self.state.lock();
-        *state.readers.entry(description.number).or_insert(0) += 1;
+        state.readers.entry(description.number).or_default().count += 1;
         Arc::new(Content {
             blobs: Arc::clone(self),
             number: description.number,
             size_bytes: description.size_bytes,
             file: Mutex::new(None),
-            buffers: Mutex::default(),
         })
     }
 }
@@ -90,33 +109,67 @@ impl Content {
     /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the disk.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
-        let mut buffer = self.buffers.lock().take(length);
+        let mut buffer = self.blobs.buffers.lock().take(length);
         let target = Arc::get_mut(&mut buffer).expect("nobody else has it yet");
-        let read = self.file().and_then(|file| file.read(first, target));
+        let file = self.file()?;
+        let read = file.file.read(first, target);
         read.map_err(|error| self.error(error))?;
-        self.buffers.lock().put(&buffer);
+        self.blobs.buffers.lock().put(&buffer);
         Ok(Piece {
             crc32c: crc32c::crc32c(&buffer),
             bytes: buffer,
             offset: first,
+            permit: None,
         })
     }
 
-    fn file(&self) -> Result<ContentFile, CheckError> {
+    fn file(&self) -> Result<Arc<OpenContent>, ReadError> {
         let mut known = self.file.lock();
         if let Some(file) = &*known {
-            return Ok(file.clone());
+            return Ok(Arc::clone(file));
         }
-        let file = self.blobs.disk.open(&file_name(self.number))?;
+        let shared = {
+            let state = self.blobs.state.lock();
+            state
+                .readers
+                .get(&self.number)
+                .and_then(|readers| readers.file.upgrade())
+        };
+        let file = match shared {
+            Some(file) => file,
+            None => {
+                let file = self.open()?;
+                let mut state = self.blobs.state.lock();
+                if let Some(readers) = state.readers.get_mut(&self.number) {
+                    readers.file = Arc::downgrade(&file);
+                }
+                file
+            }
+        };
+        *known = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open(&self) -> Result<Arc<OpenContent>, ReadError> {
+        let descriptors = &self.blobs.content_descriptors;
+        let permit = descriptors
+            .acquire()
+            .ok_or_else(|| ReadError::Descriptors {
+                limit: descriptors.limit(),
+            })?;
+        let opened = self.blobs.disk.open(&file_name(self.number));
+        let file = opened.map_err(|error| self.error(error.into()))?;
         let mut page = vec![0; HEAD_BYTES as usize];
-        file.read_up_to(&mut page, 0)?;
+        let read = file.read_up_to(&mut page, 0);
+        read.map_err(|error| self.error(error.into()))?;
         let identity = Identity::decode(&page);
         if identity.is_none_or(|identity| identity.number != self.number) {
-            return Err(CheckError::Damaged);
+            return Err(self.error(CheckError::Damaged));
         }
-        let file = ContentFile::new(file, self.size_bytes);
-        *known = Some(file.clone());
-        Ok(file)
+        Ok(Arc::new(OpenContent {
+            file: ContentFile::new(file, self.size_bytes),
+            _permit: permit,
+        }))
     }
 
     fn error(&self, error: CheckError) -> ReadError {
@@ -134,8 +187,8 @@ impl Drop for Content {
     fn drop(&mut self) {
         let mut state = self.blobs.state.lock();
         if let Some(readers) = state.readers.get_mut(&self.number) {
-            *readers -= 1;
-            if *readers == 0 {
+            readers.count -= 1;
+            if readers.count == 0 {
                 state.readers.remove(&self.number);
                 self.blobs.remove_doomed(state, &[self.number]);
             }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::io;
-
-use super::limits;
+use std::sync::Arc;
 
 /// Why an upload does not go on. What was stored before stays, unless it says otherwise.
 #[derive(Debug)]
@@ -17,6 +16,10 @@ pub enum UploadError {
     },
     /// Another stream goes on with it.
     TakenOver,
+    /// It was removed to make room for others.
+    Evicted,
+    /// Somebody has discarded it.
+    Discarded,
     /// It was collected, or completed by another stream.
     Gone,
     /// Another stream has sent all of it, and its description is on its way.
@@ -58,10 +61,33 @@ pub enum UploadError {
         /// What is left free for other purposes.
         reserved_bytes: u64,
     },
-    /// There are too many unfinished uploads.
-    TooMany,
+    /// There are too many unfinished uploads, and none of them makes room.
+    TooMany {
+        /// How many there may be.
+        uploads: usize,
+        /// Whose bound it is.
+        of: &'static str,
+    },
+    /// As many uploads are open as may be.
+    Descriptors {
+        /// How many.
+        limit: usize,
+    },
+    /// The operating system has refused something before anything was written.
+    System {
+        /// What happened.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
     /// The disk has refused, or a sync has found no room; the upload was thrown away.
-    Device(io::Error),
+    Device(Arc<io::Error>),
+}
+
+impl UploadError {
+    pub(super) fn device(source: io::Error) -> UploadError {
+        UploadError::Device(Arc::new(source))
+    }
 }
 
 impl fmt::Display for UploadError {
@@ -78,6 +104,15 @@ impl fmt::Display for UploadError {
             UploadError::TakenOver => {
                 write!(formatter, "another call goes on with this upload")
             }
+            UploadError::Evicted => write!(
+                formatter,
+                "the upload was removed to make room for those of others: its address had most, and it was the oldest \
+                 that nobody went on with; upload it again"
+            ),
+            UploadError::Discarded => write!(
+                formatter,
+                "the upload was discarded by somebody who may (pelton blob uploads)"
+            ),
             UploadError::Gone => write!(
                 formatter,
                 "the upload is not there any more: it was abandoned for too long, or completed by another call"
@@ -123,10 +158,19 @@ impl fmt::Display for UploadError {
                 "the disk of the data folder is full: {free_bytes} bytes are free, and {reserved_bytes} are kept free \
                  for the log"
             ),
-            UploadError::TooMany => write!(
+            UploadError::TooMany { uploads, of } => write!(
                 formatter,
-                "there are {} unfinished uploads; finish some, or wait until they are collected",
-                limits::UPLOADS
+                "{of} may have {uploads} unfinished uploads, and those of your address are the most; finish some, or \
+                 discard some (pelton blob uploads)"
+            ),
+            UploadError::Descriptors { limit } => write!(
+                formatter,
+                "{limit} uploads are open, as many as the server's limit on open files allows (ulimit -n); nothing was \
+                 done, try again"
+            ),
+            UploadError::System { what, source } => write!(
+                formatter,
+                "{what}: {source}; what is stored of the upload stays, try again"
             ),
             UploadError::Device(source) => write!(
                 formatter,
@@ -146,6 +190,11 @@ pub enum ReadError {
         /// The file, as a user would name it.
         file: String,
     },
+    /// As many contents are open as may be.
+    Descriptors {
+        /// How many.
+        limit: usize,
+    },
     /// The disk has refused.
     Device {
         /// The file, as a user would name it.
@@ -161,6 +210,11 @@ impl fmt::Display for ReadError {
             ReadError::Damaged { file } => write!(
                 formatter,
                 "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"
+            ),
+            ReadError::Descriptors { limit } => write!(
+                formatter,
+                "{limit} blobs are open for reading, as many as the server's limit on open files allows (ulimit -n); try \
+                 again"
             ),
             ReadError::Device { file, source } => {
                 write!(formatter, "{file}: the content cannot be read: {source}")

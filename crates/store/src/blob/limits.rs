@@ -33,9 +33,34 @@ pub const ABANDONED_MS: u64 = 24 * 60 * 60 * 1000;
 /// How often abandoned uploads, and blobs of databases that were dropped, are looked for, in milliseconds.
 pub const COLLECT_MS: u64 = 60_000;
 
-/// Uploads that may be unfinished at a time. Each keeps a file; one that nobody is connected to has a few hundred bytes
-/// of memory.
+/// Uploads of all databases that may be unfinished at a time. Each keeps a file; one that nobody is connected to has a few
+/// hundred bytes of memory. Beyond it the oldest idle one of the address with most makes room for the next one.
 pub const UPLOADS: usize = 10_000;
+
+/// Uploads of one database that may be unfinished at a time, with the same rule: more than clients have at work, and what
+/// `pelton blob uploads` lists in one answer.
+pub const UPLOADS_PER_DATABASE: usize = 1_000;
+
+/// The share of [`UPLOADS_PER_DATABASE`] that one address may have open at a time: a half. So an address whose calls bring a
+/// byte now and then, and are never idle, leaves places to others.
+pub const UPLOADS_PEER_SHARE: usize = 2;
+
+/// After how long an open upload that brings nothing may make room for others, in milliseconds, if its address has most of
+/// them: longer than any network stands still that comes back.
+pub const STALLED_UPLOAD_MS: u64 = 60_000;
+
+/// Bytes of one database that uploads without a call may keep, beside the largest of them: some large files that are to be
+/// gone on with. Beyond it the oldest one of the address with most goes.
+pub const IDLE_UPLOAD_BYTES: u64 = 64 << 30;
+
+/// Uploads that may be open at a time, each with a file descriptor; less where the process may open fewer files.
+pub const OPEN_UPLOADS: usize = 1_024;
+
+/// Contents of blobs that may be open for reading at a time, with the same rule. Downloads of one blob share one.
+pub const OPEN_CONTENTS: usize = 1_024;
+
+/// How often room is looked for, where others take what was made free.
+pub const ROOM_ATTEMPTS: usize = 4;
 
 /// Bytes of a disk that blobs leave free, for the log, by default: some segments.
 pub const FREE_BYTES: u64 = 256 << 20;
@@ -50,9 +75,13 @@ pub const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes read at a time where a whole content is checked.
 pub const CHECK_BYTES: usize = 1 << 20;
 
-/// Pieces of one content whose memory is used again: those that are read ahead, the one that is sent, and one that has
-/// just been let go of.
-pub const READ_BUFFERS: usize = 4;
+/// Pieces of contents whose memory is used again, of all downloads together: what some that run at full speed have under
+/// way. With [`READ_BUFFER_BYTES`] it is at most 20 MiB.
+pub const READ_BUFFERS: usize = 64;
+
+/// The largest piece whose memory is used again: what is read at a time by default, with a block because it may begin
+/// within one.
+pub const READ_BUFFER_BYTES: usize = 256 * 1024 + BLOCK_BYTES;
 
 /// Complete contents without a description that a start sets aside without being told to, beside those of which the log
 /// tells why: what a crash in the midst of a backup may leave, which keeps what is deleted meanwhile.

@@ -10,7 +10,7 @@ use super::blobs::{BlobConfig, Blobs, State, UploadKey};
 use super::description::{Description, split_key};
 use super::layout::{HEAD_BYTES, Identity, Mark, file_name, number_of};
 use super::limits;
-use super::upload::Unfinished;
+use super::unfinished::Unfinished;
 use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
 use crate::disk::Disk;
@@ -159,9 +159,11 @@ impl Opening {
         let used = self.state.used.entry(database).or_default();
         used.bytes += mark.offset;
         used.unfinished += 1;
-        let upload = Unfinished::found(number, key.clone(), mark.offset, mark.touched_ms);
+        let upload = Unfinished::found(number, &key, mark.offset, mark.touched_ms);
+        self.state.unfinished.insert(number, Arc::clone(&upload));
         // Files come in the order of their numbers: the later one is that of the upload that was begun anew.
         if let Some(before) = self.state.uploads.insert(key, upload) {
+            self.state.unfinished.remove(&before.number);
             self.state.unbook(database, before.stored_bytes());
             self.state
                 .take_back(database, 1, |used| &mut used.unfinished);

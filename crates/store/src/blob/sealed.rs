@@ -1,11 +1,14 @@
 //! An upload whose content is complete: until its description is settled.
 
+use std::sync::Arc;
+
 use super::description::{Description, key};
+use super::unfinished::Over;
 use super::upload::Upload;
 use crate::operation::{Condition, Expiry, Operation};
 
-/// A content that is complete and durable, and is not described yet. Dropped, it is an unfinished upload again, or goes
-/// if that cannot be resumed.
+/// A content that is complete and durable, and is not described yet. Dropped before its operation was shown, it is an
+/// unfinished upload again, or goes if that cannot be resumed.
 #[derive(Debug)]
 pub struct Sealed {
     pub(super) upload: Option<Upload>,
@@ -13,6 +16,8 @@ pub struct Sealed {
     pub(super) crc32c: u32,
     pub(super) created_ms: u64,
     pub(super) sha256: Option<[u8; 32]>,
+    /// Its operation was shown.
+    pub(super) is_submitted: bool,
 }
 
 impl Sealed {
@@ -33,13 +38,18 @@ impl Sealed {
         }
     }
 
-    /// Shows the operation that describes it, for a commit on [`DatabaseId::BLOBS`].
+    /// Shows the operation that describes it, for a commit on [`DatabaseId::BLOBS`]. From then on the log may hold it: if
+    /// nobody [settles](Sealed::settle) it, the content stays, and the next start knows whether it is described.
+    ///
+    /// # Panics
+    /// If it was settled.
     pub fn with_operation<R>(
-        &self,
+        &mut self,
         name: &str,
         condition: Condition<'_>,
         show: impl FnOnce(&Operation<'_>) -> R,
     ) -> R {
+        self.is_submitted = true;
         let mut value = Vec::new();
         let description = self.description();
         description.encode(&mut value);
@@ -52,24 +62,41 @@ impl Sealed {
         })
     }
 
-    /// What became of the description.
+    /// Notes what became of the description.
     pub fn settle(mut self, settled: Settled) {
-        let upload = self.upload.take().expect("it is settled once");
-        let blobs = &upload.blobs;
-        match settled {
-            Settled::Described => {
-                let mut progress = upload.unfinished.progress.lock();
-                progress.is_over = true;
-                progress.writer = None;
+        if let Some(upload) = self.upload.take() {
+            settle(upload, settled);
+        }
+    }
+}
+
+fn settle(upload: Upload, settled: Settled) {
+    let (blobs, unfinished) = (Arc::clone(&upload.blobs), Arc::clone(&upload.unfinished));
+    match settled {
+        // It is complete, or the next start will know; until then nothing may touch it.
+        Settled::Described | Settled::Unknown => {
+            let mut progress = unfinished.progress.lock();
+            progress.over = Some(Over::Settled);
+            progress.writer = None;
+            progress.owner = None;
+            drop(progress);
+            blobs.forget(&unfinished);
+        }
+        // The calling thread may be one that must not wait for the disk.
+        Settled::NotWanted => blobs.run(Box::new({
+            let blobs = Arc::clone(&blobs);
+            move || {
+                let mut progress = unfinished.progress.lock();
                 progress.owner = None;
-                drop(progress);
-                blobs.forget(&upload.unfinished);
+                blobs.end_upload(&unfinished, progress, Over::Gone);
             }
-            Settled::NotWanted => blobs.give_up(&upload.unfinished),
-            Settled::Unknown => {
-                // The next start will know. Until then nothing may touch it.
-                upload.unfinished.progress.lock().is_over = true;
-                blobs.forget(&upload.unfinished);
+        })),
+        Settled::Refused => {
+            if let Ok(mut progress) = upload.lock() {
+                progress.is_sealed = false;
+                if let Some(writer) = &mut progress.writer {
+                    writer.unseal();
+                }
             }
         }
     }
@@ -77,13 +104,12 @@ impl Sealed {
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        if let Some(upload) = &self.upload
-            && let Ok(mut progress) = upload.lock()
-        {
-            progress.is_sealed = false;
-            if let Some(writer) = &mut progress.writer {
-                writer.unseal();
-            }
+        if let Some(upload) = self.upload.take() {
+            let settled = match self.is_submitted {
+                true => Settled::Unknown,
+                false => Settled::Refused,
+            };
+            settle(upload, settled);
         }
     }
 }
@@ -95,6 +121,8 @@ pub enum Settled {
     Described,
     /// Its condition was not met.
     NotWanted,
+    /// The log does not hold it. It can be tried again when there is room, or after a restart.
+    Refused,
     /// The log may hold it, or not.
     Unknown,
 }

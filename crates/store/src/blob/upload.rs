@@ -1,20 +1,23 @@
 //! Uploads: from the first chunk to the description.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
 use super::blobs::{Blobs, UploadKey};
+use super::bounds::Asking;
 use super::error::UploadError;
 use super::layout::{Identity, file_name};
 use super::limits;
+use super::peer::UploadPeer;
 use super::sealed::Sealed;
+use super::unfinished::{Over, Progress, Unfinished};
 use super::work::Chunk;
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
+use crate::descriptors::DescriptorPermit;
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,92 +47,14 @@ pub struct End {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// A stream that uploads: told when another one goes on with its upload.
+/// A stream that uploads.
 pub trait Owner: Send + Sync {
-    /// Nothing that it sends is stored any more.
-    fn taken_over(&self);
-}
+    /// The upload is lost to the stream: nothing that it sends is stored any more.
+    fn lost(&self, why: UploadError);
 
-/// An upload that is not complete.
-pub(super) struct Unfinished {
-    pub(super) number: u64,
-    pub(super) database: DatabaseId,
-    /// `None`: it cannot be resumed.
-    pub(super) key: Option<UploadKey>,
-    pub(super) progress: Mutex<Progress>,
-    /// Bytes of content that are written. Read without the lock, which may be held for long.
-    stored_bytes: AtomicU64,
-    /// A sync is under way beside the writes.
-    is_syncing: AtomicBool,
-}
-
-/// How far an upload has come.
-#[derive(Default)]
-pub(super) struct Progress {
-    /// Which stream has it: they are counted.
-    turn: u64,
-    pub(super) owner: Option<Arc<dyn Owner>>,
-    /// While a stream has it.
-    pub(super) writer: Option<ContentWriter>,
-    touched_ms: u64,
-    /// The name of its file is on the device.
-    is_named: bool,
-    /// It was completed or given up.
-    pub(super) is_over: bool,
-    /// All of it is durable, and its description is on its way: no other stream may have it, or the same file would be
-    /// described twice, or removed under its description.
-    pub(super) is_sealed: bool,
-}
-
-impl Unfinished {
-    pub(super) fn new(
-        number: u64,
-        database: DatabaseId,
-        key: Option<UploadKey>,
-        touched_ms: u64,
-    ) -> Arc<Unfinished> {
-        let progress = Progress {
-            touched_ms,
-            ..Progress::default()
-        };
-        Arc::new(Unfinished {
-            number,
-            database,
-            key,
-            progress: Mutex::new(progress),
-            stored_bytes: AtomicU64::new(0),
-            is_syncing: AtomicBool::new(false),
-        })
-    }
-
-    /// One of an earlier life.
-    pub(super) fn found(
-        number: u64,
-        key: UploadKey,
-        stored_bytes: u64,
-        touched_ms: u64,
-    ) -> Arc<Unfinished> {
-        let found = Unfinished::new(number, key.database, Some(key), touched_ms);
-        found.stored_bytes.store(stored_bytes, Ordering::Relaxed);
-        found.progress.lock().is_named = true;
-        found
-    }
-
-    pub(super) fn stored_bytes(&self) -> u64 {
-        self.stored_bytes.load(Ordering::Acquire)
-    }
-
-    /// Whether nobody has gone on with it since a time.
-    pub(super) fn is_abandoned(&self, since_ms: u64) -> bool {
-        // Locked: somebody writes.
-        (self.progress.try_lock())
-            .is_some_and(|progress| progress.owner.is_none() && progress.touched_ms < since_ms)
-    }
-}
-
-impl Progress {
-    fn writer(&mut self) -> Result<&mut ContentWriter, UploadError> {
-        self.writer.as_mut().ok_or(UploadError::Gone)
+    /// From where the stream comes.
+    fn peer(&self) -> UploadPeer {
+        UploadPeer::Unknown
     }
 }
 
@@ -150,11 +75,23 @@ impl Blobs {
         begin: &Begin,
         owner: Arc<dyn Owner>,
     ) -> Result<Upload, UploadError> {
-        self.check_room(begin.database, begin.rest_bytes())?;
+        let known = self.find(begin);
+        let asking = Asking {
+            peer: owner.peer(),
+            now_ms: begin.now_ms,
+            number: known.as_ref().map(|known| known.number),
+        };
+        // One that a stream has is open.
+        let is_open = known.as_ref().is_some_and(|known| known.has_stream());
+        let permit = match is_open && begin.offset > 0 {
+            true => None,
+            false => Some(self.upload_permit()?),
+        };
+        self.check_room(begin.database, begin.rest_bytes(), asking)?;
         let due_ms = begin.now_ms + limits::COLLECT_MS;
         self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
-        let unfinished = self.find_or_add(begin)?;
-        let turn = unfinished.take(owner)?;
+        let unfinished = self.go_on_or_add(begin, known, asking)?;
+        let turn = unfinished.take(owner, begin.now_ms)?;
         self.streams.fetch_add(1, Ordering::Relaxed);
         let upload = Upload {
             blobs: Arc::clone(self),
@@ -163,43 +100,58 @@ impl Blobs {
             size_bytes: begin.size_bytes,
             content_type: begin.content_type.clone(),
         };
-        let Err(error) = upload.open(begin) else {
+        let Err(error) = upload.open(begin, permit) else {
             return Ok(upload);
         };
-        if begin.offset == 0 && matches!(error, UploadError::Full { .. }) {
+        let is_full = matches!(error, UploadError::Full { .. });
+        if begin.offset == 0 && (is_full || matches!(error, UploadError::System { .. })) {
             // There is nothing to go on with.
-            upload.throw_away();
+            upload.throw_away(&error);
         }
         Err(upload.failed(error))
     }
 
-    fn find_or_add(self: &Arc<Blobs>, begin: &Begin) -> Result<Arc<Unfinished>, UploadError> {
-        let key = begin.key();
-        let mut state = self.state.lock();
-        let found = key.as_ref().and_then(|key| state.uploads.get(key));
-        if let Some(found) = found.cloned() {
-            if begin.offset > 0 {
-                return Ok(found);
-            }
+    fn upload_permit(&self) -> Result<DescriptorPermit, UploadError> {
+        let descriptors = &self.upload_descriptors;
+        descriptors
+            .acquire()
+            .ok_or_else(|| UploadError::Descriptors {
+                limit: descriptors.limit(),
+            })
+    }
+
+    /// The upload that can be gone on with.
+    fn find(&self, begin: &Begin) -> Option<Arc<Unfinished>> {
+        let key = begin.key()?;
+        self.state.lock().uploads.get(&key).cloned()
+    }
+
+    fn go_on_or_add(
+        self: &Arc<Blobs>,
+        begin: &Begin,
+        known: Option<Arc<Unfinished>>,
+        asking: Asking,
+    ) -> Result<Arc<Unfinished>, UploadError> {
+        match known {
+            Some(known) if begin.offset > 0 => return Ok(known),
             // Begun anew: what was stored goes.
-            drop(state);
-            self.begin_anew(&found)?;
-            state = self.state.lock();
+            Some(known) => self.begin_anew(&known)?,
+            None if begin.offset > 0 => {
+                return Err(UploadError::Offset {
+                    stored_bytes: 0,
+                    offset: begin.offset,
+                });
+            }
+            None => {}
         }
-        if begin.offset > 0 {
-            return Err(UploadError::Offset {
-                stored_bytes: 0,
-                offset: begin.offset,
-            });
-        }
-        if state.unfinished() >= limits::UPLOADS as u64 {
-            return Err(UploadError::TooMany);
-        }
+        self.check_places(begin.database, asking)?;
+        let mut state = self.state.lock();
         state.used.entry(begin.database).or_default().unfinished += 1;
         let number = state.next_number;
         state.next_number += 1;
-        let unfinished = Unfinished::new(number, begin.database, key.clone(), begin.now_ms);
-        if let Some(key) = key {
+        let unfinished = Unfinished::new(number, begin, asking.peer);
+        state.unfinished.insert(number, Arc::clone(&unfinished));
+        if let Some(key) = begin.key() {
             let before = state.uploads.insert(key, Arc::clone(&unfinished));
             if let Some(before) = before {
                 // Another stream was faster. If it is being completed already, it is, and this one begins behind it.
@@ -224,65 +176,11 @@ impl Blobs {
     /// Throws an upload away whose sender wants to begin it anew.
     fn begin_anew(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>) -> Result<(), UploadError> {
         let progress = unfinished.progress.lock();
-        if progress.is_sealed && !progress.is_over {
+        if progress.is_sealed && progress.over.is_none() {
             return Err(UploadError::Completing);
         }
-        self.give_up_locked(unfinished, progress);
+        self.end_upload(unfinished, progress, Over::BegunAnew);
         Ok(())
-    }
-
-    /// Throws an upload away.
-    pub(super) fn give_up(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>) {
-        self.give_up_locked(unfinished, unfinished.progress.lock());
-    }
-
-    fn give_up_locked(
-        self: &Arc<Blobs>,
-        unfinished: &Arc<Unfinished>,
-        mut progress: MutexGuard<'_, Progress>,
-    ) {
-        if std::mem::replace(&mut progress.is_over, true) {
-            return;
-        }
-        let (owner, bytes) = (progress.owner.take(), unfinished.stored_bytes());
-        progress.writer = None;
-        drop(progress);
-        if let Some(owner) = owner {
-            owner.taken_over();
-        }
-        self.forget(unfinished);
-        self.doom(unfinished.number, unfinished.database, bytes);
-    }
-
-    /// It is no unfinished upload any more.
-    pub(super) fn forget(&self, unfinished: &Arc<Unfinished>) {
-        let mut state = self.state.lock();
-        state.take_back(unfinished.database, 1, |used| &mut used.unfinished);
-        if let Some(key) = &unfinished.key
-            && (state.uploads.get(key)).is_some_and(|known| Arc::ptr_eq(known, unfinished))
-        {
-            state.uploads.remove(key);
-        }
-    }
-}
-
-impl Unfinished {
-    /// Takes it from whoever has it. Answers the turn.
-    fn take(&self, owner: Arc<dyn Owner>) -> Result<u64, UploadError> {
-        let mut progress = self.progress.lock();
-        if progress.is_over {
-            return Err(UploadError::Gone);
-        }
-        if progress.is_sealed {
-            return Err(UploadError::Completing);
-        }
-        progress.turn += 1;
-        let (turn, before) = (progress.turn, progress.owner.replace(owner));
-        drop(progress);
-        if let Some(before) = before {
-            before.taken_over();
-        }
-        Ok(turn)
     }
 }
 
@@ -302,9 +200,10 @@ impl Begin {
 
 impl Upload {
     /// Opens the file where a stream begins.
-    fn open(&self, begin: &Begin) -> Result<(), UploadError> {
+    fn open(&self, begin: &Begin, permit: Option<DescriptorPermit>) -> Result<(), UploadError> {
         let mut progress = self.lock()?;
         if progress.writer.is_none() {
+            let permit = permit.map_or_else(|| self.blobs.upload_permit(), Ok)?;
             let disk = &self.blobs.disk;
             let name = file_name(self.unfinished.number);
             let writer = match begin.offset {
@@ -313,9 +212,9 @@ impl Upload {
                     .and_then(|file| ContentWriter::begin(file, &self.identity(begin))),
                 _ => disk.open(&name).and_then(ContentWriter::resume),
             };
-            let writer = writer.map_err(|error| self.blobs.device(error))?;
+            let writer = writer.map_err(|error| self.not_opened(error))?;
             debug_assert_eq!(writer.offset(), self.stored_bytes());
-            progress.writer = Some(writer);
+            progress.writer = Some(writer.charge(permit));
         }
         if begin.offset != self.stored_bytes() {
             return Err(UploadError::Offset {
@@ -324,6 +223,18 @@ impl Upload {
             });
         }
         Ok(())
+    }
+
+    /// A file that cannot be opened now may be opened later, unless it is not what it was.
+    fn not_opened(&self, source: io::Error) -> UploadError {
+        match source.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::NotFound => UploadError::device(source),
+            io::ErrorKind::StorageFull => self.blobs.device(source),
+            _ => UploadError::System {
+                what: "the file of the upload cannot be opened",
+                source,
+            },
+        }
     }
 
     fn identity(&self, begin: &Begin) -> Identity {
@@ -387,13 +298,17 @@ impl Upload {
             });
         }
         let database = self.unfinished.database;
-        self.blobs.book(database, data.len() as u64)?;
+        let asking = Asking {
+            peer: self.unfinished.peer(),
+            now_ms,
+            number: Some(self.unfinished.number),
+        };
+        self.blobs.book(database, data.len() as u64, asking)?;
         if let Err(error) = progress.writer()?.append(data) {
             self.blobs.unbook(database, data.len() as u64);
             return Err(self.blobs.device(error));
         }
-        progress.touched_ms = now_ms;
-        self.unfinished.stored_bytes.store(bytes, Ordering::Release);
+        self.unfinished.grew_to(bytes, now_ms);
         Ok(())
     }
 
@@ -404,17 +319,14 @@ impl Upload {
         let (blobs, turn) = (Arc::clone(&self.blobs), self.turn);
         let sync_bytes = blobs.config.sync_bytes;
         if unmarked_bytes >= limits::UNSYNCED_SYNCS * sync_bytes {
-            let synced = self.unfinished.sync(&blobs, turn, now_ms);
-            return synced.map_err(|error| self.failed(error));
+            return self.unfinished.sync(&blobs, turn, now_ms, true);
         }
         let unfinished = Arc::clone(&self.unfinished);
         if unmarked_bytes >= sync_bytes && !unfinished.is_syncing.swap(true, Ordering::AcqRel) {
             self.blobs.run(Box::new(move || {
-                let synced = unfinished.sync(&blobs, turn, now_ms);
+                // If it fails, the stream is told why.
+                let _ = unfinished.sync(&blobs, turn, now_ms, false);
                 unfinished.is_syncing.store(false, Ordering::Release);
-                if let Err(UploadError::Device(_)) = synced {
-                    blobs.give_up(&unfinished);
-                }
             }));
         }
         Ok(())
@@ -428,6 +340,7 @@ impl Upload {
                 crc32c,
                 created_ms: now_ms,
                 sha256: end.sha256,
+                is_submitted: false,
                 upload: Some(self),
             }),
             Err(error) => Err(self.failed(error)),
@@ -435,6 +348,8 @@ impl Upload {
     }
 
     fn seal(&self, end: &End, now_ms: u64) -> Result<(u64, u32), UploadError> {
+        // What a sync beside the writes finds is known before the whole is taken for durable.
+        let _synced = self.unfinished.syncing.lock();
         let mut progress = self.lock()?;
         let is_named = progress.is_named;
         let writer = progress.writer()?;
@@ -455,9 +370,9 @@ impl Upload {
             return Err(UploadError::Content { what: "SHA-256" });
         }
         writer.prepare_seal(now_ms).map_err(device)?;
-        writer.file().sync().map_err(UploadError::Device)?;
+        writer.file().sync().map_err(UploadError::device)?;
         if !is_named {
-            (self.blobs.disk.sync_folder()).map_err(UploadError::Device)?;
+            (self.blobs.disk.sync_folder()).map_err(UploadError::device)?;
             progress.is_named = true;
         }
         progress.is_sealed = true;
@@ -475,17 +390,22 @@ impl Upload {
             _ => false,
         };
         if is_worthless {
-            self.throw_away();
+            self.throw_away(&error);
         }
         error
     }
 
-    fn throw_away(&self) {
-        // This stream knows; nobody has taken anything from it.
-        if let Ok(mut progress) = self.lock() {
-            progress.owner = None;
-        }
-        self.blobs.give_up(&self.unfinished);
+    /// This stream knows why; nobody has taken anything from it.
+    fn throw_away(&self, error: &UploadError) {
+        let Ok(mut progress) = self.lock() else {
+            return;
+        };
+        progress.owner = None;
+        let over = match error {
+            UploadError::Device(source) => Over::Failed(Arc::clone(source)),
+            _ => Over::Worthless,
+        };
+        self.blobs.end_upload(&self.unfinished, progress, over);
     }
 
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, Progress>, UploadError> {
@@ -501,95 +421,5 @@ impl Drop for Upload {
         let turn = self.turn;
         self.blobs
             .run(Box::new(move || unfinished.leave(&blobs, turn)));
-    }
-}
-
-impl Unfinished {
-    fn lock_turn(&self, turn: u64) -> Result<MutexGuard<'_, Progress>, UploadError> {
-        let progress = self.progress.lock();
-        if progress.is_over {
-            return Err(UploadError::Gone);
-        }
-        if progress.turn != turn {
-            return Err(UploadError::TakenOver);
-        }
-        Ok(progress)
-    }
-
-    /// Makes what came durable, while more may come.
-    fn sync(&self, blobs: &Blobs, turn: u64, now_ms: u64) -> Result<(), UploadError> {
-        let device = |error| blobs.device(error);
-        let mut progress = self.lock_turn(turn)?;
-        let is_named = progress.is_named;
-        let writer = progress.writer()?;
-        let pending = writer.prepare_mark(now_ms).map_err(device)?;
-        let file = writer.file();
-        drop(progress);
-        // Also where that says that the disk is full: what was written before is not to be trusted any more.
-        file.sync().map_err(UploadError::Device)?;
-        if !is_named {
-            blobs.disk.sync_folder().map_err(UploadError::Device)?;
-        }
-        let mut progress = self.lock_turn(turn)?;
-        progress.is_named = true;
-        progress.writer()?.set_mark(pending).map_err(device)
-    }
-
-    /// A stream has ended. What is stored is made durable and waits for another one, or goes if it cannot be resumed.
-    fn leave(self: &Arc<Unfinished>, blobs: &Arc<Blobs>, turn: u64) {
-        let Ok(mut progress) = self.lock_turn(turn) else {
-            return;
-        };
-        progress.owner = None;
-        let (touched_ms, writer) = (progress.touched_ms, progress.writer.take());
-        let is_named = std::mem::replace(&mut progress.is_named, true);
-        let left = match writer {
-            _ if self.key.is_none() => Err(io::ErrorKind::Interrupted.into()),
-            None => Ok(()),
-            Some(mut writer) => writer
-                .checkpoint(touched_ms)
-                .or_else(|error| self.go_back(blobs, &writer, error))
-                // The mark too: there may be no later sync.
-                .and_then(|()| writer.file().sync())
-                .and_then(|()| match is_named {
-                    true => Ok(()),
-                    false => blobs.disk.sync_folder(),
-                }),
-        };
-        drop(progress);
-        if left.is_err() {
-            blobs.give_up(self);
-        }
-    }
-
-    /// Where there is no room even for a mark, the last one counts.
-    fn go_back(&self, blobs: &Blobs, writer: &ContentWriter, error: io::Error) -> io::Result<()> {
-        let is_full = error.kind() == io::ErrorKind::StorageFull;
-        let marked_bytes = writer.marked_bytes().filter(|_| is_full).ok_or(error)?;
-        let stored_bytes = self.stored_bytes.swap(marked_bytes, Ordering::AcqRel);
-        blobs.unbook(self.database, stored_bytes - marked_bytes);
-        Ok(())
-    }
-}
-
-impl Blobs {
-    pub(super) fn device(&self, error: io::Error) -> UploadError {
-        if error.kind() == io::ErrorKind::StorageFull {
-            return UploadError::Full {
-                free_bytes: self.disk.free_bytes().unwrap_or(0),
-                reserved_bytes: self.config.free_bytes,
-            };
-        }
-        UploadError::Device(error)
-    }
-}
-
-impl fmt::Debug for Unfinished {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Unfinished")
-            .field("number", &self.number)
-            .field("key", &self.key)
-            .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,15 @@
 //! Work that waits for a disk, in a form in which it can be handed over: what a call wants done, and what it is told.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::blobs::Blobs;
 use super::content::{Content, Piece};
 use super::error::{ReadError, UploadError};
+use super::listing::UploadState;
 use super::sealed::Sealed;
 use super::upload::{Begin, End, Owner, Upload};
+use crate::catalogue::DatabaseId;
 
 /// A chunk among the bytes of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,30 @@ pub struct Chunk {
     pub bytes: usize,
     /// The checksum they were sent with.
     pub crc32c: Option<u32>,
+}
+
+/// Something that was taken of a bound; it is given back when this is dropped.
+pub struct Permit(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Permit {
+    /// What is given back by `release`.
+    pub fn new(release: impl FnOnce() + Send + Sync + 'static) -> Permit {
+        Permit(Some(Box::new(release)))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release();
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Permit")
+    }
 }
 
 /// What a call wants done.
@@ -41,6 +68,20 @@ pub enum Work {
         end: End,
         /// When it is, in milliseconds since 1970.
         now_ms: u64,
+    },
+    /// List the unfinished uploads of a database.
+    ListUploads {
+        /// Of which.
+        database: DatabaseId,
+    },
+    /// Discard unfinished uploads.
+    DiscardUploads {
+        /// Of this database.
+        database: DatabaseId,
+        /// Of this name.
+        name: Box<str>,
+        /// With this id.
+        upload_id: Box<[u8]>,
     },
     /// Read content.
     Read {
@@ -71,8 +112,10 @@ pub enum News {
     Sealed(Box<Sealed>),
     /// An upload does not go on.
     NotStored(UploadError),
-    /// Another stream goes on with the upload.
-    TakenOver,
+    /// Unfinished uploads, by name.
+    Uploads(Vec<UploadState>),
+    /// So many uploads were discarded.
+    Discarded(u64),
     /// Content was read.
     Read(Piece),
     /// Content cannot be read.
@@ -80,6 +123,41 @@ pub enum News {
 }
 
 impl Work {
+    /// The bytes that are to be read; `None`: it reads nothing.
+    pub fn read_bytes(&self) -> Option<usize> {
+        match self {
+            Work::Read { bytes, .. } => Some(*bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody is left who wants it: the call that asked for a read is gone.
+    pub fn is_forsaken(&self) -> bool {
+        match self {
+            Work::Read { content, .. } => Arc::strong_count(content) == 1,
+            _ => false,
+        }
+    }
+
+    /// Does a read, as far as it is granted. Waits for the disk.
+    pub fn run_granted(
+        mut self,
+        blobs: &Arc<Blobs>,
+        owner: &Arc<dyn Owner>,
+        grant: Option<(usize, Permit)>,
+    ) -> News {
+        let permit = grant.map(|(granted, permit)| {
+            if let Work::Read { bytes, .. } = &mut self {
+                *bytes = granted.min(*bytes);
+            }
+            Arc::new(permit)
+        });
+        match self.run(blobs, owner) {
+            News::Read(piece) => News::Read(Piece { permit, ..piece }),
+            news => news,
+        }
+    }
+
     /// Does it. Waits for the disk.
     pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> News {
         match self {
@@ -112,6 +190,12 @@ impl Work {
                 Ok(sealed) => News::Sealed(Box::new(sealed)),
                 Err(error) => News::NotStored(error),
             },
+            Work::ListUploads { database } => News::Uploads(blobs.uploads(database)),
+            Work::DiscardUploads {
+                database,
+                name,
+                upload_id,
+            } => News::Discarded(blobs.discard_uploads(database, &name, &upload_id)),
             Work::Read {
                 content,
                 offset,

@@ -10,6 +10,7 @@ use super::layout::{
     u32_at,
 };
 use super::limits;
+use crate::descriptors::DescriptorPermit;
 use crate::disk::DiskFile;
 
 /// A content file that grows.
@@ -28,6 +29,8 @@ pub(super) struct ContentWriter {
     is_sealed: bool,
     /// A mark that sealed and does not count any more is still to be overwritten.
     has_old_seal: bool,
+    /// For its descriptor.
+    permit: Option<DescriptorPermit>,
 }
 
 /// What is on the device once the file is synced.
@@ -50,6 +53,7 @@ impl ContentWriter {
             mark: Mark::default(),
             is_sealed: false,
             has_old_seal: false,
+            permit: None,
         })
     }
 
@@ -73,7 +77,14 @@ impl ContentWriter {
             mark,
             is_sealed: false,
             has_old_seal: false,
+            permit: None,
         })
+    }
+
+    /// Charges its descriptor for as long as it lives.
+    pub(super) fn charge(mut self, permit: DescriptorPermit) -> ContentWriter {
+        self.permit = Some(permit);
+        self
     }
 
     pub(super) fn offset(&self) -> u64 {

@@ -6,9 +6,11 @@ mod part;
 mod sink;
 mod sync_ahead;
 mod upload;
+mod uploads;
 
 pub use download::download;
 pub use upload::upload;
+pub use uploads::uploads;
 
 use serde_json::{Map, Value};
 use service::Method;

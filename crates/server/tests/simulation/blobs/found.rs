@@ -92,7 +92,7 @@ pub fn check_use(store: &Store, found: &Found, begun: &[Begun]) {
 struct Nobody;
 
 impl Owner for Nobody {
-    fn taken_over(&self) {
+    fn lost(&self, _why: store::blob::UploadError) {
         unreachable!("there is one stream");
     }
 }

@@ -237,6 +237,8 @@ impl Round {
     fn take_events(&mut self) {
         let counts = self.machine.disk.fault_counts();
         self.world.borrow_mut().note_faults(&counts);
+        let blobs = self.store.blobs().expect("there is a log").statistics();
+        self.world.borrow_mut().note_evicted(blobs.evicted_uploads);
         for event in std::mem::take(&mut *self.machine.events.borrow_mut()) {
             if let Event::Failed(_) = event {
                 // It goes on for a while, for those who only read.
@@ -478,6 +480,7 @@ fn blobs_stay_what_was_answered_however_the_server_dies() {
             disk.full_writes,
         ];
         assert!(each.iter().all(|count| *count >= 100), "{sum:?} {disk:?}");
+        assert!(sum.evicted >= 20, "{sum:?}");
         assert!(
             sum.completing >= 10 && disk.failed_changes() >= 25,
             "{sum:?}"

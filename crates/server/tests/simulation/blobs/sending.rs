@@ -273,8 +273,8 @@ pub fn stored(
     }
     let answer = StatResponse::decode(answer).expect("a message");
     let is_alone = !unfinished.is_contested && unfinished.begins < 2;
-    let is_safe = unfinished.faults == world.disk_faults && is_alone;
-    let now = (life, world.disk_faults, world.full_writes);
+    let is_safe = unfinished.faults == world.losses() && is_alone;
+    let now = (life, world.losses(), world.full_writes);
     let told = unfinished
         .told
         .filter(|_| unfinished.is_settled && is_alone);
@@ -300,10 +300,10 @@ pub fn stored(
     unfinished.stored = Some(stored);
     unfinished.told = Some((stored, now.0, now.1, now.2));
     if std::mem::take(&mut unfinished.is_settled) {
-        (unfinished.safe, unfinished.faults) = (stored, world.disk_faults);
+        (unfinished.safe, unfinished.faults) = (stored, world.losses());
     }
     if unfinished.reset_on == Some(on) {
-        (unfinished.safe, unfinished.faults) = (stored, world.disk_faults);
+        (unfinished.safe, unfinished.faults) = (stored, world.losses());
     }
     Some(unfinished)
 }

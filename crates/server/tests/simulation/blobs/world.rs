@@ -22,6 +22,8 @@ pub struct Counts {
     pub completing: u64,
     /// Writes that were refused for want of room.
     pub refused_full: u64,
+    /// Uploads that made room for others.
+    pub evicted: u64,
     /// Times in which the disk was full for a while.
     pub full: u64,
     /// Answers over plain HTTP/2.
@@ -45,6 +47,7 @@ impl Counts {
         self.taken_over += other.taken_over;
         self.completing += other.completing;
         self.refused_full += other.refused_full;
+        self.evicted += other.evicted;
         self.full += other.full;
         self.plain += other.plain;
         self.stops += other.stops;
@@ -67,6 +70,9 @@ pub struct World {
     pub open: u64,
     /// Writes and syncs that have failed.
     pub disk_faults: u64,
+    /// Uploads that made room for others, in all lives and in this one.
+    evicted: u64,
+    evicted_in_life: (usize, u64),
     /// Writes that found no room.
     pub full_writes: u64,
     /// Lives that ended with a clean stop, or are about to.
@@ -110,6 +116,8 @@ impl World {
             ended: 0,
             open: 0,
             disk_faults: 0,
+            evicted: 0,
+            evicted_in_life: (0, 0),
             full_writes: 0,
             stopped: Vec::new(),
             is_holding: false,
@@ -124,6 +132,27 @@ impl World {
 
     pub fn is_idle(&self) -> bool {
         self.left == 0 && self.open == 0
+    }
+
+    /// What may have cost an upload by now.
+    pub fn losses(&self) -> u64 {
+        self.disk_faults + self.evicted
+    }
+
+    /// So many uploads have made room for others in this life: only where there was none.
+    pub fn note_evicted(&mut self, evicted: u64) {
+        let life = self.model.life;
+        let before = match self.evicted_in_life {
+            (then, before) if then == life => before,
+            _ => 0,
+        };
+        self.evicted_in_life = (life, evicted);
+        self.evicted += evicted - before;
+        self.counts.evicted += evicted - before;
+        assert!(
+            evicted == before || self.may_be_full(life),
+            "{evicted} made room"
+        );
     }
 
     /// What has gone wrong on the disk by now.
@@ -260,7 +289,7 @@ impl World {
             // What the other client sends is not known here.
             sent: if is_contested { bytes } else { 0 },
             safe: 0,
-            faults: self.disk_faults,
+            faults: self.losses(),
             stored: None,
             reset_on: None,
             was_asked: false,

@@ -27,7 +27,7 @@ struct Nobody;
 
 impl Owner for Nobody {
     // It goes when its name is taken; its call hears of that from the committer first.
-    fn taken_over(&self) {}
+    fn lost(&self, _why: store::blob::UploadError) {}
 }
 
 pub(super) fn config() -> StoreConfig {

@@ -124,7 +124,13 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
 }
 
 #[test]
-fn a_backup_of_a_damaged_blob_is_refused_and_leaves_nothing() {
+fn a_backup_of_a_damaged_or_missing_blob_names_it_and_leaves_nothing() {
+    for is_missing in [false, true] {
+        refused_backup(is_missing);
+    }
+}
+
+fn refused_backup(is_missing: bool) {
     let disk = SimulatedDisk::new(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     bench
@@ -133,7 +139,11 @@ fn a_backup_of_a_damaged_blob_is_refused_and_leaves_nothing() {
     bench
         .upload("b", &content(2, 100_000), 30_000)
         .expect("it fits");
-    disk.flip("blobs/00000000000000000001.blob", 50_000, 1);
+    let file = "blobs/00000000000000000001.blob";
+    match is_missing {
+        false => disk.flip(file, 50_000, 1),
+        true => disk.remove(file).expect("it is there"),
+    }
     let target = SimulatedDisk::new(4);
     let base = bench
         .durable
@@ -157,7 +167,12 @@ fn a_backup_of_a_damaged_blob_is_refused_and_leaves_nothing() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, BackupError::BlobDamaged { .. }), "{error}");
+    let named = match &error {
+        BackupError::BlobDamaged { name, .. } if !is_missing => name,
+        BackupError::BlobMissing { name, .. } if is_missing => name,
+        _ => panic!("{error}"),
+    };
+    assert_eq!(named, "b");
     making.discard();
     assert_eq!(
         target.list().expect("it can be listed"),

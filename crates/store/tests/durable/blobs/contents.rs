@@ -1,13 +1,12 @@
 //! What is uploaded, resumed, replaced and read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use store::blob::{Content, Description, End, UploadError, key};
 use store::disk::SimulatedDisk;
 use store::{Condition, DatabaseId, OperationStatus};
 
-use super::{Bench, Counted, DATABASE, begin, chunk, config, content, crc32c, end_of};
+use super::{Bench, DATABASE, Told, begin, chunk, config, content, crc32c, end_of};
 
 #[test]
 fn what_is_uploaded_can_be_read_from_any_place_and_after_a_restart() {
@@ -213,7 +212,7 @@ fn damage_is_not_stored_and_what_came_before_stays() {
 fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored() {
     let disk = SimulatedDisk::new(3);
     let bench = Bench::open(config(), &disk).expect("it is empty");
-    let owner = Arc::new(Counted::default());
+    let owner = Arc::new(Told::default());
     let first = bench
         .blobs()
         .begin_upload(&begin("a", "id", 0), owner.clone());
@@ -221,7 +220,8 @@ fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored()
     let data = content(1, 1_000);
     first.write(&data, &[chunk(&data)], 1_000).expect("it fits");
     let second = bench.start(&begin("a", "id", 1_000)).expect("it goes on");
-    assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+    let told = owner.take();
+    assert!(matches!(told[..], [UploadError::TakenOver]), "{told:?}");
     let written = first.write(&data, &[chunk(&data)], 1_000);
     assert!(
         matches!(written, Err(UploadError::TakenOver)),
@@ -235,7 +235,10 @@ fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored()
 
     let third = bench.start(&begin("a", "id", 0)).expect("it begins anew");
     let written = second.write(&data, &[chunk(&data)], 1_000);
-    assert!(matches!(written, Err(UploadError::Gone)), "{written:?}");
+    assert!(
+        matches!(written, Err(UploadError::TakenOver)),
+        "{written:?}"
+    );
     drop(second);
     assert_eq!(third.stored_bytes(), 0);
     assert_eq!(bench.files(&disk).len(), 1);

@@ -4,12 +4,15 @@
 mod backups;
 mod bounds;
 mod contents;
+mod peers;
 mod power;
+mod settling;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use store::blob::{Begin, Blobs, Chunk, Description, End, Owner, Sealed, Upload, UploadError, key};
+use store::blob::{
+    Begin, Blobs, Chunk, Description, End, Owner, Sealed, Upload, UploadError, UploadPeer, key,
+};
 use store::disk::{Disk as _, SimulatedDisk};
 use store::durable::OpenError;
 use store::suite::{Random, StandingClock};
@@ -37,11 +40,26 @@ pub struct Bench {
 }
 
 #[derive(Default)]
-struct Counted(AtomicUsize);
+struct Told(Mutex<Vec<UploadError>>, UploadPeer);
 
-impl Owner for Counted {
-    fn taken_over(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+impl Told {
+    fn of(peer: UploadPeer) -> Arc<Told> {
+        Arc::new(Told(Mutex::default(), peer))
+    }
+
+    /// What it was told since it was last asked.
+    fn take(&self) -> Vec<UploadError> {
+        std::mem::take(&mut self.0.lock().expect("no test has panicked"))
+    }
+}
+
+impl Owner for Told {
+    fn lost(&self, why: UploadError) {
+        self.0.lock().expect("no test has panicked").push(why);
+    }
+
+    fn peer(&self) -> UploadPeer {
+        self.1
     }
 }
 
@@ -108,8 +126,7 @@ impl Bench {
     }
 
     fn start(&self, begin: &Begin) -> Result<Upload, UploadError> {
-        self.blobs()
-            .begin_upload(begin, Arc::new(Counted::default()))
+        self.blobs().begin_upload(begin, Arc::new(Told::default()))
     }
 
     /// Uploads in chunks. An error leaves what is stored.
@@ -131,7 +148,7 @@ impl Bench {
     fn describe(
         &mut self,
         name: &str,
-        sealed: Sealed,
+        mut sealed: Sealed,
         condition: Condition<'_>,
     ) -> Result<Decided, String> {
         let mut batch = self.durable.store.write_batch();
@@ -140,6 +157,26 @@ impl Bench {
         pushed.map_err(text)?;
         commit.submit();
         self.commit(batch, Some(sealed))
+    }
+
+    /// Has an upload described while nobody is left to hear of it.
+    fn describe_unheard(&mut self, name: &str, mut sealed: Sealed) -> Result<Decided, String> {
+        let mut batch = self.durable.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::BLOBS, Mode::Independent);
+        let pushed = sealed.with_operation(name, Condition::None, |put| commit.push(put));
+        pushed.map_err(text)?;
+        commit.submit();
+        drop(sealed);
+        self.commit(batch, None)
+    }
+
+    /// Shows a description that never comes to the committer.
+    fn forget_description(&mut self, name: &str, mut sealed: Sealed) {
+        let mut batch = self.durable.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::BLOBS, Mode::Independent);
+        let pushed = sealed.with_operation(name, Condition::None, |put| commit.push(put));
+        pushed.expect("it fits");
+        commit.submit();
     }
 
     pub fn delete(&mut self, name: &str) -> Result<Decided, String> {

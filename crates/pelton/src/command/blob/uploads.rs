@@ -1,0 +1,153 @@
+//! `pelton blob uploads`
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use service::Method;
+use service::blob::messages::{
+    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, UploadDescription,
+    decode_uploads,
+};
+
+use super::super::{Caller, in_database, say_miss, unreadable};
+use crate::arguments::UploadsArguments;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, object};
+
+/// Lists or discards uploads that are not complete.
+pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
+    let place = &arguments.place;
+    let mut request = Vec::new();
+    ListUploadsRequest {
+        database: &place.database,
+    }
+    .encode(&mut request);
+    let mut caller = Caller::connect(&place.connection)?;
+    let answer = caller.unary(Method::BlobListUploads, &request)?;
+    let now_ms = now_ms();
+    let mut wanted = Vec::new();
+    decode_uploads(&answer, |upload| {
+        let age_ms = now_ms.saturating_sub(upload.touched_at_ms);
+        let is_named = arguments
+            .discard
+            .as_ref()
+            .is_none_or(|name| name == upload.name);
+        if is_named && arguments.idle.is_none_or(|idle| age_ms >= idle.ms) {
+            wanted.push((upload, age_ms));
+        }
+    })
+    .map_err(unreadable)?;
+    let mut output = Output::new(place.connection.output);
+    if arguments.discard.is_none() && !arguments.discard_all {
+        for (upload, age_ms) in &wanted {
+            print(upload, *age_ms, &mut output)?;
+        }
+        output.end()?;
+        return Ok(Exit::Done);
+    }
+    let (mut discarded, mut discarded_bytes) = (0, 0);
+    for (upload, _) in &wanted {
+        let mut request = Vec::new();
+        DiscardUploadsRequest {
+            database: &place.database,
+            name: upload.name,
+            upload_id: upload.upload_id,
+        }
+        .encode(&mut request);
+        let answer = caller.unary(Method::BlobDiscardUploads, &request)?;
+        let answer = DiscardUploadsResponse::decode(&answer).map_err(unreadable)?;
+        if answer.discarded > 0 {
+            discarded += answer.discarded;
+            discarded_bytes += upload.stored_bytes;
+        }
+    }
+    let line = format!("discarded {discarded} uploads with {discarded_bytes} bytes");
+    output.either(&line, || {
+        object([
+            ("discarded", discarded.into()),
+            ("discarded_bytes", discarded_bytes.into()),
+        ])
+    })?;
+    output.end()?;
+    match &arguments.discard {
+        Some(name) if discarded == 0 => {
+            let of = in_database(&place.database);
+            let message = format!("there is no unfinished upload of `{name}`{of}");
+            say_miss(place.connection.output, &message);
+            Ok(Exit::Miss)
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn print(upload: &UploadDescription<'_>, age_ms: u64, output: &mut Output) -> Result<(), Failure> {
+    let id = text_of_id(upload.upload_id);
+    let peer = match upload.peer {
+        "" => "-",
+        peer => peer,
+    };
+    let state = if upload.open { "open" } else { "idle" };
+    let line = format!(
+        "{}\t{}\t{peer}\t{state}\t{id}\t{}",
+        upload.stored_bytes,
+        age(age_ms),
+        upload.name
+    );
+    output.either(&line, || {
+        object([
+            ("name", upload.name.into()),
+            ("upload_id", id.clone().into()),
+            ("stored_bytes", upload.stored_bytes.into()),
+            ("touched_at_ms", upload.touched_at_ms.into()),
+            ("age_ms", age_ms.into()),
+            ("open", upload.open.into()),
+            ("peer", upload.peer.into()),
+        ])
+    })
+}
+
+/// An id as it is shown: plain text as it is, anything else in hexadecimal.
+fn text_of_id(id: &[u8]) -> String {
+    let is_plain = id.iter().all(u8::is_ascii_graphic) && !id.starts_with(b"0x");
+    match std::str::from_utf8(id) {
+        Ok("") => "-".to_owned(),
+        Ok(text) if is_plain => text.to_owned(),
+        _ => id.iter().fold("0x".to_owned(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }),
+    }
+}
+
+/// A span of time with its largest unit, as flags take it.
+fn age(ms: u64) -> String {
+    match ms / 1_000 {
+        s @ 0..120 => format!("{s}s"),
+        s @ 120..7_200 => format!("{}min", s / 60),
+        s @ 7_200..172_800 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_ages_are_short_and_unambiguous() {
+        assert_eq!(text_of_id(b"a-1"), "a-1");
+        assert_eq!(text_of_id(b""), "-");
+        assert_eq!(text_of_id(b"0x12"), "0x30783132");
+        assert_eq!(text_of_id(&[0, 255]), "0x00ff");
+        assert_eq!(age(999), "0s");
+        assert_eq!(age(119_999), "119s");
+        assert_eq!(age(120_000), "2min");
+        assert_eq!(age(7_200_000), "2h");
+        assert_eq!(age(172_800_000), "2d");
+    }
+}

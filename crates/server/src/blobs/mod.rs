@@ -1,0 +1,146 @@
+//! Work on blobs, which waits for the disk, beside the loops: some threads for all of them.
+
+mod queue;
+mod threads;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use drive::ConnectionId;
+use service::{Call, State as _};
+use store::CommitOutcome;
+use store::blob::{
+    Blobs, LostUpload, News, Observer, Owner, Sealed, UploadError, UploadPeer, Work,
+};
+
+use crate::SharedWaker;
+use crate::calls::CallId;
+use crate::connection::Channel;
+use crate::core::Core;
+use crate::inbox::Inbox;
+use crate::settings::Log;
+
+pub(crate) use threads::{BlobThreads, Threads};
+
+/// A call that has an upload.
+struct CallOwner {
+    inbox: Arc<Inbox<(CallId, News)>>,
+    call: CallId,
+    peer: UploadPeer,
+}
+
+impl Owner for CallOwner {
+    fn lost(&self, why: UploadError) {
+        self.inbox.put((self.call, News::NotStored(why)));
+    }
+
+    fn peer(&self) -> UploadPeer {
+        self.peer
+    }
+}
+
+/// Writes into the log what an operator should know of blobs.
+pub(crate) struct BlobLog(pub Arc<dyn Log>);
+
+impl Observer for BlobLog {
+    fn upload_failed(&self, lost: &LostUpload) {
+        let LostUpload {
+            database,
+            name,
+            stored_bytes,
+            source,
+        } = lost;
+        self.0.storage(&format!(
+            "an upload was lost: the disk has failed ({source}); {stored_bytes} bytes of the blob {name:?} in the database \
+             with the number {database} are thrown away"
+        ));
+    }
+
+    fn uploads_evicted(&self, count: u64) {
+        self.0.storage(&format!(
+            "{count} unfinished uploads were removed to make room for others; their addresses had most of them"
+        ));
+    }
+}
+
+/// Blobs, seen from one loop.
+pub(crate) struct LoopBlobs {
+    /// Tells this loop from others.
+    number: u32,
+    pub blobs: Option<Arc<Blobs>>,
+    inbox: Arc<Inbox<(CallId, News)>>,
+    /// What commits of this loop are to describe, by their tags.
+    pub sealed: HashMap<u64, Box<Sealed>>,
+}
+
+impl LoopBlobs {
+    pub fn new(blobs: Option<Arc<Blobs>>, waker: SharedWaker) -> LoopBlobs {
+        static LOOPS: AtomicU32 = AtomicU32::new(0);
+        LoopBlobs {
+            number: LOOPS.fetch_add(1, Ordering::Relaxed),
+            blobs,
+            inbox: Inbox::new(waker),
+            sealed: HashMap::new(),
+        }
+    }
+
+    /// Has work done for a call of a connection; its news come to the call.
+    pub fn submit(&self, work: Work, call: CallId, from: ConnectionId, peer: UploadPeer) {
+        let Some(blobs) = self.blobs.clone() else {
+            debug_assert!(false, "calls ask only where there are blobs");
+            return;
+        };
+        let inbox = Arc::clone(&self.inbox);
+        let (runner, read_bytes) = (blobs.runner(), work.read_bytes());
+        let job = move |grant| {
+            if work.is_forsaken() {
+                return;
+            }
+            let owner: Arc<dyn Owner> = Arc::new(CallOwner {
+                inbox: Arc::clone(&inbox),
+                call,
+                peer,
+            });
+            inbox.put((call, work.run_granted(&blobs, &owner, grant)));
+        };
+        let source = u64::from(self.number) << 32 | u64::from(from.slot);
+        match read_bytes {
+            Some(bytes) => runner.run_read(source, bytes, Box::new(job)),
+            None => runner.run_for(source, Box::new(move || job(None))),
+        }
+    }
+
+    /// Takes the news that have come.
+    pub fn take_news(&self) -> VecDeque<(CallId, News)> {
+        self.inbox.take_all()
+    }
+
+    /// Whatever becomes of the call that asked for it, blobs take notice of what was decided.
+    pub fn settle(&mut self, outcome: &CommitOutcome<'_>) {
+        let sealed = self.sealed.remove(&outcome.tag);
+        if let Some(blobs) = &self.blobs {
+            blobs.settle(outcome, sealed.map(|sealed| *sealed));
+        }
+    }
+}
+
+impl Core {
+    /// Tells a call what was done for it.
+    pub(crate) fn blob_news(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut drive::Io,
+        id: CallId,
+        news: News,
+    ) {
+        self.step(
+            channel,
+            &mut io.output,
+            id,
+            |call: &mut Call, shared, step| {
+                call.blob(news, shared, step);
+            },
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The queue of jobs for blobs: sources take turns, and reads wait while too much of what was read before is still there.
+//!
+//! A read counts from its beginning until its piece has been handed on to the connection, or nobody wants it any more. A
+//! source has a bound, and all together have one. A source with nothing under way may always have one read: a small one
+//! where the common bound is reached. So a download is served, however many others are not read.
+
+use std::collections::{HashMap, VecDeque};
+
+use store::blob::{Job, ReadJob};
+
+use crate::limits;
+
+/// A source of jobs: a connection, or the store itself.
+pub(crate) type Source = u64;
+
+/// A job of nobody in particular.
+pub(crate) const STORE: Source = u64::MAX;
+
+/// What comes out of the queue.
+pub(crate) enum Next {
+    Job(Job),
+    /// A read, and how many bytes it may bring; they are to be [released](Queue::release).
+    Read {
+        source: Source,
+        bytes: usize,
+        read: ReadJob,
+    },
+}
+
+/// Jobs by their sources.
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: HashMap<Source, VecDeque<Job>>,
+    reads: HashMap<Source, Reads>,
+    /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it has any that may begin.
+    turns: VecDeque<Turn>,
+    /// Sources whose reads wait for room.
+    blocked: VecDeque<Source>,
+    read_bytes: usize,
+    /// Nothing waits for room any more.
+    has_no_bounds: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Turn {
+    Job(Source),
+    Read(Source),
+}
+
+#[derive(Default)]
+struct Reads {
+    waiting: VecDeque<(usize, ReadJob)>,
+    /// Bytes that are being read, or were and have not been handed on.
+    bytes: usize,
+    /// It stands among the turns, or among the blocked.
+    is_queued: bool,
+}
+
+impl Queue {
+    pub fn push(&mut self, source: Source, job: Job) {
+        let jobs = self.jobs.entry(source).or_default();
+        jobs.push_back(job);
+        if jobs.len() == 1 {
+            self.turns.push_back(Turn::Job(source));
+        }
+    }
+
+    pub fn push_read(&mut self, source: Source, bytes: usize, read: ReadJob) {
+        let reads = self.reads.entry(source).or_default();
+        reads.waiting.push_back((bytes, read));
+        if !std::mem::replace(&mut reads.is_queued, true) {
+            self.turns.push_back(Turn::Read(source));
+        }
+    }
+
+    /// Takes the next job that may begin.
+    pub fn pop(&mut self) -> Option<Next> {
+        while let Some(turn) = self.turns.pop_front() {
+            let next = match turn {
+                Turn::Job(source) => self.pop_job(source),
+                Turn::Read(source) => self.pop_read(source),
+            };
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
+    fn pop_job(&mut self, source: Source) -> Option<Next> {
+        let jobs = self.jobs.get_mut(&source)?;
+        let job = jobs.pop_front();
+        match jobs.is_empty() {
+            true => drop(self.jobs.remove(&source)),
+            false => self.turns.push_back(Turn::Job(source)),
+        }
+        job.map(Next::Job)
+    }
+
+    fn pop_read(&mut self, source: Source) -> Option<Next> {
+        let reads = self.reads.get_mut(&source)?;
+        let wanted = reads.waiting.front().map_or(0, |(bytes, _)| *bytes);
+        let is_full = self.read_bytes + wanted > limits::BLOB_READ_BYTES;
+        let bytes = match reads.bytes {
+            _ if self.has_no_bounds => wanted,
+            0 if is_full => wanted.min(limits::BLOB_SMALL_READ_BYTES),
+            0 => wanted,
+            held if is_full || held + wanted > limits::BLOB_SOURCE_READ_BYTES => {
+                self.blocked.push_back(source);
+                return None;
+            }
+            _ => wanted,
+        };
+        let (_, read) = reads.waiting.pop_front()?;
+        reads.bytes += bytes;
+        self.read_bytes += bytes;
+        reads.is_queued = !reads.waiting.is_empty();
+        if reads.is_queued {
+            self.turns.push_back(Turn::Read(source));
+        }
+        Some(Next::Read {
+            source,
+            bytes,
+            read,
+        })
+    }
+
+    /// What a read has brought is out of the way. Returns whether others may begin now.
+    pub fn release(&mut self, source: Source, bytes: usize) -> bool {
+        self.read_bytes -= bytes;
+        if let Some(reads) = self.reads.get_mut(&source) {
+            reads.bytes -= bytes;
+            if reads.bytes == 0 && !reads.is_queued {
+                self.reads.remove(&source);
+            }
+        }
+        // Each finds out for itself, in its turn. There are no more of them than connections with reads under way.
+        let has_blocked = !self.blocked.is_empty();
+        self.turns.extend(self.blocked.drain(..).map(Turn::Read));
+        has_blocked
+    }
+
+    /// Lets all reads begin, whatever is under way: what was read before may never be taken.
+    pub fn lift_bounds(&mut self) {
+        self.has_no_bounds = true;
+        self.turns.extend(self.blocked.drain(..).map(Turn::Read));
+    }
+
+    #[cfg(test)]
+    fn holds_nothing(&self) -> bool {
+        let is_idle = self.turns.is_empty() && self.blocked.is_empty();
+        is_idle && self.jobs.is_empty() && self.reads.is_empty() && self.read_bytes == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: usize = 4 << 20;
+
+    fn read() -> ReadJob {
+        Box::new(|_| ())
+    }
+
+    /// The reads that may begin now, in their order.
+    fn begin_reads(queue: &mut Queue) -> Vec<(Source, usize)> {
+        let mut begun = Vec::new();
+        while let Some(next) = queue.pop() {
+            match next {
+                Next::Read { source, bytes, .. } => begun.push((source, bytes)),
+                Next::Job(_) => panic!("there are none"),
+            }
+        }
+        begun
+    }
+
+    #[test]
+    fn sources_take_turns() {
+        let mut queue = Queue::default();
+        let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        for _ in 0..2 {
+            for (source, count) in [(1, 100), (2, 2), (STORE, 1)] {
+                for number in 0..count {
+                    let order = std::sync::Arc::clone(&order);
+                    let job = move || order.lock().expect("no panic").push((source, number));
+                    queue.push(source, Box::new(job));
+                }
+            }
+            while let Some(Next::Job(job)) = queue.pop() {
+                job();
+            }
+            let done = std::mem::take(&mut *order.lock().expect("no panic"));
+            let first = [(1, 0), (2, 0), (STORE, 0), (1, 1), (2, 1), (1, 2), (1, 3)];
+            assert_eq!(done[..7], first);
+            assert_eq!(done.len(), 103);
+            assert!(queue.holds_nothing());
+        }
+    }
+
+    #[test]
+    fn reads_of_one_source_are_bounded_and_go_on_when_it_gives_back() {
+        let mut queue = Queue::default();
+        for _ in 0..2 {
+            for _ in 0..500 {
+                queue.push_read(1, LARGE, read());
+            }
+            let at_once = limits::BLOB_SOURCE_READ_BYTES / LARGE;
+            assert_eq!(begin_reads(&mut queue), vec![(1, LARGE); at_once]);
+            queue.push_read(2, LARGE, read());
+            assert_eq!(begin_reads(&mut queue), [(2, LARGE)]);
+            for _ in at_once..500 {
+                assert!(queue.release(1, LARGE));
+                assert_eq!(begin_reads(&mut queue), [(1, LARGE)]);
+            }
+            for _ in 0..at_once {
+                queue.release(1, LARGE);
+            }
+            queue.release(2, LARGE);
+            assert!(queue.holds_nothing());
+        }
+    }
+
+    /// What was read lies in the inbox of a loop that has ended.
+    #[test]
+    fn reads_that_wait_for_room_begin_when_bounds_are_lifted() {
+        let mut queue = Queue::default();
+        for _ in 0..500 {
+            queue.push_read(1, LARGE, read());
+        }
+        let at_once = begin_reads(&mut queue).len();
+        queue.lift_bounds();
+        assert_eq!(begin_reads(&mut queue).len(), 500 - at_once);
+    }
+
+    #[test]
+    fn a_source_with_nothing_under_way_has_a_small_read_where_all_is_used_up() {
+        let mut queue = Queue::default();
+        let hogs = limits::BLOB_READ_BYTES / limits::BLOB_SOURCE_READ_BYTES;
+        let at_once = limits::BLOB_SOURCE_READ_BYTES / LARGE;
+        for _ in 0..2 {
+            for source in 0..hogs as u64 {
+                for _ in 0..at_once + 1 {
+                    queue.push_read(source, LARGE, read());
+                }
+            }
+            assert_eq!(begin_reads(&mut queue).len(), hogs * at_once);
+            queue.push_read(1_000, LARGE, read());
+            queue.push_read(1_000, LARGE, read());
+            let small = (1_000, limits::BLOB_SMALL_READ_BYTES);
+            assert_eq!(begin_reads(&mut queue), [small]);
+            assert!(queue.release(small.0, small.1));
+            assert_eq!(begin_reads(&mut queue), [small]);
+            queue.release(small.0, small.1);
+            assert_eq!(begin_reads(&mut queue), []);
+            // One of the others gives back, and goes on.
+            queue.release(0, LARGE);
+            assert_eq!(begin_reads(&mut queue), [(0, LARGE)]);
+            for source in 0..hogs as u64 {
+                for _ in 0..at_once {
+                    queue.release(source, LARGE);
+                    begin_reads(&mut queue);
+                }
+            }
+            for source in 1..hogs as u64 {
+                queue.release(source, LARGE);
+            }
+            assert!(queue.holds_nothing());
+        }
+    }
+}

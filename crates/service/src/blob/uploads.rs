@@ -1,0 +1,75 @@
+//! Uploads that are not complete: ListUploads and DiscardUploads.
+
+use store::blob::{News, UploadPeer, Work, limits};
+
+use super::messages::{
+    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, UploadDescription,
+};
+use super::refuse;
+use crate::call::{Actions, Shared};
+use crate::method::Method;
+use crate::protobuf::writer;
+use crate::status::Status;
+
+pub(super) fn begin_list(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<(), Status> {
+    let request = ListUploadsRequest::decode(bytes)
+        .map_err(|error| refuse::invalid(Method::BlobListUploads, error))?;
+    let (database, _) = refuse::database(request.database, shared)?;
+    actions.blob(Work::ListUploads { database });
+    Ok(())
+}
+
+pub(super) fn begin_discard(
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<(), Status> {
+    let request = DiscardUploadsRequest::decode(bytes)
+        .map_err(|error| refuse::invalid(Method::BlobDiscardUploads, error))?;
+    let (database, _) = refuse::database(request.database, shared)?;
+    refuse::name("name", request.name)?;
+    if request.upload_id.len() > limits::UPLOAD_ID_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "field upload_id has {} bytes, at most {} are allowed",
+            request.upload_id.len(),
+            limits::UPLOAD_ID_BYTES
+        )));
+    }
+    actions.blob(Work::DiscardUploads {
+        database,
+        name: request.name.into(),
+        upload_id: request.upload_id.into(),
+    });
+    Ok(())
+}
+
+pub(super) fn answer(news: News, actions: &mut impl Actions) {
+    match news {
+        News::Uploads(uploads) => actions.respond(|out| {
+            for upload in &uploads {
+                let peer = match upload.peer {
+                    UploadPeer::Unknown => String::new(),
+                    UploadPeer::Local => "unix".to_owned(),
+                    UploadPeer::Address(address) => address.to_string(),
+                };
+                let described = UploadDescription {
+                    name: &upload.name,
+                    upload_id: &upload.upload_id,
+                    stored_bytes: upload.stored_bytes,
+                    touched_at_ms: upload.touched_ms,
+                    open: upload.has_stream,
+                    peer: &peer,
+                };
+                writer::message(out, 1, |out| described.encode(out));
+            }
+        }),
+        News::Discarded(discarded) => {
+            actions.respond(|out| DiscardUploadsResponse { discarded }.encode(out));
+        }
+        _ => debug_assert!(false, "nothing else was asked for"),
+    }
+}

@@ -1,0 +1,122 @@
+//! File descriptors: how many each part of a server may have open, so that none takes those of another, least of all those
+//! of the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::blob::limits::{OPEN_CONTENTS, OPEN_UPLOADS};
+use crate::limits::{DESCRIPTORS_RESERVED, DESCRIPTORS_RESERVED_MIN};
+
+/// What a process may open, shared out: the log, its folder, listeners, standard streams and the engine of databases on disk
+/// have a reserve; of the rest open uploads and open blobs have a quarter each, as far as they need so many, and connections
+/// what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorPlan {
+    /// For connections, with those that are opened to be refused.
+    pub connections: usize,
+    /// For uploads that calls go on with.
+    pub uploads: usize,
+    /// For contents of blobs that are read.
+    pub contents: usize,
+}
+
+impl DescriptorPlan {
+    /// Returns the plan for this process, from its limit on descriptors (RLIMIT_NOFILE) as far as it may be raised.
+    pub fn of_process() -> DescriptorPlan {
+        let limit = getrlimit(Resource::Nofile).maximum;
+        DescriptorPlan::with_limit(limit.map_or(usize::MAX, |limit| limit as usize))
+    }
+
+    /// Returns the plan for a limit.
+    pub fn with_limit(limit: usize) -> DescriptorPlan {
+        let reserved = (limit / 4).clamp(DESCRIPTORS_RESERVED_MIN, DESCRIPTORS_RESERVED);
+        let rest = limit.saturating_sub(reserved);
+        let uploads = (rest / 4).clamp(1, OPEN_UPLOADS);
+        let contents = (rest / 4).clamp(1, OPEN_CONTENTS);
+        DescriptorPlan {
+            connections: rest.saturating_sub(uploads + contents).max(1),
+            uploads,
+            contents,
+        }
+    }
+}
+
+/// A number of descriptors of which permits are given out. Clones are the same budget.
+#[derive(Clone, Debug)]
+pub struct DescriptorBudget {
+    limit: usize,
+    used: Arc<AtomicUsize>,
+}
+
+/// One descriptor of a budget, until it is dropped.
+#[derive(Debug)]
+pub struct DescriptorPermit(Arc<AtomicUsize>);
+
+impl DescriptorBudget {
+    /// A budget with so many.
+    pub fn new(limit: usize) -> DescriptorBudget {
+        DescriptorBudget {
+            limit,
+            used: Arc::default(),
+        }
+    }
+
+    /// Returns how many there are.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Returns how many are given out.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Acquires one; `None`: all are given out.
+    pub fn acquire(&self) -> Option<DescriptorPermit> {
+        let more = |used| (used < self.limit).then_some(used + 1);
+        // Relaxed: the number guards nothing.
+        let taken = (self.used).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| DescriptorPermit(Arc::clone(&self.used)))
+    }
+}
+
+impl Drop for DescriptorPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_are_given_back_when_they_are_dropped() {
+        let budget = DescriptorBudget::new(2);
+        for _ in 0..2 {
+            let permits = [budget.acquire(), budget.clone().acquire()];
+            assert!(permits.iter().all(Option::is_some));
+            assert!(budget.acquire().is_none());
+            assert_eq!(budget.used(), 2);
+            drop(permits);
+            assert_eq!(budget.used(), 0);
+        }
+    }
+
+    #[test]
+    fn a_plan_leaves_the_reserve_and_gives_everybody_something() {
+        for limit in [0, 33, 64, 128, 1024, 1 << 20, usize::MAX] {
+            let plan = DescriptorPlan::with_limit(limit);
+            assert!(plan.connections > 0 && plan.uploads > 0 && plan.contents > 0);
+            if limit >= 64 {
+                let planned = plan.connections + plan.uploads + plan.contents;
+                assert!(
+                    planned + DESCRIPTORS_RESERVED_MIN <= limit,
+                    "{limit}: {plan:?}"
+                );
+            }
+        }
+    }
+}

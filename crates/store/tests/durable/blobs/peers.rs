@@ -1,0 +1,285 @@
+//! Whose uploads make room for others.
+
+use std::sync::Arc;
+
+use store::blob::{Begin, Upload, UploadError, UploadPeer};
+use store::disk::SimulatedDisk;
+
+use super::{Bench, DATABASE, Told, begin, chunk, config, content};
+
+const PLACES: usize = 10;
+const STALLED_MS: u64 = store::blob::limits::STALLED_UPLOAD_MS;
+
+fn peer(number: u8) -> UploadPeer {
+    UploadPeer::with_address([192, 0, 2, number].into())
+}
+
+fn few_places() -> store::StoreConfig {
+    let mut config = config();
+    config.blobs.uploads_per_database = PLACES;
+    config
+}
+
+fn start(
+    bench: &Bench,
+    name: &str,
+    of: u8,
+    now_ms: u64,
+) -> (Result<Upload, UploadError>, Arc<Told>) {
+    let owner = Told::of(peer(of));
+    let begin = Begin {
+        now_ms,
+        ..begin(name, "id", 0)
+    };
+    let upload = bench.blobs().begin_upload(&begin, owner.clone());
+    (upload, owner)
+}
+
+/// Begins an upload and leaves it behind with so many bytes.
+fn leave_half(bench: &Bench, name: &str, of: u8, bytes: usize, now_ms: u64) {
+    let upload = start(bench, name, of, now_ms).0.expect("there is room");
+    let data = content(1, bytes);
+    upload
+        .write(&data, &[chunk(&data)], now_ms)
+        .expect("it fits");
+}
+
+fn names(bench: &Bench) -> Vec<String> {
+    let uploads = bench.blobs().uploads(DATABASE);
+    uploads
+        .iter()
+        .map(|upload| upload.name.to_string())
+        .collect()
+}
+
+#[test]
+fn half_uploads_of_the_peer_with_most_make_room_oldest_first() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for round in 0..2_u64 {
+        let at = |ms: u64| round * 1_000_000 + ms;
+        // Peer 2 is there first, with the oldest ones.
+        leave_half(&bench, "b0", 2, 10, at(1));
+        leave_half(&bench, "b1", 2, 10, at(2));
+        for number in 0..PLACES - 2 {
+            leave_half(&bench, &format!("a{number}"), 1, 10, at(10 + number as u64));
+        }
+        assert_eq!(bench.files(&disk).len(), PLACES);
+        // Neither peer 3 nor the one with most takes anything from peer 2.
+        leave_half(&bench, "c", 3, 10, at(100));
+        leave_half(&bench, "a8", 1, 10, at(101));
+        let expected = ["a2", "a3", "a4", "a5", "a6", "a7", "a8", "b0", "b1", "c"];
+        assert_eq!(names(&bench), expected, "round {round}");
+        assert_eq!(bench.files(&disk).len(), PLACES);
+        assert_eq!(bench.blobs().used(DATABASE).bytes, 10 * PLACES as u64);
+        for name in expected {
+            assert_eq!(bench.blobs().discard_uploads(DATABASE, name, b"id"), 1);
+            assert_eq!(bench.blobs().discard_uploads(DATABASE, name, b"id"), 0);
+        }
+        assert_eq!(bench.files(&disk), Vec::<String>::new());
+        assert_eq!(bench.blobs().used(DATABASE).bytes, 0);
+    }
+    assert_eq!(bench.blobs().statistics().evicted_uploads, 4);
+}
+
+#[test]
+fn uploads_of_an_earlier_run_count_as_those_of_one_peer() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for number in 0..PLACES {
+        let of = number as u8;
+        leave_half(&bench, &format!("a{number}"), of, 10, 10 + number as u64);
+    }
+    drop(bench);
+    let bench = Bench::open(few_places(), &disk).expect("it was closed");
+    let is_unknown = |peer| peer == UploadPeer::Unknown;
+    assert!(
+        bench
+            .blobs()
+            .uploads(DATABASE)
+            .iter()
+            .all(|upload| is_unknown(upload.peer))
+    );
+    for number in 0..4 {
+        leave_half(&bench, &format!("c{number}"), 7, 10, 1_000);
+    }
+    let expected = ["a4", "a5", "a6", "a7", "a8", "a9", "c0", "c1", "c2", "c3"];
+    assert_eq!(names(&bench), expected);
+    // Whoever goes on with one has it.
+    let begin = begin("a4", "id", 10);
+    let resumed = bench.blobs().begin_upload(&begin, Told::of(peer(9)));
+    drop(resumed.expect("it goes on"));
+    leave_half(&bench, "d", 8, 10, 2_000);
+    assert_eq!(names(&bench)[..2], ["a4", "a6"]);
+}
+
+#[test]
+fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    let (mut open, mut owners) = (Vec::new(), Vec::new());
+    for number in 0..PLACES / 2 {
+        for of in [1, 2] {
+            let name = format!("{of}-{number}");
+            let (upload, owner) = start(&bench, &name, of, 1_000);
+            open.push(upload.expect("there is room"));
+            owners.push(owner);
+        }
+    }
+    let refused = start(&bench, "c", 3, 2_000).0;
+    assert!(
+        matches!(
+            refused,
+            Err(UploadError::TooMany {
+                uploads: PLACES,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    // One upload of peer 1 goes on; all others stand still.
+    let now_ms = 1_000 + STALLED_MS;
+    open[0]
+        .write(b"a", &[chunk(b"a")], now_ms)
+        .expect("it fits");
+    let (upload, _owner) = start(&bench, "c", 3, now_ms);
+    let upload = upload.expect("one has made room");
+    let told: Vec<usize> = (0..PLACES)
+        .filter(|&at| !owners[at].take().is_empty())
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let victim = told[0];
+    assert_ne!(victim, 0);
+    let written = open[victim].write(b"a", &[chunk(b"a")], now_ms);
+    assert!(matches!(written, Err(UploadError::Evicted)), "{written:?}");
+    drop(upload);
+    drop(open);
+    // One that can be gone on with goes before any that stands still.
+    assert_eq!(names(&bench).len(), PLACES);
+}
+
+#[test]
+fn a_peer_has_half_of_the_places_for_open_uploads() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for _ in 0..2 {
+        let open: Vec<Upload> = (0..PLACES / 2)
+            .map(|number| start(&bench, &format!("a{number}"), 1, 1_000).0)
+            .map(|upload| upload.expect("there is room"))
+            .collect();
+        let refused = start(&bench, "b", 1, 1_000).0;
+        assert!(
+            matches!(refused, Err(UploadError::TooMany { uploads: 5, .. })),
+            "{refused:?}"
+        );
+        let other = start(&bench, "b", 2, 1_000).0;
+        drop(other.expect("others have their places"));
+        drop(open);
+    }
+}
+
+#[test]
+fn idle_uploads_make_room_for_bytes_but_not_for_those_of_a_peer_with_more() {
+    let disk = SimulatedDisk::new(3);
+    let mut small = few_places();
+    small.blobs.quota_bytes = 1_000;
+    let bench = Bench::open(small, &disk).expect("it is empty");
+    for number in 0..3 {
+        leave_half(&bench, &format!("a{number}"), 1, 250, 10 + number);
+    }
+    leave_half(&bench, "b", 2, 200, 1);
+    let upload = start(&bench, "c", 3, 100).0.expect("there is a place");
+    let data = content(2, 300);
+    upload
+        .write(&data, &[chunk(&data)], 100)
+        .expect("room is made");
+    assert_eq!(names(&bench), ["a1", "a2", "b", "c"]);
+    // With 200 more it would have as much as the peer with most, and that is as far as it goes.
+    let data = content(2, 200);
+    upload
+        .write(&data, &[chunk(&data)], 100)
+        .expect("room is made");
+    assert_eq!(names(&bench), ["a2", "b", "c"]);
+    let refused = upload.write(&data, &[chunk(&data)], 100);
+    assert!(
+        matches!(refused, Err(UploadError::Quota { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(names(&bench), ["a2", "b", "c"], "none goes in vain");
+    // One that announces what nobody could have takes nothing.
+    let greedy = Begin {
+        size_bytes: Some(u64::MAX),
+        ..begin("d", "id", 0)
+    };
+    let refused = bench.blobs().begin_upload(&greedy, Told::of(peer(4)));
+    assert!(refused.is_err());
+    assert_eq!(names(&bench), ["a2", "b", "c"]);
+    assert_eq!(bench.blobs().used(DATABASE).bytes, 250 + 200 + 500);
+}
+
+#[test]
+fn a_full_disk_takes_idle_uploads_of_the_peer_with_most() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for round in 0..2 {
+        leave_half(&bench, "a", 1, 300_000, 10);
+        disk.set_capacity_bytes(disk.used_bytes() + 100_000);
+        let data = content(2, 90_000);
+        let upload = start(&bench, "c", 3, 100).0.expect("there is a place");
+        upload
+            .write(&data, &[chunk(&data)], 100)
+            .expect("there is room");
+        assert_eq!(names(&bench), ["a", "c"], "round {round}");
+        upload
+            .write(&data, &[chunk(&data)], 100)
+            .expect("room is made");
+        assert_eq!(names(&bench), ["c"], "round {round}");
+        drop(upload);
+        bench.blobs().discard_uploads(DATABASE, "c", b"id");
+        disk.set_capacity_bytes(u64::MAX);
+    }
+}
+
+#[test]
+fn idle_uploads_keep_bounded_bytes_beside_the_largest() {
+    let disk = SimulatedDisk::new(3);
+    let mut small = few_places();
+    small.blobs.idle_upload_bytes = 500;
+    let bench = Bench::open(small, &disk).expect("it is empty");
+    leave_half(&bench, "large", 2, 5_000, 1);
+    leave_half(&bench, "b", 2, 300, 2);
+    leave_half(&bench, "c", 3, 200, 3);
+    assert_eq!(names(&bench), ["b", "c", "large"]);
+    leave_half(&bench, "d", 3, 250, 4);
+    assert_eq!(
+        names(&bench),
+        ["c", "d", "large"],
+        "the peer with most is 2"
+    );
+    leave_half(&bench, "e", 3, 100, 5);
+    assert_eq!(names(&bench), ["d", "e", "large"]);
+    assert_eq!(bench.files(&disk).len(), 3);
+}
+
+#[test]
+fn an_upload_that_was_gone_on_with_is_not_abandoned() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    leave_half(&bench, "a", 1, 10, 1_000);
+    let day_ms = 24 * 60 * 60 * 1_000;
+    let resumed = Begin {
+        now_ms: day_ms,
+        ..begin("a", "id", 10)
+    };
+    drop(bench.start(&resumed).expect("it goes on"));
+    let collect = |now_ms| {
+        let mut batch = bench.durable.store.write_batch();
+        bench
+            .blobs()
+            .collect(&bench.durable.store, now_ms, &mut batch);
+    };
+    collect(day_ms + 100_000);
+    assert_eq!(names(&bench), ["a"]);
+    collect(2 * day_ms + 100_000);
+    assert_eq!(names(&bench), Vec::<String>::new());
+}

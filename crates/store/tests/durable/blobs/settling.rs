@@ -1,0 +1,124 @@
+//! What becomes of uploads when the disk fails, and when nobody is left to hear what became of their description.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use store::Condition;
+use store::blob::{LostUpload, Observer, UploadError, UploadPeer};
+use store::disk::{Fault, SimulatedDisk, Step};
+
+use super::{Bench, DATABASE, Told, begin, chunk, config, content, end_of};
+
+#[derive(Default)]
+struct Log(Mutex<Vec<String>>);
+
+impl Observer for Log {
+    fn upload_failed(&self, lost: &LostUpload) {
+        let line = format!("{} {} {}", lost.name, lost.stored_bytes, lost.source);
+        self.0.lock().expect("no test has panicked").push(line);
+    }
+
+    fn uploads_evicted(&self, _count: u64) {}
+}
+
+/// Beside the writes, where the stream waits for it, and when the stream has gone.
+#[test]
+fn an_error_of_the_disk_is_told_with_its_cause_reported_and_counted() {
+    for (bytes, is_written) in [(100_000, true), (400_000, false), (99_999, true)] {
+        let disk = SimulatedDisk::new(3);
+        let bench = Bench::open(config(), &disk).expect("it is empty");
+        let log = Arc::new(Log::default());
+        bench.blobs().set_observer(log.clone());
+        for round in 1..=2 {
+            let owner = Told::of(UploadPeer::Unknown);
+            let upload = bench
+                .blobs()
+                .begin_upload(&begin("a", "id", 0), owner.clone())
+                .expect("there is room");
+            disk.folder("blobs").plan_next(Step::Sync, 0, Fault::Error);
+            let data = content(1, bytes);
+            let written = upload.write(&data, &[chunk(&data)], 1_000);
+            assert_eq!(written.is_ok(), is_written, "{bytes}: {written:?}");
+            let mut told = owner.take();
+            if bytes == 100_000 {
+                let after = upload.write(&data, &[chunk(&data)], 1_000);
+                told.push(after.expect_err("it is lost"));
+                assert_eq!(told.len(), 2);
+            }
+            told.extend(written.err());
+            for error in &told {
+                let UploadError::Device(source) = error else {
+                    panic!("{error:?}");
+                };
+                assert_ne!(source.kind(), io::ErrorKind::StorageFull);
+                assert!(!error.to_string().contains("full"), "{error}");
+            }
+            drop(upload);
+            assert_eq!(bench.blobs().uploads(DATABASE), [], "{bytes}");
+            assert_eq!(bench.files(&disk), Vec::<String>::new(), "{bytes}");
+            assert_eq!(bench.blobs().used(DATABASE).bytes, 0);
+            assert_eq!(bench.blobs().statistics().failed_uploads, round, "{bytes}");
+            let lines = log.0.lock().expect("no test has panicked").len();
+            assert_eq!(lines as u64, round, "{bytes}");
+        }
+    }
+}
+
+/// The loop that waits for the outcome ends while the description is with the committer.
+#[test]
+fn a_content_whose_description_is_with_the_committer_stays() {
+    for is_described in [false, true] {
+        let disk = SimulatedDisk::new(5);
+        let mut bench = Bench::open(config(), &disk).expect("it is empty");
+        for round in 0..2 {
+            let (name, data) = (format!("n{round}"), content(round, 70_000));
+            let upload = bench.start(&begin(&name, "", 0)).expect("there is room");
+            upload
+                .write(&data, &[chunk(&data)], 1_000)
+                .expect("it fits");
+            let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+            if is_described {
+                bench
+                    .describe_unheard(&name, sealed)
+                    .expect("the log goes on");
+                assert_eq!(bench.read(&name), Some(data));
+            } else {
+                bench.forget_description(&name, sealed);
+                assert_eq!(bench.files(&disk).len(), 1 + round as usize);
+            }
+            assert_eq!(bench.blobs().used(DATABASE).unfinished, 0);
+        }
+        drop(bench);
+        let bench = Bench::open(config(), &disk).expect("it opens");
+        for round in 0..2 {
+            let expected = is_described.then(|| content(round, 70_000));
+            assert_eq!(bench.read(&format!("n{round}")), expected);
+        }
+        let kept = if is_described { 2 } else { 0 };
+        assert_eq!(bench.blobs().used(DATABASE).blobs, kept);
+    }
+}
+
+/// Where no description was asked for, all is as before.
+#[test]
+fn a_content_that_nobody_asked_to_describe_is_an_upload_again() {
+    let disk = SimulatedDisk::new(5);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 70_000);
+    let mut offset = 0;
+    for _ in 0..2 {
+        let upload = bench.start(&begin("a", "id", offset)).expect("it goes on");
+        let rest = &data[offset as usize..];
+        upload.write(rest, &[chunk(rest)], 1_000).expect("it fits");
+        drop(upload.finish(&end_of(&data), 2_000).expect("it is whole"));
+        offset = 70_000;
+        let stored = bench.blobs().stored_bytes(DATABASE, "a", b"id");
+        assert_eq!(stored, Some(offset));
+    }
+    let upload = bench.start(&begin("a", "id", offset)).expect("it goes on");
+    let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+    bench
+        .describe("a", sealed, Condition::None)
+        .expect("the log goes on");
+    assert_eq!(bench.read("a"), Some(data));
+}

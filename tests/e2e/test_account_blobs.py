@@ -1,0 +1,179 @@
+"""Downloads that nobody reads and uploads that nobody goes on with take what they may, no more."""
+
+import os
+import time
+
+import grpc
+import pytest
+from blob_client import begin, chunk, download, pattern, stub, upload
+from flood import MIB, Flood, Honest, judge, status_bytes
+from pelton.v1 import admin_pb2, admin_pb2_grpc
+from pelton.v1 import blob_pb2 as pb
+from raw import grpc_message
+from server import Server, open_channel, wait_until
+
+DOWNLOAD = "/pelton.v1.Blob/Download"
+UPLOAD = "/pelton.v1.Blob/Upload"
+CONTENT = pattern(7, 9 * MIB)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def place(request, tmp_path):
+    return ["--data", str(tmp_path / "data"), "--kind", request.param]
+
+
+def running_calls(server):
+    with open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        return admin.Statistics(admin_pb2.StatisticsRequest(), timeout=30).running_calls
+
+
+def downloads_whole(channel):
+    _, data = download(stub(channel), "blob", length_bytes=MIB)
+    assert data == CONTENT[:MIB], "a download is not whole"
+
+
+def open_contents(server):
+    """Descriptors of contents of blobs that the server has open."""
+    folder, count = f"/proc/{server.process.pid}/fd", 0
+    for name in os.listdir(folder):
+        try:
+            count += "/blobs/" in os.readlink(f"{folder}/{name}")
+        except OSError:
+            pass
+    return count
+
+
+def assert_all_is_given_back(server, limit_bytes, before_bytes):
+    wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
+    wait_until(lambda: open_contents(server) == 0, 60, "contents are still open")
+
+    def is_small():
+        return status_bytes(server.process.pid, "VmRSS") <= before_bytes + 64 * MIB
+
+    wait_until(is_small, 60, f"memory is not given back: {before_bytes / MIB:.0f} MiB before")
+    begin = time.monotonic()
+    assert server.stop() == 0, server.log()
+    # The drain timeout, and time for a busy machine.
+    assert time.monotonic() - begin < 20, "a stop takes too long"
+
+
+@pytest.mark.parametrize("chunk_bytes", [4 * MIB, 0])
+def test_downloads_that_are_not_read(binary, place, chunk_bytes):
+    flags = ["--memory-limit", "128MiB", "--drain-timeout", "3s", *place]
+    with Server(binary, *flags) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+        before = status_bytes(server.process.pid, "VmRSS")
+        request = pb.DownloadRequest(name="blob", chunk_bytes=chunk_bytes).SerializeToString()
+        floods = []
+        try:
+            with Honest(server.address, call=downloads_whole) as honest:
+                for _ in range(4):
+                    floods.append(Flood(server.address))
+                    floods[-1].calls(DOWNLOAD, request, 100 if chunk_bytes else 400)
+                honest.wait_rounds(4)
+            judge(server, 128 * MIB, 8, honest)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        assert_all_is_given_back(server, 128 * MIB, before)
+        assert "panicked" not in server.log()
+
+
+def test_downloads_of_grpcio_that_are_not_read(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", "--drain-timeout", "3s", *place) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+        before = status_bytes(server.process.pid, "VmRSS")
+        with Honest(server.address, call=downloads_whole) as honest:
+            with open_channel(server.address) as channel:
+                request = pb.DownloadRequest(name="blob")
+                calls = [stub(channel).Download(request) for _ in range(400)]
+                honest.wait_rounds(4)
+                for call in calls:
+                    call.cancel()
+        judge(server, 128 * MIB, 4, honest)
+        assert_all_is_given_back(server, 128 * MIB, before)
+
+
+def test_downloads_by_many_who_read_are_whole(binary, place):
+    """More than may be read ahead at once: they wait for each other, and all end well."""
+    with Server(binary, "--memory-limit", "64MiB", *place) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+            request = pb.DownloadRequest(name="blob", chunk_bytes=2_000_000)
+            for call in [stub(channel).Download(request) for _ in range(40)]:
+                assert b"".join(one.data for one in call) == CONTENT
+        judge(server, 64 * MIB, 2)
+        assert server.stop() == 0
+
+
+def test_a_stop_while_downloads_are_not_read(binary, place):
+    with Server(binary, "--memory-limit", "128MiB", "--drain-timeout", "3s", *place) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+        request = pb.DownloadRequest(name="blob", chunk_bytes=4 * MIB).SerializeToString()
+        floods = [Flood(server.address) for _ in range(4)]
+        try:
+            for flood in floods:
+                flood.calls(DOWNLOAD, request, 100)
+            begin = time.monotonic()
+            assert server.stop() == 0, server.log()
+            assert time.monotonic() - begin < 20, "a stop takes too long"
+        finally:
+            for flood in floods:
+                flood.socket.close()
+
+
+HALVES = 10_000
+
+
+def test_half_uploads_of_those_who_have_gone(binary, tmp_path):
+    """10 000 uploads that nobody goes on with: others can upload, also after a restart."""
+    flags = ["--data", str(tmp_path / "data"), "--memory-limit", "256MiB"]
+    with Server(binary, *flags) as server:
+        leave_half_uploads(server)
+        assert_uploads(server, "first")
+        judge(server, 256 * MIB, 8)
+        assert server.stop() == 0
+    with Server(binary, *flags) as server:
+        assert_uploads(server, "second")
+        with open_channel(server.address) as channel:
+            assert download(stub(channel), "honest/first/2")[1] == CONTENT[:100_000]
+        assert server.stop() == 0
+
+
+def leave_half_uploads(server):
+    """Begins them, sends a little of each, and goes."""
+
+    def body(number):
+        parts = [begin(f"half/{number}", upload_id=b"half/%d" % number), chunk(b"x" * 100)]
+        return b"".join(grpc_message(part.SerializeToString()) for part in parts)
+
+    for at in range(0, HALVES, 1000):
+        with Flood(server.address, window=65_535, connection_window=MIB) as flood:
+            flood.calls(UPLOAD, lambda number, at=at: body(at + number), 1000, end=False)
+            # Where so many are too many, some are refused; what is not is stored by then.
+            flood.poll(0.3)
+            if at == 0:
+                wait_until(lambda: unfinished_uploads(server) > 0)
+
+
+def unfinished_uploads(server):
+    with open_channel(server.address) as channel:
+        admin = admin_pb2_grpc.AdminStub(channel)
+        return admin.Statistics(admin_pb2.StatisticsRequest()).databases[0].unfinished_uploads
+
+
+def assert_uploads(server, name):
+    """Somebody else uploads, with an id and without."""
+    print(f"{unfinished_uploads(server)} unfinished uploads")
+    with open_channel(server.address) as channel:
+        for number in range(3):
+            blob = f"honest/{name}/{number}"
+            fields = {"upload_id": blob.encode()} if number == 1 else {}
+            try:
+                assert upload(stub(channel), blob, CONTENT[:100_000], **fields).applied
+            except grpc.RpcError as error:
+                raise AssertionError(f"{error.code()}: {error.details()}") from None
