@@ -128,6 +128,9 @@ pub struct Blobs {
     pub(super) collect_due_ms: AtomicU64,
     /// Uploads that streams have at this moment.
     pub(super) streams: AtomicUsize,
+    /// Held while uploads are removed to make room: what they had counts until their removal is
+    /// durable, and a second caller would remove others for the same room.
+    pub(super) making_room: Mutex<()>,
 }
 
 /// Names an upload that can be resumed.
@@ -153,6 +156,17 @@ pub(super) struct State {
     pub(super) doomed: BTreeMap<u64, Doomed>,
     /// Backups that need all contents that were described since they began.
     pub(super) holds: u32,
+}
+
+/// An upload that has ended without a description, and whose file is to be removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedUpload {
+    pub(super) number: u64,
+    pub(super) database: DatabaseId,
+    /// Bytes that it has booked.
+    pub(super) bytes: u64,
+    /// A start that finds the file resumes the upload.
+    pub(super) is_resumable: bool,
 }
 
 /// A content without a description.
@@ -208,6 +222,7 @@ impl Blobs {
             reported_evicted: AtomicU64::new(0),
             collect_due_ms: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
+            making_room: Mutex::new(()),
         })
     }
 
@@ -246,7 +261,7 @@ impl Blobs {
         self.state.lock().used(database)
     }
 
-    /// What was booked is not there.
+    /// Releases room that was booked.
     pub(super) fn unbook(&self, database: DatabaseId, bytes: u64) {
         self.state.lock().unbook(database, bytes);
     }
@@ -258,12 +273,36 @@ impl Blobs {
         self.remove_doomed(state, &[number]);
     }
 
-    /// Removes a content that no description has ever named, so that nothing can need it. Waits for the disk.
-    pub(super) fn remove_never_described(&self, number: u64, database: DatabaseId, bytes: u64) {
+    /// Removes the contents of uploads that have ended and were never described, and releases
+    /// their room. Returns whether all of it is free. Waits for the disk.
+    ///
+    /// A start resumes each upload whose file it finds. So the room of one that can be resumed is
+    /// free only when the removal is durable: after a loss of power the file would be there beside
+    /// what took its room, and both together would exceed the quota.
+    pub(super) fn remove_ended(&self, ended: &[EndedUpload]) -> bool {
+        let removed: Vec<&EndedUpload> = ended
+            .iter()
+            .filter(|one| self.remove_content(one.number))
+            .collect();
+        let must_sync = removed.iter().any(|one| one.is_resumable);
+        let is_durable = !must_sync || self.disk.sync_folder().is_ok();
+        let mut state = self.state.lock();
+        let mut released = 0;
+        for one in removed {
+            if is_durable || !one.is_resumable {
+                state.unbook(one.database, one.bytes);
+                released += 1;
+            }
+        }
+        released == ended.len()
+    }
+
+    /// Removes the file of a content; returns whether it is gone. One that cannot be removed is
+    /// found at the next start, and counts until then.
+    fn remove_content(&self, number: u64) -> bool {
         match self.disk.remove(&file_name(number)) {
-            // What cannot be removed now is found at the next start. Until then it counts.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {}
-            _ => self.unbook(database, bytes),
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
 
@@ -317,8 +356,9 @@ impl Blobs {
         for (number, doomed) in gone {
             let blobs = Arc::clone(self);
             self.run(Box::new(move || {
-                // What cannot be removed now is found at the next start. Until then it counts.
-                if blobs.disk.remove(&file_name(number)).is_ok() {
+                // Need not be durable: for a start, a complete content without a description
+                // is none.
+                if blobs.remove_content(number) {
                     blobs.unbook(doomed.database, doomed.bytes);
                 }
             }));

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blobs::{Blobs, State};
+use super::blobs::{Blobs, EndedUpload, State};
 use super::error::UploadError;
 use super::limits;
 use super::peer::UploadPeer;
@@ -203,6 +203,10 @@ impl Blobs {
         asking: Asking,
         mut shortage: impl FnMut(&mut State) -> Option<Shortage>,
     ) -> Result<(), UploadError> {
+        if shortage(&mut self.state.lock()).is_none() {
+            return Ok(());
+        }
+        let _making_room = self.making_room.lock();
         for _ in 0..limits::ROOM_ATTEMPTS {
             let mut state = self.state.lock();
             let Some(shortage) = shortage(&mut state) else {
@@ -211,29 +215,37 @@ impl Blobs {
             let victims = shortage.victims(&state, asking);
             drop(state);
             let Some(victims) = victims else { break };
-            for victim in victims {
-                // If a stream goes on with it meanwhile, another one is looked for.
-                self.evict(&victim, asking.now_ms);
+            if !self.evict_all(&victims, asking.now_ms) {
+                break;
             }
         }
         Err(error)
     }
 
-    /// Removes an upload that no stream has, or whose stream brings nothing. Returns whether it is gone.
-    fn evict(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>, now_ms: u64) -> bool {
-        let Some(progress) = unfinished.progress.try_lock() else {
-            // Somebody works with it.
-            return false;
-        };
+    /// Removes uploads that no stream has, or whose stream brings nothing; one that a stream
+    /// resumes meanwhile stays. Returns whether the room of all that were ended is free: if not,
+    /// ending more of them is no use.
+    fn evict_all(self: &Arc<Blobs>, victims: &[Arc<Unfinished>], now_ms: u64) -> bool {
+        let ended: Vec<EndedUpload> = victims
+            .iter()
+            .filter_map(|victim| self.evict(victim, now_ms))
+            .collect();
+        self.remove_ended(&ended)
+    }
+
+    fn evict(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>, now_ms: u64) -> Option<EndedUpload> {
+        // Locked: a stream works with it.
+        let progress = unfinished.progress.try_lock()?;
         if progress.is_sealed || (unfinished.has_stream() && !unfinished.is_stalled(now_ms)) {
-            return false;
+            return None;
         }
-        self.end_upload(unfinished, progress, Over::Evicted)
+        self.end_and_keep(unfinished, progress, Over::Evicted)
     }
 
     /// Keeps what uploads that no stream has keep of each database's room within its bound. The largest of them may be
     /// larger than that: it is kept as long as its room is needed for nothing else.
     pub(super) fn bound_idle_bytes(self: &Arc<Blobs>, database: DatabaseId, now_ms: u64) {
+        let _making_room = self.making_room.lock();
         for _ in 0..limits::ROOM_ATTEMPTS {
             let state = self.state.lock();
             let is_idle = |unfinished: &&Arc<Unfinished>| {
@@ -260,8 +272,8 @@ impl Blobs {
             };
             let victims = shortage.of_those_with_most(shortage.shares(&state, asking));
             drop(state);
-            for victim in victims {
-                self.evict(&victim, now_ms);
+            if !self.evict_all(&victims, now_ms) {
+                return;
             }
         }
     }

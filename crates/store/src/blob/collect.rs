@@ -93,15 +93,17 @@ impl Blobs {
         let uploads: Vec<_> = self.state.lock().unfinished.values().cloned().collect();
         let is_abandoned =
             |upload: &Unfinished| !upload.has_stream() && upload.touched_ms() < since_ms;
+        let mut ended = Vec::new();
         for upload in uploads.iter().filter(|upload| is_abandoned(upload)) {
             // Looked at once more: a stream may have taken it since. Locked: one works with it.
             if let Some(progress) = upload.progress.try_lock()
                 && is_abandoned(upload)
                 && !progress.is_sealed
             {
-                self.end_upload(upload, progress, Over::Gone);
+                ended.extend(self.end_and_keep(upload, progress, Over::Gone));
             }
         }
+        self.remove_ended(&ended);
         self.report_evicted();
     }
 

@@ -45,15 +45,15 @@ impl Blobs {
         let found = self.unfinished_of(database, |unfinished| {
             *unfinished.name == *name && *unfinished.upload_id == *upload_id
         });
-        let mut discarded = 0;
+        let mut ended = Vec::new();
         for unfinished in found {
             let progress = unfinished.progress.lock();
             if !progress.is_sealed {
-                let is_gone = self.end_upload(&unfinished, progress, Over::Discarded);
-                discarded += u64::from(is_gone);
+                ended.extend(self.end_and_keep(&unfinished, progress, Over::Discarded));
             }
         }
-        discarded
+        self.remove_ended(&ended);
+        ended.len() as u64
     }
 
     fn unfinished_of(

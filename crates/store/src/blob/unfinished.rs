@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::blobs::{Blobs, UploadKey};
+use super::blobs::{Blobs, EndedUpload, UploadKey};
 use super::error::UploadError;
 use super::limits;
 use super::peer::UploadPeer;
@@ -299,29 +299,48 @@ impl Progress {
 }
 
 impl Blobs {
-    /// Ends an upload that was never described, tells the stream that has it, and removes what is stored. Returns whether
-    /// it was not over before. Waits for the disk.
+    /// Ends an upload that was never described, notifies the stream that has it, and removes what is
+    /// stored. Returns whether it was not over before. Waits for the disk.
     pub(super) fn end_upload(
+        self: &Arc<Blobs>,
+        unfinished: &Arc<Unfinished>,
+        progress: MutexGuard<'_, Progress>,
+        over: Over,
+    ) -> bool {
+        let ended = self.end_and_keep(unfinished, progress, over);
+        self.remove_ended(ended.as_slice());
+        ended.is_some()
+    }
+
+    /// The same, but leaves what is stored to the caller, which [removes](Blobs::remove_ended)
+    /// several at once. Returns `None` if it was over before.
+    pub(super) fn end_and_keep(
         self: &Arc<Blobs>,
         unfinished: &Arc<Unfinished>,
         mut progress: MutexGuard<'_, Progress>,
         over: Over,
-    ) -> bool {
+    ) -> Option<EndedUpload> {
         if progress.over.is_some() {
-            return false;
+            return None;
         }
         let (error, lost) = (over.error(), over.clone());
         progress.over = Some(over);
         progress.writer = None;
-        let (owner, bytes) = (progress.owner.take(), unfinished.stored_bytes());
+        let owner = progress.owner.take();
+        let ended = EndedUpload {
+            number: unfinished.number,
+            database: unfinished.database,
+            bytes: unfinished.stored_bytes(),
+            // A start does not resume one whose seal is on the device.
+            is_resumable: !unfinished.upload_id.is_empty() && !progress.is_sealed,
+        };
         drop(progress);
         self.note_lost(unfinished, &lost);
         if let Some(owner) = owner {
             owner.lost(error);
         }
         self.forget(unfinished);
-        self.remove_never_described(unfinished.number, unfinished.database, bytes);
-        true
+        Some(ended)
     }
 
     /// It is no unfinished upload any more.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use store::blob::{Begin, Upload, UploadError, UploadPeer};
-use store::disk::SimulatedDisk;
+use store::disk::{Fault, SimulatedDisk, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content};
 
 const PLACES: usize = 10;
 const STALLED_MS: u64 = store::blob::limits::STALLED_UPLOAD_MS;
+const ABANDONED_MS: u64 = store::blob::limits::ABANDONED_MS;
 
 fn peer(number: u8) -> UploadPeer {
     UploadPeer::with_address([192, 0, 2, number].into())
@@ -282,4 +283,100 @@ fn an_upload_that_was_gone_on_with_is_not_abandoned() {
     assert_eq!(names(&bench), ["a"]);
     collect(2 * day_ms + 100_000);
     assert_eq!(names(&bench), Vec::<String>::new());
+}
+
+/// How an upload that was left behind ends.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Evicted,
+    Discarded,
+    BegunAnew,
+    Abandoned,
+}
+
+impl Way {
+    /// Ends the upload `a`, which has 900 of 1000 bytes, and has `b` take its room.
+    fn end(self, bench: &Bench) {
+        let blobs = bench.blobs();
+        let mut now_ms = 12;
+        match self {
+            Way::Evicted => {}
+            Way::Discarded => assert_eq!(blobs.discard_uploads(DATABASE, "a", b"id"), 1),
+            Way::BegunAnew => drop(start(bench, "a", 1, now_ms).0.expect("there is a place")),
+            Way::Abandoned => {
+                now_ms = ABANDONED_MS + 12;
+                let mut batch = bench.durable.store.write_batch();
+                blobs.collect(&bench.durable.store, now_ms, &mut batch);
+            }
+        }
+        let resumed = blobs.begin_upload(&begin("b", "id", 50), Told::of(peer(2)));
+        let upload = resumed.expect("it goes on");
+        let data = content(1, 550);
+        upload
+            .write(&data, &[chunk(&data)], now_ms)
+            .expect("there is room");
+    }
+}
+
+/// Whatever changes of names a loss of power takes back.
+#[test]
+fn the_room_of_ended_uploads_is_free_only_when_their_removal_is_durable() {
+    let mut small = few_places();
+    small.blobs.quota_bytes = 1_000;
+    for way in [Way::Evicted, Way::Discarded, Way::BegunAnew, Way::Abandoned] {
+        for seed in 0..20 {
+            let disk = SimulatedDisk::new(seed);
+            let bench = Bench::open(small, &disk).expect("it is empty");
+            // The name of `b` is on the device before it needs the room of `a`.
+            leave_half(&bench, "b", 2, 50, ABANDONED_MS + 10);
+            leave_half(&bench, "a", 1, 900, 11);
+            way.end(&bench);
+            assert_eq!(
+                bench.blobs().used(DATABASE).bytes,
+                600,
+                "{way:?}, seed {seed}"
+            );
+            disk.lose_power();
+            drop(bench);
+            let bench = Bench::open(small, &disk).expect("it opens");
+            let uploads = bench.blobs().uploads(DATABASE);
+            let of_a = uploads.iter().filter(|upload| *upload.name == *"a");
+            let bytes: u64 = of_a.map(|upload| upload.stored_bytes).sum();
+            assert_eq!(bytes, 0, "{way:?}, seed {seed}: it is back");
+            assert_eq!(
+                bench.blobs().used(DATABASE).bytes,
+                600,
+                "{way:?}, seed {seed}"
+            );
+        }
+    }
+}
+
+/// The room counts as taken until a restart, and no further upload ends in vain.
+#[test]
+fn an_upload_whose_removal_is_not_durable_makes_no_room() {
+    for fault in [Step::Remove, Step::SyncFolder] {
+        let disk = SimulatedDisk::new(3);
+        let mut small = few_places();
+        small.blobs.quota_bytes = 1_000;
+        let bench = Bench::open(small, &disk).expect("it is empty");
+        leave_half(&bench, "a0", 1, 400, 10);
+        leave_half(&bench, "a1", 1, 400, 11);
+        let (upload, _owner) = start(&bench, "b", 2, 12);
+        let upload = upload.expect("there is a place");
+        let data = content(1, 300);
+        let write = || upload.write(&data, &[chunk(&data)], 13);
+        disk.folder("blobs").plan_next(fault, 0, Fault::Error);
+        let refused = write();
+        assert!(
+            matches!(refused, Err(UploadError::Quota { .. })),
+            "{fault:?}: {refused:?}"
+        );
+        assert_eq!(names(&bench), ["a1", "b"], "{fault:?}");
+        assert_eq!(bench.blobs().used(DATABASE).bytes, 800, "{fault:?}");
+        // The next attempt has another one removed.
+        write().expect("room is made");
+        assert_eq!(names(&bench), ["b"], "{fault:?}");
+        assert_eq!(bench.blobs().used(DATABASE).bytes, 700, "{fault:?}");
+    }
 }
