@@ -46,6 +46,8 @@ pub struct Durable {
     is_full: bool,
     /// Times in which there was no room for the log.
     pub full_times: u64,
+    /// Times in which the log could not grow for another reason.
+    pub not_ready_times: u64,
     /// Times in which there was room again, without a restart.
     pub room_again_times: u64,
     pub snapshots: u64,
@@ -71,6 +73,7 @@ impl Durable {
             full_due: u64::MAX,
             is_full: false,
             full_times: 0,
+            not_ready_times: 0,
             room_again_times: 0,
             snapshots: 0,
             snapshots_cut: 0,
@@ -90,14 +93,15 @@ impl Durable {
             self.full_due = u64::MAX;
             self.due = 0;
             self.give_room(world);
-            self.machine.disk.forget_plans();
+            self.machine.forget_plans();
         }
     }
 
     fn choose_fate(&mut self, ended: u64) {
         let random = &mut self.machine.random;
         self.machine.disk.forget_plans();
-        self.fate = Some(Fate::draw(random));
+        self.machine.disk.set_handle_limit(usize::MAX);
+        self.fate = Some(Fate::draw_any(random));
         self.due = ended + random.below(75);
         self.is_planned = false;
         if self.full_due == u64::MAX {
@@ -171,13 +175,11 @@ impl Durable {
                     self.due = world.ended() + self.machine.random.below(20);
                 }
                 Event::Full(_) => self.full_times += 1,
+                Event::NotReady(_) => self.not_ready_times += 1,
                 Event::RoomAgain => self.room_again_times += 1,
                 Event::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
-                Event::SnapshotFailed(_)
-                | Event::NotRetired(_)
-                | Event::NoPriority(_)
-                | Event::NotReady(_) => {}
+                Event::SnapshotFailed(_) | Event::NotRetired(_) | Event::NoPriority(_) => {}
                 Event::TreeFailed(_) | Event::TreeWorks(_) => {
                     unreachable!("a simulated store has no databases on disk")
                 }

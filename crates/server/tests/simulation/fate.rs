@@ -19,7 +19,27 @@ pub enum Fate {
         step: Step,
         before: u64,
     },
+    /// Something else fails that the disk does.
+    OtherFailure {
+        step: Step,
+        before: u64,
+    },
+    /// Few more files can be opened, or none.
+    FewDescriptors {
+        left: u64,
+    },
 }
+
+/// What the disk does beside writes and syncs of files.
+const OTHER_STEPS: [Step; 7] = [
+    Step::Create,
+    Step::Rename,
+    Step::Remove,
+    Step::SyncFolder,
+    Step::Open,
+    Step::Read,
+    Step::List,
+];
 
 impl Fate {
     pub fn draw(random: &mut Random) -> Fate {
@@ -42,6 +62,20 @@ impl Fate {
         }
     }
 
+    /// The same, and sometimes something else than a write or a sync goes wrong.
+    pub fn draw_any(random: &mut Random) -> Fate {
+        match random.below(10) {
+            0..2 => Fate::OtherFailure {
+                step: OTHER_STEPS[random.below(OTHER_STEPS.len() as u64) as usize],
+                before: random.below(2),
+            },
+            2 => Fate::FewDescriptors {
+                left: random.below(3),
+            },
+            _ => Fate::draw(random),
+        }
+    }
+
     /// Lets the disk do its part.
     pub fn plan(self, disk: &SimulatedDisk) {
         match self {
@@ -49,7 +83,10 @@ impl Fate {
             Fate::PowerLossAt { step, before } => {
                 disk.plan_next(step, before as usize, Fault::PowerLoss);
             }
-            Fate::Failure { step, before } => {
+            Fate::FewDescriptors { left } => {
+                disk.set_handle_limit(disk.open_handles() + left as usize);
+            }
+            Fate::Failure { step, before } | Fate::OtherFailure { step, before } => {
                 disk.plan_next(step, before as usize, Fault::Error);
             }
         }

@@ -89,6 +89,12 @@ impl Machine {
         })
     }
 
+    /// Lets nothing more go wrong on the disk.
+    pub fn forget_plans(&self) {
+        self.disk.forget_plans();
+        self.disk.set_handle_limit(usize::MAX);
+    }
+
     /// Whether the server has mail; forgets it.
     pub fn take_mail(&self) -> bool {
         self.mail.swap(false, Ordering::Relaxed)
@@ -118,15 +124,14 @@ impl Machine {
         self.disk.set_capacity_bytes(u64::MAX);
         self.mail.store(false, Ordering::Relaxed);
         loop {
-            let is_disturbed = self.random.below(5) == 0;
-            if is_disturbed {
-                let step = self.disk.step_count() + self.random.below(16) as usize;
-                let fault = [Fault::PowerLoss, Fault::Error][self.random.below(2) as usize];
-                self.disk.plan(step, fault);
-            }
+            self.forget_plans();
             let last_sequence = self.last_sequence(base);
+            let is_disturbed = self.random.below(3) == 0;
+            if is_disturbed {
+                self.disturb();
+            }
             let started = self.try_start(last_sequence);
-            self.disk.forget_plans();
+            self.forget_plans();
             match started {
                 Ok(started) => return started,
                 Err(error) => assert!(is_disturbed, "the server does not start: {error}"),
@@ -136,6 +141,25 @@ impl Machine {
             } else {
                 *how = How::Loss;
                 self.disk.lose_power();
+            }
+        }
+    }
+
+    /// Plans that something goes wrong in the next start.
+    fn disturb(&mut self) {
+        let random = &mut self.random;
+        let faults = [Fault::PowerLoss, Fault::Error];
+        match random.below(4) {
+            0 => {
+                let step = self.disk.step_count() + random.below(24) as usize;
+                self.disk.plan(step, faults[random.below(2) as usize]);
+            }
+            1 => self.disk.set_handle_limit(random.below(8) as usize),
+            _ => {
+                let access = self.disk.accesses().len() + random.below(60) as usize;
+                let faults = [Fault::PowerLoss, Fault::Error, Fault::Error, Fault::Short];
+                self.disk
+                    .plan_access(access, faults[random.below(4) as usize]);
             }
         }
     }

@@ -99,6 +99,7 @@ struct Sum {
     disk: DiskFaultCounts,
     lives: u64,
     full: u64,
+    not_ready: u64,
     room_again: u64,
     snapshots: u64,
     snapshots_cut: u64,
@@ -112,6 +113,7 @@ impl Sum {
             disk: report.disk,
             lives: report.lives,
             full: report.full,
+            not_ready: report.not_ready,
             room_again: report.room_again,
             snapshots: report.snapshots,
             snapshots_cut: report.snapshots_cut,
@@ -124,6 +126,7 @@ impl Sum {
         self.disk.add(&other.disk);
         self.lives += other.lives;
         self.full += other.full;
+        self.not_ready += other.not_ready;
         self.room_again += other.room_again;
         self.snapshots += other.snapshots;
         self.snapshots_cut += other.snapshots_cut;
@@ -185,6 +188,19 @@ impl Sum {
             self.snapshots_cut,
         ];
         assert!(each.iter().all(|count| *count >= 100), "{self:?}");
+        let each = [
+            self.not_ready,
+            disk.failed_opens,
+            disk.failed_reads,
+            disk.short_reads,
+            disk.failed_lists,
+            disk.failed_creates,
+            disk.failed_renames,
+            disk.failed_removes,
+            disk.failed_folder_syncs,
+            disk.no_descriptors,
+        ];
+        assert!(each.iter().all(|count| *count >= 30), "{self:?}");
     }
 }
 

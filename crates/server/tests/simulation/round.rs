@@ -37,6 +37,8 @@ pub struct Report {
     pub lives: u64,
     /// Times in which there was no room for the log.
     pub full: u64,
+    /// Times in which the log could not grow for another reason.
+    pub not_ready: u64,
     /// Times in which there was room again, without a restart.
     pub room_again: u64,
     pub snapshots: u64,
@@ -135,6 +137,7 @@ pub fn play(plan: &Plan) -> (Report, Heard) {
             .unwrap_or_default(),
         lives: lives.len() as u64,
         full: of_durable(|durable| durable.full_times),
+        not_ready: of_durable(|durable| durable.not_ready_times),
         room_again: of_durable(|durable| durable.room_again_times),
         snapshots: of_durable(|durable| durable.snapshots),
         snapshots_cut: of_durable(|durable| durable.snapshots_cut),
