@@ -1,6 +1,5 @@
 """Downloads that nobody reads and uploads that nobody goes on with take what they may, no more."""
 
-import os
 import time
 
 import grpc
@@ -33,20 +32,9 @@ def downloads_whole(channel):
     assert data == CONTENT[:MIB], "a download is not whole"
 
 
-def open_contents(server):
-    """Descriptors of contents of blobs that the server has open."""
-    folder, count = f"/proc/{server.process.pid}/fd", 0
-    for name in os.listdir(folder):
-        try:
-            count += "/blobs/" in os.readlink(f"{folder}/{name}")
-        except OSError:
-            pass
-    return count
-
-
 def assert_all_is_given_back(server, limit_bytes, before_bytes):
     wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
-    wait_until(lambda: open_contents(server) == 0, 60, "contents are still open")
+    wait_until(lambda: server.open_blobs() == 0, 60, "contents are still open")
 
     def is_small():
         return status_bytes(server.process.pid, "VmRSS") <= before_bytes + 64 * MIB

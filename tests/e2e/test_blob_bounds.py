@@ -115,6 +115,8 @@ def test_with_few_descriptors_small_calls_are_served_and_uploads_go_on(binary, t
         with open_channel(server.address) as channel:
             blob = stub(channel)
             leave_halves(blob, ["half"], data[:100_000])
+            # Its file is synced and closed behind the call, and keeps a descriptor until then.
+            wait_until(lambda: server.open_blobs() == 0, SECONDS)
             with Connection(server.address) as greedy:
                 begun = pb.UploadRequest
                 for number in range(descriptors):

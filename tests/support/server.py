@@ -91,6 +91,17 @@ class Server:
                     return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
+    def open_blobs(self):
+        """Descriptors of blobs and uploads that it has open."""
+        folder, count = f"/proc/{self.process.pid}/fd", 0
+        for name in os.listdir(folder):
+            try:
+                count += "/blobs/" in os.readlink(f"{folder}/{name}")
+            except OSError:
+                # Closed meanwhile.
+                pass
+        return count
+
     def signal(self, number):
         self.process.send_signal(number)
 
