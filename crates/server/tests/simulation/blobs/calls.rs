@@ -9,7 +9,7 @@ use wire::grpc::{Code, Status};
 use super::model::{Content, NAMES_OF_EACH, Outcome, Seen, WriteKey, name};
 use super::plain::Answer;
 use super::sending::{Sending, Unfinished, stored};
-use super::world::World;
+use super::world::{Losses, World};
 
 /// What is asked for.
 #[derive(Debug)]
@@ -109,6 +109,8 @@ pub struct Call {
     pub asked: Asked,
     pub life: usize,
     pub begun: u64,
+    /// When it began. An answer may be older than what has happened until it is heard.
+    pub losses: Losses,
     pub answers: Vec<Vec<u8>>,
     /// Over plain HTTP/2.
     pub is_plain: bool,
@@ -138,7 +140,7 @@ impl Call {
             Asked::Upload(sending) => return sending.ended(world, self.life, status, answer),
             Asked::Stored(unfinished) => {
                 assert!(is_ok, "{status}");
-                return stored(world, self.life, unfinished, answer, on);
+                return stored(world, (self.life, self.losses), unfinished, answer, on);
             }
             Asked::Stat(number) => {
                 assert!(is_ok, "{status}");

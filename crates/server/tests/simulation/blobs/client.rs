@@ -132,6 +132,7 @@ impl Socket {
             plain: None,
             life: self.life,
             begun: world.model.now(),
+            losses: world.losses(),
             answers: Vec::new(),
             asked,
         };

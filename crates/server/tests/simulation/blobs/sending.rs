@@ -7,7 +7,7 @@ use wire::grpc::{Code, Status};
 
 use super::calls::seen;
 use super::model::{Content, Outcome, WriteKey, name};
-use super::world::World;
+use super::world::{Losses, World};
 
 /// An upload that can be gone on with.
 #[derive(Clone, Debug)]
@@ -21,14 +21,14 @@ pub struct Unfinished {
     pub is_settled: bool,
     /// How often it was begun at 0. A second time, the first may still be heard later, and begin it anew.
     pub begins: u32,
-    /// What the server said it has, and when that was: the life, the faults and the full writes until then.
-    pub told: Option<(usize, usize, u64, u64)>,
+    /// What the server said it has, in which life, and what had happened when it was asked.
+    pub told: Option<(usize, usize, Losses)>,
     /// Bytes that were sent at most.
     pub sent: usize,
     /// Bytes that are on the device for sure.
     pub safe: usize,
-    /// How many faults the disk had by then: one more, and nothing is sure.
-    pub faults: u64,
+    /// What had happened by then: one more of it, and nothing is sure.
+    pub losses: Losses,
     /// What the server said it has.
     pub stored: Option<usize>,
     /// The stream was reset on this connection, so whatever is asked there now is asked after its end. What it had is made
@@ -259,10 +259,10 @@ fn encode(request: &UploadRequest<'_>) -> Vec<u8> {
     out
 }
 
-/// What the server has of an upload.
+/// What the server has of an upload, asked in a life when so much had happened.
 pub fn stored(
     world: &mut World,
-    life: usize,
+    (life, losses): (usize, Losses),
     mut unfinished: Unfinished,
     answer: &[u8],
     on: drive::ConnectionId,
@@ -273,13 +273,12 @@ pub fn stored(
     }
     let answer = StatResponse::decode(answer).expect("a message");
     let is_alone = !unfinished.is_contested && unfinished.begins < 2;
-    let is_safe = unfinished.faults == world.losses() && is_alone;
-    let now = (life, world.losses(), world.full_writes);
+    let is_safe = unfinished.losses.ended == world.losses().ended && is_alone;
     let told = unfinished
         .told
         .filter(|_| unfinished.is_settled && is_alone);
-    if let Some((told, then_life, faults, full)) = told
-        && (then_life, faults, full) == now
+    if let Some((told, then_life, losses)) = told
+        && (then_life, losses) == (life, world.losses())
     {
         let is_kept = answer.found && answer.stored_bytes >= told as u64;
         assert!(is_kept, "refused, and lost: {unfinished:?}");
@@ -298,12 +297,9 @@ pub fn stored(
         return Some(unfinished);
     }
     unfinished.stored = Some(stored);
-    unfinished.told = Some((stored, now.0, now.1, now.2));
-    if std::mem::take(&mut unfinished.is_settled) {
-        (unfinished.safe, unfinished.faults) = (stored, world.losses());
-    }
-    if unfinished.reset_on == Some(on) {
-        (unfinished.safe, unfinished.faults) = (stored, world.losses());
+    unfinished.told = Some((stored, life, losses));
+    if std::mem::take(&mut unfinished.is_settled) || unfinished.reset_on == Some(on) {
+        (unfinished.safe, unfinished.losses) = (stored, losses);
     }
     Some(unfinished)
 }

@@ -95,6 +95,15 @@ pub struct World {
 /// The client that has no names of its own, and takes uploads over.
 pub const RIVAL: usize = CLIENTS;
 
+/// What may have cost an upload until some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses {
+    /// Faults of the disk, and uploads that made room for others.
+    pub ended: u64,
+    /// Writes that found no room.
+    pub full_writes: u64,
+}
+
 /// An upload that two clients send. Its owner writes nothing else meanwhile, so that each name has one content in the
 /// making.
 struct Contest {
@@ -135,8 +144,11 @@ impl World {
     }
 
     /// What may have cost an upload by now.
-    pub fn losses(&self) -> u64 {
-        self.disk_faults + self.evicted
+    pub fn losses(&self) -> Losses {
+        Losses {
+            ended: self.disk_faults + self.evicted,
+            full_writes: self.full_writes,
+        }
     }
 
     /// So many uploads have made room for others in this life: only where there was none.
@@ -289,7 +301,7 @@ impl World {
             // What the other client sends is not known here.
             sent: if is_contested { bytes } else { 0 },
             safe: 0,
-            faults: self.losses(),
+            losses: self.losses(),
             stored: None,
             reset_on: None,
             was_asked: false,
