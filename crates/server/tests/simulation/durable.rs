@@ -102,7 +102,7 @@ impl Durable {
         self.machine.disk.forget_plans();
         self.machine.disk.set_handle_limit(usize::MAX);
         self.fate = Some(Fate::draw_any(random));
-        self.due = ended + random.below(75);
+        self.due = ended + random.below(50);
         self.is_planned = false;
         if self.full_due == u64::MAX {
             self.full_due = ended + random.below(FULL_EVERY_CALLS);

@@ -65,11 +65,11 @@ impl Fate {
     /// The same, and sometimes something else than a write or a sync goes wrong.
     pub fn draw_any(random: &mut Random) -> Fate {
         match random.below(10) {
-            0..2 => Fate::OtherFailure {
+            0 => Fate::OtherFailure {
                 step: OTHER_STEPS[random.below(OTHER_STEPS.len() as u64) as usize],
                 before: random.below(2),
             },
-            2 => Fate::FewDescriptors {
+            1 => Fate::FewDescriptors {
                 left: random.below(3),
             },
             _ => Fate::draw(random),

@@ -13,7 +13,7 @@ use store::blob::BlobConfig;
 use store::disk::{Fault, SimulatedDisk};
 use store::durable::{Event, Opened, Rounds};
 use store::log::limits::SEQUENCE_RESERVE;
-use store::log::{LogConfig, LogId, Recovered, verify};
+use store::log::{LogConfig, LogId, Recovered, WriteError, verify};
 use store::{Store, StoreConfig};
 
 use super::databases;
@@ -44,6 +44,8 @@ pub struct Machine {
     pub events: Rc<RefCell<Vec<Event>>>,
     /// A snapshot is in the making.
     making: Rc<Cell<bool>>,
+    /// Syncs of folders that had failed when this life began.
+    failed_folder_syncs: u64,
 }
 
 /// A server that has started.
@@ -74,6 +76,7 @@ impl Machine {
             rounds: Rc::default(),
             events: Rc::default(),
             making: Rc::default(),
+            failed_folder_syncs: 0,
         }
     }
 
@@ -130,6 +133,7 @@ impl Machine {
             if is_disturbed {
                 self.disturb();
             }
+            self.failed_folder_syncs = self.disk.fault_counts().failed_folder_syncs;
             let started = self.try_start(last_sequence);
             self.forget_plans();
             match started {
@@ -233,10 +237,22 @@ impl Machine {
     }
 
     /// Ends a clean stop.
+    ///
+    /// After a sync of the folder has failed, no further segment is prepared until a restart. There
+    /// may be no room for the closing group then; all that was written is durable even so.
     pub fn close(&self) {
         let rounds = self.rounds.borrow_mut().take().expect("it runs");
         let mut clock = CommitterClock(Arc::clone(&self.time));
-        rounds.close(&mut clock).expect("nothing is planned");
+        let failed_folder_syncs = self.disk.fault_counts().failed_folder_syncs;
+        match rounds.close(&mut clock) {
+            Ok(()) => {}
+            Err(WriteError::NoRoom { source: None, .. })
+                if failed_folder_syncs > self.failed_folder_syncs =>
+            {
+                self.disk.lose_power();
+            }
+            Err(error) => panic!("nothing is planned: {error}"),
+        }
     }
 }
 

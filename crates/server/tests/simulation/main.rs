@@ -47,7 +47,7 @@ const STEADY_ROUNDS: u64 = 20;
 const STEADY_CALLS: u64 = 34_000;
 
 /// Rounds of a usual run in which it dies: together a million operations, and a thousand of each fault.
-const DYING_ROUNDS: u64 = 130;
+const DYING_ROUNDS: u64 = 145;
 
 /// Calls of one of them: more would only make the log longer that each start reads.
 const DYING_CALLS: u64 = 4_000;
