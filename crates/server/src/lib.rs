@@ -233,6 +233,12 @@ fn share_descriptors(config: &mut Config) {
     let blobs = &mut config.blobs;
     blobs.open_uploads = blobs.open_uploads.min(plan.uploads);
     blobs.open_contents = blobs.open_contents.min(plan.contents);
+    if let Storage::Folder {
+        trees: Some(trees), ..
+    } = &mut config.storage
+    {
+        plan.bound_tables(&mut trees.config);
+    }
 }
 
 impl Server {

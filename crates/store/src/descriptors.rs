@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Resource, getrlimit};
 
 use crate::blob::limits::{OPEN_CONTENTS, OPEN_UPLOADS};
-use crate::limits::{DESCRIPTORS_RESERVED, DESCRIPTORS_RESERVED_MIN};
+use crate::limits::{DESCRIPTORS_RESERVED, DESCRIPTORS_RESERVED_MIN, DESCRIPTORS_TABLES_SHARE};
+use crate::tree::TreeConfig;
+use crate::tree::limits::OPEN_FILES;
 
-/// What a process may open, shared out: the log, its folder, listeners, standard streams and the engine of databases on disk
-/// have a reserve; of the rest open uploads and open blobs have a quarter each, as far as they need so many, and connections
+/// What a process may open, shared out: the log, its folder, listeners, standard streams and
+/// databases on disk have a reserve, of which tables that are kept open take a part; of the rest
+/// open uploads and open blobs have a quarter each, as far as they need so many, and connections
 /// what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorPlan {
@@ -20,6 +23,8 @@ pub struct DescriptorPlan {
     pub uploads: usize,
     /// For contents of blobs that are read.
     pub contents: usize,
+    /// For tables of databases on disk that are kept open, out of the reserve.
+    pub tables: usize,
 }
 
 impl DescriptorPlan {
@@ -39,7 +44,13 @@ impl DescriptorPlan {
             connections: rest.saturating_sub(uploads + contents).max(1),
             uploads,
             contents,
+            tables: (reserved / DESCRIPTORS_TABLES_SHARE).min(OPEN_FILES),
         }
+    }
+
+    /// Lowers what trees keep open to what there is for it.
+    pub fn bound_tables(&self, config: &mut TreeConfig) {
+        config.open_files = config.open_files.min(self.tables);
     }
 }
 
@@ -110,13 +121,29 @@ mod tests {
         for limit in [0, 33, 64, 128, 1024, 1 << 20, usize::MAX] {
             let plan = DescriptorPlan::with_limit(limit);
             assert!(plan.connections > 0 && plan.uploads > 0 && plan.contents > 0);
+            assert!(plan.tables > 0);
             if limit >= 64 {
-                let planned = plan.connections + plan.uploads + plan.contents;
-                assert!(
-                    planned + DESCRIPTORS_RESERVED_MIN <= limit,
-                    "{limit}: {plan:?}"
-                );
+                let planned = plan.connections + plan.uploads + plan.contents + plan.tables;
+                let log = DESCRIPTORS_RESERVED_MIN - DESCRIPTORS_RESERVED_MIN / 4;
+                assert!(planned + log <= limit, "{limit}: {plan:?}");
             }
+        }
+        assert_eq!(DescriptorPlan::with_limit(64).tables, 8);
+        assert_eq!(DescriptorPlan::with_limit(usize::MAX).tables, OPEN_FILES);
+    }
+
+    #[test]
+    fn a_tree_keeps_no_more_tables_open_than_it_may() {
+        for limit in [64, 128, 4096] {
+            let plan = DescriptorPlan::with_limit(limit);
+            let mut config = TreeConfig::default();
+            for _ in 0..2 {
+                plan.bound_tables(&mut config);
+                assert_eq!(config.open_files, plan.tables, "{limit}");
+            }
+            config.open_files = 1;
+            plan.bound_tables(&mut config);
+            assert_eq!(config.open_files, 1, "{limit}");
         }
     }
 }

@@ -161,3 +161,7 @@ pub const DESCRIPTORS_RESERVED: usize = 1_024;
 
 /// The same where few are allowed: what a server of some threads has open with its log, a snapshot and a backup under way.
 pub const DESCRIPTORS_RESERVED_MIN: usize = 32;
+
+/// The part of that reserve for tables of databases on disk that are kept open: a quarter. A table
+/// beyond it is opened for each read.
+pub const DESCRIPTORS_TABLES_SHARE: usize = 4;
