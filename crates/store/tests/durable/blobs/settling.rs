@@ -122,3 +122,45 @@ fn a_content_that_nobody_asked_to_describe_is_an_upload_again() {
         .expect("the log goes on");
     assert_eq!(bench.read("a"), Some(data));
 }
+
+/// Neither for want of descriptors nor after an error of the device.
+#[test]
+fn an_upload_whose_file_cannot_be_opened_keeps_what_is_stored() {
+    let disk = SimulatedDisk::new(7);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 150_000);
+    let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+    let first = &data[..70_000];
+    upload
+        .write(first, &[chunk(first)], 1_000)
+        .expect("it fits");
+    drop(upload);
+    for step in [None, Some(Step::Open), Some(Step::Read)] {
+        for round in 0..2 {
+            match step {
+                None => disk.set_handle_limit(disk.open_handles()),
+                Some(step) => disk.folder("blobs").plan_next(step, 0, Fault::Error),
+            }
+            let refused = bench.start(&begin("a", "id", 70_000));
+            assert!(
+                matches!(refused, Err(UploadError::System { .. })),
+                "{step:?}, round {round}: {refused:?}"
+            );
+            disk.set_handle_limit(usize::MAX);
+            let stored = bench.blobs().stored_bytes(DATABASE, "a", b"id");
+            assert_eq!(stored, Some(70_000), "{step:?}, round {round}");
+            assert_eq!(bench.blobs().used(DATABASE).bytes, 70_000);
+        }
+    }
+    assert_eq!(bench.blobs().statistics().failed_uploads, 0);
+    let upload = bench
+        .start(&begin("a", "id", 70_000))
+        .expect("it can be opened");
+    let rest = &data[70_000..];
+    upload.write(rest, &[chunk(rest)], 1_000).expect("it fits");
+    let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+    bench
+        .describe("a", sealed, Condition::None)
+        .expect("the log goes on");
+    assert_eq!(bench.read("a"), Some(data));
+}
