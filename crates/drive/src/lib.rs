@@ -27,6 +27,18 @@
 //! carries bytes: `epoll` is one, `sim::fabric` the other. `event_loop` waits and accepts, `loops`
 //! starts threads and stops them; `blocking` is a thread with one connection, `pool` gives it one.
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 mod address;
 mod addresses;
 mod blocking;

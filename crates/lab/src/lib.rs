@@ -4,6 +4,18 @@
 //! [`Outcome`], which a [`Report`] puts into words, lines or JSON. What decides and counts is a value without socket,
 //! thread and clock ([`Worker`]), so that tests can put it before a server that stalls for an exactly known time.
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 mod keys;
 pub mod limits;
 mod measure;

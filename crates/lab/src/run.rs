@@ -138,13 +138,16 @@ pub fn run<W: Workload>(
             let (start, started) = channel();
             starts.push(start);
             let (ready, shared, make) = (ready.clone(), &shared, &make);
-            threads.push(scope.spawn(move || {
+            let spawned = thread::Builder::new().spawn_scoped(scope, move || {
                 let outcome = run_thread(plan, index, make, &ready, &started, shared);
                 if outcome.is_err() {
                     shared.stop.store(true, Relaxed);
                 }
                 outcome
-            }));
+            });
+            // The threads that were started end when `starts` goes.
+            let no_thread = |error| RunError::System(format!("cannot start a thread: {error}"));
+            threads.push(spawned.map_err(no_thread)?);
         }
         drop(ready);
         // Fewer words than threads: one has failed, and says why when it is joined.
@@ -156,9 +159,11 @@ pub fn run<W: Workload>(
             return Err(error.unwrap_or_else(|| RunError::System("a thread ended early".into())));
         }
         let timeline = timeline(plan);
-        let watching = (plan.worker.pace != Pace::Closed).then(|| {
+        let is_paced = plan.worker.pace != Pace::Closed;
+        let watching = is_paced.then_some(()).and_then(|()| {
             let (cpu, shared) = (plan.pin.first().copied(), &shared);
-            scope.spawn(move || stalls::watch(timeline.window, cpu, &shared.is_over))
+            let watch = move || stalls::watch(timeline.window, cpu, &shared.is_over);
+            thread::Builder::new().spawn_scoped(scope, watch).ok()
         });
         for start in &starts {
             // A thread that has gone says why when it is joined.

@@ -1,5 +1,19 @@
 //! The `pelton` binary: a key-value and blob server over gRPC, and its client on the command line.
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 mod activity;
 mod arguments;
 mod certificate;
@@ -41,7 +55,7 @@ use crate::arguments::{
     ServeArguments,
 };
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, note};
 
 // Memtables are freed on another thread than they were filled on: ARCHITECTURE.md, "The allocator".
 #[global_allocator]
@@ -61,8 +75,8 @@ fn main() -> ExitCode {
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
         Err(failure) => {
             match format {
-                OutputFormat::Text => eprintln!("pelton: {failure}"),
-                OutputFormat::Json => eprintln!("{}", Value::Object(failure.fields())),
+                OutputFormat::Text => note(format_args!("pelton: {failure}")),
+                OutputFormat::Json => note(Value::Object(failure.fields())),
             }
             failure.exit().into()
         }
@@ -72,7 +86,7 @@ fn main() -> ExitCode {
 /// Ends the program: wrong usage, or what was asked for by --help or --version.
 fn end_usage(error: &clap::Error, format: OutputFormat) -> ! {
     if format == OutputFormat::Json && error.use_stderr() {
-        eprintln!("{}", Value::Object(exit::usage_fields(error)));
+        note(Value::Object(exit::usage_fields(error)));
         std::process::exit(Exit::Usage as i32);
     }
     error.exit()

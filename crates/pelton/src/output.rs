@@ -1,11 +1,18 @@
 //! What a command prints on standard output.
 
+use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use serde_json::{Map, Value};
 
 use crate::arguments::OutputFormat;
 use crate::exit::Failure;
+
+/// Writes a line to standard error. That nobody can read it, as behind a closed pipe or on a full
+/// device, changes nothing of what the command does: `eprintln!` would end the program there.
+pub fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
 
 /// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
 pub struct Output {

@@ -577,6 +577,23 @@ fn missing_things_have_one_exit_code_each() {
     }
 }
 
+/// What cannot be told on standard error does not change how a command ends.
+#[test]
+fn exit_codes_hold_when_standard_error_cannot_be_written() {
+    let server = Server::start();
+    let gone = ["get", "k", "--address", "127.0.0.1:1"];
+    for (words, code) in [(&["get", "k"][..], 1), (&gone, 3), (&["get"], 2)] {
+        for format in ["text", "json"] {
+            let full = fs::OpenOptions::new().write(true).open("/dev/full");
+            let mut command = server.command(words);
+            command.args(["--output", format]);
+            command.stderr(full.expect("Linux has it"));
+            let status = command.stdout(Stdio::null()).status().expect("it runs");
+            assert_eq!(status.code(), Some(code), "{words:?} {format}: {status}");
+        }
+    }
+}
+
 #[test]
 fn errors_are_objects_with_output_json() {
     let server = Server::start();

@@ -4,6 +4,18 @@
 //! [`StopHandle`](drive::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
 //! simulations.
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 mod account;
 mod actions;
 mod admission;

@@ -3,6 +3,18 @@
 //! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and [`State`] names the steps
 //! that the room above brings to it. What a call wants done it asks of [`Actions`].
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod admin;
 pub mod blob;
 pub mod call;

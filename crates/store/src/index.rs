@@ -20,6 +20,7 @@ impl Index {
     ///
     /// If the database is on disk: who calls this knows better.
     #[inline]
+    #[expect(clippy::panic, reason = "the kind of a database is matched before")]
     pub(crate) fn memory(&self) -> &MemoryIndex {
         match self {
             Index::Memory(index) => index,
@@ -29,6 +30,7 @@ impl Index {
 
     /// See [`memory`](Index::memory).
     #[inline]
+    #[expect(clippy::panic, reason = "the kind of a database is matched before")]
     pub(crate) fn memory_mut(&mut self) -> &mut MemoryIndex {
         match self {
             Index::Memory(index) => index,

@@ -30,6 +30,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod background;
 pub mod backup;
 pub mod blob;
@@ -41,6 +53,7 @@ pub mod limits;
 pub mod log;
 pub mod snapshot;
 #[cfg(any(test, feature = "suite"))]
+#[allow(clippy::panic, reason = "it is a test")]
 pub mod suite;
 pub mod tree;
 

@@ -3,6 +3,18 @@
 //! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that takes bytes and the
 //! time, and gives events and bytes.
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod grpc;
 pub mod hpack;
 pub mod http1;

@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::input::{self, Lines};
 use crate::interrupt::Interrupt;
 use crate::json::{OperationJson, OwnedOperation, read_line};
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// Operations in one group whose results may carry values: so many of the default size fit into the largest answer.
 const GROUP_VALUES: usize = ANSWER_BYTES_MAX as usize / store::limits::VALUE_BYTES - 1;
@@ -153,7 +153,9 @@ pub fn print_failed(
     } else {
         let what = results::describe(place, &result);
         let (unit, number) = (unit.name(), place.number);
-        eprintln!("pelton: nothing was done: {unit} {number}: {what}");
+        note(format_args!(
+            "pelton: nothing was done: {unit} {number}: {what}"
+        ));
     }
     Ok(judge(place, &result).max(Verdict::Unmet))
 }
@@ -180,7 +182,7 @@ fn independent(
     } else {
         PipeAnswers::All
     };
-    let groups = pipe::read_ahead(grouped(database, answers, operations));
+    let groups = pipe::read_ahead(grouped(database, answers, operations))?;
     let mut progress = Progress {
         output: Output::new(arguments.database.connection.output).optional(),
         failures_only: arguments.failures_only,
@@ -276,10 +278,10 @@ impl Progress {
             Outcome::Done => Verdict::Done,
             Outcome::Refused(failure) => {
                 let (first, last) = (places[0].number, places[places.len() - 1].number);
-                eprintln!(
+                note(format_args!(
                     "pelton: nothing of lines {first} to {last} was done: {}",
                     failure_text(&failure)
-                );
+                ));
                 Verdict::Failed
             }
             Outcome::Answered(answer, None) => {

@@ -10,7 +10,7 @@ use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, note, object};
 
 /// Field number of the payload, in request and answer.
 const PAYLOAD: u32 = 1;
@@ -68,7 +68,7 @@ fn print(
         output.object(fields)?;
     } else if times.len() == 1 {
         output.raw(payload)?;
-        eprintln!("pelton: {median:.1?} there and back");
+        note(format_args!("pelton: {median:.1?} there and back"));
     } else {
         let count = times.len();
         output.line(&format!(

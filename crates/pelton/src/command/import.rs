@@ -38,7 +38,7 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
     let database = arguments.database.clone();
-    let groups = pipe::read_ahead(grouped(database, Arc::clone(&expired), reader));
+    let groups = pipe::read_ahead(grouped(database, Arc::clone(&expired), reader))?;
     let (mut entries, mut last_place) = (0, None);
     let ended = pipe::run(
         &mut caller,

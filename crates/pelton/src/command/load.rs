@@ -21,7 +21,7 @@ use crate::arguments::{
 };
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// Records of one Batch while every key is stored once: few enough that a batch of usual values stays far below what a
 /// server takes.
@@ -174,7 +174,7 @@ fn load_database(
     let removed = own.remove();
     // What was measured is worth more than a word about what is left behind.
     if let (Ok(_), Err(failure)) = (&report, &removed) {
-        eprintln!("pelton: {failure}");
+        note(format_args!("pelton: {failure}"));
     }
     match (report, removed) {
         (Err(failure), Err(left)) => Err(failure.with(&left.to_string())),

@@ -15,7 +15,7 @@ use crate::arguments::{
 };
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::size::Span;
 
 /// Calls at a time of the article's client.
@@ -137,13 +137,16 @@ fn ping_plan(arguments: &PingLoadArguments, in_flight: usize) -> Result<Plan, Fa
 /// What a run has shown goes to standard error; the table stands alone on standard output.
 fn say(arguments: &PingLoadArguments, table: &PingTable, connections: usize, report: &Report) {
     for reason in report.void_reasons() {
-        eprintln!("VOID: {reason}");
+        note(format_args!("VOID: {reason}"));
     }
     let tally = &report.outcome().tally;
     if let Some(failure) = &tally.first_failure {
-        eprintln!("a ping to {} failed: {failure}", arguments.target.address);
+        note(format_args!(
+            "a ping to {} failed: {failure}",
+            arguments.target.address
+        ));
     }
-    eprintln!("{}", table.last_run(connections, report.outcome()));
+    note(table.last_run(connections, report.outcome()));
 }
 
 /// A closed loop by one thread.

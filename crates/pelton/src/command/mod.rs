@@ -60,6 +60,7 @@ use service::keyvalue::messages::EntryMessage;
 use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
 use crate::encoding;
 use crate::exit::{CallFailure, Failure};
+use crate::output::note;
 
 /// What to look at when there is no connection.
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
@@ -200,7 +201,7 @@ fn in_database(database: &str) -> String {
 /// Says on standard error that something is not there or not so. With JSON the answer has said it already.
 fn say_miss(format: OutputFormat, message: &str) {
     if format == OutputFormat::Text {
-        eprintln!("pelton: {message}");
+        note(format_args!("pelton: {message}"));
     }
 }
 

@@ -52,9 +52,10 @@ pub type Handle<'a, Place> = dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Fail
 /// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the server.
 pub fn read_ahead<Place: Send + 'static>(
     mut next: impl FnMut() -> Result<Option<Group<Place>>, Failure> + Send + 'static,
-) -> Receiver<Result<Group<Place>, Failure>> {
+) -> Result<Receiver<Result<Group<Place>, Failure>>, Failure> {
     let (sender, receiver) = sync_channel(GROUPS_READ_AHEAD);
-    thread::spawn(move || {
+    let thread = thread::Builder::new().name("pelton-input".into());
+    let spawned = thread.spawn(move || {
         while let Some(group) = next().transpose() {
             let is_last = group.is_err();
             if sender.send(group).is_err() || is_last {
@@ -62,7 +63,8 @@ pub fn read_ahead<Place: Send + 'static>(
             }
         }
     });
-    receiver
+    spawned.map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
+    Ok(receiver)
 }
 
 /// Sends all groups, and hands over what became of each, in their order.

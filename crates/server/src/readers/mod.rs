@@ -9,7 +9,6 @@ mod pool;
 mod tests;
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use store::tree::{Fetch, Fetched, TreeError};
@@ -90,7 +89,7 @@ impl LoopReaders {
         match &self.readers {
             Readers::Inline(store) => {
                 while !fetch.is_done() {
-                    let fetched = fetch_some(&mut fetch, store);
+                    let fetched = fetch.run(store);
                     let result = Done::Fetched(fetched);
                     self.waiting.push_back(Brought::free(result));
                 }
@@ -107,7 +106,7 @@ impl LoopReaders {
     pub fn read_ahead(&self, number: u64, mut batch: Box<WriteBatch>) -> Option<Box<WriteBatch>> {
         match &self.readers {
             Readers::Inline(_) => {
-                read_ahead(&mut batch);
+                batch.read_ahead();
                 Some(batch)
             }
             Readers::Pool(pool) => {
@@ -153,30 +152,10 @@ impl LoopReaders {
     }
 }
 
-/// Reads for some more of the calls. If the engine panics, none of them gets anything.
-fn fetch_some(fetch: &mut Fetch, store: &Store) -> Fetched {
-    let fetched = catch_unwind(AssertUnwindSafe(|| fetch.run(store)));
-    fetched.unwrap_or_else(|_| {
-        let why = fetch.panicked();
-        fetch.fail(why)
-    })
-}
-
 /// Walks on, and reads what the removals must know.
 fn sweep(store: &Store, batch: &mut WriteBatch) -> Option<TreeError> {
-    let swept = catch_unwind(AssertUnwindSafe(|| store.sweep_trees(batch)));
-    match swept {
-        Ok(Ok(())) => read_ahead(batch),
-        Ok(Err(why)) => Some(why),
-        Err(_) => {
-            batch.clear();
-            store.put_off_tree_sweep();
-            None
-        }
+    match store.sweep_trees(batch) {
+        Ok(()) => batch.read_ahead(),
+        Err(why) => Some(why),
     }
-}
-
-/// If the engine panics, the commits are refused, as if this had not been done.
-fn read_ahead(batch: &mut WriteBatch) -> Option<TreeError> {
-    catch_unwind(AssertUnwindSafe(|| batch.read_ahead())).unwrap_or_default()
 }

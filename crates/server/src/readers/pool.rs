@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use service::ReaderFigures;
 use store::Store;
 
-use super::{Done, Full, Job, fetch_some, read_ahead, sweep};
+use super::{Done, Full, Job, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
 
@@ -128,7 +128,7 @@ impl Pool {
         self.has_job.notify_all();
         self.has_room.notify_all();
         for thread in threads {
-            // What may panic was caught on the thread.
+            // In a build that unwinds, one that panicked has reported it.
             let _ = thread.join();
         }
     }
@@ -160,14 +160,14 @@ impl Pool {
         match job {
             Job::Fetch(mut fetch) => {
                 while !fetch.is_done() && self.claim_room() {
-                    let fetched = fetch_some(&mut fetch, &self.store);
+                    let fetched = fetch.run(&self.store);
                     let bytes = fetched.bytes();
                     self.settle(CLAIM_BYTES, bytes);
                     self.bring(Done::Fetched(fetched), bytes, inbox);
                 }
             }
             Job::ReadAhead { number, mut batch } => {
-                let failure = read_ahead(&mut batch);
+                let failure = batch.read_ahead();
                 let result = Done::Ahead {
                     number,
                     batch,

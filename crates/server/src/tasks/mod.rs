@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use service::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
-use service::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+use service::{Task, TaskFailure, TaskNews, TaskRefusal};
 
 use crate::calls::CallId;
 use crate::clock::TimeSource;
@@ -151,7 +151,7 @@ impl Tasks {
         };
         if let Some(running) = running {
             running.cancel.store(true, Ordering::Relaxed);
-            // A task that panicked has said so on its thread; the server goes on to close its log.
+            // In a build that unwinds, a task that panicked has reported it; the log is still closed.
             let _ = running.thread.join();
         }
     }
@@ -190,17 +190,9 @@ impl Work {
             time: &*self.tasks.time,
             told_ns: None,
         };
-        let run = || self.tasks.jobs.run(&self.task, &mut watch);
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        let news = match ended {
-            Ok(Ok(done)) => News::Done(done),
-            Ok(Err(failure)) => News::Failed(failure),
-            Err(_) => News::Failed(TaskFailure {
-                kind: TaskFailureKind::Device,
-                message:
-                    "the task ended by a fault of the program; the log of the server may say more"
-                        .into(),
-            }),
+        let news = match self.tasks.jobs.run(&self.task, &mut watch) {
+            Ok(done) => News::Done(done),
+            Err(failure) => News::Failed(failure),
         };
         // Before the call hears of the end and another one can begin. After a stop there is nothing to take.
         self.tasks.lock().running = None;

@@ -1,8 +1,8 @@
 //! Trying again what a broken connection has ended, and several at a time.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -140,7 +140,8 @@ impl Transfers {
         let is_one = work.len() == 1;
         let threads = work.len().min(usize::from(parallel));
         let waiting: Mutex<VecDeque<W>> = Mutex::new(work.into());
-        let take = || waiting.lock().expect("nobody panics with it").pop_front();
+        let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = || lock().pop_front();
         let results = thread::scope(|scope| {
             let worker = || {
                 let mut done = Vec::new();
@@ -148,7 +149,7 @@ impl Transfers {
                     match each(&one) {
                         Ok(result) => done.push(result),
                         Err(failure) => {
-                            waiting.lock().expect("nobody panics with it").clear();
+                            lock().clear();
                             let failure = if is_one {
                                 failure
                             } else {
@@ -160,11 +161,15 @@ impl Transfers {
                 }
                 (done, Ok(()))
             };
-            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            let spawn = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
+            let handles: Vec<_> = (1..threads).map_while(spawn).collect();
+            // This thread is one of them, the only one where the system gives no other.
+            let mut results = vec![worker()];
             let joined = handles.into_iter().map(|handle| handle.join());
-            joined
-                .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Vec<_>>()
+            results.extend(
+                joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
+            );
+            results
         });
         let (mut all, mut outcome) = (Vec::new(), Ok(()));
         for (mut done, ended) in results {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sync_ahead::SyncAhead;
 use crate::limits::{DOWNLOAD_STATE_BYTES, DOWNLOAD_STATE_EVERY_BYTES, DOWNLOAD_WRITE_BYTES};
+use crate::output::note;
 
 /// Bytes read at a time where what is there is compared with its checksum.
 const READ_BYTES: usize = 1 << 20;
@@ -120,10 +121,10 @@ impl Part {
         let found = checksum(&self.file, state.bytes)?;
         if found != Some(state.crc32c) {
             let path = self.path.display();
-            eprintln!(
+            note(format_args!(
                 "pelton: {path} is damaged: `{}` is downloaded anew",
                 state.name
-            );
+            ));
             return Ok(None);
         }
         Ok(Some(state))

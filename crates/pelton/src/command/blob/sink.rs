@@ -7,6 +7,7 @@ use super::attempts::Ended;
 use super::download::Target;
 use super::part::{Part, Source, State};
 use crate::exit::Failure;
+use crate::output::note;
 
 /// A blob that was fetched.
 pub(super) struct Fetched {
@@ -145,10 +146,10 @@ impl<'a> Sink<'a> {
         };
         let is_useful = self.state.bytes > 0 && (is_interrupted || !self.is_hopeless);
         match is_useful && part.tell_now(&self.state).is_ok() {
-            true => eprintln!(
+            true => note(format_args!(
                 "pelton: {} bytes of `{}` are kept: the same command goes on from there",
                 self.state.bytes, self.state.name
-            ),
+            )),
             false => part.remove(),
         }
     }

@@ -88,28 +88,6 @@ impl Fetch {
             calls,
         }
     }
-
-    /// Gives up the calls for which nothing was brought yet, for this reason.
-    pub fn fail(&mut self, why: TreeError) -> Fetched {
-        let first = self.next;
-        self.next = self.wishes.len();
-        let why = Arc::new(why);
-        let failed = || Brought::Failed(Arc::clone(&why));
-        Fetched {
-            entries: Vec::new(),
-            bytes: 0,
-            wishes: Arc::clone(&self.wishes),
-            sequence: 0,
-            history_id: 0,
-            first,
-            calls: (first..self.next).map(|_| failed()).collect(),
-        }
-    }
-
-    /// The reason for [`Fetch::fail`] after a panic of the engine.
-    pub fn panicked(&self) -> TreeError {
-        TreeError::damaged(self.tree.folder(), "the engine gave up reading it")
-    }
 }
 
 impl fmt::Debug for Fetch {

@@ -403,26 +403,3 @@ fn a_call_that_wished_nothing_is_shown_nothing() {
     assert_eq!(shown(&call).get(b"", 0, NOW_MS), Err(NotFetched));
     assert_eq!(shown(&call).count(&Range::ALL, NOW_MS, 1), Err(NotFetched));
 }
-
-#[test]
-fn failed_calls_are_told_why() {
-    let bench = Bench::new(5);
-    let mut wishes = Wishes::default();
-    for tag in 0..3 {
-        wishes.begin(tag, b"");
-        wishes.key(b"");
-    }
-    let mut fetch = Fetch::new(bench.writer.index().clone(), &mut wishes);
-    let failed = fetch.fail(fetch.panicked());
-    assert!(fetch.is_done());
-    assert_eq!(
-        failed.calls().map(|call| call.tag()).collect::<Vec<_>>(),
-        [0, 1, 2]
-    );
-    for call in failed.calls() {
-        assert!(matches!(
-            Shown::fetched(&call),
-            Err(TreeError::Damaged { .. })
-        ));
-    }
-}
