@@ -128,8 +128,8 @@ impl Committer {
                 index.warm(run.batch.hashes(operations.start..warm_until));
             }
             self.commit(&database.config.limits, &mut state, commit, run);
-            work +=
-                commit.operations().len() + run.batch.bytes_of(commit) / limits::SLICE_WORK_BYTES;
+            let bytes = run.batch.bytes_of(commit) + self.effects.rewritten_bytes();
+            work += commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
             if work < limits::SLICE_WORK {
                 continue;
             }

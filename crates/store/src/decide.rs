@@ -51,7 +51,7 @@ pub(crate) fn decide(
     effects: &mut Effects,
     outcomes: &mut Outcomes,
 ) -> Verdict {
-    effects.clear();
+    effects.begin();
     let mark = outcomes.mark();
     let mut decider = Decider {
         pending,
@@ -61,7 +61,6 @@ pub(crate) fn decide(
         effects,
         outcomes,
         answer_bytes: 0,
-        rewritten_bytes: 0,
     };
     let mut unmet_compare = None;
     let decided = match commit.mode {
@@ -96,7 +95,6 @@ struct Decider<'a, P> {
     effects: &'a mut Effects,
     outcomes: &'a mut Outcomes,
     answer_bytes: usize,
-    rewritten_bytes: usize,
 }
 
 impl<P: Pending> Decider<'_, P> {
@@ -230,11 +228,12 @@ impl<P: Pending> Decider<'_, P> {
     ) -> Result<Vec<u8>, Decision> {
         let added = self.batch.value(self.batch.operation(place));
         let is_copied = own.is_none_or(|own| !self.effects.is_built(own));
-        self.rewritten_bytes += if is_copied { current_len } else { 0 };
+        let copied_bytes = if is_copied { current_len } else { 0 };
         let limit_bytes = self.context.limits.rewritten_bytes;
-        if self.rewritten_bytes > limit_bytes {
+        if self.effects.rewritten_bytes() + copied_bytes > limit_bytes {
             return Err(Decision::Refused(Refusal::RewritesTooMuch { limit_bytes }));
         }
+        self.effects.count_rewritten(copied_bytes);
         let mut value = Vec::new();
         if let Some(own) = own {
             value = self.effects.take_value(self.batch, own);

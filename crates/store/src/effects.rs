@@ -26,6 +26,8 @@ pub(crate) struct Effects {
     growth_bytes: i64,
     /// By how much it changes the number of entries.
     growth_entries: i64,
+    /// Bytes that were copied to append to them, also where nothing came of it.
+    rewritten_bytes: usize,
 }
 
 /// The result for one key.
@@ -103,6 +105,23 @@ impl Effect {
 }
 
 impl Effects {
+    /// Begins the effects of another commit.
+    pub(crate) fn begin(&mut self) {
+        self.clear();
+        self.rewritten_bytes = 0;
+    }
+
+    /// Counts bytes that are copied to append to them.
+    pub(crate) fn count_rewritten(&mut self, bytes: usize) {
+        self.rewritten_bytes += bytes;
+    }
+
+    /// Bytes that this commit has copied to append to them, also one that was refused or has failed.
+    pub(crate) fn rewritten_bytes(&self) -> usize {
+        self.rewritten_bytes
+    }
+
+    /// Takes all effects back.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         self.list.shrink_to(KEPT_EFFECTS);

@@ -27,8 +27,16 @@ pub const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 pub const COMMIT_BYTES_BESIDE_LARGEST: usize = 64 * 1024;
 
 /// Bytes of *existing* values that one commit may copy to append to them, by default. Without it,
-/// a small commit could rewrite thousands of large values under the lock. One largest value always fits.
+/// a small commit could rewrite thousands of large values under the lock, which takes some
+/// milliseconds for this many and cannot be cut. One largest value always fits. The value of a key is
+/// built once, however many Appends a commit has for it, so with the bytes that the commit brings
+/// ([`COMMIT_BYTES`]) this bounds what it produces: 32 MiB.
 pub const REWRITTEN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that the Appends of one group of the log may copy, beyond which no further commit goes into
+/// it. Those that are refused or fail bring nothing into the log, and so would never fill a group:
+/// all others would wait for as many of them as have come.
+pub const GROUP_REWRITTEN_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes of values that the answer to one commit may carry, unless the commit says otherwise: what the
 /// default client of every language accepts. One largest value always fits.

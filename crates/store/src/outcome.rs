@@ -400,8 +400,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::RewritesTooMuch { limit_bytes } => write!(
                 formatter,
-                "the appends of the request would copy more than {limit_bytes} bytes of existing values; \
-                 send them in several requests"
+                "the appends of the request would copy more than {limit_bytes} bytes of existing values; nothing was \
+                 done; send them in several requests, or put the whole values"
             ),
             Refusal::NotCreated(error) => error.fmt(formatter),
             Refusal::NotDropped(error) => error.fmt(formatter),

@@ -185,6 +185,54 @@ fn a_writer_cuts_its_work_into_slices() {
     assert_eq!(run(1600, 1, 0), 0);
 }
 
+/// What an Append copies is work of a slice, also where the commit comes to nothing.
+#[test]
+fn a_writer_cuts_between_commits_that_copy_large_values() {
+    let store = new_store();
+    let (mut batch, mut committer, mut outcomes) =
+        (store.write_batch(), store.committer(), Outcomes::new());
+    let large = vec![1; 100_000];
+    let append = Operation::Append {
+        key: b"large",
+        value: b"1",
+        condition: Condition::None,
+    };
+    let absent = Operation::Delete {
+        key: b"large",
+        condition: Condition::Absent,
+        want_previous: false,
+    };
+    for fails in [false, true, false, true] {
+        let mut first = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        first.push(&put(b"large", &large)).expect("fits");
+        first.submit();
+        drop(committer.run(&mut batch, &mut still(), &mut outcomes));
+        for _ in 0..10 {
+            let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+            commit.push(&append).expect("fits");
+            if fails {
+                commit.push(&absent).expect("fits");
+            }
+            commit.submit();
+        }
+        let before = committer.slices();
+        let mut clock = SteppingClock {
+            now_ns: 0,
+            step_ns: 100_000,
+        };
+        drop(committer.run(&mut batch, &mut clock, &mut outcomes));
+        assert_eq!(
+            committer.slices() - before,
+            10,
+            "each is a slice of its own"
+        );
+        for outcome in outcomes.iter() {
+            let failed = matches!(outcome.decision, Decision::Failed { index: 1, .. });
+            assert_eq!(failed, fails, "{:?}", outcome.decision);
+        }
+    }
+}
+
 /// A clock under which every slice is over at once, and which gives a reader time to come to the lock.
 struct SlowClock(u64);
 

@@ -62,6 +62,8 @@ pub(super) struct Work {
     pub(super) needs_sync: bool,
     /// Operations of the group so far.
     operations: usize,
+    /// Bytes that its Appends have copied so far, also where nothing of it is logged.
+    rewritten_bytes: usize,
     /// The group is complete with so many.
     most_operations: usize,
     /// Nothing more goes into the group.
@@ -156,6 +158,7 @@ impl Decider {
                 growth_bytes: 0,
                 needs_sync: false,
                 operations: 0,
+                rewritten_bytes: 0,
                 most_operations: usize::MAX,
                 is_complete: false,
                 refusal: None,
@@ -360,6 +363,7 @@ impl Decider {
         self.work.growth_bytes = 0;
         self.work.needs_sync = false;
         self.work.operations = 0;
+        self.work.rewritten_bytes = 0;
         self.work.is_complete = false;
     }
 }
@@ -371,7 +375,10 @@ impl Work {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_complete || self.operations >= self.most_operations || self.records.is_full()
+        self.is_complete
+            || self.operations >= self.most_operations
+            || self.records.is_full()
+            || self.rewritten_bytes >= limits::GROUP_REWRITTEN_BYTES
     }
 
     /// The next sequence; `None` completes the group, since the log must be synced before there is one.
@@ -422,9 +429,10 @@ impl Work {
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let mark = outcomes.mark();
-        let checked = self
-            .decide_keys(pending, visible, place, outcomes)
-            .and_then(|verdict| self.check_growth(pending, visible).map(|()| verdict));
+        let decided = self.decide_keys(pending, visible, place, outcomes);
+        self.rewritten_bytes += self.effects.rewritten_bytes();
+        let checked =
+            decided.and_then(|verdict| self.check_growth(pending, visible).map(|()| verdict));
         let verdict = match checked {
             Ok(verdict) => verdict,
             Err(refusal) => {

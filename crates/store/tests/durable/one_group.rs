@@ -2,7 +2,7 @@
 //! restart brings back what was answered.
 
 use store::disk::SimulatedDisk;
-use store::suite::{StandingClock, delete, put};
+use store::suite::{StandingClock, append, delete, put};
 use store::{
     Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
 };
@@ -258,5 +258,49 @@ fn an_interval_is_due_again_after_each_sync() {
     let client = Client::open(&disk, Durability::Interval { ms: 50 });
     for number in 0..3u8 {
         assert!(client.has(DatabaseId::DEFAULT, &[number]));
+    }
+}
+
+/// Commits that copy much and come to nothing fill no group of the log: others do not wait for all of
+/// them.
+#[test]
+fn a_group_ends_when_its_appends_have_copied_enough() {
+    let disk = SimulatedDisk::new(5);
+    let mut client = Client::open(&disk, Durability::Synced);
+    let large = vec![1; 1_000_000];
+    let absent = put_if(b"a", b"never", Condition::Absent);
+    for _ in 0..2 {
+        client.one(&[put(b"a", &large)]);
+        let mut batch = client.durable.store.write_batch();
+        for tag in 0..20 {
+            let mut commit = batch.begin(tag, DatabaseId::DEFAULT, Mode::Atomic);
+            commit.push(&append(b"a", b"1")).expect("it fits");
+            commit.push(&absent).expect("it fits");
+            commit.submit();
+        }
+        let mut last = batch.begin(20, DatabaseId::DEFAULT, Mode::Atomic);
+        last.push(&put(b"b", b"last")).expect("it fits");
+        last.submit();
+        client.durable.mailbox.submit(&mut batch);
+        let mut groups = Vec::new();
+        while client.durable.rounds.round(&mut client.clock) {
+            let mut outcomes = Outcomes::new();
+            let mut answered = 0;
+            while client.durable.mailbox.take(&mut outcomes) {
+                for outcome in outcomes.iter() {
+                    let is_last = outcome.tag == 20;
+                    let failed = matches!(outcome.decision, Decision::Failed { index: 1, .. });
+                    assert_eq!(failed, !is_last, "{:?}", outcome.decision);
+                }
+                answered += outcomes.len();
+            }
+            groups.push(answered);
+        }
+        // Five of them copy more than `GROUP_REWRITTEN_BYTES`.
+        assert_eq!(groups, [5, 5, 5, 5, 1]);
+        assert_eq!(
+            value(&client, b"a").map(|(value, _)| value.len()),
+            Some(1_000_000)
+        );
     }
 }
