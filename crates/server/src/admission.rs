@@ -165,4 +165,20 @@ mod tests {
         watching.stop();
         assert_eq!(end(&mut watching), unavailable, "ended by the stop");
     }
+
+    /// A client that is told to try again does so on the connection that it has.
+    #[test]
+    fn calls_refused_by_the_thousand_keep_their_connection() {
+        let mut pair = Pair::open();
+        for _ in 0..2 {
+            let overfull = pair.overfill();
+            for _ in 0..5_000 {
+                pair.call("/pelton.v1.Echo/Unary", b"");
+                assert_eq!(end(&mut pair).0, Code::Unavailable as u8);
+            }
+            drop(overfull);
+            pair.call("/pelton.v1.Echo/Unary", b"");
+            assert_eq!(end(&mut pair), (Code::Ok as u8, None));
+        }
+    }
 }

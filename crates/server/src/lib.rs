@@ -401,6 +401,7 @@ impl Parts {
         http2.stream_window = config.stream_window;
         http2.connection_window = config.connection_window;
         http2.max_message_bytes = limits::request_bytes(config.max_value_bytes);
+        http2.too_large_hint = MESSAGE_TOO_LARGE_HINT;
         // A connection can always receive one largest request and be owed one largest answer.
         http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
@@ -490,6 +491,10 @@ impl Parts {
         ))
     }
 }
+
+/// What a caller can do about a message beyond [`limits::request_bytes`].
+const MESSAGE_TOO_LARGE_HINT: &str = "send a blob in chunks of at most 4 MiB, and a batch in \
+    several; larger values need a server with --max-value";
 
 /// What all peers may make the server hold.
 fn account_bytes(config: &Config) -> usize {

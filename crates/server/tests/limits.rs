@@ -250,6 +250,23 @@ fn streams_above_the_limit_are_refused_and_the_connection_lives() {
     assert_eq!(caller.heard(again).code(), Code::Ok);
 }
 
+/// What is too large is told with the limit, and with what to do, each time.
+#[test]
+fn messages_that_are_too_large_are_told_what_to_do() {
+    const UPLOAD: &str = "/pelton.v1.Blob/Upload";
+    let mut host = host();
+    let mut caller = Caller::new(&mut host);
+    for _ in 0..2 {
+        let large = caller.call(UPLOAD, &vec![0; 17 << 20]);
+        caller.exchange(&mut host);
+        let status = caller.heard(large).status.as_ref().expect("it has ended");
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        let message = status.message();
+        assert!(message.contains("the limit is 16777216;"), "{message}");
+        assert!(message.contains("in chunks of at most 4 MiB"), "{message}");
+    }
+}
+
 /// Rapid reset (CVE-2023-44487): requests that are cancelled as soon as they are sent.
 #[test]
 fn a_flood_of_resets_ends_its_connection_and_no_other() {

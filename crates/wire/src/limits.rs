@@ -107,6 +107,10 @@ pub const MAX_REQUEST_MEMO_BYTES: usize = 1_024;
 /// be open at once fit.
 pub const MAX_REMEMBERED_RESETS: usize = MAX_STREAMS as usize;
 
+/// DATA frames of such a stream that are dropped free of charge, however small: messages that were
+/// on their way when the call was refused. Others pay for them as for small DATA frames.
+pub const MAX_LATE_FRAMES: u16 = 1_024;
+
 // --- Flow control ----------------------------------------------------------------------------------------------------
 
 /// The receive window of a stream when it begins: the protocol's default.

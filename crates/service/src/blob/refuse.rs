@@ -49,7 +49,7 @@ pub(crate) fn invalid(method: Method, invalid: Invalid) -> Status {
 #[cold]
 pub(crate) fn chunk_too_large(bytes: usize) -> Status {
     Status::resource_exhausted(format!(
-        "field chunk.data has {bytes} bytes, at most {} are allowed",
+        "field chunk.data has {bytes} bytes, at most {} are allowed; send the content in several chunks",
         limits::CHUNK_BYTES
     ))
 }

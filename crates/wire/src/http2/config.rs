@@ -24,6 +24,8 @@ pub struct Config {
     pub connection_window: Option<u32>,
     /// The largest message that is received, in bytes. [`limits::MAX_MESSAGE_BYTES`].
     pub max_message_bytes: usize,
+    /// What the status of a larger message adds: what to do about it.
+    pub too_large_hint: &'static str,
     /// Bytes of unfinished messages over all streams. [`limits::MAX_GATHERED_BYTES`].
     pub max_gathered_bytes: usize,
     /// Bytes that wait to be sent or are set aside for it, above which nothing more is produced.
@@ -65,6 +67,7 @@ impl Config {
             stream_window: None,
             connection_window: None,
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
+            too_large_hint: "",
             max_gathered_bytes: limits::MAX_GATHERED_BYTES,
             max_unsent_bytes: limits::MAX_UNSENT_BYTES,
             stream_unsent_bytes: limits::STREAM_UNSENT_BYTES,

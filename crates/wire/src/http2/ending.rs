@@ -46,7 +46,10 @@ impl Connection {
         self.silence(slot, Dead::ByUs);
     }
 
-    /// A call ends because of what the peer sent: the peer is told the status, the room above the cause.
+    /// A call ends because of what the peer sent: the peer is told the status, the layer above the
+    /// cause. What is refused for a limit costs nothing, as with calls that the layer above refuses:
+    /// an honest client may meet a limit with each of its calls, and the work of a call that has
+    /// ended counts as running until it is over.
     pub(super) fn end_call(
         &mut self,
         slot: u32,
@@ -55,6 +58,9 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ConnectionError> {
         self.stop_call(slot, status, cause, out);
+        if matches!(cause, Cause::MessageTooLarge | Cause::TooMuchUnfinished) {
+            return Ok(None);
+        }
         self.charge(Charge::Reset).map(|()| None)
     }
 
@@ -84,8 +90,8 @@ impl Connection {
         self.drop_outbound(slot);
         self.drop_inbound(slot);
         self.end_turn(slot);
+        self.streams.kill(slot, dead);
         let stream = &mut self.streams[slot];
-        stream.dead = dead;
         stream.receive_closed = true;
         stream.send_closed = true;
         stream.owes_writable = false;

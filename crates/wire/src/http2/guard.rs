@@ -11,7 +11,8 @@ use crate::limits;
 /// What is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Charge {
-    /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what the peer sent.
+    /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what the peer sent, unless
+    /// that was only more than a limit.
     Reset,
     /// Odd but legal: PRIORITY, an unknown frame, a late frame.
     Glitch,

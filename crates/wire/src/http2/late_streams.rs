@@ -2,17 +2,26 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::limits::{LINGERING_STREAMS, MAX_REMEMBERED_RESETS};
+use crate::limits::{LINGERING_STREAMS, MAX_LATE_FRAMES, MAX_REMEMBERED_RESETS};
 
 /// Streams that we ended before the peer did: what it sent meanwhile is still to come.
 ///
 /// Ordered by their ids, so that a peer which refers to many of them costs little with each frame.
 #[derive(Debug, Default)]
 pub(super) struct LateStreams {
-    /// By id: whether the peer's END_STREAM has come.
-    ended: BTreeMap<u32, bool>,
+    /// By id.
+    ended: BTreeMap<u32, Late>,
     /// Those whose peers were not told yet to send no more, and when they are: the first is due first.
     lingering: VecDeque<(u32, u64)>,
+}
+
+/// What has come of such a stream.
+#[derive(Debug, Default, Clone, Copy)]
+struct Late {
+    /// The peer's END_STREAM.
+    has_ended: bool,
+    /// DATA frames, at most [`MAX_LATE_FRAMES`].
+    frames: u16,
 }
 
 impl LateStreams {
@@ -22,7 +31,7 @@ impl LateStreams {
         if self.ended.len() == MAX_REMEMBERED_RESETS {
             self.ended.pop_first();
         }
-        self.ended.insert(id, false);
+        self.ended.insert(id, Late::default());
     }
 
     /// The peer of a stream, which is remembered, is to be told later to send no more; false if there are too many.
@@ -45,7 +54,7 @@ impl LateStreams {
             && due_ns <= now_ns
         {
             self.lingering.pop_front();
-            if self.ended.get(&id) == Some(&false) {
+            if self.ended.get(&id).is_some_and(|late| !late.has_ended) {
                 return Some(id);
             }
         }
@@ -64,8 +73,19 @@ impl LateStreams {
     /// Notes that the peer has ended its side; false if it is not remembered, or has ended before.
     pub(super) fn end(&mut self, id: u32) -> bool {
         match self.ended.get_mut(&id) {
-            Some(has_ended) if !*has_ended => {
-                *has_ended = true;
+            Some(late) if !late.has_ended => {
+                late.has_ended = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts a DATA frame; false if it is not remembered, has ended, or had too many.
+    pub(super) fn count_frame(&mut self, id: u32) -> bool {
+        match self.ended.get_mut(&id) {
+            Some(late) if !late.has_ended && late.frames < MAX_LATE_FRAMES => {
+                late.frames += 1;
                 true
             }
             _ => false,
@@ -75,7 +95,7 @@ impl LateStreams {
     /// What it takes, by estimate.
     pub(super) fn memory_bytes(&self) -> usize {
         // A node of a B-tree is at least half full.
-        2 * self.ended.len() * size_of::<(u32, bool)>()
+        2 * self.ended.len() * size_of::<(u32, Late)>()
             + self.lingering.capacity() * size_of::<(u32, u64)>()
     }
 }

@@ -125,13 +125,17 @@ impl Connection {
     }
 
     /// DATA of a stream that we ended first, as with every call that is refused: it was on its way. The end of the stream
-    /// comes once and costs nothing, so that who keeps calling an overloaded server does not lose the connection.
+    /// comes once and costs nothing, and neither do as many small messages as may have been under way, so that who keeps
+    /// calling an overloaded server does not lose the connection.
     fn take_late_data(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
         if self.is_client() {
             // Who gives up many calls gets as many late answers. It chose its server, and could not know.
             return Ok(());
         }
         if header.has(flag::END_STREAM) && self.late.end(header.stream) {
+            return Ok(());
+        }
+        if self.late.count_frame(header.stream) {
             return Ok(());
         }
         self.charge(Charge::Fragment(header.length))
@@ -296,7 +300,7 @@ impl Connection {
         }
         let max = self.config.max_gathered_bytes;
         let message = format!(
-            "the unfinished messages on this connection have more than {max} bytes, which is the limit"
+            "the unfinished messages on this connection have more than {max} bytes, which is the limit; send fewer at once"
         );
         self.end_call(
             slot,
@@ -393,13 +397,10 @@ impl Connection {
         if let Err(error) = result {
             // What it became is of no use, and as large as a message may be: not kept.
             let status = error.status();
-            let is_limit = status.code() == Code::ResourceExhausted;
-            let cause = if is_limit {
-                Cause::MessageTooLarge
-            } else {
-                Cause::BadMessage
-            };
-            return Ok(Err((status, cause)));
+            if status.code() == Code::ResourceExhausted {
+                return Ok(Err((self.with_hint(&status), Cause::MessageTooLarge)));
+            }
+            return Ok(Err((status, Cause::BadMessage)));
         }
         self.pool
             .give(std::mem::replace(&mut self.unpacked, inflated));
@@ -413,11 +414,23 @@ impl Connection {
         error: MessageError,
         out: &mut Vec<u8>,
     ) -> Handled {
-        let cause = match error {
-            MessageError::TooLarge { .. } => Cause::MessageTooLarge,
-            MessageError::BadFlag(_) | MessageError::Truncated => Cause::BadMessage,
+        let (status, cause) = match error {
+            MessageError::TooLarge { .. } => {
+                (self.with_hint(&error.status()), Cause::MessageTooLarge)
+            }
+            MessageError::BadFlag(_) | MessageError::Truncated => {
+                (error.status(), Cause::BadMessage)
+            }
         };
-        self.end_call(slot, &error.status(), cause, out)
+        self.end_call(slot, &status, cause, out)
+    }
+
+    /// Adds what is to be done about a message that is too large.
+    #[cold]
+    fn with_hint(&self, status: &Status) -> Status {
+        let (message, hint) = (status.message(), self.config.too_large_hint);
+        let separator = if hint.is_empty() { "" } else { "; " };
+        Status::new(status.code(), format!("{message}{separator}{hint}"))
     }
 
     /// The peer has ended its side without a message in the same frame.

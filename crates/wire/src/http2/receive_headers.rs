@@ -338,6 +338,11 @@ impl Connection {
         if code == ErrorCode::RefusedStream && !self.settings_acked {
             return Ok(None);
         }
+        // The peer keeps our limit where the work of calls that are over takes the places.
+        let keeps_limit = self.streams.open() < self.config.max_streams as usize;
+        if code == ErrorCode::RefusedStream && keeps_limit && self.peer.can_be_answered() {
+            return self.charge(Charge::Glitch).map(|()| None);
+        }
         self.charge(Charge::Reset).map(|()| None)
     }
 

@@ -220,12 +220,26 @@ pub(crate) struct Streams {
     free: Vec<u32>,
     index: IdIndex,
     live: usize,
+    /// Those of them that are over for the peer.
+    dead: usize,
 }
 
 impl Streams {
     /// Streams that are open or whose work still runs.
     pub(crate) fn len(&self) -> usize {
         self.live
+    }
+
+    /// Streams that are open as the peer sees it.
+    pub(crate) fn open(&self) -> usize {
+        self.live - self.dead
+    }
+
+    /// Nothing is received or sent on the stream any more; its work may still run.
+    pub(crate) fn kill(&mut self, slot: u32, dead: Dead) {
+        let stream = &mut self.slots[slot as usize];
+        self.dead += usize::from(!stream.is_dead());
+        stream.dead = dead;
     }
 
     /// Places for streams, taken or free: what a walk over all streams walks over.
@@ -284,6 +298,7 @@ impl Streams {
         );
         self.index.remove(stream.id);
         stream.id = 0;
+        self.dead -= usize::from(stream.is_dead());
         self.free.push(slot);
         self.live -= 1;
         if self.live == 0 && self.slots.len() > limits::KEPT_STREAM_PLACES {
