@@ -173,12 +173,14 @@ mod tests {
         for _ in 0..2 {
             let overfull = pair.overfill();
             for _ in 0..5_000 {
-                pair.call("/pelton.v1.Echo/Unary", b"");
+                let stream = pair.call("/pelton.v1.Echo/Unary", b"");
                 assert_eq!(end(&mut pair).0, Code::Unavailable as u8);
+                pair.client.forget(stream);
             }
             drop(overfull);
-            pair.call("/pelton.v1.Echo/Unary", b"");
+            let stream = pair.call("/pelton.v1.Echo/Unary", b"");
             assert_eq!(end(&mut pair), (Code::Ok as u8, None));
+            pair.client.forget(stream);
         }
     }
 }

@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 enum Order {
     Tell(u64),
     End(Result<Done, TaskFailure>),
-    Panic,
 }
 
 /// Tasks that obey the test, and tell it when they were stopped.
@@ -53,10 +52,6 @@ impl Jobs for Obeying {
                     ..BackupProgress::default()
                 })),
                 Ok(Order::End(result)) => return result,
-                Ok(Order::Panic) => {
-                    drop(orders);
-                    panic!("as ordered")
-                }
                 Err(_) => {}
             }
         }
@@ -180,7 +175,7 @@ fn one_task_runs_at_a_time_and_the_next_when_it_has_ended() {
         let second = room.call(path, if path == BACKUP { NAMED_A } else { b"" });
         assert_eq!(room.wait_for_end(second), Code::Unavailable);
     }
-    room.order(Order::Panic);
+    room.order(Order::End(Err(failure(TaskFailureKind::Device))));
     assert_eq!(room.wait_for_end(first), Code::Internal);
     // The very next call finds the place free.
     for _ in 0..50 {
