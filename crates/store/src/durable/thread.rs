@@ -197,6 +197,10 @@ impl<C: Clock> Runner<C> {
                 self.wait_for_trees();
                 continue;
             }
+            // The round may have taken the wake-up that came with it for one that brings work.
+            if self.stop.asked.load(Ordering::Acquire) {
+                break;
+            }
             // At once: what looking out for more first brought and cost stands in ARCHITECTURE.md, section 5.4.
             let due_ns = (self.rounds.due_ns())
                 .min(self.helper.retry_ns)

@@ -9,7 +9,7 @@ use store::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
 use store::log::LogConfig;
 use store::snapshot::SnapshotError;
-use store::suite::{increment, put};
+use store::suite::{Random, increment, put};
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
 
 use crate::bench::{log_config, verify};
@@ -260,6 +260,22 @@ fn a_snapshot_is_given_up_when_no_more_are_wanted() {
         !names.iter().any(|name| name.contains("snapshot")),
         "{names:?}"
     );
+}
+
+/// Whenever it comes: also while the committer is between two looks at what there is to do.
+#[test]
+fn a_stop_is_never_overlooked() {
+    let mut random = Random::new(1);
+    for number in 0..1_000 {
+        let disk = SimulatedDisk::new(number);
+        let opened = Store::open(config(), Arc::new(disk), &log_config()).expect("it is empty");
+        let durable = Durable::start(opened.committer, clock(), nothing_but_snapshots());
+        let durable = durable.expect("threads can be started");
+        for _ in 0..random.below(30_000) {
+            std::hint::spin_loop();
+        }
+        durable.stop().expect("nothing fails");
+    }
 }
 
 /// A segment that is needed at once is waited for; and an interval is kept although nothing comes.
