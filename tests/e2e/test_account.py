@@ -4,7 +4,6 @@ Many who ask for much and read nothing end neither the process nor anybody's cal
 within its bound.
 """
 
-import os
 import threading
 from concurrent import futures
 
@@ -21,7 +20,6 @@ BATCH = "/pelton.v1.KeyValue/Batch"
 STATISTICS = "/pelton.v1.Admin/Statistics"
 TOO_MUCH = grpc.StatusCode.RESOURCE_EXHAUSTED
 LARGE = b"0123456789" * 390_000
-IS_BLOCKING = os.environ.get("PELTON_TEST_DRIVER") == "blocking"
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -29,8 +27,6 @@ def place(request, tmp_path):
     """Flags of a server whose default database is in memory, or on disk."""
     if request.param == "memory":
         return []
-    if IS_BLOCKING:
-        pytest.skip("each thread of the blocking driver reads from the device by itself, with no common bound yet")
     flags = ["--data", str(tmp_path / "data"), "--kind", "disk", "--durability", "written"]
     # The cache of blocks comes beside the memory limit.
     return flags + ["--disk-cache", "8MiB"]
@@ -138,8 +134,7 @@ def test_one_value_for_readers_that_do_not_read(binary, place):
         floods = []
         try:
             with Honest(server.address) as honest:
-                # The blocking driver serves 64 connections at once.
-                for _ in range(70 if server.driver == "event-loop" else 50):
+                for _ in range(70):
                     floods.append(Flood(server.address))
                     floods[-1].calls(GET, pb.GetRequest(key=b"large").SerializeToString(), 20)
                 honest.wait_rounds(30)
@@ -230,7 +225,6 @@ def test_appends_to_many_large_values_are_refused_beforehand(binary, place):
         assert kv.Get(pb.GetRequest(key=b"small")).value == b"+" * 1_000
 
 
-@pytest.mark.skipif(IS_BLOCKING, reason="forty threads may each make an answer too many at the same time")
 def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary):
     """One address holds all it can get over many connections; new callers are served all the same."""
     with Server(binary, "--memory-limit", "96MiB") as server:

@@ -28,7 +28,6 @@ MIB = 1 << 20
 # What a server may have in memory beside its limit (issue 11, "How it is proved").
 BESIDE_LIMIT_BYTES = 64 * MIB
 PER_CONNECTION_BYTES = 128 * 1024
-ONE_ANSWER_BYTES = 4 * MIB
 CALLS_PER_WRITE = 200
 
 
@@ -210,11 +209,7 @@ def judge(server, limit_bytes, connections, honest=None):
     code = server.process.poll()
     assert code is None, f"the server has ended ({code}):\n{server.log()}"
     peak = status_bytes(server.process.pid, "VmHWM")
-    each = PER_CONNECTION_BYTES
-    if server.driver == "blocking":
-        # Its threads look at the account at the same time: each may make one answer too many.
-        each += ONE_ANSWER_BYTES
-    allowed = limit_bytes + BESIDE_LIMIT_BYTES + connections * each
+    allowed = limit_bytes + BESIDE_LIMIT_BYTES + connections * PER_CONNECTION_BYTES
     if "disk" in server.process.args:
         # Sixteen threads read from the device, a piece of 4 MiB each.
         allowed += 16 * 4 * MIB

@@ -1,4 +1,6 @@
 //! A thread that serves one connection at a time.
+//!
+//! It computes only with one of the permits that all such threads share, and waits without one.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +15,12 @@ use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
 use crate::handler::{ConnectionId, Handler, Peer};
 use crate::limits::RECEIVE_WAIT_MS;
 use crate::notice::{Notice, Notices};
-use crate::pool::Pool;
+use crate::permits::Waiter;
+use crate::pool::ThreadPool;
 use crate::port::{Broken, Interest, Port, Readiness, TransferError};
 use crate::socket::{self, timespec};
 use crate::spread::LoopShared;
+use crate::supervisor::ThreadEnd;
 
 const RECEIVE_WAIT_NS: u64 = RECEIVE_WAIT_MS * 1_000_000;
 
@@ -63,12 +67,18 @@ pub(crate) struct ConnectionThread {
     index: usize,
     core: Core<Line>,
     shared: Arc<LoopShared>,
-    pool: Arc<Pool>,
+    pool: Arc<ThreadPool>,
     current: Option<ConnectionId>,
-    /// Without a connection, and the pool knows it.
+    /// Without a connection, and the pool knows it, or is about to bring the first one.
     rests: bool,
+    /// When it has rested for so long that it may end; `None`: it does not rest, or stays.
+    retire_ns: Option<u64>,
+    idle_ns: u64,
     /// The peer has said nothing for a while: its next word is waited for in `poll`.
     is_quiet: bool,
+    /// Nothing was to be done for a while, and memory was given back.
+    is_at_rest: bool,
+    waiter: Arc<Waiter>,
     arrivals: Vec<(OwnedFd, Peer)>,
     notices: Arc<dyn Notices>,
 }
@@ -78,7 +88,7 @@ impl ConnectionThread {
         index: usize,
         config: &LoopConfig,
         shared: Arc<LoopShared>,
-        pool: Arc<Pool>,
+        pool: Arc<ThreadPool>,
         handler: Box<dyn Handler>,
     ) -> ConnectionThread {
         let line = Line {
@@ -102,49 +112,91 @@ impl ConnectionThread {
             pool,
             current: None,
             rests: true,
+            retire_ns: None,
+            idle_ns: config.idle_thread_ms.saturating_mul(1_000_000),
             is_quiet: false,
+            is_at_rest: false,
+            waiter: Waiter::of_this_thread(),
             arrivals: Vec::new(),
             notices: config.notices.clone(),
         }
     }
 
-    /// Runs until the thread is stopped. The answer is whether it drained in time.
-    pub(crate) fn run(mut self) -> io::Result<bool> {
-        let mut now_ns = monotonic_ns();
+    /// Runs until the thread is stopped, or has been idle for long.
+    pub(crate) fn run(mut self) -> io::Result<ThreadEnd> {
+        self.shared.counters.threads.set(1);
+        let ended = self.serve();
+        self.shared.counters.end();
+        ended
+    }
+
+    fn serve(&mut self) -> io::Result<ThreadEnd> {
         while !self.core.has_ended() {
-            self.look_for_work(now_ns);
             self.wait()?;
-            now_ns = monotonic_ns();
-            if self.shared.alarm.awake() {
-                self.shared.alarm.quieten();
-                self.collect(now_ns);
+            if self.turn() {
+                return Ok(ThreadEnd::Idle);
             }
-            self.core.tick(now_ns);
         }
-        let Some(connections) = self.core.cut_off() else {
-            return Ok(true);
-        };
-        self.notices.notice(&Notice::DrainDeadlinePassed {
-            loop_index: self.index,
-            connections,
-        });
-        Ok(false)
+        let cut_off = self.core.cut_off();
+        if let Some(connections) = cut_off {
+            self.notices.notice(&Notice::DrainDeadlinePassed {
+                loop_index: self.index,
+                connections,
+            });
+        }
+        Ok(ThreadEnd::Stopped {
+            in_time: cut_off.is_none(),
+        })
+    }
+
+    /// Computes, with a permit. Returns whether the thread is to end, since it was idle for long.
+    fn turn(&mut self) -> bool {
+        let pool = Arc::clone(&self.pool);
+        let permit = pool.permits.acquire(&self.waiter);
+        let waits = u64::from(permit.has_waited);
+        self.shared.counters.permit_waits.add(waits);
+        let now_ns = monotonic_ns();
+        if self.shared.alarm.awake() {
+            self.shared.alarm.quieten();
+            self.collect(now_ns);
+        }
+        self.core.tick(now_ns);
+        self.look_for_work(now_ns);
+        self.may_retire(now_ns)
+    }
+
+    /// Whether the thread has rested for long enough, and is not needed.
+    fn may_retire(&mut self, now_ns: u64) -> bool {
+        let is_due = self.retire_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        if !is_due || !self.rests || self.core.is_stopping() {
+            return false;
+        }
+        if !self.core.is_idle() {
+            self.retire_ns = Some(now_ns + self.idle_ns);
+            return false;
+        }
+        self.retire_ns = None;
+        self.pool.retire(self.index)
     }
 
     /// Takes the next connection when the last one is gone.
     fn look_for_work(&mut self, now_ns: u64) {
         self.current = self.current.filter(|&id| self.core.socket(id).is_some());
-        if self.current.is_some() || self.rests || self.core.is_stopping() {
-            return;
-        }
-        match self.pool.next(self.index) {
-            Some((socket, peer)) => self.open(socket, &peer, now_ns),
-            None => self.rests = true,
+        // One that is dead already is no work.
+        while self.current.is_none() && !self.rests && !self.core.is_stopping() {
+            match self.pool.next(self.index) {
+                Some((socket, peer)) => self.open(socket, &peer, now_ns),
+                None => {
+                    self.rests = true;
+                    self.retire_ns = Some(now_ns.saturating_add(self.idle_ns));
+                }
+            }
         }
     }
 
     fn open(&mut self, socket: OwnedFd, peer: &Peer, now_ns: u64) {
         self.rests = false;
+        self.retire_ns = None;
         self.is_quiet = false;
         self.current = self.core.open(socket, peer, now_ns);
     }
@@ -154,22 +206,30 @@ impl ConnectionThread {
         if self.core.has_work() {
             return Ok(());
         }
-        let timeout_ns = self
-            .core
-            .next_deadline_ns()
+        let deadlines_ns = [self.core.next_deadline_ns(), self.retire_ns];
+        let timeout_ns = (deadlines_ns.into_iter().flatten().min())
             .map(|at_ns| at_ns.saturating_sub(monotonic_ns()).min(MAX_WAIT_NS));
         let is_far = timeout_ns.is_none_or(|ns| ns >= RECEIVE_WAIT_NS);
         match self.current {
             Some(id) if is_far && !self.is_quiet && self.core.only_waits_for(id) => {
                 self.is_quiet = !self.core.read_ahead(id, socket::receive_waiting);
+                self.is_at_rest &= self.is_quiet;
                 Ok(())
             }
-            _ => self.wait_for_all(timeout_ns),
+            _ if self.is_at_rest || !is_far => self.wait_for_all(timeout_ns).map(drop),
+            _ => {
+                if self.wait_for_all(Some(RECEIVE_WAIT_NS))? {
+                    self.core.rest();
+                    self.is_at_rest = true;
+                }
+                Ok(())
+            }
         }
     }
 
-    /// Waits for the alarm, for the socket as far as the connection is to be read or written, and for a deadline.
-    fn wait_for_all(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+    /// Waits for the alarm, for the socket as far as the connection is to be read or written, and for a deadline. Returns
+    /// whether nothing has come but the deadline.
+    fn wait_for_all(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
         let timeout_ns = match self.shared.alarm.may_sleep() {
             true => timeout_ns,
             false => Some(0),
@@ -190,10 +250,13 @@ impl ConnectionThread {
             }
             None => &mut only[..],
         };
-        match poll(entries, timeout_ns.map(timespec).as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let count = match poll(entries, timeout_ns.map(timespec).as_ref()) {
+            Ok(count) => count,
+            Err(Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
-        }
+        };
+        let is_over = count == 0 && timeout_ns != Some(0);
+        self.is_at_rest &= is_over;
         let found = entries.get(1).map(PollFd::revents);
         if let (Some(id), Some(found)) = (self.current, found)
             && !found.is_empty()
@@ -202,7 +265,7 @@ impl ConnectionThread {
             self.is_quiet &= !readiness.readable;
             self.core.ready(id, readiness);
         }
-        Ok(())
+        Ok(is_over)
     }
 
     /// Takes what other threads left: a connection, and the wish to stop.

@@ -122,6 +122,13 @@ impl Buffers {
         self.settle_output(io);
     }
 
+    /// Frees the buffers that nobody has.
+    pub(crate) fn free_all(&mut self) {
+        self.inputs.iter_mut().for_each(Vec::clear);
+        self.outputs.clear();
+        self.counters.buffers_pooled.set(0);
+    }
+
     /// Free buffers of all kinds.
     pub(crate) fn pooled(&self) -> usize {
         self.outputs.len() + self.inputs.iter().map(Vec::len).sum::<usize>()

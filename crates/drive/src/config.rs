@@ -26,11 +26,15 @@ pub struct LoopConfig {
     /// Event loops or one thread per connection.
     pub driver: Driver,
     /// Event loops, one thread each; default: the CPUs that this process may use. With [`Driver::Blocking`]: the
-    /// connections served at once ([`limits::BLOCKING_THREADS`] is a good number); others wait.
+    /// threads that compute at once ([`limits::BLOCKING_CALLS`] is a good number), of as many as there are connections.
     pub threads: usize,
+    /// Stack of each thread that serves a single connection.
+    pub thread_stack_bytes: usize,
+    /// Milliseconds after which such a thread ends if it has no connection.
+    pub idle_thread_ms: u64,
     /// CPUs to pin threads to, in turn: the first thread to the first. Empty (default): not pinned.
     pub pin: Vec<usize>,
-    /// Open connections of all threads together, waiting ones too, above which new ones are refused.
+    /// Open connections of all threads together, above which new ones are refused.
     pub max_connections: usize,
     /// Open connections from one address (an IPv4 address, or an IPv6 network of 64 bits) above
     /// which new ones are refused; 0: as many as `max_connections`.
@@ -91,6 +95,8 @@ impl Default for LoopConfig {
             listen: Vec::new(),
             driver: Driver::EventLoops,
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            thread_stack_bytes: limits::THREAD_STACK_BYTES,
+            idle_thread_ms: limits::IDLE_THREAD_MS,
             pin: Vec::new(),
             max_connections: limits::MAX_CONNECTIONS,
             max_connections_per_address: limits::MAX_CONNECTIONS_PER_ADDRESS,
@@ -115,7 +121,13 @@ impl LoopConfig {
     /// Lowers `max_connections` so that connections, with those to be refused, take no more
     /// descriptors than these.
     pub fn bound_connections(&mut self, descriptors: usize) {
-        let allowed = descriptors.saturating_sub(refusals(descriptors)).max(1);
+        let allowed = descriptors.saturating_sub(refusals(descriptors));
+        let allowed = match self.driver {
+            Driver::EventLoops => allowed,
+            // A socket, and what wakes its thread.
+            Driver::Blocking => allowed / 2,
+        };
+        let allowed = allowed.max(1);
         self.max_connections = self.max_connections.min(allowed);
     }
 }

@@ -31,6 +31,8 @@ counters! {
     ticks,
     /// Turns that waited in the kernel with nothing to do.
     waits,
+    /// Turns that had to wait for one of the permits of the blocking driver, as too many computed.
+    permit_waits,
     /// `recv` calls.
     reads,
     /// `send` calls.
@@ -75,6 +77,9 @@ counters! {
     failed_too_large,
     /// Since too many handshakes were under way.
     failed_crowded_out,
+    /// 1 while a thread turns the loop. A thread of the blocking driver ends when it has been idle, and leaves its
+    /// counters to the next one.
+    threads,
     /// Connections that the loop has now, with those lingering.
     connections,
     /// Connections that hold an input buffer now.
@@ -88,6 +93,18 @@ counters! {
 }
 
 impl CounterCells {
+    /// The loop's thread has ended, and all that it had is gone with it.
+    pub(crate) fn end(&self) {
+        let gauges = [
+            &self.threads,
+            &self.connections,
+            &self.input_buffers_lent,
+            &self.output_buffers_lent,
+            &self.buffers_pooled,
+        ];
+        gauges.into_iter().for_each(|gauge| gauge.set(0));
+    }
+
     /// A TLS connection failed.
     pub(crate) fn count_failure(&self, kind: FailureKind) {
         let cell = match kind {

@@ -75,6 +75,7 @@ impl EventLoop {
     /// Runs until the loop is stopped. The answer is whether it drained in time.
     pub(crate) fn run(mut self) -> io::Result<bool> {
         let mut now_ns = monotonic_ns();
+        self.shared.counters.threads.set(1);
         while !self.core.has_ended() {
             self.wait(now_ns)?;
             now_ns = monotonic_ns();
@@ -309,7 +310,7 @@ impl Acceptor {
     /// Whether one more connection is above the limit; `None`: so far that it is not even refused
     /// politely.
     fn over_limit(&mut self) -> Option<bool> {
-        let open = self.placement.open();
+        let open = self.placement.open(self.max_connections);
         let over = open >= self.max_connections;
         if over && !self.at_limit {
             let max_connections = self.max_connections as usize;
@@ -317,8 +318,7 @@ impl Acceptor {
                 .notice(&Notice::ConnectionLimit { max_connections });
         }
         self.at_limit = over;
-        (open < self.max_connections.saturating_add(self.max_refusals))
-            .then(|| over || self.placement.is_full())
+        (open < self.max_connections.saturating_add(self.max_refusals)).then_some(over)
     }
 
     /// Out of descriptors or memory: the listeners would be reported again and again.

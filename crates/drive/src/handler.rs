@@ -142,6 +142,15 @@ pub trait Handler {
         true
     }
 
+    /// Whether the handler may be dropped: it has no connection, and nothing that another thread still has to say
+    /// something about. A driver of one connection ends threads that are idle for long.
+    fn is_idle(&self) -> bool {
+        !self.awaits_wake()
+    }
+
+    /// Nothing was to be done for a while, and nothing is: memory that is kept for the next time may be given back.
+    fn rest(&mut self) {}
+
     /// Begin to drain: tell the peers, take no new work, finish what runs.
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64);
 
@@ -185,6 +194,12 @@ impl<H: Handler + ?Sized> Handler for Rc<RefCell<H>> {
     }
     fn awaits_wake(&self) -> bool {
         self.borrow().awaits_wake()
+    }
+    fn is_idle(&self) -> bool {
+        self.borrow().is_idle()
+    }
+    fn rest(&mut self) {
+        self.borrow_mut().rest();
     }
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.borrow_mut().stop(connections, now_ns);

@@ -104,20 +104,30 @@ pub const STOP_FLUSH_MS: u64 = 2_000;
 /// Threads that one server may have: far above any machine, below what a slip of the finger costs.
 pub const MAX_THREADS: usize = 1024;
 
-/// Connections that the blocking driver serves at once, one thread each, unless `LoopConfig::threads` says otherwise:
-/// enough for the clients of one machine, at some 40 KiB of memory for each thread in use.
-pub const BLOCKING_THREADS: usize = 64;
+/// Calls that compute at once with the blocking driver, unless `LoopConfig::threads` says otherwise; other threads with
+/// something to do wait in the order of arrival, and threads that wait for their peer, a device or a commit do not count.
+/// Far more than a machine has CPUs that a server gets, so that none rests while a call waits for a lock or a page; few
+/// enough that those which have begun end before all of thousands begin, each with its memory.
+pub const BLOCKING_CALLS: usize = 64;
 
-/// Connections that may wait for a thread of the blocking driver. More are refused in their protocol: a client is better
-/// told than left to wait for ever.
-pub const MAX_WAITING_CONNECTIONS: usize = 1024;
+/// How long a thread of the blocking driver stays without a connection before it ends, in milliseconds. Longer than the
+/// pauses between the connections of usual clients, since starting a thread costs as much as some requests.
+pub const IDLE_THREAD_MS: u64 = 10_000;
+
+/// Threads of the blocking driver that stay when they are idle: for the clients that come one after the other. They cost
+/// some 15 KiB of memory each.
+pub const SPARE_THREADS: usize = 8;
+
+/// Stack of each thread of the blocking driver that serves a connection. Address space: memory is taken only for what was
+/// used, some 10 KiB. Default of `LoopConfig::thread_stack_bytes`.
+pub const THREAD_STACK_BYTES: usize = 512 * 1024;
+
+/// The least time between two lines in the log about connections that were refused since no thread could be started.
+pub const THREAD_NOTICE_MS: u64 = 10_000;
 
 /// How long a thread of the blocking driver waits in `recv`, where only its peer can wake it, before it waits where
 /// everybody can. Bounds how late it learns of a stop; a silent connection costs one wake-up more.
 pub const RECEIVE_WAIT_MS: u64 = 100;
-
-/// The least time between two lines in the log about connections that wait for a thread.
-pub const WAITING_NOTICE_MS: u64 = 10_000;
 
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
 /// system call; others to the millisecond.

@@ -1,38 +1,35 @@
-//! Starts loops on their threads, and stops them.
+//! Event loops, or threads for connections, with their listeners: bound, run and stopped.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::sync::atomic::AtomicBool;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::Address;
-use crate::blocking::ConnectionThread;
 use crate::config::{Driver, LoopConfig};
 use crate::counters::LoopCounters;
-use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
+use crate::event_loop::Acceptor;
 use crate::handler::{Handler, Waker};
 use crate::limits::MAX_THREADS;
 use crate::listener::{BindError, Listener};
 use crate::notice::Notice;
-use crate::pool::{Door, Pool};
-use crate::spread::{LoopShared, Placement, Spread};
-use crate::thread::pin_thread;
-use crate::wake::Alarm;
+use crate::pool::{Door, ThreadPool};
+use crate::spread::{LoopList, Placement, Spread};
+use crate::supervisor::{Crew, Reports, Supervisor};
 
 /// Event loops with their listeners bound, ready to run.
 pub struct Loops {
     config: LoopConfig,
     listeners: Vec<Listener>,
     addresses: Vec<Address>,
-    shared: Vec<Arc<LoopShared>>,
-    /// Where signals, stop handles and ending loops report.
+    list: LoopList,
+    /// Where signals, stop handles and threads report.
     control: UnixStream,
-    reports: Arc<UnixStream>,
+    reports: Arc<Reports>,
     signals: Option<Signals>,
     /// Asked to stop twice.
     impatient: Arc<AtomicBool>,
@@ -40,11 +37,10 @@ pub struct Loops {
 
 /// What a handler's maker is told about the loop that the handler is for.
 pub struct LoopStart {
-    /// Which loop, from 0.
+    /// Which loop, from 0. With [`Driver::Blocking`] the number of a thread that has ended is used again.
     pub index: usize,
-    /// How many loops there are. With [`Driver::Blocking`] one more than threads for connections: the first only
-    /// accepts, and refuses.
-    pub loops: usize,
+    /// The loop only accepts connections, and refuses some: the first one with [`Driver::Blocking`].
+    pub is_door: bool,
     /// The handler serves one connection at a time, and should take one request at a time: [`Driver::Blocking`].
     pub one_connection: bool,
     /// Wakes this loop, from any thread.
@@ -88,16 +84,11 @@ pub enum RunError {
 
 /// Stops running loops from any thread.
 #[derive(Clone, Debug)]
-pub struct StopHandle(Arc<UnixStream>);
+pub struct StopHandle(Arc<Reports>);
 
 /// Reads what the loops count, from any thread.
 #[derive(Clone, Debug)]
-pub struct CountersReader(Arc<[Arc<LoopShared>]>);
-
-/// What stands in a report, one byte each. signal-hook writes an X.
-const BY_SIGNAL: u8 = b'X';
-const BY_HANDLE: u8 = b'S';
-const LOOP_ENDED: u8 = b'E';
+pub struct CountersReader(LoopList);
 
 impl Loops {
     /// Binds all listeners.
@@ -111,13 +102,10 @@ impl Loops {
         allow_descriptors(&config);
         let loops = match config.driver {
             Driver::EventLoops => config.threads,
-            Driver::Blocking => 1 + config.threads,
+            Driver::Blocking => 1,
         };
-        let shared = (0..loops)
-            .map(|_| Alarm::new().map(LoopShared::new).map(Arc::new))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(BindError::System)?;
-        let (control, reports) = UnixStream::pair().map_err(BindError::System)?;
+        let list = LoopList::new(loops).map_err(BindError::System)?;
+        let (reports, control) = Reports::new().map_err(BindError::System)?;
         let listeners = config
             .listen
             .iter()
@@ -131,9 +119,9 @@ impl Loops {
             config,
             listeners,
             addresses,
-            shared,
+            list,
             control,
-            reports: Arc::new(reports),
+            reports,
             signals: None,
             impatient: Arc::default(),
         })
@@ -162,10 +150,11 @@ impl Loops {
 
     /// A reader of the loops' counters.
     pub fn counters(&self) -> CountersReader {
-        CountersReader(self.shared.clone().into())
+        CountersReader(self.list.clone())
     }
 
-    /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`].
+    /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`]. With [`Driver::Blocking`]
+    /// threads for connections begin and end meanwhile.
     ///
     /// `make` makes each loop's handler, on the loop's own thread. The calling thread waits. The
     /// first request to stop drains, the second ends at once; a third signal ends the process,
@@ -180,7 +169,7 @@ impl Loops {
         let Loops {
             config,
             listeners,
-            shared,
+            list,
             control,
             reports,
             impatient,
@@ -189,162 +178,47 @@ impl Loops {
         } = self;
         let pool = match config.driver {
             Driver::EventLoops => None,
-            Driver::Blocking => Some(Arc::new(Pool::new(shared.clone(), config.notices.clone()))),
+            Driver::Blocking => {
+                let pool = ThreadPool::new(list.clone(), reports.clone(), &config);
+                Some(Arc::new(pool))
+            }
         };
+        let first_loops = list.all();
         let placement: Box<dyn Placement> = match &pool {
-            None => Box::new(Spread::new(shared.clone())),
+            None => Box::new(Spread::new(first_loops.clone())),
             Some(pool) => Box::new(Door::new(pool.clone())),
         };
         let mut acceptor = Some(Acceptor::new(listeners, placement, &config));
+        let crew = Crew {
+            config: &config,
+            loops: &list,
+            counters: &counters,
+            reports: &reports,
+            pool: pool.as_ref(),
+            make: &make,
+        };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..shared.len())
-                .map(|index| {
-                    let place = Place {
-                        start: LoopStart {
-                            index,
-                            loops: shared.len(),
-                            one_connection: pool.is_some() && index > 0,
-                            waker: shared[index].clone(),
-                            counters: counters.clone(),
-                            now_ns: monotonic_ns(),
-                        },
-                        config: &config,
-                        shared: shared[index].clone(),
-                        acceptor: acceptor.take(),
-                        pool: pool.clone(),
-                        end: ReportEnd(&reports),
-                    };
-                    let thread = std::thread::Builder::new().name(format!("loop-{index}"));
-                    thread.spawn_scoped(scope, || place.run(&make))
-                })
-                .collect();
-            // A thread that could not be started has dropped its place, and so reported its end.
-            supervise(&config, &shared, &control, threads.len(), &impatient);
-            sum_up(threads, impatient.load(Ordering::Relaxed))
-        })
-    }
-}
-
-/// What one thread needs to be a loop.
-struct Place<'a> {
-    start: LoopStart,
-    config: &'a LoopConfig,
-    shared: Arc<LoopShared>,
-    acceptor: Option<Acceptor>,
-    /// From where the thread gets its connections, if it has one at a time.
-    pool: Option<Arc<Pool>>,
-    end: ReportEnd<'a>,
-}
-
-impl Place<'_> {
-    fn run(self, make: &dyn Fn(&LoopStart) -> Box<dyn Handler>) -> io::Result<bool> {
-        let Place {
-            start,
-            config,
-            shared,
-            acceptor,
-            pool,
-            end,
-        } = self;
-        let _end = end; // dropped last, also when the handler panics
-        pin(start.index, config);
-        let handler = make(&start);
-        match pool {
-            Some(pool) if start.one_connection => {
-                ConnectionThread::new(start.index, config, shared, pool, handler).run()
+            let mut supervisor = Supervisor::new(scope, &crew, &impatient);
+            for index in 0..first_loops.len() {
+                supervisor.start_loop(index, acceptor.take());
             }
-            _ => EventLoop::new(start.index, config, shared, acceptor, handler)?.run(),
-        }
+            supervisor.run(&control)
+        })
     }
 }
 
 impl StopHandle {
     /// Asks all loops to drain and end; asked again, to end at once. Returns without waiting.
     pub fn stop(&self) {
-        report(&self.0, BY_HANDLE);
+        self.0.stop();
     }
 }
 
 impl CountersReader {
     /// One snapshot for each loop, in order.
     pub fn read(&self) -> Vec<LoopCounters> {
-        self.0.iter().map(|shared| shared.counters.read()).collect()
+        self.0.read_counters()
     }
-}
-
-/// Waits for reports until all loops have ended; passes on the wish to stop.
-fn supervise(
-    config: &LoopConfig,
-    shared: &[Arc<LoopShared>],
-    mut control: &UnixStream,
-    mut running: usize,
-    impatient: &AtomicBool,
-) {
-    let mut stops = 0_u8;
-    while running > 0 {
-        let mut byte = [0];
-        match control.read(&mut byte) {
-            Ok(1..) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // Cannot be while this side holds the other end; if it were, wait for the threads.
-            Ok(0) | Err(_) => return,
-        }
-        if byte[0] == LOOP_ENDED {
-            running -= 1;
-            if stops > 0 {
-                continue;
-            }
-            // A loop ends unasked only by failing: the others must not go on half-served.
-        } else if stops == 0 {
-            config.notices.notice(&Notice::Stopping {
-                by_signal: byte[0] == BY_SIGNAL,
-            });
-        } else if stops == 1 {
-            // Before it is said: whoever reads it may send the signal that ends the process.
-            impatient.store(true, Ordering::Relaxed);
-            config.notices.notice(&Notice::StoppingNow);
-        }
-        stops = stops.saturating_add(1);
-        shared.iter().for_each(|one| one.ask_to_stop());
-    }
-}
-
-fn sum_up(
-    threads: Vec<io::Result<ScopedJoinHandle<'_, io::Result<bool>>>>,
-    impatient: bool,
-) -> Result<Ended, RunError> {
-    let mut drained = !impatient;
-    let mut outcome = Ok(());
-    for (index, thread) in threads.into_iter().enumerate() {
-        let result = match thread.map(ScopedJoinHandle::join) {
-            Ok(Ok(Ok(in_time))) => {
-                drained &= in_time;
-                Ok(())
-            }
-            Ok(Ok(Err(error))) => Err(RunError::Loop { index, error }),
-            Ok(Err(_)) => Err(RunError::Panicked { index }),
-            Err(error) => Err(RunError::Thread(error)),
-        };
-        outcome = outcome.and(result);
-    }
-    outcome.map(|()| Ended {
-        drained,
-        hurried: impatient,
-    })
-}
-
-/// Reports the end of a thread, however it ends.
-struct ReportEnd<'a>(&'a UnixStream);
-
-impl Drop for ReportEnd<'_> {
-    fn drop(&mut self) {
-        report(self.0, LOOP_ENDED);
-    }
-}
-
-fn report(mut reports: &UnixStream, byte: u8) {
-    // Fails only when nobody listens any more: then there is nothing left to stop.
-    let _ = reports.write_all(&[byte]);
 }
 
 /// The handlers of SIGTERM, SIGINT and SIGQUIT, as long as it lives.
@@ -353,7 +227,7 @@ struct Signals(Vec<signal_hook::SigId>);
 impl Signals {
     /// Each signal writes one byte. Once `impatient` is set, the next ends the process: a handler
     /// that hangs cannot be stopped otherwise.
-    fn install(reports: &UnixStream, impatient: &Arc<AtomicBool>) -> io::Result<Signals> {
+    fn install(reports: &Reports, impatient: &Arc<AtomicBool>) -> io::Result<Signals> {
         let mut signals = Signals(Vec::new());
         for signal in [SIGTERM, SIGINT, SIGQUIT] {
             let (exit_code, flag) = (128 + signal, impatient.clone());
@@ -362,7 +236,7 @@ impl Signals {
                 .push(signal_hook::flag::register_conditional_shutdown(
                     signal, exit_code, flag,
                 )?);
-            let report = reports.try_clone()?;
+            let report = reports.stream()?;
             signals
                 .0
                 .push(signal_hook::low_level::pipe::register(signal, report)?);
@@ -379,22 +253,17 @@ impl Drop for Signals {
     }
 }
 
-fn pin(index: usize, config: &LoopConfig) {
-    if config.pin.is_empty() {
-        return;
-    }
-    let cpu = config.pin[index % config.pin.len()];
-    if let Err(error) = pin_thread(cpu) {
-        config.notices.notice(&Notice::PinFailed { cpu, error });
-    }
-}
-
 /// Raises the soft limit on file descriptors, often 1024, as far as the connections need and the
 /// hard limit allows.
 fn allow_descriptors(config: &LoopConfig) {
     /// Beside connections: listeners, epoll and eventfd of each loop, files of the rest.
     const OTHER_DESCRIPTORS: u64 = 4096;
-    let needed = (config.max_connections + config.max_refusals() + 2 * config.threads) as u64;
+    let of_loops = match config.driver {
+        Driver::EventLoops => 2 * config.threads,
+        // An eventfd of each thread.
+        Driver::Blocking => config.max_connections,
+    };
+    let needed = (config.max_connections + config.max_refusals() + of_loops) as u64;
     let needed = needed + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|&current| current < needed) else {

@@ -38,13 +38,13 @@ pub enum Notice {
         /// The limit.
         max_connections: usize,
     },
-    /// All threads of the blocking driver have a connection, and more connections wait for one. Said at most every
-    /// [`WAITING_NOTICE_MS`](crate::limits::WAITING_NOTICE_MS).
-    WaitingForThread {
-        /// Connections served at once.
+    /// A connection was refused since the blocking driver could not start a thread for it. Said at most every
+    /// [`THREAD_NOTICE_MS`](crate::limits::THREAD_NOTICE_MS).
+    ThreadNotStarted {
+        /// The threads that run for connections.
         threads: usize,
-        /// Connections that wait.
-        waiting: usize,
+        /// What the kernel says.
+        error: io::Error,
     },
     /// A loop could not be bound to its CPU; it runs unpinned.
     PinFailed {
@@ -119,9 +119,10 @@ impl fmt::Display for Notice {
                 f,
                 "refused a connection from {peer}: {max_connections} are open from that address, the most allowed"
             ),
-            Notice::WaitingForThread { threads, waiting } => write!(
+            Notice::ThreadNotStarted { threads, error } => write!(
                 f,
-                "all {threads} threads have a connection: {waiting} more wait until one closes"
+                "refused a connection: no thread can be started for it, beside {threads} for other connections: {error}; \
+                 the system bounds threads (ulimit -u, TasksMax= of systemd, pids.max of a cgroup)"
             ),
             Notice::PinFailed { cpu, error } => {
                 write!(f, "cannot pin a loop to CPU {cpu}: {error}")

@@ -1,106 +1,206 @@
-//! The threads of the blocking driver, and the connections that wait for one.
+//! The threads of the blocking driver, each for one connection at a time: started when a connection needs one, ended
+//! when they have been idle.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::OwnedFd;
 
+use crate::config::LoopConfig;
 use crate::handler::Peer;
-use crate::limits::{MAX_WAITING_CONNECTIONS, WAITING_NOTICE_MS};
+use crate::limits::{SPARE_THREADS, THREAD_NOTICE_MS};
 use crate::notice::{Notice, Notices};
-use crate::spread::{LoopShared, Placement};
+use crate::permits::Permits;
+use crate::spread::{LoopList, Placement};
+use crate::supervisor::Reports;
 
-/// Who rests, and who waits.
-pub(crate) struct Pool {
-    /// The first is the door; it serves nobody.
-    threads: Vec<Arc<LoopShared>>,
-    queues: Mutex<Queues>,
+/// The number of the loop that accepts and refuses connections, and serves none.
+const DOOR: usize = 0;
+
+/// The threads, by their slots. A slot is one of a loop: it has counters, an inbox and an alarm, which stay when its
+/// thread ends, for the next one.
+pub(crate) struct ThreadPool {
+    slots: LoopList,
+    state: Mutex<PoolState>,
+    /// Bounds the threads that compute at once.
+    pub(crate) permits: Permits,
+    reports: Arc<Reports>,
+    max_threads: usize,
     notices: Arc<dyn Notices>,
 }
 
 #[derive(Default)]
-struct Queues {
-    /// Threads without a connection. While there is one, nobody waits.
+struct PoolState {
+    /// Threads without a connection, the one that has rested for the shortest time last. While there is one, no
+    /// connection waits.
     resting: Vec<usize>,
-    /// In the order of arrival.
+    /// Connections for threads whose own has just ended, in the order of arrival.
     waiting: VecDeque<(OwnedFd, Peer)>,
+    /// Slots whose thread has ended.
+    free: Vec<usize>,
+    /// Threads that run or are to be started.
+    threads: usize,
+    /// How often the server was asked to stop.
+    stops: u8,
     notice_after_ns: u64,
 }
 
-impl Pool {
-    /// All threads rest, also those that have yet to start: what they are handed waits in their inboxes.
-    pub(crate) fn new(threads: Vec<Arc<LoopShared>>, notices: Arc<dyn Notices>) -> Pool {
-        let queues = Queues {
-            resting: (1..threads.len()).rev().collect(),
-            ..Queues::default()
-        };
-        Pool {
-            threads,
-            queues: Mutex::new(queues),
-            notices,
+impl ThreadPool {
+    /// A pool without threads. The door's slot is there.
+    pub(crate) fn new(slots: LoopList, reports: Arc<Reports>, config: &LoopConfig) -> ThreadPool {
+        ThreadPool {
+            slots,
+            state: Mutex::default(),
+            permits: Permits::new(config.threads),
+            reports,
+            max_threads: config.max_connections.max(1),
+            notices: config.notices.clone(),
         }
     }
 
-    /// The connection that has waited longest. If there is none, the thread rests: it gets one through its inbox.
+    /// Finds a thread for a connection; gives the connection back, to be refused, if there is none.
+    fn place(&self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)> {
+        let mut state = self.lock();
+        if let Some(thread) = state.resting.pop() {
+            drop(state);
+            self.slots.get(thread).hand_over(socket, peer);
+            return None;
+        }
+        if state.threads >= self.max_threads {
+            // Fewer connections are open than may be, so the one of some thread has just ended.
+            state.waiting.push_back((socket, peer));
+            return None;
+        }
+        match self.claim_slot(&mut state) {
+            Ok(slot) => {
+                state.threads += 1;
+                drop(state);
+                self.slots.get(slot).hand_over(socket, peer);
+                self.reports.start(slot);
+                None
+            }
+            Err(error) => {
+                self.say_not_started(state, error, now_ns);
+                Some((socket, refused(peer)))
+            }
+        }
+    }
+
+    fn claim_slot(&self, state: &mut PoolState) -> io::Result<usize> {
+        match state.free.pop() {
+            Some(slot) => Ok(slot),
+            None => self.slots.add(state.stops),
+        }
+    }
+
+    /// The thread of a slot could not be started: its connection goes to one that rests, or is refused by the door.
+    pub(crate) fn not_started(&self, slot: usize, error: io::Error, now_ns: u64) {
+        let mut arrivals = Vec::new();
+        self.slots.get(slot).collect(&mut arrivals);
+        let mut state = self.lock();
+        state.threads -= 1;
+        state.free.push(slot);
+        for (socket, peer) in arrivals {
+            match state.resting.pop() {
+                Some(thread) => self.slots.get(thread).hand_over(socket, peer),
+                None => self.slots.get(DOOR).hand_over(socket, refused(peer)),
+            }
+        }
+        self.say_not_started(state, error, now_ns);
+    }
+
+    fn say_not_started(&self, mut state: MutexGuard<'_, PoolState>, error: io::Error, now_ns: u64) {
+        let threads = state.threads;
+        if now_ns >= state.notice_after_ns {
+            state.notice_after_ns = now_ns + THREAD_NOTICE_MS * 1_000_000;
+            drop(state);
+            let notice = Notice::ThreadNotStarted { threads, error };
+            self.notices.notice(&notice);
+        }
+    }
+
+    /// Returns the connection that has waited longest. If there is none, the thread rests: it gets one through its
+    /// inbox.
     pub(crate) fn next(&self, thread: usize) -> Option<(OwnedFd, Peer)> {
-        let mut queues = self.lock();
-        let next = queues.waiting.pop_front();
+        let mut state = self.lock();
+        let next = state.waiting.pop_front();
         if next.is_none() {
-            debug_assert!(!queues.resting.contains(&thread), "it rests once");
-            queues.resting.push(thread);
+            debug_assert!(!state.resting.contains(&thread), "it rests once");
+            state.resting.push(thread);
         }
         next
     }
 
-    fn hand_in(&self, socket: OwnedFd, peer: Peer, now_ns: u64) {
-        let mut queues = self.lock();
-        if let Some(thread) = queues.resting.pop() {
-            drop(queues);
-            return self.threads[thread].hand_over(socket, peer);
+    /// Lets a thread that rests end, unless it is one of the few that stay, or a connection is on its way to it.
+    pub(crate) fn retire(&self, thread: usize) -> bool {
+        let mut state = self.lock();
+        if state.resting.len() <= SPARE_THREADS {
+            return false;
         }
-        queues.waiting.push_back((socket, peer));
-        if now_ns < queues.notice_after_ns {
-            return;
-        }
-        queues.notice_after_ns = now_ns + WAITING_NOTICE_MS * 1_000_000;
-        let waiting = queues.waiting.len();
-        drop(queues);
-        let threads = self.threads.len() - 1;
-        self.notices
-            .notice(&Notice::WaitingForThread { threads, waiting });
+        let place = state.resting.iter().position(|&other| other == thread);
+        place.is_some_and(|place| {
+            state.resting.remove(place);
+            true
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues> {
+    /// The thread of a slot has ended: the slot is free for another one.
+    pub(crate) fn ended(&self, slot: usize) {
+        let mut state = self.lock();
+        state.threads -= 1;
+        state.resting.retain(|&other| other != slot);
+        state.free.push(slot);
+    }
+
+    /// Asks all threads to drain, also those that have yet to start; asked again, to end at once.
+    pub(crate) fn ask_to_stop(&self) {
+        let mut state = self.lock();
+        state.stops = state.stops.saturating_add(1);
+        // Under the lock: a slot that is added meanwhile would be asked twice.
+        self.slots.ask_to_stop();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         // Nothing under this lock can panic half-way.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The accepting end of a pool. When it goes, whoever waits is let go: nothing was answered, so that they may safely
-/// try elsewhere.
+fn refused(peer: Peer) -> Peer {
+    Peer {
+        over_limit: true,
+        ..peer
+    }
+}
+
+/// The accepting end of a pool. When it goes, connections that wait are closed: nothing was answered, so that their
+/// peers may safely try elsewhere.
 pub(crate) struct Door {
-    pool: Arc<Pool>,
+    pool: Arc<ThreadPool>,
     /// Connections that went through, in or away.
     placed: u64,
+    /// Of those, closed when they were counted last.
+    closed: u64,
 }
 
 impl Door {
-    pub(crate) fn new(pool: Arc<Pool>) -> Door {
-        Door { pool, placed: 0 }
+    pub(crate) fn new(pool: Arc<ThreadPool>) -> Door {
+        Door {
+            pool,
+            placed: 0,
+            closed: 0,
+        }
     }
 }
 
 impl Placement for Door {
-    fn open(&self) -> u64 {
-        let closed = self.pool.threads.iter();
-        self.placed
-            - closed
-                .map(|shared| shared.counters.closed.get())
-                .sum::<u64>()
-    }
-
-    fn is_full(&self) -> bool {
-        self.pool.lock().waiting.len() >= MAX_WAITING_CONNECTIONS
+    fn open(&mut self, limit: u64) -> u64 {
+        // Thousands of threads are not counted for each connection.
+        if self.placed - self.closed >= limit {
+            self.closed = self.pool.slots.closed();
+        }
+        self.placed - self.closed
     }
 
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)> {
@@ -108,8 +208,7 @@ impl Placement for Door {
         if peer.over_limit {
             return Some((socket, peer)); // refusing is quick, and needs no thread
         }
-        self.pool.hand_in(socket, peer, now_ns);
-        None
+        self.pool.place(socket, peer, now_ns)
     }
 }
 

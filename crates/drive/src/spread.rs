@@ -1,10 +1,11 @@
 //! Which loop gets a new connection.
 
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::fd::OwnedFd;
 
-use crate::counters::CounterCells;
+use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Peer, Waker};
 use crate::wake::Alarm;
 
@@ -23,11 +24,15 @@ struct Inbox {
 }
 
 impl LoopShared {
-    pub(crate) fn new(alarm: Alarm) -> LoopShared {
+    /// Of a loop that was asked to stop so often before it began.
+    pub(crate) fn new(alarm: Alarm, stops: u8) -> LoopShared {
         LoopShared {
             alarm,
             counters: Arc::default(),
-            inbox: Mutex::default(),
+            inbox: Mutex::new(Inbox {
+                arrivals: Vec::new(),
+                stops,
+            }),
         }
     }
 
@@ -52,11 +57,59 @@ impl LoopShared {
         inbox.stops
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inbox> {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
         // Nothing under this lock can panic half-way.
-        self.inbox
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All loops of a server by their numbers, shared by all who look at them. With the blocking driver it grows, up to the
+/// most threads that there ever were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoopList(Arc<RwLock<Vec<Arc<LoopShared>>>>);
+
+impl LoopList {
+    /// Loops that are there from the beginning.
+    pub(crate) fn new(count: usize) -> io::Result<LoopList> {
+        let list = LoopList::default();
+        (0..count).try_for_each(|_| list.add(0).map(drop))?;
+        Ok(list)
+    }
+
+    /// Adds a loop that was asked to stop so often, and returns its number.
+    pub(crate) fn add(&self, stops: u8) -> io::Result<usize> {
+        let added = Arc::new(LoopShared::new(Alarm::new()?, stops));
+        // Whole entries are added: sound whoever panicked.
+        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        list.push(added);
+        Ok(list.len() - 1)
+    }
+
+    /// Returns a loop by its number, which must be one that was added.
+    pub(crate) fn get(&self, index: usize) -> Arc<LoopShared> {
+        self.with(|list| list[index].clone())
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<LoopShared>> {
+        self.with(<[_]>::to_vec)
+    }
+
+    pub(crate) fn read_counters(&self) -> Vec<LoopCounters> {
+        self.with(|list| list.iter().map(|one| one.counters.read()).collect())
+    }
+
+    /// Returns how many connections were closed by all.
+    pub(crate) fn closed(&self) -> u64 {
+        self.with(|list| list.iter().map(|one| one.counters.closed.get()).sum())
+    }
+
+    /// Asks all to drain; asked again, to end at once.
+    pub(crate) fn ask_to_stop(&self) {
+        self.with(|list| list.iter().for_each(|one| one.ask_to_stop()));
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&[Arc<LoopShared>]) -> R) -> R {
+        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -68,11 +121,9 @@ impl Waker for LoopShared {
 
 /// Where accepted connections go.
 pub(crate) trait Placement: Send {
-    /// Connections that are open, or will be when their thread looks.
-    fn open(&self) -> u64;
-
-    /// Whether one more would have nowhere to go, although there may be more connections in all.
-    fn is_full(&self) -> bool;
+    /// Returns how many connections are open, or will be when their thread looks. If that is below the limit, it may be
+    /// fewer.
+    fn open(&mut self, limit: u64) -> u64;
 
     /// Finds the place of one more connection; gives it back if that is the accepting loop.
     fn place(&mut self, socket: OwnedFd, peer: Peer, now_ns: u64) -> Option<(OwnedFd, Peer)>;
@@ -105,12 +156,8 @@ impl Spread {
 }
 
 impl Placement for Spread {
-    fn open(&self) -> u64 {
+    fn open(&mut self, _: u64) -> u64 {
         (0..self.loops.len()).map(|index| self.open_in(index)).sum()
-    }
-
-    fn is_full(&self) -> bool {
-        false
     }
 
     fn place(&mut self, socket: OwnedFd, peer: Peer, _: u64) -> Option<(OwnedFd, Peer)> {

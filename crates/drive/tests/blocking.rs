@@ -1,4 +1,4 @@
-//! The blocking driver over the kernel's sockets: a thread for each connection, others wait.
+//! The blocking driver over the kernel's sockets: a thread for each connection.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{
     Directory, Habits, LONG_DRAIN_MS, Server, blocking, eventually, fall_asleep, keep_deadlines,
 };
-use drive::limits::{MAX_WAITING_CONNECTIONS, OUTPUT_HIGH_WATER_BYTES};
+use drive::limits::{OUTPUT_HIGH_WATER_BYTES, SPARE_THREADS};
 use drive::{Closed, LoopConfig, LoopCounters, RunError};
 
 fn expect_served(stream: &mut TcpStream) {
@@ -98,79 +98,168 @@ fn a_request_costs_one_receive_and_one_send() {
     assert!(waits <= 10, "{waits} waits");
 }
 
+/// Counters that return to zero when nobody is connected.
+fn held(server: &Server) -> u64 {
+    server.sum(|thread| {
+        let lent = thread.input_buffers_lent + thread.output_buffers_lent;
+        thread.connections + lent + thread.opened.abs_diff(thread.closed)
+    })
+}
+
 #[test]
-fn others_wait_in_the_order_of_arrival_and_the_log_says_so() {
+fn all_connections_are_served_however_few_may_compute() {
     let server = Server::start(blocking(2));
-    let mut served = [server.connect(), server.connect()];
-    served.iter_mut().for_each(expect_served);
-    let mut waiting: Vec<TcpStream> = (0..3)
-        .map(|number| {
-            let mut stream = server.connect();
-            stream.write_all(&[number]).expect("the kernel takes it");
-            stream // the kernel hands connections over in the order in which they were made
-        })
-        .collect();
-    let said = server.notices.recv().expect("the server lives");
-    assert_eq!(
-        said,
-        "all 2 threads have a connection: 1 more wait until one closes"
-    );
-    for stream in &mut waiting {
-        stream
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .expect("valid");
-        assert!(stream.read(&mut [0]).is_err(), "nobody serves it yet");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("valid");
+    for _ in 0..2 {
+        let mut streams: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(expect_served);
+        streams.iter_mut().rev().for_each(expect_served);
+        assert_eq!(server.sum(|thread| thread.threads), 201);
+        assert_eq!(server.sum(|thread| thread.opened - thread.closed), 200);
+        drop(streams);
+        eventually("all are gone", || held(&server) == 0);
     }
-    let [first, second] = served;
-    drop(first);
-    for number in 0..3 {
-        let mut answer = [9];
-        waiting[0].read_exact(&mut answer).expect("it has a thread");
-        assert_eq!(answer, [number], "who waited longest comes first");
-        waiting.remove(0);
-    }
-    let mut second = second;
-    expect_served(&mut second);
-    assert_eq!(server.notices.try_iter().count(), 0, "said once");
+    let most = server.counters.read().len();
+    assert!(most <= 201, "{most} slots: threads are used again");
     assert!(server.stop().expect("runs").drained);
 }
 
 #[test]
-fn who_may_not_wait_is_refused_in_the_protocol() {
+fn no_more_threads_compute_than_there_are_permits() {
+    let habits = Habits::default();
+    habits.turn_bytes.store(1, Ordering::Relaxed);
+    let server = Server::start_with(blocking(2), habits);
+    let mut streams: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
+    for round in 1..=2 {
+        let gate = server.habits.gate.lock().expect("no panic");
+        for stream in &mut streams {
+            stream.write_all(b"x").expect("open");
+        }
+        let at_gate = || server.habits.at_gate.load(Ordering::Relaxed) - 5 * (round - 1);
+        eventually("two compute", || at_gate() == 2);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(at_gate(), 2, "the others wait");
+        drop(gate);
+        for stream in &mut streams {
+            stream.read_exact(&mut [0]).expect("echo");
+        }
+        assert_eq!(at_gate(), 5);
+        eventually("those that waited are counted", || {
+            server.sum(|thread| thread.permit_waits) >= 3 * round
+        });
+    }
+}
+
+#[test]
+fn threads_end_when_they_are_idle_and_begin_again() {
+    let config = LoopConfig {
+        idle_thread_ms: 20,
+        ..blocking(4)
+    };
+    let server = Server::start(config);
+    let threads = || server.sum(|thread| thread.threads);
+    for _ in 0..2 {
+        let mut streams: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(expect_served);
+        assert_eq!(threads(), 41, "and the door");
+        let last = streams.pop();
+        drop(streams);
+        eventually("threads have ended", || {
+            threads() == 1 + 1 + SPARE_THREADS as u64
+        });
+        expect_served(&mut last.expect("there are some"));
+        eventually("all is given back", || held(&server) == 0);
+        assert_eq!(server.counters.read().len(), 41, "slots are used again");
+    }
+    assert_eq!(server.sum(|thread| thread.opened), 80);
+    assert!(server.stop().expect("runs").drained);
+}
+
+/// Another thread may still bring something for its handler.
+#[test]
+fn a_thread_whose_handler_is_not_idle_stays() {
+    let habits = Habits::default();
+    habits.busy.store(true, Ordering::Relaxed);
+    let config = LoopConfig {
+        idle_thread_ms: 20,
+        ..blocking(4)
+    };
+    let server = Server::start_with(config, habits);
+    let mut streams: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(expect_served);
+    drop(streams);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(server.sum(|thread| thread.threads), 21);
+    server.habits.busy.store(false, Ordering::Relaxed);
+    eventually("threads have ended", || {
+        server.sum(|thread| thread.threads) == 1 + SPARE_THREADS as u64
+    });
+    assert!(server.stop().expect("runs").drained);
+}
+
+/// As if the system allowed no more threads.
+#[test]
+fn a_connection_without_a_thread_is_refused_in_the_protocol() {
+    let server = Server::start(LoopConfig {
+        thread_stack_bytes: 1 << 46,
+        ..blocking(2)
+    });
+    for _ in 0..3 {
+        let mut back = String::new();
+        let mut refused = server.connect();
+        refused.read_to_string(&mut back).expect("refused politely");
+        assert_eq!(back, "full");
+    }
+    eventually("all are gone", || held(&server) == 0);
+    assert_eq!(server.sum(|thread| thread.refused), 3);
+    assert_eq!(server.sum(|thread| thread.threads), 1, "the door");
+    assert_eq!(server.counters.read().len(), 2, "a slot is tried again");
+    let said: Vec<String> = server.notices.try_iter().collect();
+    assert_eq!(said.len(), 1, "said once: {said:?}");
+    assert!(
+        said[0].starts_with("refused a connection: no thread can be started for it, beside 0 for"),
+        "{said:?}"
+    );
+    assert!(server.stop().expect("runs").drained);
+}
+
+#[test]
+fn a_connection_too_many_is_refused_in_the_protocol() {
     let server = Server::start(LoopConfig {
         max_connections: 3,
         ..blocking(1)
     });
-    let mut served = server.connect();
-    expect_served(&mut served);
-    let _waiting = [server.connect(), server.connect()];
-    let mut back = String::new();
-    let mut refused = server.connect();
-    refused.read_to_string(&mut back).expect("refused politely");
-    assert_eq!(back, "full");
-    assert_eq!(server.sum(|loop_| loop_.refused), 1);
-    expect_served(&mut served);
+    for round in 1..=2 {
+        let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(expect_served);
+        let mut back = String::new();
+        let mut refused = server.connect();
+        refused.read_to_string(&mut back).expect("refused politely");
+        assert_eq!(back, "full");
+        assert_eq!(server.sum(|loop_| loop_.refused), round);
+        streams.iter_mut().for_each(expect_served);
+        drop(streams);
+        eventually("all are gone", || held(&server) == 0);
+    }
 }
 
 #[test]
-fn so_many_may_wait_and_no_more() {
-    let server = Server::start(blocking(1));
-    let mut served = server.connect();
-    expect_served(&mut served);
-    let waiting: Vec<TcpStream> = (0..MAX_WAITING_CONNECTIONS)
-        .map(|_| server.connect())
-        .collect();
-    let mut back = String::new();
-    let mut refused = server.connect();
-    refused.read_to_string(&mut back).expect("refused politely");
-    assert_eq!(back, "full");
-    drop(waiting);
-    drop(served);
-    let mut next = server.connect();
-    expect_served(&mut next);
+fn connections_of_an_address_are_bounded() {
+    let server = Server::start(LoopConfig {
+        max_connections_per_address: 5,
+        limit_loopback: true,
+        ..blocking(2)
+    });
+    for round in 1..=2 {
+        let mut streams: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(expect_served);
+        let mut back = String::new();
+        let mut refused = server.connect();
+        refused.read_to_string(&mut back).expect("refused politely");
+        assert_eq!(back, "full");
+        assert_eq!(server.sum(|loop_| loop_.refused_by_address), round);
+        drop(streams);
+        eventually("all are gone", || held(&server) == 0);
+    }
 }
 
 #[test]
@@ -217,9 +306,13 @@ fn input_sent_ahead_is_served_by_turns() {
 #[test]
 fn idle_threads_sleep_and_are_woken() {
     let server = Server::start(blocking(3));
-    let mut stream = server.connect();
-    expect_served(&mut stream);
-    fall_quiet(&server, 1);
+    let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(expect_served);
+    // One of them rests.
+    let mut stream = streams.swap_remove(1);
+    streams.pop();
+    fall_quiet(&server, 3);
+    fall_asleep(&server);
     // Once woken, a thread sleeps again. The door and three threads.
     let before = server.sum(|thread| thread.ticks);
     wake_all(&server);
@@ -234,6 +327,22 @@ fn idle_threads_sleep_and_are_woken() {
     }
     *server.habits.announcement.lock().expect("no panic") = None;
     expect_served(&mut stream);
+}
+
+/// What a thread keeps for the next time is freed when it falls asleep.
+#[test]
+fn a_quiet_thread_keeps_no_buffers() {
+    let server = Server::start(blocking(2));
+    let mut stream = server.connect();
+    for busy in [false, true, false, true] {
+        server.habits.busy.store(busy, Ordering::Relaxed);
+        expect_served(&mut stream);
+        eventually("nothing is kept", || {
+            let counters = *server.counters.read().last().expect("a thread");
+            counters.buffers_pooled + counters.input_buffers_lent == 0
+        });
+    }
+    server.habits.busy.store(false, Ordering::Relaxed);
 }
 
 /// It may not wait in `recv`, where nobody but its peer can wake it.
@@ -289,15 +398,11 @@ fn a_stop_waits_for_running_work_and_flushes() {
     let server = Server::start_with(blocking(3), Habits::default());
     let mut streams: Vec<_> = (0..3).map(|_| server.connect()).collect();
     streams.iter_mut().for_each(expect_served);
-    let mut waiting = server.connect();
-    let said = server.notices.recv().expect("the server lives");
-    assert!(said.starts_with("all 3 threads"), "{said}");
     server.habits.busy.store(true, Ordering::Relaxed);
     server.stop.stop();
     eventually("all are told", || {
         server.habits.stops.load(Ordering::Relaxed) == 4
     });
-    assert_eq!(waiting.read(&mut [0]).expect("a clean end"), 0);
     for stream in &mut streams {
         expect_served(stream);
     }
@@ -342,6 +447,27 @@ fn a_stop_reaches_threads_that_rest_wait_in_recv_and_wait_in_poll() {
         drop(streams);
         assert!(server.wait_for_end().expect("runs").drained);
     }
+    assert!(begin.elapsed() < Duration::from_millis(LONG_DRAIN_MS / 2));
+}
+
+#[test]
+fn a_stop_reaches_hundreds_of_threads() {
+    let begin = Instant::now();
+    let server = Server::start(LoopConfig {
+        drain_ms: LONG_DRAIN_MS,
+        idle_thread_ms: 20,
+        ..blocking(2)
+    });
+    let mut streams: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(expect_served);
+    // Some threads end by themselves meanwhile.
+    streams.truncate(200);
+    server.stop.stop();
+    for stream in &mut streams {
+        assert_eq!(stream.read(&mut [0]).expect("a clean end"), 0);
+    }
+    drop(streams);
+    assert!(server.wait_for_end().expect("runs").drained);
     assert!(begin.elapsed() < Duration::from_millis(LONG_DRAIN_MS / 2));
 }
 

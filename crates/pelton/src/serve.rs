@@ -109,7 +109,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     );
     if settings.driver == Driver::Blocking {
         tracing::info!(
-            "one thread per connection: {} are served at once (--threads)",
+            "one thread per connection: {} calls compute at once (--threads)",
             settings.threads
         );
     }
@@ -267,6 +267,7 @@ fn config(
             drain_ms: settings.drain_timeout.ms,
             handle_signals: true,
             notices: Arc::new(ServerLog(Arc::clone(notifier))),
+            ..LoopConfig::default()
         },
         server: INFO,
         memory_limit_bytes,

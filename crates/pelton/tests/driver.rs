@@ -4,10 +4,9 @@ mod support;
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Instant;
 
-use client::{CallOptions, Channel, ChannelOptions};
+use client::{CallOptions, Channel, ChannelOptions, ServerStreaming};
 use support::{PATIENCE, Server, pelton};
 
 /// A place for a data folder and a log, removed with the value.
@@ -56,11 +55,6 @@ fn connect(server: &Server) -> Channel {
     Channel::connect(&address, &ChannelOptions::default()).expect("it listens")
 }
 
-fn expect_served(channel: &mut Channel) {
-    let answer = channel.http_get("/", &CallOptions::default());
-    assert_eq!(answer.expect("answered").status, 200);
-}
-
 #[test]
 fn what_was_answered_is_there_after_a_stop() {
     let folder = Folder::new("driver-durable");
@@ -76,30 +70,68 @@ fn what_was_answered_is_there_after_a_stop() {
     assert_eq!(server.stop("INT").0, 0);
 }
 
-#[test]
-fn a_connection_too_many_waits_and_the_log_says_so() {
-    let folder = Folder::new("driver-waiting");
-    let server = folder.server("2");
-    folder.wait_for_log("one thread per connection: 2 are served at once");
-    let (mut first, mut second) = (connect(&server), connect(&server));
-    // A call that never ends, and others beside it on the same connection and on another one.
-    let mut health = second
-        .server_streaming("/grpc.health.v1.Health/Watch", b"", &CallOptions::default())
+/// One of the figures of `pelton status`.
+fn statistic(server: &Server, key: &str) -> u64 {
+    let told = server.run(["status", "--output", "json"]);
+    let told: serde_json::Value = serde_json::from_str(told.text()).expect("it is JSON");
+    told[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {key} in {told}"))
+}
+
+/// A call that never ends.
+fn watch_health(channel: &mut Channel) -> ServerStreaming<'_> {
+    let options = CallOptions::default();
+    let mut health = channel
+        .server_streaming("/grpc.health.v1.Health/Watch", b"", &options)
         .expect("begun");
     assert!(health.next_message().expect("all is well").is_some());
-    expect_served(&mut first);
-    let waiting = server
-        .command(["put", "late", "v"])
-        .stdout(Stdio::null())
-        .spawn();
-    let mut waiting = waiting.expect("the binary runs");
-    folder.wait_for_log("all 2 threads have a connection: 1 more wait until one closes");
-    expect_served(&mut first);
-    drop(health);
-    expect_served(&mut second);
-    drop(first);
-    assert!(waiting.wait().expect("it ends").success());
-    assert_eq!(server.run(["get", "late"]).text(), "v");
-    expect_served(&mut second);
+    health
+}
+
+/// Gets the key `k`, of which the answer holds the value.
+fn get_k(channel: &mut Channel) -> Vec<u8> {
+    let answer = channel.unary(
+        "/pelton.v1.KeyValue/Get",
+        b"\x12\x01k",
+        &CallOptions::default(),
+    );
+    answer.expect("answered")
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "it never is so");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// A stream that waits holds a thread, and none of the permits to compute.
+#[test]
+fn calls_are_served_beside_any_number_of_idle_streams() {
+    let folder = Folder::new("driver-streams");
+    let server = folder.server("2");
+    folder.wait_for_log("one thread per connection: 2 calls compute at once");
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    for _ in 0..2 {
+        let mut channels: Vec<Channel> = (0..100).map(|_| connect(&server)).collect();
+        let streams: Vec<_> = channels.iter_mut().map(watch_health).collect();
+        let mut others: Vec<Channel> = (0..100).map(|_| connect(&server)).collect();
+        for other in &mut others {
+            assert!(get_k(other).windows(3).any(|field| field == b"\x12\x01v"));
+        }
+        for other in others.iter_mut().rev() {
+            assert!(get_k(other).windows(3).any(|field| field == b"\x12\x01v"));
+        }
+        assert_eq!(server.run(["put", "k", "v"]).code, 0);
+        // With that of who asks, whose call may not be shown yet.
+        assert_eq!(statistic(&server, "open_connections"), 201);
+        assert!((100..=101).contains(&statistic(&server, "running_calls")));
+        drop(streams);
+        drop((channels, others));
+        wait_until(|| statistic(&server, "open_connections") == 1);
+        assert!(statistic(&server, "running_calls") <= 1);
+    }
     assert_eq!(server.stop("TERM").0, 0);
 }

@@ -25,6 +25,8 @@ pub(crate) struct Account {
     /// Shown to those who ask for statistics.
     charged: Arc<AtomicUsize>,
     limit_bytes: usize,
+    /// Taken by calls for what they are about to produce, until it is charged.
+    claimed: AtomicUsize,
     /// Shared bodies that are held, by where they lie: how many answers hold each.
     shared: Mutex<HashMap<usize, usize>>,
     addresses: Mutex<HashMap<Address, Weak<AddressHolding>>>,
@@ -95,6 +97,7 @@ impl Account {
         Arc::new(Account {
             charged: Arc::default(),
             limit_bytes,
+            claimed: AtomicUsize::new(0),
             shared: Mutex::default(),
             addresses: Mutex::default(),
             holders: Mutex::default(),
@@ -115,6 +118,29 @@ impl Account {
 
     pub fn is_full(&self) -> bool {
         self.charged_bytes() > self.limit_bytes
+    }
+
+    /// Takes memory for what a call is about to produce, before it exists, so that threads that produce something at the
+    /// same time do not all take what is left. While the account is not full, one of them may exceed it. To be followed by [`Account::end_claim`] with the bytes that are returned, when what was produced is
+    /// charged. `None`: not now.
+    pub fn claim(&self, bytes: usize) -> Option<usize> {
+        if bytes == 0 {
+            return Some(0);
+        }
+        let take = |claimed: usize| {
+            // Read behind what is claimed, and written before it: so what goes from one to the other is seen.
+            let charged = self.charged.load(Ordering::Relaxed);
+            let is_free = charged.saturating_add(claimed).saturating_add(bytes) <= self.limit_bytes;
+            let is_alone = claimed == 0 && charged <= self.limit_bytes;
+            (is_free || is_alone).then_some(claimed + bytes)
+        };
+        let taken = (self.claimed).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        taken.is_ok().then_some(bytes)
+    }
+
+    /// What was claimed is charged, or was not produced.
+    pub fn end_claim(&self, bytes: usize) {
+        self.claimed.fetch_sub(bytes, Ordering::AcqRel);
     }
 
     /// Whether not even small callers can be let in.
@@ -451,6 +477,53 @@ mod tests {
             assert_eq!(account.charged_bytes(), 1000);
             charges.clear();
             assert_eq!((account.charged_bytes(), account.shared_bodies()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn threads_that_produce_at_once_take_no_more_than_there_is() {
+        let account = Account::new(10 * MB);
+        for _ in 0..2 {
+            let most = AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                for node in 0..16 {
+                    let (account, most) = (&account, &most);
+                    scope.spawn(move || {
+                        let mut holding = holding(account, node);
+                        for _ in 0..500 {
+                            let Some(claimed) = account.claim(3 * MB) else {
+                                std::thread::yield_now();
+                                continue;
+                            };
+                            holding.change(unsent(3 * MB), 0);
+                            account.end_claim(claimed);
+                            most.fetch_max(account.charged_bytes(), Ordering::Relaxed);
+                            std::thread::yield_now();
+                            holding.change(unsent(0), 0);
+                        }
+                    });
+                }
+            });
+            // The last one may go beyond.
+            assert!(most.into_inner() <= 13 * MB);
+            assert_eq!(account.charged_bytes(), 0);
+            assert_eq!(account.claimed.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn one_call_may_always_claim_and_the_others_what_is_left() {
+        let account = Account::new(10 * MB);
+        for _ in 0..2 {
+            assert_eq!(account.claim(64 * MB), Some(64 * MB));
+            assert_eq!(account.claim(1), None);
+            assert_eq!(account.claim(0), Some(0));
+            account.end_claim(64 * MB);
+            assert_eq!(account.claim(6 * MB), Some(6 * MB));
+            assert_eq!(account.claim(4 * MB), Some(4 * MB));
+            assert_eq!(account.claim(1), None);
+            account.end_claim(6 * MB);
+            account.end_claim(4 * MB);
         }
     }
 

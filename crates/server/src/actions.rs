@@ -7,7 +7,7 @@ use drive::{ConnectionId, PeerAddress};
 use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, UploadPeer, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
-use wire::{Connection, SharedBytes, StreamKey};
+use wire::{Connection, Pause, SharedBytes, StreamKey};
 
 use crate::account::Account;
 use crate::admission;
@@ -35,6 +35,10 @@ pub(crate) struct Effects {
     pub read_waits: bool,
     /// It asked to be woken when the health of a service changes.
     pub subscribed: bool,
+    /// Memory for answers that it has taken for this step, in bytes.
+    pub claimed_bytes: usize,
+    /// Others had taken the memory that it asked for.
+    pub claim_failed: bool,
 }
 
 /// One step of one call.
@@ -218,8 +222,19 @@ impl Actions for Step<'_> {
         self.connection.can_send(self.stream)
     }
 
-    fn can_send_large(&mut self) -> bool {
-        self.connection.can_send_large(self.stream)
+    fn can_send_large(&mut self, bytes: usize) -> bool {
+        if !self.connection.can_send_large(self.stream) {
+            return false;
+        }
+        let claimed_bytes = self.account.claim(bytes);
+        self.effects.claimed_bytes += claimed_bytes.unwrap_or(0);
+        if claimed_bytes.is_none() {
+            // As if the account were full: it waits, and is told.
+            self.effects.claim_failed = true;
+            self.connection.set_pause(Pause::Large);
+            self.connection.can_send_large(self.stream);
+        }
+        claimed_bytes.is_some()
     }
 
     fn message_bytes(&self) -> usize {

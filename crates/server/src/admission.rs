@@ -43,7 +43,7 @@ pub(crate) fn status(reason: RefusedFor) -> Status {
     match reason {
         RefusedFor::Stopping => stopping(),
         RefusedFor::Connections => shed(
-            "the server has as many connections as it may have (--max-connections; --threads with --driver blocking)",
+            "the server has as many connections as it may have (--max-connections), or no thread for another one",
         ),
         RefusedFor::AddressConnections => shed(
             "there are as many connections from this address as there may be (--max-connections-per-address)",

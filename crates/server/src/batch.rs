@@ -123,6 +123,13 @@ impl TickBatch {
         self.long_work.len()
     }
 
+    /// Frees what is kept for the next tick, if nothing is under way.
+    pub fn rest(&mut self, empty: impl Fn() -> WriteBatch) {
+        if !self.has_work() {
+            *self = TickBatch::new(empty(), empty());
+        }
+    }
+
     /// Whether another tick should follow at once.
     pub fn has_work(&self) -> bool {
         !self.reads.list.is_empty() || !self.long_work.is_empty() || self.has_writes()

@@ -30,6 +30,17 @@ use crate::tasks::LoopTasks;
 use crate::timers::{Alarm, Timers};
 use crate::turns::TurnQueue;
 
+/// What a loop is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoopRole {
+    /// Many connections at once.
+    Connections,
+    /// One connection at a time, and one request of it after the other.
+    OneConnection,
+    /// Refusing connections, beside loops of one: it does what else has to be done now and then.
+    Door,
+}
+
 /// All of a worker but its connections.
 pub(crate) struct Core {
     pub settings: Arc<Settings>,
@@ -51,8 +62,7 @@ pub(crate) struct Core {
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) tasks: LoopTasks,
     pub(crate) blobs: LoopBlobs,
-    /// It serves one connection at a time, and one request of it after the other.
-    pub(crate) one_connection: bool,
+    pub(crate) role: LoopRole,
     /// Open connections of this loop.
     pub(crate) connections: usize,
     /// Calls with a deadline that began in this tick: only those that outlive it get an alarm.
@@ -63,11 +73,15 @@ pub(crate) struct Core {
     pub(crate) turn_queue: TurnQueue,
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
-    pub(crate) figures: Arc<LoopFigures>,
+    pub(crate) figures: LoopFigures,
     /// How long calls took; `None`: nobody wants to know.
     pub(crate) ended_calls: Option<EndedCalls>,
     /// Asks this loop for a tick, from any thread.
     pub(crate) waker: SharedWaker,
+    /// Memory for answers that calls have taken whose connection is not charged yet, in bytes.
+    pub(crate) claimed_bytes: usize,
+    /// A call has to try again to take some.
+    pub(crate) claim_failed: bool,
     /// The call that was just shown its database waits until it may send a large answer.
     pub(crate) read_waits: bool,
 }
@@ -90,7 +104,7 @@ impl Core {
         clock: Clock,
         admission: Admission,
         helpers: Helpers,
-        one_connection: bool,
+        role: LoopRole,
     ) -> Core {
         let Helpers {
             reaper,
@@ -106,7 +120,10 @@ impl Core {
             damage_told_ns: None,
             committer: shared.store.committer(),
             health_version: shared.health.version(),
-            figures: shared.figures.add_loop(),
+            figures: match role {
+                LoopRole::OneConnection => shared.figures.add_thread(),
+                LoopRole::Connections | LoopRole::Door => shared.figures.add_loop(),
+            },
             ended_calls: settings.time_calls.then(EndedCalls::default),
             settings,
             shared,
@@ -118,7 +135,7 @@ impl Core {
             readers,
             admission,
             mailbox,
-            one_connection,
+            role,
             tasks,
             blobs,
             connections: 0,
@@ -127,6 +144,8 @@ impl Core {
             turn_queue: TurnQueue::default(),
             drain: None,
             waker,
+            claimed_bytes: 0,
+            claim_failed: false,
             read_waits: false,
         }
     }
@@ -213,7 +232,7 @@ impl Core {
                 io.set_unfinished(true);
                 break;
             }
-            if self.one_connection && ends_a_request(event) {
+            if self.role == LoopRole::OneConnection && ends_a_request(event) {
                 io.set_unfinished(consumed < io.input.len() || has_events(channel));
                 break;
             }
@@ -334,8 +353,16 @@ impl Core {
         }
         let now_ns = self.clock.tick_ns();
         channel.holding.change(held(connection, io), now_ns);
+        // What was taken is charged now.
+        let claimed_bytes = std::mem::take(&mut self.claimed_bytes);
+        if claimed_bytes > 0 {
+            self.admission.account.end_claim(claimed_bytes);
+        }
         let pause = channel.holding.pause();
         connection.set_pause(pause);
+        if std::mem::take(&mut self.claim_failed) {
+            self.arm(channel, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
+        }
         if pause != Pause::No {
             self.arm(channel, now_ns + limits::WINDOWS_SHUT_MS * 1_000_000);
         }

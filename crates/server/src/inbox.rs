@@ -64,6 +64,12 @@ impl<T> Inbox<T> {
         taken
     }
 
+    /// Whether nothing has come, and nobody else can put anything in any more.
+    pub fn is_over(self: &Arc<Inbox<T>>) -> bool {
+        // In this order: who puts something in lets go of it afterwards.
+        Arc::strong_count(self) == 1 && !self.has_some.load(Ordering::Acquire)
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         // Whole entries are put in and taken out: sound whoever panicked.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,6 +103,20 @@ mod tests {
         let mut taken = VecDeque::new();
         inbox.take(&mut taken);
         assert_eq!(taken, [3]);
+    }
+
+    #[test]
+    fn an_inbox_is_over_when_nobody_can_fill_it() {
+        let (inbox, _) = inbox();
+        for _ in 0..2 {
+            let writer = Arc::clone(&inbox);
+            assert!(!inbox.is_over());
+            writer.put(1);
+            drop(writer);
+            assert!(!inbox.is_over(), "something has come");
+            assert_eq!(inbox.take_all(), [1]);
+            assert!(inbox.is_over());
+        }
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Lane {
         self.go_on(mailbox);
     }
 
+    /// Whether all batches are with the committer.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// A reader gives a batch back.
     pub fn arrived(&mut self, number: u64, batch: Box<WriteBatch>, mailbox: &Mailbox) {
         let place = (number - self.first) as usize;

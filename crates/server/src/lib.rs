@@ -52,7 +52,9 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 
-use drive::{Address, BindError, CountersReader, Ended, LoopConfig, Loops, RunError, StopHandle};
+use drive::{
+    Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
+};
 use service::compat::gupload::Settings as GuploadSettings;
 use service::compat::kvstore::Settings as KvstoreSettings;
 use service::waiting::WaitingCalls;
@@ -69,7 +71,7 @@ use crate::admission::Admission;
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 pub use crate::clock::TimeSource;
-use crate::core::{Core, Helpers};
+use crate::core::{Core, Helpers, LoopRole};
 use crate::inbox::Inbox;
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
@@ -301,7 +303,7 @@ impl Server {
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
             let waker = Arc::clone(&start.waker);
-            Box::new(parts.worker(Box::new(move || waker.wake()), start.one_connection))
+            Box::new(parts.worker(Box::new(move || waker.wake()), role(start)))
         });
         pulse.end();
         readers.stop();
@@ -378,7 +380,7 @@ pub fn simulated(
     let readers = Readers::Inline(store.clone());
     let parts = Parts::new(config, Reaper::Inline, readers, store.clone(), None);
     Ok(Simulated {
-        handler: parts.worker_with(mailbox, waker, false),
+        handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
         rounds,
         store,
         recovered,
@@ -448,29 +450,19 @@ impl Parts {
         }
     }
 
-    /// A loop's part; `waker` asks the loop for a tick, from any thread. `one_connection`: it serves one at a time.
-    fn worker(&self, waker: Waker, one_connection: bool) -> Worker {
+    /// A loop's part; `waker` asks the loop for a tick, from any thread.
+    fn worker(&self, waker: Waker, role: LoopRole) -> Worker {
         let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
         let mailbox = self.durable.as_ref().map(register);
-        self.worker_with(mailbox, waker, one_connection)
+        self.worker_with(mailbox, waker, role)
     }
 
     /// A loop's part, with its mailbox to and from the committer of the databases that last, if there is one.
-    fn worker_with(
-        &self,
-        mailbox: Option<Mailbox>,
-        waker: SharedWaker,
-        one_connection: bool,
-    ) -> Worker {
-        let readers = match one_connection {
-            // While it waits, nobody else waits for it.
-            true => Readers::Inline(self.shared.store.clone()),
-            false => self.readers.clone(),
-        };
+    fn worker_with(&self, mailbox: Option<Mailbox>, waker: SharedWaker, role: LoopRole) -> Worker {
         let helpers = Helpers {
-            readers: LoopReaders::new(readers, Arc::clone(&waker)),
+            readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
             reaper: self.reaper.clone(),
             mailbox,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
@@ -487,7 +479,7 @@ impl Parts {
             Clock::new(Arc::clone(&self.time), self.shared.store.clone()),
             admission,
             helpers,
-            one_connection,
+            role,
         ))
     }
 }
@@ -495,6 +487,18 @@ impl Parts {
 /// What a caller can do about a message beyond [`limits::request_bytes`].
 const MESSAGE_TOO_LARGE_HINT: &str = "send a blob in chunks of at most 4 MiB, and a batch in \
     several; larger values need a server with --max-value";
+
+/// What a loop is there for.
+fn role(start: &LoopStart) -> LoopRole {
+    match start {
+        LoopStart { is_door: true, .. } => LoopRole::Door,
+        LoopStart {
+            one_connection: true,
+            ..
+        } => LoopRole::OneConnection,
+        _ => LoopRole::Connections,
+    }
+}
 
 /// What all peers may make the server hold.
 fn account_bytes(config: &Config) -> usize {

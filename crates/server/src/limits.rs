@@ -68,6 +68,10 @@ pub const SMALL_CALLS_SHARE: usize = 4;
 /// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;
 
+/// How soon a call tries again for which there was no memory for its answer since others were making theirs, in
+/// milliseconds: as long as making some large answers takes.
+pub const CLAIM_RETRY_MS: u64 = 5;
+
 /// What a connection may hold when the account of [`BUFFERED_BYTES_SHARE`] is full: more, and it waits. With what it
 /// produces at a time it is why a full account can be exceeded by this for each connection.
 pub const SMALL_HOLDING_BYTES: usize = 64 << 10;
@@ -130,6 +134,10 @@ pub const BROUGHT_BYTES: usize = 64 << 20;
 /// How often a loop says in the log that a database on disk could not be read, in milliseconds: thousands of calls may find
 /// the same damage.
 pub const DAMAGE_TOLD_MS: u64 = 10_000;
+
+/// With the blocking driver: how often its door looks whether a sweep has become due, in milliseconds. Expired entries are
+/// not shown in any case; until then they only take memory.
+pub const SWEEP_LOOK_MS: u64 = 1_000;
 
 /// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a sync, few enough that their
 /// memory and their share of the processors stay small.

@@ -8,6 +8,7 @@ use service::ServerInfo;
 use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
+use crate::core::LoopRole;
 use crate::readers::Readers;
 use crate::reaper::Reaper;
 use crate::settings::Log;
@@ -85,14 +86,14 @@ impl Connections for Only<'_> {
 impl Pair {
     /// A connection that has just been accepted.
     pub fn accepted(over_limit: bool) -> Pair {
-        let mut pair = Pair::with_worker(None, false);
+        let mut pair = Pair::with_worker(None, LoopRole::Connections);
         pair.accept(over_limit);
         pair
     }
 
     /// A connection that is ready for calls, with a worker that has no other.
     pub fn alone() -> Pair {
-        let mut pair = Pair::with_worker(None, true);
+        let mut pair = Pair::with_worker(None, LoopRole::OneConnection);
         pair.accept(false);
         pair.greet();
         pair
@@ -100,10 +101,10 @@ impl Pair {
 
     /// A server whose tasks are these, and no connection yet.
     pub fn with_jobs(jobs: Box<dyn Jobs>) -> Pair {
-        Pair::with_worker(Some(jobs), false)
+        Pair::with_worker(Some(jobs), LoopRole::Connections)
     }
 
-    fn with_worker(jobs: Option<Box<dyn Jobs>>, one_connection: bool) -> Pair {
+    fn with_worker(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
         let config = config(&said, &clock);
         let opening = storage::open(&config).expect("the limits make sense");
@@ -112,7 +113,7 @@ impl Pair {
         if let Some(jobs) = jobs {
             parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
         }
-        let worker = parts.worker(Box::new(|| {}), one_connection);
+        let worker = parts.worker(Box::new(|| {}), role);
         Pair::new(&parts, worker, said, clock)
     }
 
@@ -125,7 +126,7 @@ impl Pair {
     ) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
         let parts = Parts::new(config(&said, &clock), Reaper::Inline, readers, store, None);
-        let worker = parts.worker_with(Some(mailbox), waker, false);
+        let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, worker, said, clock);
         pair.accept(false);
         pair.greet();

@@ -74,6 +74,8 @@ impl Core {
         };
         step(&mut running.call, &self.shared, &mut actions);
         let effects = actions.effects;
+        self.claimed_bytes += effects.claimed_bytes;
+        self.claim_failed |= effects.claim_failed;
         self.read_waits = effects.read_waits;
         if let Some(code) = effects.over {
             self.over(channel, id, code);

@@ -8,7 +8,7 @@ use store::{Outcomes, WriteBatch};
 
 use crate::calls::CallId;
 use crate::connection::Channel;
-use crate::core::Core;
+use crate::core::{Core, LoopRole};
 use crate::limits;
 use crate::timers::Alarm;
 
@@ -57,6 +57,9 @@ impl Core {
     /// Has entries removed whose time has come, if somebody must: their removals go with the writes of this tick.
     /// Nobody waits for the outcomes; their tag belongs to no call.
     pub(crate) fn sweep(&mut self) {
+        if self.role == LoopRole::OneConnection {
+            return; // the door does it, so that it wakes one thread and not thousands
+        }
         let store = &self.shared.store;
         let (now_ms, writes) = (self.clock.store_ms(), &mut self.batch.writes);
         store.sweep(now_ms, writes);
@@ -78,8 +81,19 @@ impl Core {
         }
     }
 
-    /// When the next sweep is due, on the clock of the ticks.
+    /// When the next sweep is due, on the clock of the ticks. Whoever makes it due earlier does not tell the door, which
+    /// therefore looks now and then.
     fn sweep_due_ns(&self) -> Option<u64> {
+        let look_ns = match self.role {
+            LoopRole::OneConnection => return None,
+            LoopRole::Connections => None,
+            LoopRole::Door => Some(self.clock.tick_ns() + limits::SWEEP_LOOK_MS * 1_000_000),
+        };
+        let due_ns = self.next_sweep_ns();
+        [look_ns, due_ns].into_iter().flatten().min()
+    }
+
+    fn next_sweep_ns(&self) -> Option<u64> {
         let store = &self.shared.store;
         let blobs = self.blobs.blobs.as_ref();
         let collect_due_ms = blobs.map_or(u64::MAX, |blobs| blobs.collect_due_ms());
@@ -140,6 +154,28 @@ impl Core {
             if let Some(running) = self.calls.get_mut(id) {
                 self.timers.set(running.deadline_ns, Alarm::Deadline(id));
             }
+        }
+    }
+
+    /// Whether nothing is under way, and nobody has something to bring.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.connections == 0
+            && self.calls.len() == 0
+            && !self.batch.has_work()
+            && self.lane.is_empty()
+            && self.readers.is_idle()
+            && self.blobs.is_idle()
+            && self.tasks.inbox.is_over()
+            && self.mailbox.as_ref().is_none_or(Mailbox::is_idle)
+    }
+
+    /// Frees what is kept for the next tick.
+    pub(crate) fn rest(&mut self) {
+        let store = &self.shared.store;
+        self.batch.rest(|| store.write_batch());
+        self.outcomes = Outcomes::new();
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.rest();
         }
     }
 

@@ -276,6 +276,14 @@ impl Handler for Worker {
         self.core.calls.len() > 0
     }
 
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+
+    fn rest(&mut self) {
+        self.core.rest();
+    }
+
     fn stop(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         self.core.clock.set_ns(now_ns);
         self.core.begin_drain(now_ns);

@@ -166,8 +166,10 @@ pub trait Actions {
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
     fn can_send(&mut self) -> bool;
 
-    /// [`Actions::can_send`] for a message that may have more bytes than [`Actions::message_bytes`].
-    fn can_send_large(&mut self) -> bool;
+    /// [`Actions::can_send`] for a message that may have more bytes than [`Actions::message_bytes`]. With true, `bytes` of
+    /// the memory for answers are taken until this step is over, and nobody else gets them: what the message copies, at
+    /// most.
+    fn can_send_large(&mut self, bytes: usize) -> bool;
 
     /// Returns how many bytes a message should have at most: not many while memory for answers is short.
     fn message_bytes(&self) -> usize;

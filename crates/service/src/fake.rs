@@ -242,7 +242,7 @@ impl Actions for Recorder {
         self.can_send
     }
 
-    fn can_send_large(&mut self) -> bool {
+    fn can_send_large(&mut self, _bytes: usize) -> bool {
         self.can_send()
     }
 

@@ -1,10 +1,12 @@
 //! What a server has done so far, for those who ask: counted by each of its loops for itself.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use store::durations::{self, BOUNDS, Durations};
 
+use crate::limits::SHARED_FIGURES;
 use crate::method::Method;
 use crate::status::Code;
 
@@ -12,10 +14,20 @@ use crate::status::Code;
 #[derive(Debug)]
 pub struct Figures {
     started_ns: u64,
-    loops: Mutex<Vec<Arc<LoopFigures>>>,
+    loops: Mutex<Loops>,
     buffered_bytes: Arc<AtomicUsize>,
     buffered_limit_bytes: usize,
     readers: Arc<ReaderFigures>,
+}
+
+/// What loops write.
+#[derive(Debug, Default)]
+struct Loops {
+    all: Vec<Arc<Cells>>,
+    /// Of those, what threads share that begin and end.
+    shared: Vec<Arc<Cells>>,
+    /// Threads that have shared them so far.
+    sharers: usize,
 }
 
 /// What is counted of the threads that read databases on disk.
@@ -31,9 +43,20 @@ pub struct ReaderFigures {
     pub refused_jobs: AtomicU64,
 }
 
-/// The figures of one loop. Only that loop writes them, so that no two processors fight for them.
+/// The figures of one loop, as that loop writes them. What it has now is gone when this is dropped; what it has counted
+/// stays.
 #[derive(Debug)]
 pub struct LoopFigures {
+    cells: Arc<Cells>,
+    /// Others write there, too.
+    is_shared: bool,
+    /// Connections and calls that it shows.
+    shown: Cell<(u64, u64)>,
+}
+
+/// Where figures are written. Of an event loop only that loop writes them, so that no two processors fight for them.
+#[derive(Debug)]
+struct Cells {
     open_connections: AtomicU64,
     running_calls: AtomicU64,
     /// By method.
@@ -45,7 +68,7 @@ pub struct LoopFigures {
     refused: [AtomicU64; RefusedFor::ALL.len()],
 }
 
-/// Cells of one method in [`LoopFigures::took`].
+/// Cells of one method in [`Cells::took`].
 const TOOK_CELLS: usize = BOUNDS + 2;
 
 /// Why a call was refused before it began, so that it is not counted as one that has ended.
@@ -126,11 +149,33 @@ impl Figures {
         self.buffered_limit_bytes = limit_bytes;
     }
 
-    /// The figures of a further loop.
-    pub fn add_loop(&self) -> Arc<LoopFigures> {
-        let figures = Arc::new(LoopFigures::default());
-        self.lock().push(Arc::clone(&figures));
-        figures
+    /// Returns the figures of a further loop, which nobody else writes.
+    pub fn add_loop(&self) -> LoopFigures {
+        let cells = Arc::<Cells>::default();
+        self.lock().all.push(Arc::clone(&cells));
+        LoopFigures {
+            cells,
+            is_shared: false,
+            shown: Cell::default(),
+        }
+    }
+
+    /// Returns the figures of a thread that may end before the server does, one of thousands: it shares them with others,
+    /// so that they take no memory of their own and do not become more.
+    pub fn add_thread(&self) -> LoopFigures {
+        let mut loops = self.lock();
+        let place = loops.sharers % SHARED_FIGURES;
+        loops.sharers += 1;
+        if place == loops.shared.len() {
+            let cells = Arc::<Cells>::default();
+            loops.all.push(Arc::clone(&cells));
+            loops.shared.push(cells);
+        }
+        LoopFigures {
+            cells: Arc::clone(&loops.shared[place]),
+            is_shared: true,
+            shown: Cell::default(),
+        }
     }
 
     /// For how long the server has run, in milliseconds.
@@ -140,8 +185,8 @@ impl Figures {
 
     /// Adds up. Loops go on meanwhile, so the sums belong to no one moment.
     pub fn totals(&self) -> Totals {
-        let loops = self.lock();
-        let sum = |of: &dyn Fn(&LoopFigures) -> u64| loops.iter().map(|one| of(one)).sum();
+        let loops = &self.lock().all;
+        let sum = |of: &dyn Fn(&Cells) -> u64| loops.iter().map(|one| of(one)).sum();
         let (mut started, mut ended) = (Vec::new(), Vec::new());
         for &method in Method::ALL {
             for code in Code::ALL {
@@ -161,7 +206,7 @@ impl Figures {
             running_calls: sum(&|one| one.running_calls.load(Ordering::Relaxed)),
             started,
             ended,
-            took: took(&loops),
+            took: took(loops),
             refused: RefusedFor::ALL.map(|reason| {
                 let calls = sum(&|one| one.refused[reason as usize].load(Ordering::Relaxed));
                 (calls, reason)
@@ -171,14 +216,14 @@ impl Figures {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<LoopFigures>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
         // A list to which only whole entries are added is sound whoever panicked.
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Durations of the calls of each method of which there is one.
-fn took(loops: &[Arc<LoopFigures>]) -> Vec<(Method, Durations)> {
+fn took(loops: &[Arc<Cells>]) -> Vec<(Method, Durations)> {
     let of = |method: Method| {
         let mut durations = Durations::default();
         for one in loops {
@@ -195,10 +240,10 @@ fn took(loops: &[Arc<LoopFigures>]) -> Vec<(Method, Durations)> {
     all.filter(|(_, durations)| durations.count() > 0).collect()
 }
 
-impl Default for LoopFigures {
-    fn default() -> LoopFigures {
+impl Default for Cells {
+    fn default() -> Cells {
         let places = Method::ALL.len() * Code::ALL.len();
-        LoopFigures {
+        Cells {
             open_connections: AtomicU64::new(0),
             running_calls: AtomicU64::new(0),
             started: Method::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -212,46 +257,60 @@ impl Default for LoopFigures {
 }
 
 impl LoopFigures {
-    /// How much there is of what comes and goes. Called once in a tick.
+    /// Shows how much there is of what comes and goes. Called once in a tick.
     #[inline]
     pub fn set(&self, open_connections: usize, running_calls: usize) {
-        self.open_connections
-            .store(open_connections as u64, Ordering::Relaxed);
-        self.running_calls
-            .store(running_calls as u64, Ordering::Relaxed);
+        let now = (open_connections as u64, running_calls as u64);
+        let before = self.shown.replace(now);
+        if now != before {
+            let cells = &self.cells;
+            self.add(&cells.open_connections, now.0.wrapping_sub(before.0));
+            self.add(&cells.running_calls, now.1.wrapping_sub(before.1));
+        }
     }
 
     /// Counts a call that begins. Each is also counted by [`LoopFigures::ended`], once.
     #[inline]
     pub fn started(&self, method: Method) {
-        add(&self.started[method as usize], 1);
+        self.add(&self.cells.started[method as usize], 1);
     }
 
     /// Counts a call that has ended.
     #[inline]
     pub fn ended(&self, method: Method, code: Code) {
-        add(&self.ended[place(method, code)], 1);
+        self.add(&self.cells.ended[place(method, code)], 1);
     }
 
     /// Counts how long each of some calls took that have ended, in nanoseconds.
     #[inline]
     pub fn took(&self, method: Method, duration_ns: u64, calls: u64) {
-        let cells = &self.took[method as usize * TOOK_CELLS..][..TOOK_CELLS];
-        add(&cells[durations::place(duration_ns)], calls);
-        add(&cells[TOOK_CELLS - 1], duration_ns.wrapping_mul(calls));
+        let cells = &self.cells.took[method as usize * TOOK_CELLS..][..TOOK_CELLS];
+        self.add(&cells[durations::place(duration_ns)], calls);
+        self.add(&cells[TOOK_CELLS - 1], duration_ns.wrapping_mul(calls));
     }
 
     /// Counts a call that was refused.
     pub fn refused(&self, reason: RefusedFor) {
-        add(&self.refused[reason as usize], 1);
+        self.add(&self.cells.refused[reason as usize], 1);
+    }
+
+    /// Where nobody else writes two plain steps do, which are cheaper than one indivisible. Wraps around, so that a count
+    /// may become less.
+    #[inline]
+    fn add(&self, counter: &AtomicU64, count: u64) {
+        if self.is_shared {
+            counter.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
+        counter.store(sum, Ordering::Relaxed);
     }
 }
 
-/// Nobody else writes here, so that two plain steps do, which are cheaper than one indivisible.
-#[inline]
-fn add(counter: &AtomicU64, count: u64) {
-    let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
-    counter.store(sum, Ordering::Relaxed);
+impl Drop for LoopFigures {
+    fn drop(&mut self) {
+        self.set(0, 0);
+    }
 }
 
 fn place(method: Method, code: Code) -> usize {
@@ -296,6 +355,40 @@ mod tests {
         assert_eq!(figures.totals().running_calls, 6);
         assert_eq!(figures.uptime_ms(7_999_999), 2);
         assert_eq!(figures.uptime_ms(0), 0);
+    }
+
+    #[test]
+    fn threads_that_begin_and_end_share_figures() {
+        let figures = Figures::new(0);
+        let loop_ = figures.add_loop();
+        loop_.set(1, 1);
+        for round in 1..=2 {
+            let threads: Vec<LoopFigures> = (0..3 * SHARED_FIGURES)
+                .map(|_| figures.add_thread())
+                .collect();
+            std::thread::scope(|scope| {
+                for thread in threads {
+                    scope.spawn(move || {
+                        for connections in [3, 0, 1, 2] {
+                            thread.set(connections, 2 * connections);
+                            thread.started(Method::Get);
+                            thread.ended(Method::Get, Code::Ok);
+                        }
+                    });
+                }
+            });
+            let totals = figures.totals();
+            assert_eq!((totals.open_connections, totals.running_calls), (1, 1));
+            let calls = round * 12 * SHARED_FIGURES as u64;
+            assert_eq!(totals.started, [(Method::Get, calls)]);
+            assert_eq!(totals.ended, [(Method::Get, Code::Ok, calls)]);
+            assert_eq!(figures.lock().all.len(), 1 + SHARED_FIGURES);
+        }
+        let one = figures.add_thread();
+        one.set(5, 7);
+        assert_eq!(figures.totals().open_connections, 6);
+        drop(one);
+        assert_eq!(figures.totals().running_calls, 1);
     }
 
     #[test]

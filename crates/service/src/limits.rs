@@ -138,3 +138,12 @@ pub const DOWNLOAD_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Bytes that a download reads at a time, at least.
 pub const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
+
+/// Sets of figures that the threads of the blocking driver share, each of some 20 KiB: a few, so that processors seldom
+/// write the same one, and not one for each of thousands of threads, which would have to be added up whenever somebody
+/// asks.
+pub const SHARED_FIGURES: usize = 8;
+
+/// Bytes that an answer may copy before memory for all that it may copy is taken at once, so that threads that make answers
+/// at the same time do not take more than there is.
+pub const LARGE_ANSWER_BYTES: usize = 64 << 10;

@@ -12,6 +12,17 @@ impl<P: Port> Core<P> {
         Some(&connection.socket)
     }
 
+    /// Whether the handler, without a connection, may be dropped.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.table.slots.len() == 0 && self.handler.is_idle()
+    }
+
+    /// Nothing was to be done for a while: gives back memory that is kept for the next time.
+    pub(crate) fn rest(&mut self) {
+        self.table.buffers.free_all();
+        self.handler.rest();
+    }
+
     /// Whether only bytes from the connection's peer, or a deadline, can bring work.
     pub(crate) fn only_waits_for(&mut self, id: ConnectionId) -> bool {
         if self.is_stopping() || self.handler.awaits_wake() {

@@ -33,6 +33,8 @@ pub struct Habits {
     pub announcement: Mutex<Option<Vec<u8>>>,
     /// Turns of limited length wait while a test holds this.
     pub gate: Mutex<()>,
+    /// How many have come to the gate.
+    pub at_gate: AtomicU64,
     /// The first byte seen in each turn, in order.
     pub turns: Mutex<Vec<u8>>,
     pub closed: Mutex<Vec<Closed>>,
@@ -79,6 +81,7 @@ impl Handler for Echo {
             limit => limit.min(io.input.len()),
         };
         if turn_bytes > 0 {
+            self.habits.at_gate.fetch_add(1, Ordering::Relaxed);
             drop(self.habits.gate.lock().expect("no panic"));
             let mut turns = self.habits.turns.lock().expect("no panic");
             turns.extend(io.input.bytes().first());
@@ -254,11 +257,13 @@ pub fn one_loop() -> LoopConfig {
 /// For tests in which nobody waits for it: no machine is so busy that half of it goes by.
 pub const LONG_DRAIN_MS: u64 = 60_000;
 
-/// So many threads of the blocking driver on a free port, deaf to signals.
+/// A thread for each connection, of which so many compute at once, on a free port, deaf to signals.
 pub fn blocking(threads: usize) -> LoopConfig {
     LoopConfig {
         driver: Driver::Blocking,
         threads,
+        // As few descriptors as any machine allows.
+        max_connections: 1_000,
         ..one_loop()
     }
 }

@@ -146,7 +146,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DRIVER", env = "PELTON_DRIVER", value_enum)]
     pub driver: Option<Driver>,
 
-    /// Event loops, one thread each; with --driver blocking, connections served at once: others wait
+    /// Event loops, one thread each; with --driver blocking, which has a thread for each connection: calls that compute at
+    /// once
     ///
     /// [default: the CPUs that this process may use; with --driver blocking 64]
     #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS")]

@@ -159,8 +159,8 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
     page.single(
         "pelton_loops",
         Gauge,
-        "Event loops, or threads for connections and their door.",
-        loops.len(),
+        "Event loops, or threads for connections and their door, that run now.",
+        sum(&|one| one.threads),
     );
     let counters: [(_, _, &Of<LoopCounters>); 12] = [
         (

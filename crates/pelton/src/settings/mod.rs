@@ -148,7 +148,7 @@ impl Settings {
             driver,
             threads: pick!(threads).unwrap_or(match driver {
                 Driver::EventLoop => loops.threads,
-                Driver::Blocking => drive::limits::BLOCKING_THREADS,
+                Driver::Blocking => drive::limits::BLOCKING_CALLS,
             }),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),

@@ -116,6 +116,11 @@ impl LoopBlobs {
         self.inbox.take_all()
     }
 
+    /// Whether no news can come any more.
+    pub fn is_idle(&self) -> bool {
+        self.inbox.is_over() && self.sealed.is_empty()
+    }
+
     /// Whatever becomes of the call that asked for it, blobs take notice of what was decided.
     pub fn settle(&mut self, outcome: &CommitOutcome<'_>) {
         let sealed = self.sealed.remove(&outcome.tag);

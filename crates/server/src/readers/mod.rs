@@ -1,8 +1,9 @@
 //! Reads that wait for the device, done beside the loops.
 //!
 //! A loop makes jobs of what its calls wish of databases on disk, and of what their writes must know before they can be
-//! decided. Threads of a [`Pool`] do them, and leave what they brought in the inbox of the loop. A loop that may wait
-//! by itself, as it serves a single connection, does its jobs on its own thread.
+//! decided. Threads of a [`Pool`] do them, and leave what they brought in the inbox of the loop. That holds for the
+//! threads of the blocking driver, too: so one bound holds for all reads from the device and for what they bring, and a
+//! device that does not answer takes no permit to compute.
 
 mod pool;
 #[cfg(test)]
@@ -21,7 +22,7 @@ pub(crate) use pool::{Brought, Pool};
 /// Who does the jobs of a loop.
 #[derive(Clone)]
 pub(crate) enum Readers {
-    /// The loop itself.
+    /// The loop itself, in a simulation.
     Inline(Store),
     /// Threads that all loops share.
     Pool(Arc<Pool>),
@@ -144,6 +145,11 @@ impl LoopReaders {
             self.inbox.take(&mut self.waiting);
         }
         self.waiting.pop_front()
+    }
+
+    /// Whether nothing can come any more.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.inbox.is_over()
     }
 
     /// Whether something was brought that was not looked at yet.

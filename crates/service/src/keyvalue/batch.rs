@@ -12,7 +12,9 @@ use super::messages::{
 };
 use super::{Pushed, Step, answer, refuse};
 use crate::call::{Actions, MessageParts, Shared};
-use crate::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES};
+use crate::limits::{
+    ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES,
+};
 use crate::method::Method;
 use crate::status::Status;
 
@@ -159,8 +161,8 @@ impl ReadBatch {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
-        let is_reserved = self.expected_bytes > 0;
-        if !is_reserved && !actions.can_send() {
+        let mut is_claimed = self.expected_bytes > 0;
+        if !is_claimed && !actions.can_send() {
             // Other calls of the same connection have used its room up meanwhile: `go_on` follows.
             return Ok(());
         }
@@ -178,19 +180,29 @@ impl ReadBatch {
                 return Ok(());
             }
             append_get(&mut answer, entry);
-        }
-        let is_large = answer.own.len() > actions.message_bytes();
-        if is_large && !is_reserved && !actions.can_send_large() {
-            // Made anew when there is memory for it: kept, it would be what there is none for.
-            return Ok(());
+            if !is_claimed && answer.own.len() > LARGE_ANSWER_BYTES {
+                is_claimed = actions.can_send_large(self.most_copied_bytes());
+                if !is_claimed {
+                    // Made anew when there is memory for it: kept, it would be what there is none for.
+                    return Ok(());
+                }
+            }
         }
         actions.respond_parts(answer);
         Ok(())
     }
 
+    /// What its answer may copy: larger values are shared.
+    fn most_copied_bytes(&self) -> usize {
+        let each = store::limits::SHARED_VALUE_BYTES + store::limits::ANSWER_BYTES_PER_OPERATION;
+        let most = self.decoded().operation_count.saturating_mul(each);
+        most.min(usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX))
+    }
+
     /// Asks for its view, as soon as there is room for what it brings, which is charged before it is fetched.
     pub(super) fn go_on(&self, actions: &mut impl Actions) {
-        if self.expected_bytes > actions.message_bytes() && !actions.can_send_large() {
+        let bytes = self.expected_bytes;
+        if bytes > LARGE_ANSWER_BYTES && !actions.can_send_large(bytes) {
             return;
         }
         actions.reserve(self.expected_bytes);

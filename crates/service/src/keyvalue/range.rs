@@ -153,7 +153,7 @@ impl Scan {
         let now_ms = actions.now_ms();
         let page = match self.large_first_entry(shown, now_ms)? {
             Some((_, body))
-                if body.len() > actions.message_bytes() && !actions.can_send_large() =>
+                if body.len() > actions.message_bytes() && !actions.can_send_large(0) =>
             {
                 return Ok(());
             }

@@ -49,6 +49,8 @@ pub struct DurableCommitter {
     publisher: Publisher,
     /// By loop.
     answers: Vec<Answers>,
+    /// The loops with commits in the group.
+    answered: Vec<usize>,
     /// When what is written must be synced although nobody waits for it.
     sync_due_ns: u64,
     /// Somebody has asked for a sync.
@@ -156,6 +158,7 @@ impl DurableCommitter {
             stock: Some(parts.stock),
             gathered: VecDeque::new(),
             answers: Vec::new(),
+            answered: Vec::new(),
             sync_due_ns: u64::MAX,
             sync_asked: false,
             mark_asked: false,
@@ -235,6 +238,7 @@ impl DurableCommitter {
         self.decide_conversion();
         while let Some(gathered) = self.gathered.front_mut() {
             let answers = &mut self.answers[gathered.from];
+            self.answered.push(gathered.from);
             let Gathered { batch, next, .. } = gathered;
             if let Some(refusal) = refusal {
                 refuse(batch, next, refusal, &mut answers.synced);
@@ -354,12 +358,17 @@ impl DurableCommitter {
             self.look_after_trees();
             self.decider.reset();
         }
-        for (from, answers) in self.answers.iter_mut().enumerate() {
-            let outcomes = answers.of(rule);
+        self.answered.sort_unstable();
+        self.answered.dedup();
+        for &from in &self.answered {
+            let outcomes = self.answers[from].of(rule);
             if !outcomes.is_empty() {
                 deliver(from, outcomes);
                 outcomes.clear();
             }
+        }
+        if rule == Rule::Synced {
+            self.answered.clear();
         }
     }
 

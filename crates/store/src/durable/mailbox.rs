@@ -25,7 +25,9 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// All mailboxes, and how to wake the one that empties them.
 pub(super) struct Hub {
     store: Store,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    numbers: Mutex<Numbers>,
+    /// Mailboxes with batches that nobody has collected, each once.
+    submitted: Mutex<Vec<Arc<Slot>>>,
     pub(super) signal: Signal,
     syncs: Mutex<Syncs>,
     sync_done: Condvar,
@@ -40,6 +42,15 @@ pub(super) struct Hub {
     /// What has happened to trees.
     tree_news: Mutex<Vec<Event>>,
     has_tree_news: AtomicBool,
+}
+
+/// The numbers of mailboxes.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// How many were given out.
+    count: usize,
+    /// Those of mailboxes that are gone.
+    free: Vec<usize>,
 }
 
 /// Syncs that somebody has asked for.
@@ -58,7 +69,8 @@ impl Hub {
     pub(super) fn new(store: &Store) -> Arc<Hub> {
         Arc::new(Hub {
             store: store.clone(),
-            slots: Mutex::new(Vec::new()),
+            numbers: Mutex::default(),
+            submitted: Mutex::default(),
             signal: Signal::default(),
             syncs: Mutex::default(),
             sync_done: Condvar::new(),
@@ -72,11 +84,15 @@ impl Hub {
     }
 
     pub(super) fn register(self: &Arc<Hub>, waker: Waker) -> Mailbox {
+        let mut numbers = self.numbers.lock();
+        let number = numbers.free.pop().unwrap_or(numbers.count);
+        numbers.count = numbers.count.max(number + 1);
+        drop(numbers);
         let slot = Arc::new(Slot {
+            number,
             waker,
             mail: Mutex::new(Mail::default()),
         });
-        self.slots.lock().push(slot.clone());
         Mailbox {
             hub: self.clone(),
             slot,
@@ -160,15 +176,16 @@ impl Hub {
         has_news.then(|| std::mem::take(&mut *self.tree_news.lock()))
     }
 
-    /// Fills up a list of the mailboxes, which never become fewer.
-    pub(super) fn list(&self, known: &mut Vec<Arc<Slot>>) {
-        let slots = self.slots.lock();
-        known.extend_from_slice(&slots[known.len()..]);
+    /// Exchanges an empty list for the mailboxes that have got batches since this was asked last.
+    pub(super) fn take_submitted(&self, empty: &mut Vec<Arc<Slot>>) {
+        std::mem::swap(&mut *self.submitted.lock(), empty);
     }
 }
 
 /// The mailbox of one loop, on the committer's side.
 pub(super) struct Slot {
+    /// Small; that of a mailbox that is gone is used again.
+    pub(super) number: usize,
     waker: Waker,
     mail: Mutex<Mail>,
 }
@@ -177,6 +194,8 @@ pub(super) struct Slot {
 struct Mail {
     submitted: VecDeque<WriteBatch>,
     delivered: VecDeque<Outcomes>,
+    /// Commits whose outcomes the loop has not taken.
+    under_way: usize,
     /// Empty ones, so that nothing is allocated anew.
     spare_batches: Vec<WriteBatch>,
     spare_outcomes: Vec<Outcomes>,
@@ -230,6 +249,8 @@ impl Mailbox {
             "volatile commits are carried out by the loop"
         );
         let mut mail = self.slot.mail.lock();
+        mail.under_way += batch.len();
+        let is_first = mail.submitted.is_empty();
         match mail.submitted.back_mut() {
             Some(last) if last.bytes() + batch.bytes() <= limits::JOINED_BATCH_BYTES => {
                 last.append(batch);
@@ -241,7 +262,22 @@ impl Mailbox {
             }
         }
         drop(mail);
+        if is_first {
+            // Only who finds it in the list empties it, so that it is there once.
+            self.hub.submitted.lock().push(Arc::clone(&self.slot));
+        }
         self.hub.signal.wake();
+    }
+
+    /// Returns whether the loop has taken the outcomes of all commits that it has submitted.
+    pub fn is_idle(&self) -> bool {
+        self.slot.mail.lock().under_way == 0
+    }
+
+    /// Frees what is kept for the next time.
+    pub fn rest(&self) {
+        let mut mail = self.slot.mail.lock();
+        (mail.spare_batches, mail.spare_outcomes) = (Vec::new(), Vec::new());
     }
 
     /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits of one database have
@@ -251,12 +287,23 @@ impl Mailbox {
         let Some(delivered) = mail.delivered.pop_front() else {
             return false;
         };
+        debug_assert!(delivered.len() <= mail.under_way, "one outcome for each");
+        mail.under_way = mail.under_way.saturating_sub(delivered.len());
         let mut old = std::mem::replace(outcomes, delivered);
         if mail.spare_outcomes.len() < limits::SPARE_BATCHES {
             old.clear();
             mail.spare_outcomes.push(old);
         }
         true
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // With outcomes on their way to it the number is not used again: they are for nobody else.
+        if self.is_idle() {
+            self.hub.numbers.lock().free.push(self.slot.number);
+        }
     }
 }
 
@@ -314,5 +361,38 @@ impl Signal {
             }
         }
         self.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreConfig;
+
+    fn hub() -> Arc<Hub> {
+        Hub::new(&Store::in_memory(StoreConfig::new(1)).expect("the limits make sense"))
+    }
+
+    #[test]
+    fn numbers_of_mailboxes_that_are_gone_are_used_again() {
+        let hub = hub();
+        let register = || hub.register(Box::new(|| ()));
+        for _ in 0..3 {
+            let mailboxes: Vec<Mailbox> = (0..10).map(|_| register()).collect();
+            let mut numbers: Vec<usize> = mailboxes.iter().map(|one| one.slot.number).collect();
+            numbers.sort();
+            assert_eq!(numbers, (0..10).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_number_with_outcomes_on_their_way_is_not_used_again() {
+        let hub = hub();
+        let mailbox = hub.register(Box::new(|| ()));
+        mailbox.slot.mail.lock().under_way = 2;
+        assert!(!mailbox.is_idle());
+        drop(mailbox);
+        assert_eq!(hub.register(Box::new(|| ())).slot.number, 1);
+        assert_eq!(hub.register(Box::new(|| ())).slot.number, 1);
     }
 }

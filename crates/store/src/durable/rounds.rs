@@ -17,8 +17,10 @@ use crate::tree::TreeError;
 pub struct Rounds {
     committer: DurableCommitter,
     hub: Arc<Hub>,
-    /// By the number of the loop.
-    slots: Vec<Arc<Slot>>,
+    /// Those that have ever submitted something, by number.
+    slots: Vec<Option<Arc<Slot>>>,
+    /// Those that are collected.
+    submitted: Vec<Arc<Slot>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
     /// Somebody has asked for a snapshot.
@@ -50,6 +52,7 @@ impl Rounds {
             _ending: Ending(hub.clone()),
             hub,
             slots: Vec::new(),
+            submitted: Vec::new(),
             answered: Vec::new(),
             snapshot_asked: false,
             making: None,
@@ -116,7 +119,11 @@ impl Rounds {
             return false;
         }
         let slots = &self.slots;
-        committer.decide(clock, &mut |from, batch| slots[from].give_back(batch));
+        committer.decide(clock, &mut |from, batch| {
+            if let Some(slot) = &slots[from] {
+                slot.give_back(batch);
+            }
+        });
         while committer.write(clock) == Progress::NeedsSegment {
             bring(committer, clock);
         }
@@ -130,10 +137,15 @@ impl Rounds {
 
     /// Takes what the loops have submitted.
     fn collect(&mut self) {
-        self.hub.list(&mut self.slots);
-        for (from, slot) in self.slots.iter().enumerate() {
-            let committer = &mut self.committer;
+        self.hub.take_submitted(&mut self.submitted);
+        for slot in self.submitted.drain(..) {
+            let (from, committer) = (slot.number, &mut self.committer);
             slot.collect(&mut |batch| committer.gather(from, batch));
+            if from >= self.slots.len() {
+                self.slots.resize(from + 1, None);
+            }
+            // Nothing is under way for another one that had the number before.
+            self.slots[from] = Some(slot);
         }
     }
 
@@ -145,11 +157,13 @@ impl Rounds {
             ..
         } = self;
         committer.publish(rule, clock, &mut |from, outcomes| {
-            slots[from].deliver(outcomes);
-            answered.push(from);
+            if let Some(slot) = &slots[from] {
+                slot.deliver(outcomes);
+                answered.push(from);
+            }
         });
-        for from in answered.drain(..) {
-            slots[from].wake();
+        for slot in answered.drain(..).filter_map(|from| slots[from].as_ref()) {
+            slot.wake();
         }
     }
 

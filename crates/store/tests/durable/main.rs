@@ -9,6 +9,7 @@ mod failures;
 mod figures;
 mod folder;
 mod lost_log;
+mod mailboxes;
 mod one_group;
 mod plan;
 mod snapshot_damage;

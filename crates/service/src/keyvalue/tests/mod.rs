@@ -364,7 +364,7 @@ impl Actions for Room<'_> {
         self.room > 0
     }
 
-    fn can_send_large(&mut self) -> bool {
+    fn can_send_large(&mut self, _bytes: usize) -> bool {
         self.can_send()
     }
 
