@@ -334,14 +334,15 @@ impl Round {
         (found(&self.store), stored.collect())
     }
 
-    /// After a clean stop everything is as it was. But a file may be back whose removal was not on the device; and of an
-    /// upload that nobody has gone on with since the server was killed, the last mark may not have been there.
+    /// After a clean stop everything is as it was. But a file may be back whose removal was not on
+    /// the device; and of an upload that nobody has gone on with since the server was killed, the
+    /// last mark may not have been there, which may have been the only one.
     fn check_kept(&self, (visible, stored): &Kept) {
         let (visible_now, stored_now) = self.kept();
         assert_eq!(visible_now, *visible, "a clean stop keeps everything");
         for (index, (stored, now)) in stored.iter().zip(stored_now).enumerate() {
             let is_untouched = self.stored_at_start.get(index) == Some(stored);
-            let is_kept = *stored == now || is_untouched && now.is_some() && now < *stored;
+            let is_kept = *stored == now || is_untouched && now < *stored;
             assert!(stored.is_none() || is_kept, "{stored:?} became {now:?}");
         }
     }
