@@ -133,8 +133,6 @@ impl Build<'_> {
             .arg("--target-dir")
             .arg(self.scratch.join("target"))
             .current_dir(self.tree())
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_PROFILE_TEST_DEBUG", "0")
             .stderr(Stdio::piped())
             .output()
             .map_err(|error| format!("cargo: {error}"))?;
