@@ -224,37 +224,8 @@ fn fate(
         .filter(|baseline| baseline.reached.contains(&number))
     {
         is_reached = true;
-        let program = &baseline.program;
-        let timeout = baseline.duration * 5 + grace;
-        let run = |arguments: Vec<String>| {
-            let variable = Some(("MUTANT", number.to_string()));
-            let folder = folder.to_owned();
-            Run {
-                program,
-                folder,
-                variable,
-                arguments,
-                timeout,
-                stop_at_failure: true,
-            }
-            .run()
-        };
-        let name = |test: &str| format!("{}/{} {test}", program.package, program.name);
-        let skipped = run::skip_arguments(&baseline.skipped);
-        match run(skipped.clone())? {
-            Outcome::Passed => {}
-            Outcome::TimedOut => return Ok(Fate::TimedOut { by: name("") }),
-            Outcome::Failed(tests) => {
-                // A test that fails now and then by itself must not be taken for one that notices.
-                let again = match tests.first() {
-                    Some(test) => run(vec!["--exact".to_owned(), test.clone()])?,
-                    None => run(skipped)?,
-                };
-                if again != Outcome::Passed {
-                    let by = name(tests.first().map_or("ended early", String::as_str));
-                    return Ok(Fate::Caught { by });
-                }
-            }
+        if let Some(fate) = fate_by(number, baseline, folder, grace)? {
+            return Ok(fate);
         }
     }
     Ok(if is_reached {
@@ -262,6 +233,46 @@ fn fate(
     } else {
         Fate::Unreached
     })
+}
+
+/// Runs one program with a mutant; returns how it is noticed, if it is.
+fn fate_by(
+    number: usize,
+    baseline: &Baseline,
+    folder: &Path,
+    grace: Duration,
+) -> Result<Option<Fate>, String> {
+    let program = &baseline.program;
+    let timeout = baseline.duration * 5 + grace;
+    let run = |arguments: Vec<String>| {
+        let folder = folder.to_owned();
+        let variable = Some(("MUTANT", number.to_string()));
+        let run = Run {
+            program,
+            folder,
+            variable,
+            arguments,
+            timeout,
+            stop_at_failure: true,
+        };
+        run.run().map(|(outcome, _)| outcome)
+    };
+    let name = |test: &str| format!("{}/{} {test}", program.package, program.name);
+    let skipped = run::skip_arguments(&baseline.skipped);
+    match run(skipped.clone())? {
+        Outcome::Passed => Ok(None),
+        Outcome::TimedOut => Ok(Some(Fate::TimedOut { by: name("") })),
+        Outcome::Failed(tests) => {
+            // A test that fails now and then by itself must not be taken for one that notices.
+            let again = match tests.first() {
+                Some(test) => vec!["--exact".to_owned(), test.clone()],
+                None => skipped,
+            };
+            let is_noticed = run(again)? != Outcome::Passed;
+            let by = name(tests.first().map_or("ended early", String::as_str));
+            Ok(is_noticed.then_some(Fate::Caught { by }))
+        }
+    }
 }
 
 /// Finds the survivors of a report again; lines may have moved since.

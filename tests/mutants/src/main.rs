@@ -2,6 +2,7 @@
 //! each behind a switch; the tests then run once for each mutant with its switch on. See
 //! docs/internals/mutation.md.
 
+mod clock;
 mod compile;
 mod examine;
 mod find;
@@ -46,7 +47,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// A run that takes five times what it takes without a mutant, and these seconds, is given up.
-    #[arg(long, default_value_t = 20)]
+    /// Time in which the machine had no processor for it does not count.
+    #[arg(long, default_value_t = 5)]
     grace: u64,
     /// Prints the mutants that could be drawn, and ends.
     #[arg(long)]

@@ -7,10 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::clock::Clock;
 use crate::compile::TestProgram;
 
 /// A mutant may fill memory or a disk without an end: what one process may take. Address space is
@@ -47,14 +48,15 @@ pub struct Run<'a> {
     pub folder: PathBuf,
     pub variable: Option<(&'static str, String)>,
     pub arguments: Vec<String>,
+    /// Of the time in which the program could run.
     pub timeout: Duration,
     /// Ends at the first test that fails.
     pub stop_at_failure: bool,
 }
 
 impl Run<'_> {
-    /// Runs the program and returns how it ended.
-    pub fn run(&self) -> Result<Outcome, String> {
+    /// Runs the program; returns how it ended, and the time in which it could run.
+    pub fn run(&self) -> Result<(Outcome, Duration), String> {
         let named = |error| format!("{}: {error}", self.program.executable.display());
         fs::create_dir_all(&self.folder).map_err(named)?;
         let mut command = Command::new("sh");
@@ -83,7 +85,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    fn watch(&self, child: &mut Child) -> Outcome {
+    fn watch(&self, child: &mut Child) -> (Outcome, Duration) {
         let (sender, lines) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -97,7 +99,7 @@ impl Run<'_> {
                 }
             });
         }
-        let begin = Instant::now();
+        let mut clock = Clock::new(child.id());
         let mut failed = Vec::new();
         let mut exited = None;
         loop {
@@ -113,19 +115,20 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.stop_at_failure && !failed.is_empty() {
-                return Outcome::Failed(failed);
+                return (Outcome::Failed(failed), clock.elapsed());
             }
             if exited.is_none() {
                 exited = child.try_wait().ok().flatten();
             }
-            if begin.elapsed() > self.timeout {
-                return Outcome::TimedOut;
+            if clock.elapsed() > self.timeout {
+                return (Outcome::TimedOut, clock.elapsed());
             }
         }
-        match exited {
+        let outcome = match exited {
             Some(status) if status.success() && failed.is_empty() => Outcome::Passed,
             _ => Outcome::Failed(failed),
-        }
+        };
+        (outcome, clock.elapsed())
     }
 }
 
@@ -150,8 +153,7 @@ pub fn baseline(
     for _ in 0..3 {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let _ = fs::remove_file(&reached);
-        let begin = Instant::now();
-        let outcome = Run {
+        let (outcome, duration) = Run {
             program,
             folder: folder.join("temporary"),
             variable: Some(("MUTANT_REACHED", reached.to_string_lossy().into_owned())),
@@ -167,7 +169,7 @@ pub fn baseline(
                 let program = program.clone();
                 return Ok(Baseline {
                     program,
-                    duration: begin.elapsed(),
+                    duration,
                     reached,
                     skipped,
                 });
@@ -232,6 +234,7 @@ mod tests {
         }
         .run()
         .unwrap()
+        .0
     }
 
     #[test]
