@@ -209,6 +209,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_consumed_makes_room_again_in_a_full_buffer() {
+        let (mut buffers, _) = pool();
+        let largest_bytes = INPUT_BUFFER_BYTES[usize::from(LAST_READ_SIZE)];
+        let mut input = Input::default();
+        for _ in 0..2 {
+            while buffers.make_room(&mut input, LAST_READ_SIZE) {
+                let room = input.room().len();
+                input.filled(room);
+            }
+            input.consume(largest_bytes - 100);
+            assert!(buffers.make_room(&mut input, LAST_READ_SIZE));
+            assert_eq!(input.room().len(), largest_bytes - 100);
+            assert_eq!(input.len(), 100, "the rest stays");
+        }
+    }
+
+    #[test]
     fn the_pool_keeps_no_more_than_its_limits() {
         let (mut buffers, counters) = pool();
         let mut connections: Vec<Io> = (0..3 * POOL_OUTPUT_BUFFERS).map(|_| Io::new()).collect();

@@ -61,3 +61,27 @@ fn transfer_error(error: Errno) -> TransferError {
         _ => TransferError::Broken,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_output_reaches_the_peer_and_input_still_comes() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let (near, far) = (OwnedFd::from(near), OwnedFd::from(far));
+        let mut into = [0; 8];
+        assert!(matches!(
+            receive(&far, &mut into),
+            Err(TransferError::NotReady)
+        ));
+        assert!(matches!(send_some(&near, b"last"), Ok(4)));
+        end_output(&near);
+        assert!(matches!(receive(&far, &mut into), Ok(4)));
+        assert!(matches!(receive(&far, &mut into), Ok(0)), "the end");
+        assert!(matches!(send_some(&far, b"still"), Ok(5)));
+        assert!(matches!(receive(&near, &mut into), Ok(5)));
+    }
+}
