@@ -131,6 +131,10 @@ pub const CONVERTED_BYTES: u64 = 8 * 1024 * 1024;
 /// stays with the committer until there is: it does not wait, and frees nothing itself.
 pub const RECLAIM_QUEUE: usize = 64;
 
+/// How long a clean stop goes on with removing folders of dropped and converted databases, in milliseconds. What is left
+/// then goes at the next start; whoever stops the server does not wait for much.
+pub const RECLAIM_STOP_MS: u64 = 5_000;
+
 /// Entries that this thread frees before it looks up again: about a millisecond.
 pub const RECLAIM_SLICE: usize = 10_000;
 

@@ -27,7 +27,7 @@ use crate::log::{
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
-use crate::tree::TreeIndex;
+use crate::tree::{TreeIndex, Trees};
 
 /// Commits the write batches of loops to databases with a log. A value without thread and clock; its I/O is that of
 /// the log.
@@ -69,6 +69,8 @@ pub struct DurableCommitter {
     conversion: Option<Conversion>,
     /// How long to wait before the next group, so that the device keeps up with the trees.
     delay_ns: u64,
+    /// Of the folder above them, which is unlocked behind this.
+    _removals: Removals,
     _lock: FolderLock,
 }
 
@@ -79,6 +81,18 @@ pub(super) struct Parts {
     pub(super) lock: FolderLock,
     pub(super) snapshots: SnapshotPlan,
     pub(super) trees: ReplayedTrees,
+}
+
+/// Ends the removal of folders of trees when it is dropped: the next start may begin then.
+#[derive(Debug)]
+struct Removals(Option<Trees>);
+
+impl Drop for Removals {
+    fn drop(&mut self) {
+        if let Some(trees) = &self.0 {
+            trees.close();
+        }
+    }
 }
 
 /// A batch of a loop.
@@ -167,6 +181,7 @@ impl DurableCommitter {
             events: Vec::new(),
             snapshots: parts.snapshots,
             sync_durations: Durations::default(),
+            _removals: Removals(store.trees().cloned()),
             _lock: parts.lock,
         };
         committer.raise_reserve();

@@ -25,7 +25,7 @@ pub(super) struct Reclaim {
 }
 
 impl Reclaim {
-    /// Starts the thread. It ends when this is dropped, and what is left then.
+    /// Starts the thread. It ends when this is [finished](Reclaim::finish), or dropped.
     pub(super) fn start(store: &Store, hub: &Arc<Hub>) -> io::Result<Reclaim> {
         let (queue, waiting) = sync_channel(limits::RECLAIM_QUEUE);
         let (folders, done_with_folders) = sync_channel(0);
@@ -68,18 +68,34 @@ impl Reclaim {
             }
         }
     }
+
+    /// Ends the thread when the folders that were handed over are removed, or a bound on that time is over, which holds for
+    /// what is discarded later too.
+    pub(super) fn finish(mut self) {
+        if let Some(trees) = self.store.trees() {
+            trees.close_within(Duration::from_millis(limits::RECLAIM_STOP_MS));
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.queue = None;
+        // It is closed, and never sent to.
+        let _ = self.done_with_folders.recv();
+    }
 }
 
 impl Drop for Reclaim {
     /// Waits until no folder is touched any more, for as long as it takes to remove one file. What is in memory is freed
     /// behind that, or goes with the process.
     fn drop(&mut self) {
+        if self.queue.is_none() {
+            return;
+        }
         if let Some(trees) = self.store.trees() {
             trees.close();
         }
-        self.queue = None;
-        // It is closed, and never sent to.
-        let _ = self.done_with_folders.recv();
+        self.end();
     }
 }
 

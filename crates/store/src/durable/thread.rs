@@ -223,10 +223,11 @@ impl<C: Clock> Runner<C> {
         // One after the other, and before the folder is unlocked.
         drop(snapshots);
         let stock = helper.finish(rounds.committer(), &mut clock);
-        drop(reclaim);
         if !is_clean {
             return Ok(());
         }
+        // What could not be handed over goes with the committer, and so before the folder is unlocked.
+        reclaim.finish();
         rounds.committer().give_stock(stock);
         rounds.serve_snapshots(&mut clock);
         rounds.close_with(&mut clock, &mut |event| reporter(event))

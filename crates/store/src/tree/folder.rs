@@ -6,10 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, Tree};
+use parking_lot::Mutex;
 
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
@@ -84,8 +86,8 @@ pub struct Trees {
     cache: Arc<Cache>,
     rows: Arc<Rows>,
     descriptors: Arc<DescriptorTable>,
-    /// Nothing is removed any more: see [`close`](Trees::close).
-    is_closing: Arc<AtomicBool>,
+    /// Nothing is removed any more from then on: see [`close`](Trees::close).
+    closes_at: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Trees {
@@ -107,7 +109,7 @@ impl Trees {
             cache: Arc::new(Cache::with_capacity_bytes(blocks_bytes)),
             rows: Arc::new(Rows::new(rows_bytes)),
             descriptors: Arc::new(DescriptorTable::new(config.open_files)),
-            is_closing: Arc::default(),
+            closes_at: Arc::default(),
         })
     }
 
@@ -196,7 +198,7 @@ impl Trees {
 
     fn remove_files(&self, folder: &Path) -> io::Result<()> {
         for file in fs::read_dir(folder)? {
-            if self.is_closing.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Ok(());
             }
             let file = file?;
@@ -212,7 +214,18 @@ impl Trees {
     /// Removes no folder any more: what is discarded stays until the next start, which may begin as soon as the data
     /// folder is unlocked.
     pub(crate) fn close(&self) {
-        self.is_closing.store(true, Ordering::Release);
+        self.close_within(Duration::ZERO);
+    }
+
+    /// The same after a time, in which what is discarded is removed as ever.
+    pub(crate) fn close_within(&self, time: Duration) {
+        let at = Instant::now() + time;
+        let mut closes_at = self.closes_at.lock();
+        *closes_at = Some(closes_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn is_closed(&self) -> bool {
+        (*self.closes_at.lock()).is_some_and(|at| Instant::now() >= at)
     }
 
     /// The error for a tree that should be there.

@@ -141,3 +141,29 @@ fn loops_flushes_and_conversions_go_on_together() {
     let database = &opened.store.databases()[0];
     assert_eq!(database.config.kind, Kind::Disk);
 }
+
+#[test]
+fn a_clean_stop_removes_the_folders_that_are_due() {
+    let folder = TempFolder::new();
+    // Twice: the second start finds the folder as the first stop left it.
+    for round in 0..2 {
+        let Opened {
+            store, committer, ..
+        } = open(&folder);
+        let clock = RealClock(Instant::now());
+        let durable =
+            Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
+        // More than the queue of the thread that removes them has room for.
+        for _ in 0..90 {
+            for kind in [Kind::Disk, Kind::Memory] {
+                let mut go_on = |_| ControlFlow::Continue(());
+                (durable.convert(DatabaseId::DEFAULT, kind, &mut go_on)).expect("it is empty");
+            }
+        }
+        durable.snapshot().expect("there is room");
+        durable.stop().expect("nothing fails");
+        drop((store, durable));
+        let left = std::fs::read_dir(folder.0.join("data/trees")).expect("it is there");
+        assert_eq!(left.count(), 0, "round {round}");
+    }
+}
