@@ -69,7 +69,7 @@ pub(super) struct Shared {
     /// Memtables that are to be freed when the engine has forgotten them too.
     pub(super) leaving: Mutex<Vec<Arc<Memtable>>>,
     /// Held by the one who compacts.
-    compacting: Mutex<()>,
+    pub(super) compacting: Mutex<()>,
     /// As it was after the last flush or compaction. To ask the engine would wait while it installs tables, and writers ask
     /// for each group.
     pub(super) first_level_runs: AtomicUsize,
@@ -88,6 +88,8 @@ pub(super) struct Shared {
     /// Why the last attempt to bring something to the device has failed.
     trouble: AtomicU8,
     pub(super) stop: Arc<AtomicBool>,
+    /// A flush or compaction has failed, and the folder may name another list of tables than the engine has.
+    pub(super) is_unsettled: AtomicBool,
 }
 
 /// The memtables, for those who must not read the device.
@@ -208,9 +210,11 @@ impl TreeIndex {
         };
         shared.hand_over();
         let lock = tree.get_flush_lock();
+        shared.settle(tree)?;
         let first = tree.next_table_id();
         let flushed = tree.flush(&lock, watermark);
         if flushed.is_err() {
+            shared.is_unsettled.store(true, Ordering::Release);
             shared.remove_tables(tree, first..tree.next_table_id());
         }
         drop(lock);
@@ -265,6 +269,10 @@ impl TreeIndex {
         let Some(tree) = shared.engine.get() else {
             return Ok(false);
         };
+        if shared.is_unsettled.load(Ordering::Acquire) {
+            let _nobody_flushes = tree.get_flush_lock();
+            shared.settle(tree)?;
+        }
         let _one = shared.compacting.lock();
         if shared.drawn_numbers() >= limits::CHANGES_PER_COMMIT {
             return Ok(false);
@@ -272,6 +280,10 @@ impl TreeIndex {
         let before = shared.counters.versions.get();
         let strategy = Leveled::default().with_table_target_size(shared.config.table_bytes);
         let compacted = tree.compact(Arc::new(strategy), shared.watermark());
+        if compacted.is_err() {
+            // The next flush or compaction begins with settling that.
+            shared.is_unsettled.store(true, Ordering::Release);
+        }
         shared.note_tables(tree);
         shared.free_memtables();
         match compacted {
@@ -432,6 +444,7 @@ impl Shared {
             may_expire: AtomicBool::new(true),
             trouble: AtomicU8::new(Trouble::None as u8),
             stop,
+            is_unsettled: AtomicBool::new(false),
         }
     }
 
@@ -494,6 +507,10 @@ impl Shared {
         let Some(_nobody_compacts) = self.compacting.try_lock() else {
             return;
         };
+        // The folder may name a list that has them.
+        if self.settle_alone(tree).is_err() {
+            return;
+        }
         let version = tree.current_version();
         for id in ids {
             if version.iter_tables().all(|table| table.id() != id) {

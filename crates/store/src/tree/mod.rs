@@ -29,6 +29,7 @@ mod key;
 mod manifest;
 mod pace;
 mod rows;
+mod settle;
 mod sweep;
 mod tickets;
 mod value;

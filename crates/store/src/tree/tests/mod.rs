@@ -2,6 +2,7 @@
 
 mod crash;
 mod property;
+mod settle;
 mod threads;
 mod unmade;
 
