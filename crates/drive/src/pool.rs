@@ -101,6 +101,8 @@ impl ThreadPool {
         let mut state = self.lock();
         state.threads -= 1;
         state.free.push(slot);
+        // Those that wait for a thread would wait for this one, too.
+        arrivals.extend(state.waiting.drain(..));
         for (socket, peer) in arrivals {
             match state.resting.pop() {
                 Some(thread) => self.slots.get(thread).hand_over(socket, peer),
@@ -145,12 +147,19 @@ impl ThreadPool {
         })
     }
 
-    /// The thread of a slot has ended: the slot is free for another one.
+    /// The thread of a slot has ended: another one takes its place for a connection that came meanwhile, or the slot is
+    /// free.
     pub(crate) fn ended(&self, slot: usize) {
         let mut state = self.lock();
-        state.threads -= 1;
         state.resting.retain(|&other| other != slot);
-        state.free.push(slot);
+        let Some((socket, peer)) = state.waiting.pop_front() else {
+            state.threads -= 1;
+            state.free.push(slot);
+            return;
+        };
+        drop(state);
+        self.slots.get(slot).hand_over(socket, peer);
+        self.reports.start(slot);
     }
 
     /// Asks all threads to drain, also those that have yet to start; asked again, to end at once.

@@ -197,9 +197,12 @@ impl<C: Clock> Runner<C> {
                 self.wait_for_trees();
                 continue;
             }
-            // The round may have taken the wake-up that came with it for one that brings work.
+            // The round may have taken the wake-up of what came meanwhile for one that brings work.
             if self.stop.asked.load(Ordering::Acquire) {
                 break;
+            }
+            if (self.helper).take_done(self.rounds.committer(), &mut self.clock) {
+                continue;
             }
             // At once: what looking out for more first brought and cost stands in ARCHITECTURE.md, section 5.4.
             let due_ns = (self.rounds.due_ns())
@@ -347,12 +350,20 @@ impl Helper {
 
     /// Asks for the next segment, and takes one that has come.
     fn poll(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
-        while let Ok(done) = self.done.try_recv() {
-            self.pass_on(done, committer, clock);
-        }
+        self.take_done(committer, clock);
         if !self.is_asked && (self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns) {
             self.ask(committer);
         }
+    }
+
+    /// Takes what has come of jobs; returns whether anything has.
+    fn take_done(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) -> bool {
+        let mut has_taken = false;
+        while let Ok(done) = self.done.try_recv() {
+            self.pass_on(done, committer, clock);
+            has_taken = true;
+        }
+        has_taken
     }
 
     fn ask(&mut self, committer: &DurableCommitter) {
