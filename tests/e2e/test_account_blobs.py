@@ -21,7 +21,6 @@ pytestmark = pytest.mark.xfail(
 )
 
 
-
 @pytest.fixture(params=["memory", "disk"])
 def place(request, tmp_path):
     return ["--data", str(tmp_path / "data"), "--kind", request.param]
