@@ -191,17 +191,16 @@ impl<C: Clock> Runner<C> {
     fn run(mut self) -> Result<(), WriteError> {
         let hub = self.rounds.hub().clone();
         hub.signal.set_thread(thread::current());
-        while !self.stop.asked.load(Ordering::Acquire) {
+        loop {
+            // A round takes the wake-up of whatever came before it. So the rest is looked at behind it, and what comes
+            // later keeps the thread from sleeping.
+            let worked = self.round();
             self.helper.poll(self.rounds.committer(), &mut self.clock);
-            if self.round() {
-                self.wait_for_trees();
-                continue;
-            }
-            // The round may have taken the wake-up of what came meanwhile for one that brings work.
             if self.stop.asked.load(Ordering::Acquire) {
                 break;
             }
-            if (self.helper).take_done(self.rounds.committer(), &mut self.clock) {
+            if worked {
+                self.wait_for_trees();
                 continue;
             }
             // At once: what looking out for more first brought and cost stands in ARCHITECTURE.md, section 5.4.
@@ -350,20 +349,12 @@ impl Helper {
 
     /// Asks for the next segment, and takes one that has come.
     fn poll(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
-        self.take_done(committer, clock);
+        while let Ok(done) = self.done.try_recv() {
+            self.pass_on(done, committer, clock);
+        }
         if !self.is_asked && (self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns) {
             self.ask(committer);
         }
-    }
-
-    /// Takes what has come of jobs; returns whether anything has.
-    fn take_done(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) -> bool {
-        let mut has_taken = false;
-        while let Ok(done) = self.done.try_recv() {
-            self.pass_on(done, committer, clock);
-            has_taken = true;
-        }
-        has_taken
     }
 
     fn ask(&mut self, committer: &DurableCommitter) {
