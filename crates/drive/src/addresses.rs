@@ -10,13 +10,16 @@ use crate::limits::REFUSALS_PER_ADDRESS;
 /// Who counts as one peer: an IPv4 address, or the 64 bits of IPv6 that one site has at its disposal (RFC 4291 section
 /// 2.5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum AddressKey {
+pub enum AddressKey {
+    /// The address.
     V4([u8; 4]),
+    /// The network that an address belongs to.
     V6([u8; 8]),
 }
 
 impl AddressKey {
-    fn of(ip: IpAddr) -> AddressKey {
+    /// The peer that has an address. An IPv4 address that is written as one of IPv6 is the same one.
+    pub fn of(ip: IpAddr) -> AddressKey {
         match ip.to_canonical() {
             IpAddr::V4(ip) => AddressKey::V4(ip.octets()),
             IpAddr::V6(ip) => {

@@ -70,7 +70,7 @@ pub mod tls;
 mod wake;
 
 pub use address::{Address, AddressError};
-pub use addresses::AddressPlace;
+pub use addresses::{AddressKey, AddressPlace};
 pub use config::{Driver, Listen, LoopConfig};
 pub use counters::LoopCounters;
 pub use event_loop::monotonic_ns;

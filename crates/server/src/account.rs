@@ -9,11 +9,10 @@
 //! of those that have not moved for [`limits::STALLED_MS`].
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use drive::PeerAddress;
+use drive::{AddressKey, PeerAddress};
 use wire::Pause;
 
 use crate::SharedWaker;
@@ -40,11 +39,10 @@ pub(crate) struct Account {
     is_overdrawn: AtomicBool,
 }
 
-/// Where a peer comes from, as far as one peer can be told from another: an IPv6 network of 64 bits belongs to one.
+/// Where a peer comes from, as far as one peer can be told from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Address {
-    V4([u8; 4]),
-    V6([u8; 8]),
+    Tcp(AddressKey),
     Unix,
     Simulated(u32),
 }
@@ -54,13 +52,7 @@ impl Address {
         match peer {
             PeerAddress::Unix => Address::Unix,
             PeerAddress::Simulated(node) => Address::Simulated(*node),
-            PeerAddress::Tcp(socket) => match socket.ip().to_canonical() {
-                IpAddr::V4(ip) => Address::V4(ip.octets()),
-                IpAddr::V6(ip) => {
-                    let [a, b, c, d, e, f, g, h, ..] = ip.octets();
-                    Address::V6([a, b, c, d, e, f, g, h])
-                }
-            },
+            PeerAddress::Tcp(socket) => Address::Tcp(AddressKey::of(socket.ip())),
         }
     }
 }
@@ -121,8 +113,8 @@ impl Account {
     }
 
     /// Takes memory for what a call is about to produce, before it exists, so that threads that produce something at the
-    /// same time do not all take what is left. While the account is not full, one of them may exceed it. To be followed by [`Account::end_claim`] with the bytes that are returned, when what was produced is
-    /// charged. `None`: not now.
+    /// same time do not all take what is left. While the account is not full, one of them may exceed it. To be followed
+    /// by [`Account::end_claim`] with the bytes that are returned, when what was produced is charged. `None`: not now.
     pub fn claim(&self, bytes: usize) -> Option<usize> {
         if bytes == 0 {
             return Some(0);
