@@ -34,7 +34,7 @@ pub(super) fn given(stored: &[u8]) -> &[u8] {
 }
 
 /// An end of a range as it is stored.
-type StoredBound<'a> = Bound<Cow<'a, [u8]>>;
+pub(super) type StoredBound<'a> = Bound<Cow<'a, [u8]>>;
 
 /// The same of a range. Its ends may be longer than any key.
 pub(super) fn stored_range<'a>(range: &Range<'a>) -> (StoredBound<'a>, StoredBound<'a>) {

@@ -13,7 +13,7 @@ use super::error::TreeError;
 use super::estimate;
 use super::fetch::FetchedEntry;
 use super::index::{TreeIndex, reads_at};
-use super::key::{given, stored, stored_range};
+use super::key::{StoredBound, given, stored, stored_range};
 use super::limits;
 use super::value::{OwnedValue, Stored};
 use super::writer::entry;
@@ -258,9 +258,6 @@ impl TreeIndex {
 
 /// Keys and values as they are stored, from either end.
 type Entries<'a> = Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<(Slice, Slice)>> + 'a>;
-
-/// An end of a range of stored keys.
-type StoredBound<'a> = Bound<Cow<'a, [u8]>>;
 
 /// The newest entries below a number in one memtable.
 fn memtable_entries<'a>(
