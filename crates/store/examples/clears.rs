@@ -16,10 +16,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use store::durable::{Durable, Mailbox, Opened, TreePlace};
 use store::log::{LogConfig, LogId};
+use store::suite::RunningClock;
 use store::tree::TreeConfig;
 use store::{
-    Clock, Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode,
-    Operation, Outcomes, Refusal, Store, StoreConfig, WriteBatch,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode, Operation,
+    Outcomes, Refusal, Store, StoreConfig, WriteBatch,
 };
 
 /// Small, so that much happens in a short run.
@@ -32,18 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between attempts to do what was refused for now.
 const PAUSE: Duration = Duration::from_millis(2);
 
-#[derive(Clone)]
-struct RealClock(Instant);
-
-impl Clock for RealClock {
-    fn now_ns(&mut self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
-    }
-
-    fn now_ms(&mut self) -> u64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        since.map_or(0, |since| since.as_millis() as u64)
-    }
+/// The time of the system.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         store, committer, ..
     } = open(&folder)?;
     let reporter = Box::new(|event| eprintln!("{event:?}"));
-    let durable = Durable::start(committer, RealClock(Instant::now()), reporter)?;
+    let durable = Durable::start(committer, RunningClock::new(now_ms()), reporter)?;
     let (sender, woken) = channel();
     let waker = move || {
         // The receiver lives as long as the thread that asks.
@@ -86,7 +79,7 @@ fn open(folder: &Path) -> Result<Opened, Box<dyn Error>> {
     };
     let log = LogConfig {
         segment_bytes: SEGMENT_BYTES,
-        ..LogConfig::new(id, RealClock(Instant::now()).now_ms())
+        ..LogConfig::new(id, now_ms())
     };
     let trees = TreePlace {
         folder: folder.join("trees"),

@@ -14,6 +14,8 @@ pub use property::run_property;
 pub use random::Random;
 pub use view::SuiteView;
 
+use std::time::Instant;
+
 use crate::{
     Clock, CommitOutcome, Condition, CreateError, DatabaseConfig, DatabaseId, Decision, DropError,
     Expiry, Kind, Mode, Operation, Outcomes, Refusal, Store, StoreConfig, WriteBatch,
@@ -71,6 +73,33 @@ impl Clock for StandingClock {
 
     fn now_ms(&mut self) -> u64 {
         self.now_ms
+    }
+}
+
+/// A clock that goes on, for threads.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningClock {
+    begin: Instant,
+    begin_ms: u64,
+}
+
+impl RunningClock {
+    /// A clock that shows so many milliseconds since 1970 now.
+    pub fn new(begin_ms: u64) -> RunningClock {
+        RunningClock {
+            begin: Instant::now(),
+            begin_ms,
+        }
+    }
+}
+
+impl Clock for RunningClock {
+    fn now_ns(&mut self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.begin_ms + self.begin.elapsed().as_millis() as u64
     }
 }
 

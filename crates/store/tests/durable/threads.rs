@@ -9,7 +9,7 @@ use store::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
 use store::log::LogConfig;
 use store::snapshot::SnapshotError;
-use store::suite::{Random, increment, put};
+use store::suite::{Random, RunningClock, increment, put};
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
 
 use crate::bench::{log_config, verify};
@@ -19,21 +19,8 @@ const LOOPS: u64 = 4;
 const COMMITS: u64 = 500;
 const IN_FLIGHT: u64 = 20;
 
-#[derive(Clone)]
-struct RealClock(Instant);
-
-impl Clock for RealClock {
-    fn now_ns(&mut self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
-    }
-
-    fn now_ms(&mut self) -> u64 {
-        1000 + self.0.elapsed().as_millis() as u64
-    }
-}
-
-fn clock() -> RealClock {
-    RealClock(Instant::now())
+fn clock() -> RunningClock {
+    RunningClock::new(1000)
 }
 
 /// A reporter for a run in which nothing fails.
@@ -210,7 +197,7 @@ fn a_failure_is_reported() {
 /// Time that stands still in the midst of the first snapshot, until the test has done what it wants.
 #[derive(Clone)]
 struct HeldClock {
-    time: RealClock,
+    time: RunningClock,
     is_held: Arc<AtomicBool>,
     meeting: Arc<Barrier>,
 }

@@ -4,13 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use store::durable::{ConvertError, Durable, Opened, TreePlace, open_folder};
-use store::suite::{SuiteView, increment, put};
+use store::suite::{RunningClock, SuiteView, increment, put};
 use store::{
-    Clock, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store,
-    StoreConfig,
+    DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store, StoreConfig,
 };
 
 use crate::bench::log_config;
@@ -18,19 +17,6 @@ use crate::tree_bench::{TempFolder, place};
 
 const LOOPS: u64 = 3;
 const COMMITS: u64 = 80;
-
-#[derive(Clone)]
-struct RealClock(Instant);
-
-impl Clock for RealClock {
-    fn now_ns(&mut self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
-    }
-
-    fn now_ms(&mut self) -> u64 {
-        1000 + self.0.elapsed().as_millis() as u64
-    }
-}
 
 fn open(folder: &TempFolder) -> Opened {
     let mut config = StoreConfig::new(1);
@@ -99,7 +85,7 @@ fn loops_flushes_and_conversions_go_on_together() {
     let Opened {
         store, committer, ..
     } = open(&folder);
-    let clock = RealClock(Instant::now());
+    let clock = RunningClock::new(1000);
     let durable = Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
     let convert = |kind| {
         durable.convert(
@@ -150,7 +136,7 @@ fn a_clean_stop_removes_the_folders_that_are_due() {
         let Opened {
             store, committer, ..
         } = open(&folder);
-        let clock = RealClock(Instant::now());
+        let clock = RunningClock::new(1000);
         let durable =
             Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
         // More than the queue of the thread that removes them has room for.
