@@ -73,7 +73,7 @@ impl Reclaim {
     /// what is discarded later too.
     pub(super) fn finish(mut self) {
         if let Some(trees) = self.store.trees() {
-            trees.close_within(Duration::from_millis(limits::RECLAIM_STOP_MS));
+            trees.close_cleanly();
         }
         self.end();
     }

@@ -34,6 +34,8 @@ pub struct TreeConfig {
     pub cache_bytes: u64,
     /// Files that all trees together keep open.
     pub open_files: usize,
+    /// How long a clean stop goes on with removing folders that nobody needs, in milliseconds.
+    pub stop_ms: u64,
 }
 
 impl Default for TreeConfig {
@@ -43,6 +45,7 @@ impl Default for TreeConfig {
             table_bytes: limits::TABLE_BYTES,
             cache_bytes: limits::CACHE_BYTES,
             open_files: limits::OPEN_FILES,
+            stop_ms: crate::limits::RECLAIM_STOP_MS,
         }
     }
 }
@@ -217,8 +220,12 @@ impl Trees {
         self.close_within(Duration::ZERO);
     }
 
-    /// The same after a time, in which what is discarded is removed as ever.
-    pub(crate) fn close_within(&self, time: Duration) {
+    /// The same after the [time](TreeConfig::stop_ms) that a clean stop has, in which what is discarded is removed as ever.
+    pub(crate) fn close_cleanly(&self) {
+        self.close_within(Duration::from_millis(self.config.stop_ms));
+    }
+
+    fn close_within(&self, time: Duration) {
         let at = Instant::now() + time;
         let mut closes_at = self.closes_at.lock();
         *closes_at = Some(closes_at.map_or(at, |earlier| earlier.min(at)));

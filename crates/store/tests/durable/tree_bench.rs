@@ -44,6 +44,8 @@ pub fn place(folder: &Path) -> TreePlace {
             table_bytes: 8192,
             cache_bytes: 64 * 1024,
             open_files: 16,
+            // However slow the machine is, a clean stop removes what is due.
+            stop_ms: 600_000,
         },
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use store::durable::{ConvertError, Durable, Opened, TreePlace, open_folder};
 use store::suite::{RunningClock, SuiteView, increment, put};
+use store::tree::TreeConfig;
 use store::{
     DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store, StoreConfig,
 };
@@ -19,14 +20,19 @@ const LOOPS: u64 = 3;
 const COMMITS: u64 = 80;
 
 fn open(folder: &TempFolder) -> Opened {
+    open_with(folder, |_| ())
+}
+
+fn open_with(folder: &TempFolder, change: impl Fn(&mut TreeConfig)) -> Opened {
     let mut config = StoreConfig::new(1);
     config.default_database.durability = Durability::Synced;
     let data = folder.0.join("data");
     let disk = open_folder(&data).expect("there is room");
-    let trees = TreePlace {
+    let mut trees = TreePlace {
         folder: data.join("trees"),
         ..place(&data)
     };
+    change(&mut trees.config);
     let opened = Store::open_with_trees(config, disk, &log_config(), Some(&trees));
     opened.expect("nothing is wrong with the folder")
 }
@@ -128,6 +134,22 @@ fn loops_flushes_and_conversions_go_on_together() {
     assert_eq!(database.config.kind, Kind::Disk);
 }
 
+/// Leaves a folder for each time that nobody needs.
+fn convert_often(durable: &Durable, times: u32) {
+    for _ in 0..times {
+        for kind in [Kind::Disk, Kind::Memory] {
+            let mut go_on = |_| ControlFlow::Continue(());
+            (durable.convert(DatabaseId::DEFAULT, kind, &mut go_on)).expect("it is empty");
+        }
+    }
+    durable.snapshot().expect("there is room");
+}
+
+fn folders(folder: &TempFolder) -> usize {
+    let folders = std::fs::read_dir(folder.0.join("data/trees")).expect("it is there");
+    folders.count()
+}
+
 #[test]
 fn a_clean_stop_removes_the_folders_that_are_due() {
     let folder = TempFolder::new();
@@ -140,16 +162,28 @@ fn a_clean_stop_removes_the_folders_that_are_due() {
         let durable =
             Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
         // More than the queue of the thread that removes them has room for.
-        for _ in 0..90 {
-            for kind in [Kind::Disk, Kind::Memory] {
-                let mut go_on = |_| ControlFlow::Continue(());
-                (durable.convert(DatabaseId::DEFAULT, kind, &mut go_on)).expect("it is empty");
-            }
-        }
-        durable.snapshot().expect("there is room");
+        convert_often(&durable, 90);
         durable.stop().expect("nothing fails");
         drop((store, durable));
-        let left = std::fs::read_dir(folder.0.join("data/trees")).expect("it is there");
-        assert_eq!(left.count(), 0, "round {round}");
+        assert_eq!(folders(&folder), 0, "round {round}");
     }
+}
+
+#[test]
+fn folders_for_which_a_clean_stop_had_no_time_go_at_the_next_start() {
+    let folder = TempFolder::new();
+    for _ in 0..2 {
+        let Opened {
+            store, committer, ..
+        } = open_with(&folder, |config| config.stop_ms = 0);
+        assert_eq!(folders(&folder), 0);
+        let clock = RunningClock::new(1000);
+        let durable =
+            Durable::start(committer, clock, Box::new(|_| ())).expect("threads are there");
+        convert_often(&durable, 8);
+        durable.stop().expect("nothing fails");
+        drop((store, durable));
+    }
+    drop(open(&folder));
+    assert_eq!(folders(&folder), 0);
 }

@@ -49,6 +49,7 @@ pub(super) fn small() -> TreeConfig {
         table_bytes: 8192,
         cache_bytes: 64 * 1024,
         open_files: 16,
+        ..TreeConfig::default()
     }
 }
 
