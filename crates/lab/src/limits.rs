@@ -54,6 +54,10 @@ pub const TOGETHER: Duration = Duration::from_micros(50);
 /// share a system call here and two at the server. Where calls are so sparse that each turn has one, they go round one by one.
 pub const CALLS_TOGETHER: usize = 32;
 
+/// Connections of one thread that are being made at the same time before a run: few enough that a server that refuses some
+/// says why, and that the wish to stop is looked at in between; enough that a far server costs few round trips.
+pub const DIALS_AT_ONCE: usize = 64;
+
 /// Pause before a connection that was lost is made again: a server that is gone must not be hammered.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 

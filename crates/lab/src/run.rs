@@ -57,8 +57,10 @@ pub struct Plan {
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Since the load began, in nanoseconds.
+    /// Since the load began, in nanoseconds; while it connects, since that began.
     pub elapsed_ns: u64,
+    /// Whether connections are still being made.
+    pub is_connecting: bool,
     /// Whether it is measured.
     pub is_measuring: bool,
     /// Measured calls so far.
@@ -150,13 +152,9 @@ pub fn run<W: Workload>(
             threads.push(spawned.map_err(no_thread)?);
         }
         drop(ready);
-        // Fewer words than threads: one has failed, and says why when it is joined.
-        let all_ready = readies.iter().take(plan.threads).count() == plan.threads;
-        if !all_ready {
+        if !await_connections(plan, &readies, &shared, show) {
             drop(starts);
-            let outcomes: Result<Vec<Part>, RunError> = threads.into_iter().map(join).collect();
-            let error = outcomes.err();
-            return Err(error.unwrap_or_else(|| RunError::System("a thread ended early".into())));
+            return Err(first_own_error(threads));
         }
         let timeline = timeline(plan);
         let is_paced = plan.worker.pace != Pace::Closed;
@@ -180,6 +178,42 @@ pub fn run<W: Workload>(
         outcome.stalls = stalls;
         Ok(outcome)
     })
+}
+
+/// Waits until all threads have their connections. Returns false if one has failed, or the user wants no more.
+fn await_connections(
+    plan: &Plan,
+    readies: &Receiver<()>,
+    shared: &Shared,
+    show: &mut dyn FnMut(&Progress) -> bool,
+) -> bool {
+    let begun_ns = monotonic_ns();
+    let mut ready = 0;
+    while ready < plan.threads && !shared.stop.load(Relaxed) {
+        match readies.recv_timeout(SHOW_EVERY) {
+            Ok(()) => ready += 1,
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                let progress = Progress {
+                    elapsed_ns: monotonic_ns().saturating_sub(begun_ns),
+                    is_connecting: true,
+                    ..Progress::default()
+                };
+                if !show(&progress) {
+                    shared.stop.store(true, Relaxed);
+                }
+            }
+        }
+    }
+    ready == plan.threads
+}
+
+/// Returns the error of the first thread that did not end only because of another one.
+fn first_own_error(threads: Vec<ScopedJoinHandle<'_, Result<Part, RunError>>>) -> RunError {
+    let errors = threads.into_iter().filter_map(|thread| join(thread).err());
+    let errors: Vec<RunError> = errors.collect();
+    let own = |error: &RunError| !matches!(error, RunError::Stopped);
+    errors.into_iter().find(own).unwrap_or(RunError::Stopped)
 }
 
 fn join(thread: ScopedJoinHandle<'_, Result<Part, RunError>>) -> Result<Part, RunError> {
@@ -239,6 +273,7 @@ fn conduct(
             thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
             let progress = Progress {
                 elapsed_ns: monotonic_ns().saturating_sub(timeline.begin_ns),
+                is_connecting: false,
                 is_measuring,
                 ended: shared.ended.load(Relaxed),
                 failed: shared.failed.load(Relaxed),
@@ -338,9 +373,15 @@ fn run_thread<W: Workload>(
     }
     make_waits_precise();
     let mut turning = Turning::new(plan, index, make)?;
+    // A connection that hears nothing says so itself, a little earlier.
+    let patience = plan.connect_timeout + limits::LONGEST_WAIT * 2;
+    let give_up_ns = monotonic_ns().saturating_add(patience.as_nanos() as u64);
     while !turning.worker.is_connected()? {
         if shared.stop.load(Relaxed) {
-            return Err(RunError::System("another thread has failed".into()));
+            return Err(RunError::Stopped);
+        }
+        if monotonic_ns() >= give_up_ns {
+            return Err(turning.connect_timed_out(plan, index));
         }
         turning.turn(Some(limits::LONGEST_WAIT.as_nanos() as u64))?;
     }
@@ -377,13 +418,28 @@ impl<W: Workload> Turning<W> {
         Ok(Turning { worker, local })
     }
 
+    /// Returns the error for connections that were not all open in time.
+    fn connect_timed_out(&self, plan: &Plan, index: usize) -> RunError {
+        let open = self.worker.open_connections();
+        if open == 0 {
+            let address = plan.address.clone();
+            return RunError::Connect(client::ConnectError::TimedOut { address }.to_string());
+        }
+        RunError::Connect(format!(
+            "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} s, the --timeout",
+            plan.address,
+            share(plan.connections as u64, index, plan.threads),
+            plan.connect_timeout.as_secs_f64()
+        ))
+    }
+
     /// Keeps the connections alive until the run begins.
     fn await_start(&mut self, started: &Receiver<Timeline>) -> Result<Timeline, RunError> {
         loop {
             match started.recv_timeout(Duration::from_millis(1)) {
                 Ok(timeline) => return Ok(timeline),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(RunError::System("another thread has failed".into()));
+                    return Err(RunError::Stopped);
                 }
                 Err(RecvTimeoutError::Timeout) => self.turn(Some(0))?,
             }

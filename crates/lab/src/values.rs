@@ -21,6 +21,13 @@ impl ValueSizes {
         }
     }
 
+    /// The usual one.
+    pub fn mean_bytes(self) -> usize {
+        match self {
+            ValueSizes::Fixed(bytes) | ValueSizes::Exponential(bytes) => bytes,
+        }
+    }
+
     /// The next size.
     #[inline]
     pub fn next(self, random: &mut Random) -> usize {

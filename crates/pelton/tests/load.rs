@@ -269,13 +269,76 @@ fn a_load_that_fails_or_is_interrupted_removes_its_database() {
 #[test]
 fn more_connections_than_the_server_takes_are_told() {
     let server = Server::with(&["--listen", "127.0.0.1:0", "--max-connections", "4"]);
-    // Not so many more that some are closed without a word.
-    let (answer, _) = load(&server, &["--connections", "12", "--calls", "12"]);
-    assert_eq!(answer.code, 3, "{answer:?}");
-    let failure: Value = serde_json::from_str(&answer.stderr).expect("JSON");
-    let hint = failure["hint"].as_str().expect("a hint");
-    assert!(hint.contains("12 were asked for"), "{failure}");
-    assert!(hint.contains("--max-connections"), "{failure}");
+    for (count, threads) in [("12", "1"), ("2000", "1"), ("2000", "2")] {
+        let flags = [
+            "--connections",
+            count,
+            "--threads",
+            threads,
+            "--calls",
+            "12",
+        ];
+        let (answer, _) = load(&server, &flags);
+        assert_eq!(answer.code, 3, "{answer:?}");
+        let failure: Value = serde_json::from_str(&answer.stderr).expect("JSON");
+        let hint = failure["hint"].as_str().expect("a hint");
+        assert!(hint.contains(&format!("{count} ")), "{failure}");
+        assert!(hint.contains("were asked for"), "{failure}");
+        assert!(hint.contains("--max-connections"), "{failure}");
+    }
+}
+
+/// A server that takes connections and says nothing on them: neither a signal nor the time given is waited out in vain.
+#[test]
+fn a_load_that_still_connects_can_be_stopped_and_has_its_time() {
+    let request = Temporary::new("connects", b"x");
+    let silent = || {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it has one").to_string();
+        (listener, address)
+    };
+    let words = |address: &str, timeout: &str| {
+        let mut load = pelton();
+        load.args(["load", "--address", address, "--connections", "500"])
+            .args(["--method", "a.B/C", "--data-file", request.name()])
+            .args(["--threads", "2", "--timeout", timeout]);
+        load
+    };
+    for signal in ["INT", "TERM"] {
+        let (listener, address) = silent();
+        let mut load = words(&address, "1h");
+        let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let load = load.spawn().expect("the binary runs");
+        // It hears signals before it connects.
+        let connected = listener.accept().expect("it connects");
+        let id = load.id().to_string();
+        let killed = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(killed.expect("kill is there").success());
+        let ended = load.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert!(
+            stderr.contains("interrupted while it connected"),
+            "{stderr}"
+        );
+        drop(connected);
+    }
+    let (_listener, address) = silent();
+    let late = run(&mut words(&address, "300ms"));
+    assert_eq!(late.code, 3, "{late:?}");
+    assert!(late.stderr.contains("no answer in time"), "{late:?}");
+    assert!(late.stderr.contains("--max-connections"), "{late:?}");
+}
+
+#[test]
+fn keys_that_do_not_fit_into_the_memory_are_refused_before_they_are_stored() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--memory-limit", "1GiB"]);
+    let words = ["load", "--value-size", "1MiB", "--keys", "1000000"];
+    let refused = run(&mut server.command(words));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("--memory-limit"), "{refused:?}");
+    assert!(refused.stderr.contains("1.0 GiB"), "{refused:?}");
+    assert_eq!(databases(&server), [""]);
 }
 
 /// A server whose calls of the warm-up never end has not done its work, whatever it does afterwards.

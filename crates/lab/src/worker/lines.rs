@@ -318,7 +318,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             let standing = self.lines.open();
             let text = match standing {
                 0 => error.to_string(),
-                _ => format!("{error}, after {standing} connections of this thread stood"),
+                _ => format!("{error}, after {standing} connections of this thread were open"),
             };
             self.fatal.get_or_insert(RunError::Connect(text));
             return;

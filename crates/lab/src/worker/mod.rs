@@ -10,6 +10,7 @@ mod lines;
 mod tests;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use client::{CallError, CallStart, Ending, Happened, NotBegun};
 
@@ -67,6 +68,8 @@ pub enum RunError {
     BadRequest(String),
     /// The system refuses something.
     System(String),
+    /// The user ended it before the load began, or another thread has failed, which says why.
+    Stopped,
 }
 
 impl std::fmt::Display for RunError {
@@ -74,6 +77,7 @@ impl std::fmt::Display for RunError {
         match self {
             RunError::Connect(text) | RunError::System(text) => f.write_str(text),
             RunError::BadRequest(text) => write!(f, "the call cannot be made: {text}"),
+            RunError::Stopped => f.write_str("stopped before the load began"),
         }
     }
 }
@@ -89,6 +93,8 @@ pub struct Worker<W, T: Transport> {
     has_pipe_for_each: bool,
     heads: Heads,
     lines: Lines<T::Stream>,
+    /// Those that were never dialed.
+    to_dial: Range<usize>,
     calls: Calls,
     schedule: Option<Schedule>,
     /// Before it nothing is taken up of the schedule, so that more comes together.
@@ -130,6 +136,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                     1
                 },
             ),
+            to_dial: 0..0,
             calls: Calls::default(),
             schedule: None,
             take_up_ns: 0,
@@ -146,13 +153,31 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         }
     }
 
-    /// Opens the connections; nothing in [`Mode::Short`], where calls do.
+    /// Begins to open the connections, the further ones with each turn; nothing in [`Mode::Short`], where calls do.
     pub fn connect(&mut self, transport: &mut T, now_ns: u64) {
         if self.plan.mode != Mode::Short {
-            for line in 0..self.plan.connections {
-                self.dial(line, transport, now_ns);
+            self.to_dial = 0..self.plan.connections;
+            self.dial_more(transport, now_ns);
+        }
+    }
+
+    /// Begins to open as many further connections as may be under way.
+    fn dial_more(&mut self, transport: &mut T, now_ns: u64) {
+        if self.to_dial.is_empty() {
+            return;
+        }
+        let connecting = self.to_dial.start.saturating_sub(self.lines.open());
+        for _ in connecting..limits::DIALS_AT_ONCE {
+            match self.to_dial.next() {
+                Some(line) if self.fatal.is_none() => self.dial(line, transport, now_ns),
+                _ => return,
             }
         }
+    }
+
+    /// Returns the number of open connections.
+    pub fn open_connections(&self) -> usize {
+        self.lines.open()
     }
 
     /// Whether all connections stand.
@@ -184,6 +209,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
     /// # Errors
     /// If no call can be made at all.
     pub fn turn(&mut self, transport: &mut T, now_ns: u64) -> Result<(), RunError> {
+        self.dial_more(transport, now_ns);
         self.mend_lines(transport, now_ns);
         self.is_past_end = now_ns >= self.window.until_ns;
         if self.is_running && self.is_over(now_ns) {

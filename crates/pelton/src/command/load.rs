@@ -14,7 +14,7 @@ use lab::{
 };
 
 use super::CONNECT_HINT;
-use super::load_database::OwnDatabase;
+use super::load_database::{OwnDatabase, check_memory};
 use super::tls::{client_tls, connect_failure};
 use crate::arguments::{
     LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
@@ -162,6 +162,9 @@ fn load_database(
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let load = pelton_load(arguments)?;
+    if will_fill(arguments, &load) {
+        check_memory(arguments, arguments.database.as_deref())?;
+    }
     if arguments.database.is_some() {
         return load_pelton(arguments, &load, plan, interrupt);
     }
@@ -210,9 +213,7 @@ fn load_pelton(
     plan: &Plan,
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
-    // In a database that was just made nothing but misses would be read.
-    let is_empty = arguments.database.is_none();
-    if arguments.fill || (is_empty && load.mix.has_gets()) {
+    if will_fill(arguments, load) {
         fill(load, plan, interrupt)?;
     }
     let make = |thread| PeltonWorkload::new(load, arguments.seed, thread, plan.threads);
@@ -225,6 +226,11 @@ fn load_pelton(
     };
     let what = format!("{}{sent}, {} keys", load.mix, load.keys);
     Ok(Report::new(what, plan, outcome, operations as u64))
+}
+
+/// Whether every key is stored before: in a database that was just made nothing but misses would be read.
+fn will_fill(arguments: &LoadArguments, load: &PeltonLoad) -> bool {
+    arguments.fill || (arguments.database.is_none() && load.mix.has_gets())
 }
 
 /// Stores every key once.
@@ -241,7 +247,11 @@ fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Fai
     let per_thread = load.keys.div_ceil((plan.threads * records) as u64);
     filling.length = Length::Calls(per_thread * plan.threads as u64);
     let make = |thread| PeltonWorkload::new(&fill, 0, thread, plan.threads);
-    let outcome = run(&filling, make, interrupt)?;
+    let line = LiveLine::new(Work::Filling {
+        records: records as u64,
+        keys: load.keys,
+    });
+    let outcome = run_shown(&filling, make, interrupt, line)?;
     let failures = outcome.tally.failures() + outcome.tally.unfinished;
     if outcome.was_stopped {
         return Err(Failure::Failed(
@@ -329,7 +339,15 @@ pub(super) fn run<W: lab::Workload>(
     make: impl Fn(usize) -> W + Sync,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Failure> {
-    let line = LiveLine::new();
+    run_shown(plan, make, interrupt, LiveLine::new(Work::Loading))
+}
+
+fn run_shown<W: lab::Workload>(
+    plan: &Plan,
+    make: impl Fn(usize) -> W + Sync,
+    interrupt: &Interrupt,
+    mut line: LiveLine,
+) -> Result<Outcome, Failure> {
     let outcome = lab::run(plan, make, &mut |progress| {
         line.show(progress);
         !interrupt.is_set()
@@ -338,18 +356,28 @@ pub(super) fn run<W: lab::Workload>(
         RunError::Connect(text) => not_connected(plan, text),
         RunError::BadRequest(_) => Failure::Usage(error.to_string()),
         RunError::System(_) => Failure::Failed(error.to_string()),
+        RunError::Stopped => Failure::Failed(format!(
+            "interrupted while it connected to {}: no call was made",
+            plan.address
+        )),
     })
 }
 
 /// Why not all connections stand, and what helps.
 fn not_connected(plan: &Plan, what: String) -> Failure {
     let is_full = [
-        "connections of this thread stood",
+        "connections of this thread were open",
         "as many connections as it takes",
     ];
     let hint = match is_full.iter().any(|part| what.contains(part)) {
         true => format!(
             "{} were asked for: take fewer --connections, or a larger --max-connections of the server",
+            plan.connections
+        ),
+        // A server that is full and has no time says nothing, or not in time.
+        false if plan.connections > 1 && may_be_full(&what) => format!(
+            "{CONNECT_HINT}; {} connections were asked for: a server that has fewer places (--max-connections) does this \
+             too",
             plan.connections
         ),
         false => CONNECT_HINT.into(),
@@ -363,6 +391,16 @@ fn not_connected(plan: &Plan, what: String) -> Failure {
         is_miss: false,
     };
     failure.into()
+}
+
+/// Whether a server that has no place for a connection may look like this.
+fn may_be_full(what: &str) -> bool {
+    let ends = [
+        "the server closed it",
+        "the server reset it",
+        "no answer in time",
+    ];
+    ends.iter().any(|end| what.contains(end))
 }
 
 /// Prints lines of a result.
@@ -382,41 +420,116 @@ fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
     output.end()
 }
 
-/// How far the run has come, on standard error; nothing where that is no terminal.
-struct LiveLine(Option<ProgressBar>);
+/// What goes on.
+#[derive(Clone, Copy)]
+enum Work {
+    Loading,
+    /// Every key is stored once, so many in a call.
+    Filling {
+        records: u64,
+        keys: u64,
+    },
+}
+
+/// When storing the keys is first told of where standard error is no terminal, and how often then.
+const TELL_AFTER_NS: u64 = 2_000_000_000;
+const TELL_EVERY_NS: u64 = 10_000_000_000;
+
+/// How far the run has come, on standard error. Where that is no terminal only what lasts before the load is told of, in a
+/// line now and then.
+struct LiveLine {
+    work: Work,
+    bar: Option<ProgressBar>,
+    next_ns: u64,
+}
 
 impl LiveLine {
-    fn new() -> LiveLine {
+    fn new(work: Work) -> LiveLine {
+        let next_ns = TELL_AFTER_NS;
         if !std::io::stderr().is_terminal() {
-            return LiveLine(None);
+            return LiveLine {
+                work,
+                bar: None,
+                next_ns,
+            };
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
         bar.set_style(style);
-        LiveLine(Some(bar))
+        LiveLine {
+            work,
+            bar: Some(bar),
+            next_ns,
+        }
     }
 
-    fn show(&self, progress: &Progress) {
-        let Some(bar) = &self.0 else {
-            return;
-        };
-        let seconds = progress.elapsed_ns as f64 / 1e9;
-        let phase = if progress.is_measuring {
-            "measuring"
-        } else {
-            "warming up"
-        };
-        bar.set_message(format!(
-            "{seconds:6.1} s, {phase}: {} calls ended, {} failed",
-            progress.ended, progress.failed
-        ));
+    fn show(&mut self, progress: &Progress) {
+        if let Some(bar) = &self.bar {
+            let seconds = progress.elapsed_ns as f64 / 1e9;
+            bar.set_message(format!("{seconds:6.1} s, {}", self.words(progress)));
+        } else if self.is_told(progress) && progress.elapsed_ns >= self.next_ns {
+            self.next_ns = progress.elapsed_ns + TELL_EVERY_NS;
+            note(format_args!("pelton load: {}", self.words(progress)));
+        }
+    }
+
+    /// Whether it is told without a terminal.
+    fn is_told(&self, progress: &Progress) -> bool {
+        progress.is_connecting || matches!(self.work, Work::Filling { .. })
+    }
+
+    fn words(&self, progress: &Progress) -> String {
+        if progress.is_connecting {
+            return "connecting".into();
+        }
+        match self.work {
+            Work::Filling { records, keys } => {
+                let stored = progress.ended.saturating_mul(records).min(keys);
+                let percent = stored.saturating_mul(100) / keys.max(1);
+                format!("storing the keys: {stored} of {keys} ({percent} %)")
+            }
+            Work::Loading => {
+                let phase = if progress.is_measuring {
+                    "measuring"
+                } else {
+                    "warming up"
+                };
+                let (ended, failed) = (progress.ended, progress.failed);
+                format!("{phase}: {ended} calls ended, {failed} failed")
+            }
+        }
     }
 }
 
 impl Drop for LiveLine {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storing_the_keys_shows_how_many_there_are() {
+        let line = LiveLine {
+            work: Work::Filling {
+                records: 100,
+                keys: 1_050,
+            },
+            bar: None,
+            next_ns: TELL_AFTER_NS,
+        };
+        let words = |ended| {
+            line.words(&Progress {
+                ended,
+                ..Progress::default()
+            })
+        };
+        assert_eq!(words(5), "storing the keys: 500 of 1050 (47 %)");
+        assert_eq!(words(11), "storing the keys: 1050 of 1050 (100 %)");
     }
 }

@@ -1,12 +1,13 @@
 //! The database that `pelton load` makes for itself, so that it changes nothing of what is there.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::Code;
 use service::Method;
 use service::admin::messages::{
-    CreateDatabaseResponse, DatabaseDescription, DropDatabaseRequest, decode_databases,
-    decode_dropped, encode_create_database,
+    CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DropDatabaseRequest,
+    StatisticsResponse, decode_databases, decode_dropped, encode_create_database,
 };
 
 use super::{Caller, unreadable};
@@ -16,21 +17,73 @@ use crate::exit::Failure;
 /// What to do where a database cannot be made.
 const NAME_ONE: &str = "--database names one to use instead, in which entries are written and left behind; '' is the default database";
 
+/// Bytes of values below which nobody asks whether they fit: any server has room for them.
+const WORTH_ASKING_BYTES: u64 = 16 << 20;
+
+/// Pause before a server that is full is asked again.
+const DROP_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
 /// A database of one run.
 pub struct OwnDatabase {
     connection: ConnectionArguments,
     name: String,
 }
 
+/// Refuses keys that cannot all be in the server's memory, if it tells how much it may use. `database` names one that is
+/// there, `None` is one that is made like the default database.
+pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result<(), Failure> {
+    let bytes = arguments
+        .keys
+        .saturating_mul(arguments.value_size.mean_bytes() as u64);
+    if bytes < WORTH_ASKING_BYTES {
+        return Ok(());
+    }
+    let mut caller = Caller::connect(&connection(arguments))?;
+    // What the server does not tell is no reason to refuse.
+    let Ok(list) = caller.unary(Method::AdminListDatabases, b"") else {
+        return Ok(());
+    };
+    let is_in_memory = decode_databases(&list).any(|found| {
+        found.is_ok_and(|found| {
+            let found = found.database;
+            found.name == database.unwrap_or_default() && found.kind == DatabaseKind::Memory
+        })
+    });
+    let Ok(figures) = caller.unary(Method::AdminStatistics, b"") else {
+        return Ok(());
+    };
+    let figures = StatisticsResponse::decode(&figures).map_err(unreadable)?;
+    let limit = figures.memory_limit_bytes;
+    if !is_in_memory || limit == 0 || bytes <= limit {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} keys with values of {} bytes need {:.1} GiB, and the server may use {:.1} GiB of memory (--memory-limit); \
+         take fewer --keys or a smaller --value-size, or a database on disk by --database",
+        arguments.keys,
+        arguments.value_size.mean_bytes(),
+        gibibytes(bytes),
+        gibibytes(limit),
+    )))
+}
+
+fn gibibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+fn connection(arguments: &LoadArguments) -> ConnectionArguments {
+    ConnectionArguments {
+        address: arguments.address.clone(),
+        timeout: arguments.timeout,
+        output: OutputFormat::Text,
+        tls: arguments.tls.clone(),
+    }
+}
+
 impl OwnDatabase {
     /// Makes one with a name that nobody has, of the kind and durability of the default database.
     pub fn create(arguments: &LoadArguments) -> Result<OwnDatabase, Failure> {
-        let connection = ConnectionArguments {
-            address: arguments.address.clone(),
-            timeout: arguments.timeout,
-            output: OutputFormat::Text,
-            tls: arguments.tls.clone(),
-        };
+        let connection = connection(arguments);
         let mut caller = Caller::connect(&connection)?;
         let created = create(&mut caller);
         let name = created.map_err(|failure| match &failure {
@@ -53,8 +106,20 @@ impl OwnDatabase {
             confirm_name: &self.name,
         }
         .encode(&mut request);
-        let dropped = Caller::connect(&self.connection)
-            .and_then(|mut caller| caller.unary(Method::AdminDropDatabase, &request));
+        // A server that was full of this load's connections may not have seen yet that they are gone.
+        let until = Instant::now() + Duration::from_millis(self.connection.timeout.ms);
+        let dropped = loop {
+            let dropped = Caller::connect(&self.connection)
+                .and_then(|mut caller| caller.unary(Method::AdminDropDatabase, &request));
+            match dropped {
+                Err(Failure::Call(call))
+                    if call.status == Some(Code::Unavailable) && Instant::now() < until =>
+                {
+                    thread::sleep(DROP_AGAIN_AFTER);
+                }
+                dropped => break dropped,
+            }
+        };
         let left = format!(
             "the database `{0}` of this load is left; `pelton database drop {0} --with-content` removes it",
             self.name
