@@ -75,6 +75,10 @@ pub const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// the limit, and the result void.
 pub const BUSY_PERCENT: u64 = 95;
 
+/// Share of its CPU time, in percent, below which the busiest thread of the generator had time left: what was late has another
+/// reason, and more threads would not help.
+pub const IDLE_PERCENT: u64 = 50;
+
 /// Schedule lag (99th percentile) below which the generator is on time. Above, the lag must also be more than
 /// [`LAG_SHARE_PERCENT`] of the latency to make the result void.
 pub const LAG_ALLOWED: Duration = Duration::from_micros(200);

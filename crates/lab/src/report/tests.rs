@@ -162,6 +162,18 @@ fn void_results_say_so_first() {
     }
     let mut behind = outcome();
     behind.tally.due = 800;
+    // Those have time left: more threads would not help.
+    let (idly_late, idly_behind) = (late.clone(), behind.clone());
+    late.busiest_percent = 60.0;
+    behind.busiest_percent = 60.0;
+    let none = Outcome {
+        tally: Tally {
+            lag_ns: late.tally.lag_ns.clone(),
+            due: 1_000,
+            ..Tally::default()
+        },
+        ..outcome()
+    };
     let mut never_sent = outcome();
     never_sent.tally.never_sent = 1;
     for (outcome, part) in [
@@ -169,10 +181,16 @@ fn void_results_say_so_first() {
         (late, "the generator is the limit: it was late"),
         (behind, "the generator is the limit: it took up 800"),
         (never_sent, "never sent"),
+        (idly_late, "busy for only 40 %"),
+        (idly_behind, "busy for only 40 %"),
+        (none, "no call succeeded"),
     ] {
+        let is_idle = outcome.busiest_percent < limits::IDLE_PERCENT as f64;
         let report = report(OPEN, outcome);
         assert!(report.text().starts_with("VOID: "), "{}", report.text());
         assert!(report.void_reasons()[0].contains(part), "{:?}", report.void);
+        let blames = report.text().contains("--threads") || report.text().contains("is the limit");
+        assert!(!(blames && is_idle), "{:?}", report.void);
         assert_eq!(report.fields()["void"], true);
     }
     // Late, but by little compared with what the server takes.

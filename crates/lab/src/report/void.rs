@@ -15,7 +15,11 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         ));
     }
     if let Pace::Open { rate, .. } = plan.worker.pace {
-        reasons.extend(lag(outcome));
+        if outcome.tally.succeeded == 0 {
+            reasons.push("no call succeeded, so that there is no latency to measure".into());
+        } else {
+            reasons.extend(lag(outcome));
+        }
         reasons.extend(behind(plan, rate, outcome));
     }
     reasons
@@ -69,13 +73,32 @@ impl Lateness {
 fn lag(outcome: &Outcome) -> Option<String> {
     let late = Lateness::of(outcome).filter(|late| !late.is_noise());
     late.map(|late| {
-        format!(
-            "the generator is the limit: it was late by {} µs (p99) where the latency is {} µs (p99); lower --rate, or use \
-             more --threads, on CPUs that nobody else uses (--pin)",
-            late.lag_ns / 1_000,
-            late.latency_ns / 1_000
-        )
+        let (lag_us, latency_us) = (late.lag_ns / 1_000, late.latency_ns / 1_000);
+        let late = format!("late by {lag_us} µs (p99) where the latency is {latency_us} µs (p99)");
+        match is_idle(outcome) {
+            false => format!(
+                "the generator is the limit: it was {late}; lower --rate, or use more --threads, on CPUs that nobody else \
+                 uses (--pin)"
+            ),
+            true => format!(
+                "calls were begun {late}, {}: something held it up; lower --rate, or give it CPUs that nobody else uses \
+                 (--pin)",
+                but_idle(outcome)
+            ),
+        }
     })
+}
+
+/// Whether no thread of the generator had so much to do that another one would help.
+fn is_idle(outcome: &Outcome) -> bool {
+    outcome.busiest_percent < limits::IDLE_PERCENT as f64
+}
+
+fn but_idle(outcome: &Outcome) -> String {
+    format!(
+        "although the generator's busiest thread was busy for only {:.0} % of the time",
+        outcome.busiest_percent
+    )
 }
 
 /// Fewer calls came due than the rate says, or some were never sent.
@@ -95,11 +118,16 @@ fn behind(plan: &Plan, rate: f64, outcome: &Outcome) -> Option<String> {
     let is_behind = matches!(plan.length, Length::Duration(_))
         && !outcome.was_stopped
         && (tally.due as f64) < allowed - spread;
-    is_behind.then(|| {
-        format!(
+    is_behind.then(|| match is_idle(outcome) {
+        false => format!(
             "the generator is the limit: it took up {} of the {wanted:.0} calls that --rate asks for; lower it, or use \
              more --threads",
             tally.due
-        )
+        ),
+        true => format!(
+            "{} of the {wanted:.0} calls that --rate asks for were taken up, {}: something held it up; lower --rate",
+            tally.due,
+            but_idle(outcome)
+        ),
     })
 }
