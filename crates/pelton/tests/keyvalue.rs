@@ -670,3 +670,28 @@ fn an_unknown_database_is_named() {
         answer.stderr
     );
 }
+
+/// As where a variable is not set in a job of cron or systemd: nothing is not taken for a value.
+#[test]
+fn a_value_is_not_read_from_the_null_device_or_a_closed_input() {
+    let server = Server::start();
+    assert_eq!(server.run(["put", "k", "kept"]).code, 0);
+    for word in ["put", "append"] {
+        let null = server.run([word, "k"]);
+        let closed = run(Command::new("sh")
+            .args(["-c", "exec \"$0\" \"$@\" <&-"])
+            .arg(env!("CARGO_BIN_EXE_pelton"))
+            .args([word, "k", "--address", &server.addresses[0]]));
+        for refused in [null, closed] {
+            assert_eq!(refused.code, 2, "{refused:?}");
+            assert!(refused.stderr.contains("there is no value"), "{refused:?}");
+        }
+        assert_eq!(server.run(["get", "k"]).text(), "kept");
+    }
+    // What is asked for by name is read, whatever it is; so are a pipe and a file, empty or not.
+    let piped = server.run_with_input(&["put", "k"], b"");
+    assert_eq!((piped.code, server.run(["get", "k"]).text()), (0, ""));
+    assert_eq!(server.run(["put", "k", "again"]).code, 0);
+    assert_eq!(server.run(["put", "k", "-"]).code, 0);
+    assert_eq!(server.run(["get", "k"]).text(), "");
+}

@@ -1,8 +1,10 @@
 //! The value and the condition of a command that writes.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use store::Condition;
@@ -33,8 +35,24 @@ pub fn value(arguments: &ValueArguments, usage: &str) -> Result<Vec<u8>, Failure
         (None, None) if io::stdin().is_terminal() => Err(Failure::Usage(format!(
             "there is no value: write `{usage}`, use --file FILE, or pipe it in"
         ))),
+        (None, None) if is_null_device() => Err(Failure::Usage(format!(
+            "there is no value: standard input is closed or /dev/null; write `{usage}` ('' is an empty value), use --file \
+             FILE, or pipe it in; `-` as the value reads standard input whatever it is"
+        ))),
         _ => read_value(io::stdin().lock(), "standard input"),
     }
+}
+
+/// Whether standard input is /dev/null, which is also what the program finds instead of one that was closed. Where a value
+/// was forgotten or its variable is not set, as in a job of cron or systemd, nothing must not become the value.
+fn is_null_device() -> bool {
+    let Ok(input) = io::stdin().as_fd().try_clone_to_owned() else {
+        return true;
+    };
+    let (input, null) = (File::from(input).metadata(), fs::metadata("/dev/null"));
+    input.is_ok_and(|input| {
+        input.file_type().is_char_device() && null.is_ok_and(|null| null.rdev() == input.rdev())
+    })
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
