@@ -60,7 +60,7 @@ use crate::output::{Output, note};
 // Memtables are freed on another thread than they were filled on: ARCHITECTURE.md, "The allocator".
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {
     let format = arguments::output_format(std::env::args_os());
@@ -134,14 +134,23 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Man(arguments) => generate::man_pages(&arguments.folder),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
         Command::Config(ConfigCommand::Check(arguments)) => {
-            Settings::load(arguments)?;
+            load_settings(arguments)?;
             Ok(Exit::Done)
         }
     }
 }
 
+/// Loads the settings to look at them, and warns of variables that are none.
+fn load_settings(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), Failure> {
+    let loaded = Settings::load(arguments)?;
+    if let Some(warning) = warning_of_variables() {
+        note(format_args!("pelton: {warning}"));
+    }
+    Ok(loaded)
+}
+
 fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
-    let (settings, file) = Settings::load(arguments)?;
+    let (settings, file) = load_settings(arguments)?;
     let matches = matches
         .subcommand()
         .and_then(|(_, config)| config.subcommand())

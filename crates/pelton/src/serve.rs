@@ -39,7 +39,7 @@ use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
 use crate::reload;
 use crate::server_log::ServerLog;
-use crate::settings::{Settings, unknown_variables};
+use crate::settings::{Settings, warning_of_variables};
 use crate::size::{MemoryLimit, Size};
 use crate::start;
 use crate::watchdog::{self, Watchdog};
@@ -142,14 +142,8 @@ fn log_settings(settings: &Settings) {
             None => tracing::debug!("setting {name} is not set"),
         }
     }
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let unknown = unknown_variables(names);
-    if !unknown.is_empty() {
-        tracing::warn!(
-            "environment variables that are no settings of Pelton, and change nothing: {}; `pelton serve --help` names \
-             those that are",
-            unknown.join(", ")
-        );
+    if let Some(warning) = warning_of_variables() {
+        tracing::warn!("{warning}");
     }
 }
 

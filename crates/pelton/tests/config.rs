@@ -196,3 +196,16 @@ fn a_large_max_value_is_warned_about() {
     );
     fs::remove_file(&log).expect("it was there");
 }
+
+/// As `pelton serve` does: a misspelt setting is told where settings are looked at.
+#[test]
+fn variables_that_are_no_settings_are_named() {
+    for word in ["check", "print"] {
+        let told = run(pelton().args(["config", word]).env("PELTON_TREADS", "3"));
+        assert_eq!(told.code, 0, "{told:?}");
+        assert!(told.stderr.contains("PELTON_TREADS"), "{told:?}");
+        assert!(!told.text().contains("TREADS"), "{told:?}");
+        let silent = run(pelton().args(["config", word]));
+        assert_eq!(silent.stderr, "", "{silent:?}");
+    }
+}

@@ -4,8 +4,21 @@ use clap::{Command, CommandFactory};
 
 use crate::arguments::Arguments;
 
+/// What to say about variables of this process that look like settings, and are none.
+pub fn warning_of_variables() -> Option<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = unknown_variables(names);
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "environment variables that are no settings of Pelton, and change nothing: {}; `pelton serve --help` names \
+             those that are",
+            unknown.join(", ")
+        )
+    })
+}
+
 /// Returns the names that begin with `PELTON_` and mean nothing to any command, in order: most often misspelt ones.
-pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut known = Vec::new();
     collect(&Arguments::command(), &mut known);
     let mut unknown: Vec<String> = names
