@@ -34,57 +34,85 @@ impl Clock {
         let interval = self.read.elapsed();
         if interval >= INTERVAL {
             self.read = Instant::now();
-            let (ran, waited) = self.advance();
-            self.elapsed += effective(interval, ran, waited);
+            let growth = self.advance();
+            self.elapsed += growth.effective(interval);
         }
         self.elapsed
     }
 
-    /// Returns by how much the figures of all threads grew, in nanoseconds.
-    fn advance(&mut self) -> (u64, u64) {
-        let mut threads = HashMap::new();
-        read_process(self.process, &mut threads);
-        let mut grown = (0, 0);
-        for (thread, (ran, waited)) in &threads {
-            let before = self.threads.get(thread).copied().unwrap_or_default();
-            grown.0 += ran.saturating_sub(before.0);
-            grown.1 += waited.saturating_sub(before.1);
-        }
-        self.threads = threads;
-        grown
-    }
-}
-
-/// Returns what an interval counts for, if threads ran and waited for the processor so long in it.
-fn effective(interval: Duration, ran: u64, waited: u64) -> Duration {
-    let wanted = ran + waited;
-    if u128::from(waited) * 4 < interval.as_nanos() || wanted == 0 {
-        return interval;
-    }
-    interval.mul_f64(ran as f64 / wanted as f64)
-}
-
-fn read_process(process: u32, threads: &mut HashMap<u32, (u64, u64)>) {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
-        return;
-    };
-    for task in tasks.flatten() {
-        let path = task.path();
-        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
+    /// Returns what has happened to all threads since the figures were read last.
+    fn advance(&mut self) -> Growth {
+        let mut now = Figures::default();
+        now.read(self.process);
+        let mut growth = Growth {
+            is_runnable: now.is_runnable,
+            ..Growth::default()
         };
-        let figures = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-        let mut figures = figures
-            .split_whitespace()
-            .filter_map(|figure| figure.parse().ok());
-        let (ran, waited) = (figures.next(), figures.next());
-        threads.insert(thread, (ran.unwrap_or(0), waited.unwrap_or(0)));
-        let children = fs::read_to_string(path.join("children")).unwrap_or_default();
-        for child in children
-            .split_whitespace()
-            .filter_map(|child| child.parse().ok())
-        {
-            read_process(child, threads);
+        for (thread, (ran, waited)) in &now.threads {
+            let before = self.threads.get(thread).copied().unwrap_or_default();
+            growth.ran += Duration::from_nanos(ran.saturating_sub(before.0));
+            growth.waited += Duration::from_nanos(waited.saturating_sub(before.1));
+        }
+        self.threads = now.threads;
+        growth
+    }
+}
+
+/// What happened to a process in an interval.
+#[derive(Default)]
+struct Growth {
+    ran: Duration,
+    /// Waiting for the processor, as far as it is over: the kernel counts it when the wait ends.
+    waited: Duration,
+    /// A thread runs or waits for the processor now.
+    is_runnable: bool,
+}
+
+impl Growth {
+    /// Returns what the interval counts for.
+    fn effective(&self, interval: Duration) -> Duration {
+        if self.is_runnable || self.waited * 4 > interval {
+            return self.ran.min(interval);
+        }
+        interval
+    }
+}
+
+/// The kernel's figures of a process and its children.
+#[derive(Default)]
+struct Figures {
+    threads: HashMap<u32, (u64, u64)>,
+    is_runnable: bool,
+}
+
+impl Figures {
+    fn read(&mut self, process: u32) {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
+            return;
+        };
+        for task in tasks.flatten() {
+            let path = task.path();
+            let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let text = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+            let figures = text("schedstat");
+            let mut figures = figures
+                .split_whitespace()
+                .filter_map(|figure| figure.parse().ok());
+            let (ran, waited) = (figures.next(), figures.next());
+            self.threads
+                .insert(thread, (ran.unwrap_or(0), waited.unwrap_or(0)));
+            // The state stands behind the name, which may have spaces and brackets.
+            let state = text("stat");
+            self.is_runnable |= state
+                .rsplit_once(") ")
+                .is_some_and(|(_, state)| state.starts_with('R'));
+            for child in text("children").split_whitespace() {
+                if let Ok(child) = child.parse() {
+                    self.read(child);
+                }
+            }
         }
     }
 }
@@ -96,12 +124,28 @@ mod tests {
     #[test]
     fn waiting_for_the_processor_does_not_count_and_sleeping_does() {
         let second = Duration::from_secs(1);
-        let ms = |ms: u64| ms * 1_000_000;
-        assert_eq!(effective(second, 0, 0), second);
-        assert_eq!(effective(second, ms(900), ms(50)), second);
-        assert_eq!(effective(second, ms(100), ms(900)), second / 10);
-        // Two threads that share a processor with others.
-        assert_eq!(effective(second, ms(500), ms(1500)), second / 4);
+        let effective = |ran: u64, waited: u64, is_runnable| {
+            let (ran, waited) = (Duration::from_millis(ran), Duration::from_millis(waited));
+            Growth {
+                ran,
+                waited,
+                is_runnable,
+            }
+            .effective(second)
+        };
+        assert_eq!(effective(0, 0, false), second, "it sleeps");
+        assert_eq!(effective(100, 50, false), second, "it sleeps mostly");
+        assert_eq!(
+            effective(0, 0, true),
+            Duration::ZERO,
+            "the wait is not over"
+        );
+        assert_eq!(effective(100, 900, false), second / 10);
+        assert_eq!(
+            effective(1900, 100, true),
+            second,
+            "two threads on two processors"
+        );
     }
 
     #[test]

@@ -275,7 +275,8 @@ fn fate_by(
     }
 }
 
-/// Finds the survivors of a report again; lines may have moved since.
+/// Finds the mutants of a report again that no test caught, or only by its time; lines may have
+/// moved since.
 fn retried(report: &Path, mutants: &[Mutant]) -> Result<Vec<Mutant>, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", report.display());
     let text = fs::read_to_string(report).map_err(|error| named(&error))?;
@@ -285,10 +286,10 @@ fn retried(report: &Path, mutants: &[Mutant]) -> Result<Vec<Mutant>, String> {
         .map(Vec::as_slice)
         .unwrap_or_default();
     let mut found = Vec::new();
-    for old in old
-        .iter()
-        .filter(|old| old["fate"] == "survived" || old["fate"] == "unreached")
-    {
+    let is_open = |old: &&Value| {
+        ["survived", "unreached", "timed out"].contains(&old["fate"].as_str().unwrap_or_default())
+    };
+    for old in old.iter().filter(is_open) {
         let text = |name: &str| old[name].as_str().unwrap_or_default();
         let line = old["line"].as_u64().unwrap_or_default() as usize;
         let column = old["column"].as_u64().unwrap_or_default() as usize;

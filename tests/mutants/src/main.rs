@@ -45,7 +45,8 @@ pub struct Arguments {
     /// Leaves out test programs by name: `wire/allocations`.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Examines what survived in this report (its .json file) again, and nothing else.
+    /// Examines again what survived in this report (its .json file) or was caught by time only,
+    /// and nothing else.
     #[arg(long)]
     retry: Option<PathBuf>,
     /// How many mutants are examined at the same time.
