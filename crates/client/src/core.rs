@@ -328,6 +328,7 @@ impl Core {
                 return What::Lost { reason };
             }
             Cause::MessageTooLarge => "a message is larger than this client accepts",
+            Cause::NoMemory => "there is no memory for more of its messages",
             Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
             Cause::UnknownEncoding => "it is compressed in a way that was not offered",
             Cause::BadMessage => {

@@ -25,5 +25,5 @@ mod test_random;
 
 pub use http2::{
     Cause, Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, OpenError,
-    Pause, RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
+    PUSHBACK_TRAILER, Pause, RequestHead, Role, SharedBytes, StreamKey, TakenMessage,
 };

@@ -34,6 +34,8 @@ pub(super) struct Capacity {
     pause: Pause,
     /// Streams whose first message was kept back.
     deferred: VecDeque<StreamKey>,
+    /// Streams of which a message was put back.
+    pub(super) put_back: VecDeque<StreamKey>,
     /// Streams that are owed a Writable event as soon as there is capacity.
     waiting: VecDeque<StreamKey>,
     /// Those that are owed one as soon as a large message may be sent.
@@ -44,12 +46,18 @@ impl Capacity {
     /// The connection is over: whoever waits is told so by other events.
     pub(super) fn forget_waiting(&mut self) {
         self.deferred.clear();
+        self.put_back.clear();
         self.waiting.clear();
         self.waiting_large.clear();
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let queues = [&self.deferred, &self.waiting, &self.waiting_large];
+        let queues = [
+            &self.deferred,
+            &self.put_back,
+            &self.waiting,
+            &self.waiting_large,
+        ];
         queues.iter().map(|queue| queue.capacity()).sum::<usize>() * size_of::<StreamKey>()
     }
 }
@@ -74,6 +82,13 @@ impl Connection {
     /// Afterwards `poll_event` may have events.
     pub fn set_pause(&mut self, pause: Pause) {
         self.capacity.pause = pause;
+    }
+
+    /// Bounds what calls may send that is not handed up yet, below [`max_gathered_bytes`](super::Config), until this is
+    /// called again: while there is no memory for more, a call that sends beyond it ends with UNAVAILABLE, unless it is
+    /// the turn of its message.
+    pub fn set_gather_bound(&mut self, bytes: usize) {
+        self.gather_bound = bytes;
     }
 
     /// Returns whether a stream's call may send another message, and a large one. If not, a Writable event follows as
@@ -173,6 +188,37 @@ impl Connection {
         }
     }
 
+    /// Notes that a message of a stream was put back.
+    #[cold]
+    pub(super) fn await_large_capacity(&mut self, stream: StreamKey) {
+        if !self.streams[stream.slot].is_put_back {
+            self.streams[stream.slot].is_put_back = true;
+            self.capacity.put_back.push_back(stream);
+            let most = self.most_waiting();
+            prune(&mut self.capacity.put_back, most, &self.streams);
+        }
+    }
+
+    /// Lets the stream go on whose message was put back first, if large messages may be produced: its backlog is next.
+    pub(super) fn resume_put_back(&mut self) -> bool {
+        while self.has_large_capacity() {
+            let Some(key) = self.capacity.put_back.pop_front() else {
+                return false;
+            };
+            let Some(found) = self.streams.get(key).filter(|found| !found.is_dead()) else {
+                continue;
+            };
+            let is_held = found.held;
+            self.streams[key.slot].is_put_back = false;
+            // Held, it goes on when that is taken back.
+            if !is_held && !self.resumed.contains(&key) {
+                self.resumed.push_back(key);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Returns how many keys a queue may hold before those of streams that have ended are removed.
     fn most_waiting(&self) -> usize {
         2 * self.config.max_streams as usize
@@ -182,8 +228,9 @@ impl Connection {
     #[inline]
     pub(super) fn has_capacity_event(&self) -> bool {
         let is_awaited = !self.capacity.deferred.is_empty() || !self.capacity.waiting.is_empty();
-        (is_awaited && self.has_capacity())
-            || (!self.capacity.waiting_large.is_empty() && self.has_large_capacity())
+        let is_large_awaited =
+            !self.capacity.put_back.is_empty() || !self.capacity.waiting_large.is_empty();
+        (is_awaited && self.has_capacity()) || (is_large_awaited && self.has_large_capacity())
     }
 
     /// Lets the stream go on whose first message has waited longest, if there is capacity: its backlog is next.

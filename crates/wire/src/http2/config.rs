@@ -26,6 +26,9 @@ pub struct Config {
     pub max_message_bytes: usize,
     /// What the status of a larger message adds: what to do about it.
     pub too_large_hint: &'static str,
+    /// What the trailer `grpc-retry-pushback-ms` of a call says that ends since there is no memory
+    /// ([`super::Connection::set_gather_bound`]), in milliseconds; 0: no such trailer.
+    pub pushback_ms: u64,
     /// Bytes of unfinished messages over all streams. [`limits::MAX_GATHERED_BYTES`].
     pub max_gathered_bytes: usize,
     /// Bytes that wait to be sent or are set aside for it, above which nothing more is produced.
@@ -68,6 +71,7 @@ impl Config {
             connection_window: None,
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
             too_large_hint: "",
+            pushback_ms: 0,
             max_gathered_bytes: limits::MAX_GATHERED_BYTES,
             max_unsent_bytes: limits::MAX_UNSENT_BYTES,
             stream_unsent_bytes: limits::STREAM_UNSENT_BYTES,

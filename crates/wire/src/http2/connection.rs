@@ -138,6 +138,8 @@ pub struct Connection {
     pub(super) settings_acked: bool,
     /// Bytes of unfinished messages and backlogs.
     pub(super) gathered_bytes: usize,
+    /// What the room above lets them be for now.
+    pub(super) gather_bound: usize,
     /// Which of the large messages may come.
     pub(super) turns: Turns,
     /// Streams that have been resumed and may have a backlog.
@@ -218,6 +220,7 @@ impl Connection {
             our_initial_window: DEFAULT_WINDOW,
             settings_acked: false,
             gathered_bytes: 0,
+            gather_bound: usize::MAX,
             turns: Turns::default(),
             resumed: VecDeque::new(),
             status: Status::OK,
@@ -287,7 +290,7 @@ impl Connection {
                     }
                     Ok(None) => {
                         self.grant_turns(out);
-                        if self.resume_deferred() {
+                        if self.resume_deferred() || self.resume_put_back() {
                             continue;
                         }
                         return self.events.pop_front().or_else(|| self.next_writable());

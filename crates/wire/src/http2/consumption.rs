@@ -1,6 +1,6 @@
 //! What the room above has consumed, and what it does not want yet: windows are given back, or stay shut.
 
-use super::connection::{Connection, DataFrame, MessageAt, Phase};
+use super::connection::{Connection, DataFrame, MessageAt, Phase, TakenMessage};
 use super::error::ConnectionError;
 use super::event::Event;
 use super::frame;
@@ -30,6 +30,37 @@ impl Connection {
         self.give_window_back(stream.slot, bytes, out);
     }
 
+    /// The room above cannot do yet what the last Message of the stream asks for: the message, as
+    /// [`Connection::take_message`] gave it, comes once more, as soon as large messages may be produced
+    /// ([`Connection::has_large_capacity`]). What follows it on the stream waits behind it. `last` is that of its event.
+    /// Instead of [`Connection::give_back`] and [`Connection::release`].
+    #[cold]
+    pub fn put_back(
+        &mut self,
+        stream: StreamKey,
+        message: TakenMessage,
+        input: &[u8],
+        last: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let is_wanted = (self.streams.get(stream))
+            .is_some_and(|found| !found.is_dead() && !found.work_done && !self.is_client());
+        if !is_wanted {
+            return self.give_back(message);
+        }
+        let inbound = &mut self.streams[stream.slot].inbound;
+        let added = inbound.put_back(message.bytes(input));
+        inbound.end_waits |= last;
+        self.give_back(message);
+        self.gather(added);
+        // Not again at once, if it came out of the backlog.
+        self.resumed.retain(|key| *key != stream);
+        self.await_large_capacity(stream);
+        if let Err(error) = self.check_gathered(stream.slot, out) {
+            self.fail(error, out);
+        }
+    }
+
     /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
     /// is to be called, if only with an empty input.
     pub fn hold(&mut self, stream: StreamKey, hold: bool) {
@@ -37,7 +68,12 @@ impl Connection {
             return;
         };
         let has_something = !found.inbound.backlog.is_empty() || found.inbound.end_waits;
-        if found.held && !hold && has_something && !self.resumed.contains(&stream) {
+        if found.held
+            && !hold
+            && has_something
+            && !found.is_put_back
+            && !self.resumed.contains(&stream)
+        {
             self.resumed.push_back(stream);
         }
         self.streams[stream.slot].held = hold;
@@ -206,7 +242,8 @@ impl Connection {
         inbound.backlog_at = at;
         match step {
             Ok(Step::Message { whole, compressed }) => {
-                stream.unreleased += (at - start) as u32;
+                let again_bytes = std::mem::take(&mut inbound.again_bytes);
+                stream.unreleased += (at - start).saturating_sub(again_bytes) as u32;
                 let last = inbound.end_waits && at == inbound.backlog.len();
                 inbound.end_waits &= !last;
                 self.message_at = MessageAt::Gathered(key.slot);

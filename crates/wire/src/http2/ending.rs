@@ -58,7 +58,10 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ConnectionError> {
         self.stop_call(slot, status, cause, out);
-        if matches!(cause, Cause::MessageTooLarge | Cause::TooMuchUnfinished) {
+        if matches!(
+            cause,
+            Cause::MessageTooLarge | Cause::TooMuchUnfinished | Cause::NoMemory
+        ) {
             return Ok(None);
         }
         self.charge(Charge::Reset).map(|()| None)
@@ -188,6 +191,7 @@ impl Connection {
         self.pool.give(std::mem::take(&mut inbound.backlog));
         inbound.deframer = Deframer::new();
         inbound.backlog_at = 0;
+        inbound.again_bytes = 0;
         inbound.end_waits = false;
     }
 

@@ -63,6 +63,9 @@ pub enum Cause {
     MessageTooLarge,
     /// Too many bytes of unfinished messages wait on this connection; the peer was told RESOURCE_EXHAUSTED.
     TooMuchUnfinished,
+    /// There is no memory for what the call sends ([`super::Connection::set_gather_bound`]); the peer was told
+    /// UNAVAILABLE.
+    NoMemory,
     /// A message was compressed in a way that we do not know; the peer was told UNIMPLEMENTED.
     UnknownEncoding,
     /// The bytes of the body are not gRPC messages, or not valid gzip; the peer was told INTERNAL.

@@ -1,6 +1,7 @@
 //! What a stream has received and the room above has not seen yet.
 
 use crate::grpc::Deframer;
+use crate::grpc::message;
 
 /// The receiving side of one stream's body.
 #[derive(Debug, Default)]
@@ -10,6 +11,9 @@ pub(crate) struct Inbound {
     pub(crate) backlog: Vec<u8>,
     /// How much of the backlog has been taken.
     pub(crate) backlog_at: usize,
+    /// Bytes at the front of it that were handed up before and put back: the stream's window was not given back for
+    /// them, and they take nothing more of it.
+    pub(crate) again_bytes: usize,
     /// END_STREAM came while the stream was held, or behind the backlog.
     pub(crate) end_waits: bool,
     /// Bytes of this stream in the connection's count of unfinished bytes.
@@ -24,6 +28,27 @@ impl Inbound {
             self.backlog.drain(..self.backlog_at);
             self.backlog_at = 0;
         }
+    }
+
+    /// Puts a message in front of the backlog, from which it may have come; returns the bytes that are unfinished now and
+    /// were not before.
+    pub(crate) fn put_back(&mut self, taken: &[u8]) -> usize {
+        let length = u32::try_from(taken.len()).expect("a message has a length of four bytes");
+        let prefix = message::prefix(length, false);
+        let bytes = prefix.len() + taken.len();
+        let came_from_here = (self.backlog[..self.backlog_at])
+            .strip_suffix(taken)
+            .is_some_and(|before| before.ends_with(&prefix));
+        if came_from_here {
+            self.backlog_at -= bytes;
+        } else {
+            let rest = &self.backlog[self.backlog_at..];
+            self.backlog = [&prefix, taken, rest].concat();
+            self.backlog_at = 0;
+        }
+        self.again_bytes += bytes;
+        self.counted += bytes;
+        bytes
     }
 
     /// Whether nothing is kept, not even memory.

@@ -45,5 +45,6 @@ pub use error::{Cause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
 pub use outbound::{Charge, SharedBytes};
+pub use receive_data::PUSHBACK_TRAILER;
 pub use send::{ChargeShared, MessagePart};
 pub use streams::StreamKey;

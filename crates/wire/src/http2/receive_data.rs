@@ -10,6 +10,9 @@ use super::streams::{Dead, Encoding, Kind, Stream, StreamKey};
 use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step, compression};
 use crate::limits;
 
+/// Says when to try again: gRPC proposal A6, "Pushback".
+pub const PUSHBACK_TRAILER: &[u8] = b"grpc-retry-pushback-ms";
+
 type Handled = Result<Option<Event>, ConnectionError>;
 
 impl Connection {
@@ -292,13 +295,16 @@ impl Connection {
     }
 
     pub(super) fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
-        // A message whose turn has come was counted before: it may end.
-        if self.gathered_bytes <= self.config.max_gathered_bytes
-            || self.streams[slot].turn.was_granted()
+        // A message whose turn it is was counted before: it may end.
+        if self.gathered_bytes <= self.config.max_gathered_bytes.min(self.gather_bound)
+            || self.streams[slot].turn.is_active()
         {
             return Ok(None);
         }
         let max = self.config.max_gathered_bytes;
+        if self.gathered_bytes <= max {
+            return self.end_without_memory(slot, out);
+        }
         let message = format!(
             "the unfinished messages on this connection have more than {max} bytes, which is the limit; send fewer at once"
         );
@@ -306,6 +312,26 @@ impl Connection {
             slot,
             &Status::new(Code::ResourceExhausted, message),
             Cause::TooMuchUnfinished,
+            out,
+        )
+    }
+
+    /// The room above has no memory for what a call sends: it may be tried again, as nothing was done for it.
+    #[cold]
+    fn end_without_memory(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
+        const WHY: &str = "the memory for requests and unsent answers is used up";
+        let stream = StreamKey {
+            slot,
+            id: self.streams[slot].id,
+        };
+        if self.config.pushback_ms > 0 {
+            let pushback_ms = self.config.pushback_ms.to_string();
+            self.add_trailer(stream, PUSHBACK_TRAILER, pushback_ms.as_bytes());
+        }
+        self.end_call(
+            slot,
+            &Status::new(Code::Unavailable, WHY),
+            Cause::NoMemory,
             out,
         )
     }

@@ -96,6 +96,8 @@ pub(crate) struct Stream {
     pub(crate) awaits_capacity: bool,
     /// Its first message was kept back until the connection has send capacity.
     pub(crate) is_deferred: bool,
+    /// A message of it was put back until the connection has capacity for large ones.
+    pub(crate) is_put_back: bool,
     /// A message of it has been delivered: from now on its call paces itself by `can_send`.
     pub(crate) has_delivered: bool,
     /// Bytes that are set aside for what its call is about to send.
@@ -142,6 +144,7 @@ impl Stream {
             owes_writable: false,
             awaits_capacity: false,
             is_deferred: false,
+            is_put_back: false,
             has_delivered: false,
             reserved_bytes: 0,
             compress: false,

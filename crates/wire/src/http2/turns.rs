@@ -55,7 +55,12 @@ impl Turn {
         self.state == TurnState::Waiting
     }
 
-    /// Whether the message had a turn: its bytes are accounted for.
+    /// Whether it is the message's turn: its bytes are accounted for.
+    pub(crate) fn is_active(self) -> bool {
+        self.state == TurnState::Active
+    }
+
+    /// Whether the message had a turn.
     pub(crate) fn was_granted(self) -> bool {
         self.reserved > 0
     }

@@ -13,6 +13,7 @@ mod headers;
 mod memory_and_pace;
 mod messages;
 mod pair;
+mod put_back;
 mod refused_calls;
 mod responses;
 mod shared_limits;

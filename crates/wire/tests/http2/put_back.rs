@@ -1,0 +1,248 @@
+//! Messages that the layer above cannot take yet come once more, and nothing is lost, doubled or overtaken.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wire::http2::frame::{flag, kind};
+use wire::{Cause, Config, Event, Pause, StreamKey, TakenMessage};
+
+use crate::support::*;
+
+/// Puts a message back as it came.
+fn put_back(server: &mut Endpoint, seen: &Seen) {
+    let Event::Message { stream, last } = seen.event else {
+        panic!("no message: {seen:?}");
+    };
+    let message = TakenMessage::Owned(seen.message.clone());
+    drop(server.connection.take_message());
+    let (connection, out) = (&mut server.connection, &mut server.output);
+    connection.put_back(stream, message, &[], last, out);
+}
+
+fn end(server: &mut Endpoint, stream: StreamKey) {
+    let (connection, out) = (&mut server.connection, &mut server.output);
+    connection.finish(stream, out, &wire::grpc::Status::OK);
+}
+
+#[test]
+fn a_message_that_was_put_back_comes_again_when_large_messages_may_be_sent() {
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let mut seen = server.feed(&unary(id, b"abc"));
+        assert_eq!(seen.len(), 2);
+        let first = seen.remove(1);
+        let mut again = first.clone();
+        for _ in 0..3 {
+            server.connection.set_pause(Pause::Large);
+            put_back(&mut server, &again);
+            assert!(!server.connection.has_events() && server.feed(b"").is_empty());
+            assert_eq!(server.connection.buffered_bytes(), 8, "it is charged");
+            server.connection.set_pause(Pause::No);
+            assert!(server.connection.has_events());
+            let mut seen = server.feed(b"");
+            assert_eq!((seen.len(), &seen[0]), (1, &first));
+            again = seen.remove(0);
+            assert!(!server.connection.has_events());
+        }
+        end(&mut server, stream_of(first.event));
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_takes_along_what_was_put_back() {
+    let mut server = Endpoint::server();
+    for (id, ends_itself) in [(1, true), (3, false), (5, true), (7, false)] {
+        let seen = server.feed(&unary(id, &[7; 1000]));
+        server.connection.set_pause(Pause::Large);
+        put_back(&mut server, &seen[1]);
+        if ends_itself {
+            end(&mut server, stream_of(seen[1].event));
+        } else {
+            for seen in server.feed(&rst(id, wire::ErrorCode::Cancel)) {
+                server.connection.forget(stream_of(seen.event));
+            }
+        }
+        server.connection.set_pause(Pause::No);
+        assert_eq!(server.feed(b""), []);
+        assert!(!server.connection.has_events());
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
+/// Streams of messages of all sizes, in frames of all sizes, of which some are put back and some streams are held.
+#[test]
+fn whatever_is_put_back_all_messages_come_once_and_windows_are_given_back() {
+    for seed in 0..rounds(60) {
+        let mut random = Random::new(seed);
+        let mut server = Endpoint::server();
+        let mut peer = Peer::default();
+        for number in 0..4 {
+            let id = 1 + 2 * number;
+            peer.begin(id, &mut random);
+            server.feed(&call(id));
+        }
+        let mut put_back = 0;
+        for _ in 0..20_000 {
+            let pause = [Pause::No, Pause::No, Pause::Large][random.below(3)];
+            server.connection.set_pause(pause);
+            let bytes = peer.send(&mut server, &mut random);
+            server.feed_with(&bytes, |connection, seen, out| {
+                let Event::Message { stream, last } = seen.event else {
+                    return;
+                };
+                drop(connection.take_message());
+                if random.chance(40) {
+                    // Without room, as else nothing is put back.
+                    connection.set_pause(Pause::Large);
+                    let again = TakenMessage::Owned(seen.message.clone());
+                    connection.put_back(stream, again, &[], last, out);
+                    put_back += 1;
+                    return;
+                }
+                peer.delivered(stream.id, &seen.message, last);
+                connection.release(stream, out);
+                if random.chance(10) {
+                    connection.hold(stream, true);
+                    peer.held.push(stream);
+                }
+            });
+            while !peer.held.is_empty() && random.chance(50) {
+                let stream = peer.held.swap_remove(random.below(peer.held.len()));
+                server.connection.hold(stream, false);
+            }
+            if peer.is_done() {
+                break;
+            }
+        }
+        assert!(peer.is_done(), "{random:?}: {} put back", put_back);
+        assert!(put_back > 10, "{random:?}");
+        assert_eq!(server.connection.buffered_bytes(), 0, "{random:?}");
+        assert_eq!(server.error(), None);
+    }
+}
+
+/// The acknowledgement of a PING.
+fn frame_of_ping(payload: &[u8]) -> Vec<u8> {
+    frame(kind::PING, flag::ACK, 0, payload)
+}
+
+/// What the peer of a server has to send, and what it may.
+#[derive(Default)]
+struct Peer {
+    streams: BTreeMap<u32, Sending>,
+    held: Vec<StreamKey>,
+    connection_window: i64,
+}
+
+struct Sending {
+    body: Vec<u8>,
+    sent: usize,
+    window: i64,
+    expected: VecDeque<Vec<u8>>,
+    has_ended: bool,
+}
+
+impl Peer {
+    fn begin(&mut self, id: u32, random: &mut Random) {
+        self.connection_window = 1 << 20;
+        let expected: VecDeque<_> = (0..10 + random.below(10))
+            .map(|number| {
+                let longest = [10, 2_000, 150_000][random.below(3)];
+                vec![number as u8; random.below(longest)]
+            })
+            .collect();
+        let body = expected.iter().flat_map(|one| message(one)).collect();
+        let window = 65_535;
+        let sending = Sending {
+            body,
+            sent: 0,
+            window,
+            expected,
+            has_ended: false,
+        };
+        self.streams.insert(id, sending);
+    }
+
+    /// The next frame of some stream, as far as its window goes.
+    fn send(&mut self, server: &mut Endpoint, random: &mut Random) -> Vec<u8> {
+        let mut answers = Vec::new();
+        for frame in server.frames() {
+            match (frame.kind, frame.stream) {
+                (kind::WINDOW_UPDATE, 0) => {
+                    self.connection_window += i64::from(number(&frame.payload))
+                }
+                (kind::WINDOW_UPDATE, id) => {
+                    let stream = self.streams.get_mut(&id).expect("a stream of ours");
+                    stream.window += i64::from(number(&frame.payload));
+                }
+                (kind::PING, _) => answers.extend(frame_of_ping(&frame.payload)),
+                _ => {}
+            }
+        }
+        let ids: Vec<u32> = self.streams.keys().copied().collect();
+        let id = ids[random.below(ids.len())];
+        let stream = self.streams.get_mut(&id).expect("it is there");
+        let left = stream.body.len() - stream.sent;
+        let may = stream.window.min(self.connection_window).max(0) as usize;
+        let bytes = left.min(may).min(1 + random.below(16_384));
+        if bytes > 0 {
+            let piece = &stream.body[stream.sent..stream.sent + bytes];
+            let ends = bytes == left && random.chance(50);
+            answers.extend(data(id, piece, ends));
+            stream.has_ended |= ends;
+            stream.sent += bytes;
+            stream.window -= bytes as i64;
+            self.connection_window -= bytes as i64;
+        } else if left == 0 && !stream.has_ended {
+            answers.extend(data(id, b"", true));
+            stream.has_ended = true;
+        }
+        answers
+    }
+
+    fn delivered(&mut self, id: u32, message: &[u8], last: bool) {
+        let stream = self.streams.get_mut(&id).expect("a stream of ours");
+        let expected = stream.expected.pop_front().expect("no more were sent");
+        assert!(expected == message, "stream {id}: {} bytes", message.len());
+        assert!(!last || stream.expected.is_empty());
+    }
+
+    fn is_done(&self) -> bool {
+        (self.streams.values()).all(|stream| stream.expected.is_empty() && stream.has_ended)
+    }
+}
+
+#[test]
+fn without_memory_a_call_that_sends_more_may_be_tried_again() {
+    let config = Config {
+        pushback_ms: 70,
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[]);
+    for id in [1, 5] {
+        let long = [&prefixed(0, &[7; 16_000])[..9_005]].concat();
+        let opened = [call(id), data(id, &long, false), call(id + 2)].concat();
+        let streams = requests(&server.feed(&opened));
+        server.connection.set_gather_bound(10_000);
+        assert_eq!(server.feed(&data(id, &[7; 500], false)), []);
+        server.frames();
+        let seen = server.feed(&data(id + 2, &long, false));
+        let (stream, cause) = (streams[1], Cause::NoMemory);
+        assert_eq!(seen[0].event, Event::Cancelled { stream, cause });
+        let ends = server.frames_of_kind(kind::HEADERS);
+        let fields = server.decode(&ends[0]);
+        for (name, value) in [("grpc-status", "14"), ("grpc-retry-pushback-ms", "70")] {
+            assert!(fields.contains(&(name.into(), value.into())), "{fields:?}");
+        }
+        server.connection.forget(stream);
+        // The other one goes on, and ends well when there is memory again.
+        server.connection.set_gather_bound(usize::MAX);
+        let seen = server.feed(&data(id, &[7; 6_500], true));
+        assert!(seen[0].message == [7; 16_000]);
+        end(&mut server, streams[0]);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.error(), None);
+    }
+}
