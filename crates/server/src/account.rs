@@ -351,6 +351,12 @@ impl Holding {
         }
     }
 
+    /// What waits to be sent, or is set aside for it, as it was last told.
+    #[inline]
+    pub fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
     /// Whether it holds so little that it goes on when the account is full.
     pub fn is_small(&self) -> bool {
         self.held_bytes < limits::SMALL_HOLDING_BYTES

@@ -27,7 +27,7 @@ pub(crate) struct Effects {
     pub over: Option<Code>,
     /// It takes messages again: what waited comes out of the connection as events.
     pub resumed: bool,
-    /// Commits that it began.
+    /// Commits that it submitted.
     pub commits: u32,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
@@ -39,6 +39,8 @@ pub(crate) struct Effects {
     pub claimed_bytes: usize,
     /// Others had taken the memory that it asked for.
     pub claim_failed: bool,
+    /// The message of this step is to come once more, when large answers may be produced.
+    pub puts_back: bool,
 }
 
 /// One step of one call.
@@ -66,6 +68,17 @@ pub(crate) struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// Takes memory for what is about to be produced. False: not now, as if the account were full.
+    fn claim(&mut self, bytes: usize) -> bool {
+        let claimed_bytes = self.account.claim(bytes);
+        self.effects.claimed_bytes += claimed_bytes.unwrap_or(0);
+        if claimed_bytes.is_none() {
+            self.effects.claim_failed = true;
+            self.connection.set_pause(Pause::Large);
+        }
+        claimed_bytes.is_some()
+    }
+
     /// Charges a body that was just sent, if some of it still waits.
     fn charge(&mut self, body: &Arc<[u8]>) {
         let account = self.account;
@@ -89,24 +102,20 @@ impl Actions for Step<'_> {
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
-        self.effects.commits += 1;
         let writes = self.batch.writes_to(database);
         writes.begin(self.id.tag(), database, mode)
     }
 
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
-        self.effects.commits += 1;
         let tag = self.id.tag();
         self.batch.writes.create_database(tag, name, config);
     }
 
     fn drop_database(&mut self, database: DatabaseId) {
-        self.effects.commits += 1;
         self.batch.writes.drop_database(self.id.tag(), database);
     }
 
     fn drop_empty_database(&mut self, database: DatabaseId) {
-        self.effects.commits += 1;
         let writes = self.batch.writes_to(database);
         writes.drop_empty_database(self.id.tag(), database);
     }
@@ -116,7 +125,6 @@ impl Actions for Step<'_> {
     }
 
     fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {
-        self.effects.commits += 1;
         let tag = self.id.tag();
         let mut commit = (self.batch.writes).begin(tag, DatabaseId::BLOBS, Mode::Independent);
         let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));
@@ -226,15 +234,24 @@ impl Actions for Step<'_> {
         if !self.connection.can_send_large(self.stream) {
             return false;
         }
-        let claimed_bytes = self.account.claim(bytes);
-        self.effects.claimed_bytes += claimed_bytes.unwrap_or(0);
-        if claimed_bytes.is_none() {
-            // As if the account were full: it waits, and is told.
-            self.effects.claim_failed = true;
-            self.connection.set_pause(Pause::Large);
+        let is_claimed = self.claim(bytes);
+        if !is_claimed {
+            // It is told when it may.
             self.connection.can_send_large(self.stream);
         }
-        claimed_bytes.is_some()
+        is_claimed
+    }
+
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        if bytes <= service::limits::LARGE_ANSWER_BYTES {
+            return true;
+        }
+        let is_there = self.connection.has_large_capacity() && self.claim(bytes);
+        if is_there {
+            self.connection.reserve_send(self.stream, bytes);
+        }
+        self.effects.puts_back |= !is_there;
+        is_there
     }
 
     fn message_bytes(&self) -> usize {

@@ -35,6 +35,15 @@ impl Admission {
         }
         Ok(())
     }
+
+    /// Returns how much a connection may have sent that its calls have not seen: a little while not even small callers
+    /// can be let in, so that what streams send that were opened before is bounded too.
+    pub fn gather_bound(&self) -> usize {
+        match self.account.is_overfull() {
+            true => limits::SMALL_HOLDING_BYTES,
+            false => usize::MAX,
+        }
+    }
 }
 
 /// What a call is told that may not begin.
@@ -88,7 +97,7 @@ pub(crate) fn refuse(
 #[cold]
 pub(crate) fn add_pushback(connection: &mut Connection, stream: StreamKey) {
     let pushback_ms = limits::RETRY_PUSHBACK_MS.to_string();
-    connection.add_trailer(stream, b"grpc-retry-pushback-ms", pushback_ms.as_bytes());
+    connection.add_trailer(stream, wire::PUSHBACK_TRAILER, pushback_ms.as_bytes());
 }
 
 #[cfg(test)]

@@ -72,6 +72,12 @@ impl TickBatch {
         }
     }
 
+    /// How many commits wait.
+    #[inline]
+    pub fn commits(&self) -> usize {
+        self.writes.len() + self.disk_writes.len()
+    }
+
     /// Whether something is to be written.
     pub fn has_writes(&self) -> bool {
         !self.writes.is_empty() || !self.disk_writes.is_empty()

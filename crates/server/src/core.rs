@@ -84,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) claim_failed: bool,
     /// The call that was just shown its database waits until it may send a large answer.
     pub(crate) read_waits: bool,
+    /// The call that was just brought a message wants it once more, when large answers may be produced.
+    pub(crate) puts_back: bool,
 }
 
 /// What works for a loop beside it.
@@ -147,6 +149,7 @@ impl Core {
             claimed_bytes: 0,
             claim_failed: false,
             read_waits: false,
+            puts_back: false,
         }
     }
 
@@ -222,11 +225,15 @@ impl Core {
             return;
         }
         channel.refresh_pause();
+        if let Protocol::Http2(connection) = &mut channel.protocol {
+            connection.set_gather_bound(self.admission.gather_bound());
+        }
         self.allow_turns(channel);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
         while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
             self.event(channel, io, event);
+            self.note_growth(channel, io);
             turns -= 1;
             if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);
@@ -239,6 +246,21 @@ impl Core {
         }
         io.input.consume(consumed);
         self.after_walk(channel, io, now_ns);
+    }
+
+    /// Charges at once what calls have produced if it is more than a little, so that those that follow see it.
+    #[inline]
+    pub(crate) fn note_growth(&mut self, channel: &mut Channel, io: &Io) {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        if connection.unsent_bytes() > channel.holding.unsent_bytes() + limits::SMALL_HOLDING_BYTES
+        {
+            let now_ns = self.clock.tick_ns();
+            channel.holding.change(held(connection, io), now_ns);
+            let pause = channel.holding.pause();
+            self.set_pause(connection, pause);
+        }
     }
 
     fn next_event(
@@ -278,6 +300,14 @@ impl Core {
         self.log_error(channel);
     }
 
+    /// Holds back what is produced for a peer. Who found no memory for a large message waits until it tries again.
+    fn set_pause(&self, connection: &mut Connection, pause: Pause) {
+        connection.set_pause(match pause {
+            Pause::No if self.claim_failed => Pause::Large,
+            pause => pause,
+        });
+    }
+
     /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it hold no more; ends it
     /// to relieve the account.
     fn guard_account(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
@@ -286,8 +316,8 @@ impl Core {
         };
         channel.holding.change(held(connection, io), now_ns);
         let pause = channel.holding.pause();
-        connection.set_pause(pause);
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
+        self.set_pause(connection, pause);
         if pause != Pause::No {
             channel.holding.relieve(now_ns);
             if channel.holding.is_condemned() {
@@ -348,9 +378,6 @@ impl Core {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        if connection.has_events() {
-            self.revisit.push(channel.id);
-        }
         let now_ns = self.clock.tick_ns();
         channel.holding.change(held(connection, io), now_ns);
         // What was taken is charged now.
@@ -359,7 +386,10 @@ impl Core {
             self.admission.account.end_claim(claimed_bytes);
         }
         let pause = channel.holding.pause();
-        connection.set_pause(pause);
+        self.set_pause(connection, pause);
+        if connection.has_events() {
+            self.revisit.push(channel.id);
+        }
         if std::mem::take(&mut self.claim_failed) {
             self.arm(channel, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
         }
@@ -566,6 +596,10 @@ impl Core {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
+        if std::mem::take(&mut self.puts_back) {
+            let (input, output) = (io.input.bytes(), &mut io.output);
+            return connection.put_back(stream, message, input, last, output);
+        }
         connection.give_back(message);
         if !last {
             connection.release(stream, &mut io.output);

@@ -406,6 +406,7 @@ impl Parts {
         http2.too_large_hint = MESSAGE_TOO_LARGE_HINT;
         // A connection can always receive one largest request and be owed one largest answer.
         http2.max_gathered_bytes = http2.max_gathered_bytes.max(http2.max_message_bytes);
+        http2.pushback_ms = limits::RETRY_PUSHBACK_MS;
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
         let buffered_limit = account_bytes(&config);
         let account = Account::new(buffered_limit);

@@ -83,6 +83,7 @@ impl Worker {
             let has_capacity = channel.has_capacity();
             if has_capacity {
                 self.core.read(channel, io, read.call, shown, kept);
+                self.core.note_growth(channel, io);
             }
             if !has_capacity || self.core.read_waits {
                 let read = (read.database, read.call);

@@ -52,6 +52,7 @@ impl Core {
         let Some(running) = self.calls.get_mut(id) else {
             return;
         };
+        let commits_before = self.batch.commits();
         let mut actions = Step {
             id,
             channel: channel.id,
@@ -73,7 +74,9 @@ impl Core {
             effects: Effects::default(),
         };
         step(&mut running.call, &self.shared, &mut actions);
-        let effects = actions.effects;
+        let mut effects = actions.effects;
+        effects.commits = (self.batch.commits() - commits_before) as u32;
+        self.puts_back = effects.puts_back;
         self.claimed_bytes += effects.claimed_bytes;
         self.claim_failed |= effects.claim_failed;
         self.read_waits = effects.read_waits;

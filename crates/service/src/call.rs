@@ -171,6 +171,11 @@ pub trait Actions {
     /// most.
     fn can_send_large(&mut self, bytes: usize) -> bool;
 
+    /// Within [`State::message`], before anything is done for the message: takes memory for the answer, of `bytes` at
+    /// most, which is set aside until the call sends or ends. False: there is none now, and the same message comes once
+    /// more when there may be. A small answer needs none.
+    fn room_for_answer(&mut self, bytes: usize) -> bool;
+
     /// Returns how many bytes a message should have at most: not many while memory for answers is short.
     fn message_bytes(&self) -> usize;
 

@@ -29,6 +29,15 @@ enum Answer<Bytes> {
 }
 
 impl<Bytes: AsRef<[u8]>> Answer<Bytes> {
+    /// How many bytes it has that the request has not.
+    #[inline]
+    fn made_bytes(&self) -> usize {
+        match self {
+            Answer::Payload(_) => 0,
+            &Answer::Zeros(length) => length as usize,
+        }
+    }
+
     /// `EchoResponse`
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
@@ -72,6 +81,19 @@ impl EchoCall {
         }
     }
 
+    /// Sends the answer that waits, if its time has come and there is memory for it; else `writable` or `woken` follows.
+    fn answer_delayed(&mut self, actions: &mut impl Actions) {
+        let now_ns = actions.now_ns();
+        let Some(delayed) = self.delayed.take_if(|delayed| {
+            let made_bytes = delayed.answer.made_bytes();
+            now_ns >= delayed.due_ns && (made_bytes == 0 || actions.can_send_large(made_bytes))
+        }) else {
+            return;
+        };
+        actions.resume();
+        self.answer(&delayed.answer, actions);
+    }
+
     #[cold]
     fn delay(
         &mut self,
@@ -88,6 +110,9 @@ impl EchoCall {
             Answer::Payload(bytes) => return Err(delayed_payload_too_large(bytes.len())),
         };
         let due_ns = actions.now_ns() + u64::from(delay_ms) * 1_000_000;
+        if let Answer::Payload(bytes) = &answer {
+            actions.reserve(bytes.len());
+        }
         self.delayed = Some(Box::new(Delayed {
             due_ns,
             answer,
@@ -106,10 +131,17 @@ impl State for EchoCall {
             // Held, a stream gets nothing here: this is a unary call.
             return actions.finish(Status::second_request(self.method.path()));
         }
-        self.is_half_closed |= last;
         match decode(bytes) {
-            Ok((answer, 0)) => self.answer(&answer, actions),
+            Ok((answer, 0)) => {
+                // A payload takes what the request took.
+                if answer.made_bytes() > 0 && !actions.room_for_answer(answer.made_bytes()) {
+                    return;
+                }
+                self.is_half_closed |= last;
+                self.answer(&answer, actions);
+            }
             Ok((answer, delay_ms)) => {
+                self.is_half_closed |= last;
                 if let Err(status) = self.delay(delay_ms, &answer, shared, actions) {
                     actions.finish(status);
                 }
@@ -131,19 +163,13 @@ impl State for EchoCall {
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         if self.delayed.is_none() {
-            actions.resume();
+            return actions.resume();
         }
+        self.answer_delayed(actions);
     }
 
     fn woken(&mut self, _shared: &Shared, actions: &mut impl Actions) {
-        let Some(delayed) = self
-            .delayed
-            .take_if(|delayed| actions.now_ns() >= delayed.due_ns)
-        else {
-            return;
-        };
-        actions.resume();
-        self.answer(&delayed.answer, actions);
+        self.answer_delayed(actions);
     }
 }
 

@@ -95,6 +95,12 @@ pub(crate) struct Recorder {
     pub sealed: Option<Box<Sealed>>,
     pub window_bytes: Option<u32>,
     pub reserved_bytes: usize,
+    /// Whether there is memory for answers.
+    pub has_room: bool,
+    /// For how much it was asked last.
+    pub asked_bytes: usize,
+    /// The message is to come once more.
+    pub puts_back: bool,
     /// A step was asked for and not taken yet.
     pub wants_step: bool,
 }
@@ -246,6 +252,12 @@ impl Actions for Recorder {
         self.can_send()
     }
 
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        self.asked_bytes = bytes;
+        self.puts_back |= !self.has_room;
+        self.has_room
+    }
+
     fn message_bytes(&self) -> usize {
         usize::MAX
     }
@@ -339,6 +351,9 @@ impl Fake {
             is_over: false,
             can_send: true,
             wake_at_ns: None,
+            has_room: true,
+            asked_bytes: 0,
+            puts_back: false,
             is_subscribed: false,
             is_held: false,
             now_ns: 1_000,

@@ -11,6 +11,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use crate::call::{Actions, CallHead, Metadata, Shared, State};
+use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
@@ -130,6 +131,9 @@ fn answer_unary(
             if let Some(status) = request.end_with {
                 return Err(status);
             }
+            if !actions.room_for_answer(request.response_bytes as usize) {
+                return Ok(());
+            }
             actions.compress(request.compress_response);
             if let Some(report) = request.load_report {
                 actions.add_trailing_metadata(orca::TRAILER, &orca::base64(&report));
@@ -195,6 +199,13 @@ fn respond_total(total: u64, actions: &mut impl Actions) {
     actions.respond(|out| writer::uint64(out, 1, total));
 }
 
+fn can_send(payload_bytes: usize, actions: &mut impl Actions) -> bool {
+    match payload_bytes <= LARGE_ANSWER_BYTES {
+        true => actions.can_send(),
+        false => actions.can_send_large(payload_bytes),
+    }
+}
+
 impl Answering {
     /// "StreamingOutputCall", "FullDuplexCall", and the method HalfDuplexCall
     fn request(
@@ -226,7 +237,9 @@ impl Answering {
     /// Sends what is owed, as far as time and room allow; then ends the call, or lets the next request come.
     fn go_on(&mut self, actions: &mut impl Actions) {
         while let Some(&response) = self.owed.front() {
-            if !self.is_time_for(response, actions) || !actions.can_send() {
+            if !self.is_time_for(response, actions)
+                || !can_send(response.payload_bytes as usize, actions)
+            {
                 return actions.hold();
             }
             actions.compress(response.compress);

@@ -10,7 +10,7 @@ use super::messages::{
     BatchRequest, BatchResponse, Failure, GetResponse, Invalid, OperationKind, OperationResult,
     ResumePoint,
 };
-use super::{Pushed, Step, answer, refuse};
+use super::{Pushed, Step, answer, refuse, value_bytes_at_most};
 use crate::call::{Actions, MessageParts, Shared};
 use crate::limits::{
     ANSWER_BYTES, ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES,
@@ -57,19 +57,24 @@ pub(super) fn begin(
         ));
     }
     if request.writes {
-        let commit = actions.write(database, request.mode);
-        let batch = begin_writes(Method::Batch, &request, max_answer_bytes, commit)?;
-        actions.reserve(batch.value_bytes_expected());
-        return Ok(Step::WriteBatch(Box::new(batch)));
+        let begun = begin_writes(&request, database, max_answer_bytes, shared, actions)?;
+        return Ok(match begun {
+            Some(batch) => Step::WriteBatch(Box::new(batch)),
+            None => Step::Expecting(Method::Batch),
+        });
     }
     check_reads(&request)?;
+    let expected_bytes = bytes_to_fetch(&request, database, max_answer_bytes, shared);
+    if !actions.room_for_answer(bytes.len() + expected_bytes) {
+        return Ok(Step::Expecting(Method::Batch));
+    }
     let batch = ReadBatch {
         request: bytes.into(),
         database,
-        expected_bytes: bytes_to_fetch(&request, database, max_answer_bytes, shared),
+        expected_bytes,
         max_answer_bytes,
     };
-    batch.go_on(actions);
+    batch.ask(actions);
     Ok(Step::ReadBatch(Box::new(batch)))
 }
 
@@ -82,33 +87,63 @@ pub(super) fn answer_bound(method: Method, given: u64) -> Result<u64, Status> {
     }
 }
 
+/// Hands a batch with a write to the committer; `None`: its request comes once more, when there is memory for the values
+/// in the answer.
 fn begin_writes(
-    method: Method,
     request: &BatchRequest<'_>,
+    database: DatabaseId,
     max_answer_bytes: u64,
-    mut commit: Commit<'_>,
-) -> Result<WriteBatch, Status> {
-    let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
-    let mut pushed = Vec::with_capacity(request.operation_count);
-    push_all(
-        (method, "operations"),
-        request.operations(),
-        &mut commit,
-        |one| {
-            pushed.push(one);
-            if one.kind == OperationKind::Append {
-                // The one operation whose result may be a failure in words.
-                answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
-            }
-        },
-    )?;
-    commit.limit_answer(usize::try_from(answer_bytes_left).unwrap_or(usize::MAX));
-    commit.submit();
-    let pushed = pushed.into();
-    Ok(WriteBatch {
-        pushed,
-        max_answer_bytes,
-    })
+    shared: &Shared,
+    actions: &mut impl Actions,
+) -> Result<Option<WriteBatch>, Status> {
+    let mut has_room = false;
+    loop {
+        let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
+        let mut pushed = Vec::with_capacity(request.operation_count);
+        let mut commit = actions.write(database, request.mode);
+        push_all(
+            (Method::Batch, "operations"),
+            request.operations(),
+            &mut commit,
+            |one| {
+                pushed.push(one);
+                if one.kind == OperationKind::Append {
+                    // The one operation whose result may be a failure in words.
+                    answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
+                }
+            },
+        )?;
+        let values_bytes = values_bytes(&pushed, database, max_answer_bytes, shared);
+        if has_room || values_bytes == 0 {
+            commit.limit_answer(usize::try_from(answer_bytes_left).unwrap_or(usize::MAX));
+            commit.submit();
+            return Ok(Some(WriteBatch {
+                pushed: pushed.into(),
+                max_answer_bytes,
+            }));
+        }
+        // Given up: only now it is known that room is needed, and most batches need none.
+        drop(commit);
+        if !actions.room_for_answer(values_bytes) {
+            return Ok(None);
+        }
+        has_room = true;
+    }
+}
+
+/// Returns what the values in the answer to these operations come to at most, in bytes.
+pub(super) fn values_bytes(
+    pushed: &[Pushed],
+    database: DatabaseId,
+    max_answer_bytes: u64,
+    shared: &Shared,
+) -> usize {
+    let count = pushed.iter().filter(|one| one.wants_value).count();
+    if count == 0 {
+        return 0;
+    }
+    (count.saturating_mul(value_bytes_at_most(database, shared)))
+        .min(usize::try_from(max_answer_bytes).unwrap_or(usize::MAX))
 }
 
 /// Pushes operations into a commit and hands what must be known of each to `keep`. `list` is where they stand: the
@@ -205,7 +240,11 @@ impl ReadBatch {
         if bytes > LARGE_ANSWER_BYTES && !actions.can_send_large(bytes) {
             return;
         }
-        actions.reserve(self.expected_bytes);
+        self.ask(actions);
+    }
+
+    fn ask(&self, actions: &mut impl Actions) {
+        actions.reserve(self.request.len() + self.expected_bytes);
         actions.read_long(self.database);
     }
 }
@@ -254,13 +293,6 @@ fn keys_of<'a>(request: &BatchRequest<'a>) -> impl Iterator<Item = &'a [u8]> {
 }
 
 impl WriteBatch {
-    /// What the values in the answer take that are copied into it, at most: larger ones are shared.
-    fn value_bytes_expected(&self) -> usize {
-        let values = self.pushed.iter().filter(|pushed| pushed.wants_value);
-        let most = values.count() * store::limits::SHARED_VALUE_BYTES;
-        most.min(usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX))
-    }
-
     /// Answers with what became of the commit.
     pub(super) fn committed(
         &self,

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 mod transact;
 
 use store::tree::{NotFetched, Wishes};
-use store::{CommitOutcome, Decision, Mode, Shown, Value};
+use store::{CommitOutcome, DatabaseId, Decision, Mode, Shown, Value};
 
 use crate::call::{Actions, Shared, State};
 use crate::method::Method;
@@ -195,7 +195,9 @@ impl Step {
             Method::Batch => batch::begin(bytes, shared, actions),
             Method::Transact => {
                 let transact = Transact::begin(bytes, shared, actions)?;
-                Ok(Step::Transact(Box::new(transact)))
+                Ok(transact.map_or(Step::Expecting(method), |begun| {
+                    Step::Transact(Box::new(begun))
+                }))
             }
             Method::Scan => Ok(Step::Scan(Scan::begin(bytes, shared, actions)?)),
             Method::Count => Ok(Step::Count(Count::begin(bytes, shared, actions)?)),
@@ -259,6 +261,9 @@ fn begin_write(
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
     let pushed = Pushed::new(kind, &request.operation);
+    if pushed.wants_value && !actions.room_for_answer(value_bytes_at_most(database, shared)) {
+        return Ok(Step::Expecting(method));
+    }
     // A lone operation that fails has an outcome to answer with: nothing needs to be undone for it.
     let mut commit = actions.write(database, Mode::Independent);
     commit
@@ -266,6 +271,11 @@ fn begin_write(
         .map_err(|error| refuse::push_error(method, error))?;
     commit.submit();
     Ok(Step::Write(pushed))
+}
+
+/// Returns how large a value of a database may be, in bytes.
+fn value_bytes_at_most(database: DatabaseId, shared: &Shared) -> usize {
+    (shared.store.limits(database).unwrap_or_default()).value_bytes
 }
 
 #[inline]

@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 
 use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
-use super::batch::{answer_bound, encode_outcome, point_after, push_all, refused, with_result};
+use super::batch::{
+    answer_bound, encode_outcome, point_after, push_all, refused, values_bytes, with_result,
+};
 use super::messages::{
     BatchRequest, BatchResponse, Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse,
     concerns_only_its_batch,
@@ -17,8 +19,8 @@ use super::messages::{
 use super::{Pushed, refuse};
 use crate::call::{Actions, Shared};
 use crate::limits::{
-    FAILURE_BYTES, PIPE_ACKNOWLEDGE_BATCHES, PIPE_ACKNOWLEDGE_MS, PIPE_ANSWER_BYTES, PIPE_BATCHES,
-    PIPE_FRAME_BYTES, PIPE_INDEX_BYTES, PIPE_REQUEST_BYTES,
+    FAILURE_BYTES, LARGE_ANSWER_BYTES, PIPE_ACKNOWLEDGE_BATCHES, PIPE_ACKNOWLEDGE_MS,
+    PIPE_ANSWER_BYTES, PIPE_BATCHES, PIPE_FRAME_BYTES, PIPE_INDEX_BYTES, PIPE_REQUEST_BYTES,
 };
 use crate::method::Method;
 use crate::status::Status;
@@ -82,11 +84,13 @@ impl Pipe {
         shared: &Shared,
         actions: &mut impl Actions,
     ) {
-        self.is_half_closed |= last;
         if !self.is_broken {
-            let message = self.take(bytes, shared, actions);
+            let Some(message) = self.take(bytes, shared, actions) else {
+                return;
+            };
             self.waiting.push_back(message);
         }
+        self.is_half_closed |= last;
         self.go_on(actions);
     }
 
@@ -112,6 +116,7 @@ impl Pipe {
         self.request_bytes -= batch.request_bytes;
         self.answer_bytes -= batch.answer_bytes;
         self.answer(&batch, outcome, shared, actions);
+        self.reserve(actions);
         self.go_on(actions);
     }
 
@@ -136,28 +141,34 @@ impl Pipe {
 
     // --- what comes in
 
-    /// What a message asks for. Submits its batch if it has one that can be.
-    fn take(&mut self, bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Waiting {
+    /// What a message asks for. Submits its batch if it has one that can be. `None`: the message comes once more, when
+    /// there is memory for the values in the answer.
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) -> Option<Waiting> {
         let request = match BatchRequest::decode(bytes) {
             Ok(request) => request,
             Err(invalid) => {
                 let status = refuse::invalid(METHOD, invalid);
-                return if self.target.is_some() && concerns_only_its_batch(&invalid) {
-                    Waiting::Refused(status)
-                } else {
-                    self.broken(status)
-                };
+                let goes_on = self.target.is_some() && concerns_only_its_batch(&invalid);
+                return Some(match goes_on {
+                    true => Waiting::Refused(status),
+                    false => self.broken(status),
+                });
             }
         };
         if let Err(status) = self.aim(&request, bytes, shared) {
-            return self.broken(status);
+            return Some(self.broken(status));
         }
         if request.operation_count == 0 {
-            return Waiting::Question;
+            return Some(Waiting::Question);
         }
         match self.submit(&request, bytes.len(), shared, actions) {
-            Ok(batch) => Waiting::Batch(batch),
-            Err(status) => Waiting::Refused(status),
+            Ok(batch) => batch.map(Waiting::Batch),
+            Err(status) => Some(Waiting::Refused(status)),
         }
     }
 
@@ -197,7 +208,7 @@ impl Pipe {
         request_bytes: usize,
         shared: &Shared,
         actions: &mut impl Actions,
-    ) -> Result<Batch, Status> {
+    ) -> Result<Option<Batch>, Status> {
         let target = self.target.as_ref().expect("the first message has set it");
         let limits = shared.store.limits(target.database).unwrap_or_default();
         let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes)?;
@@ -205,31 +216,53 @@ impl Pipe {
         if given > allowed {
             return Err(refuse::too_many_operations(METHOD, given, allowed));
         }
-        let mut commit = actions.write(target.database, request.mode);
-        let mut pushed = Vec::with_capacity(given);
-        let mut answer = AnswerBound::new(target.failures_only, limits.value_bytes);
-        push_all(
-            (METHOD, "operations"),
-            request.operations(),
-            &mut commit,
-            |one| {
-                answer.add(one);
-                pushed.push(one);
-            },
-        )?;
-        let results_bytes = max_answer_bytes.saturating_sub(answer.beside_results_bytes);
-        commit.limit_answer(usize::try_from(results_bytes).unwrap_or(usize::MAX));
-        commit.submit();
-        let batch = Batch {
+        let mut has_room = false;
+        let (pushed, answer_bytes) = loop {
+            let mut commit = actions.write(target.database, request.mode);
+            let mut pushed = Vec::with_capacity(given);
+            let mut answer = AnswerBound::new(target.failures_only, limits.value_bytes);
+            push_all(
+                (METHOD, "operations"),
+                request.operations(),
+                &mut commit,
+                |one| {
+                    answer.add(one);
+                    pushed.push(one);
+                },
+            )?;
+            let values_bytes = values_bytes(&pushed, target.database, max_answer_bytes, shared);
+            if has_room || values_bytes == 0 {
+                let results_bytes = max_answer_bytes.saturating_sub(answer.beside_results_bytes);
+                commit.limit_answer(usize::try_from(results_bytes).unwrap_or(usize::MAX));
+                commit.submit();
+                break (pushed, answer.bytes().min(max_answer_bytes));
+            }
+            // Given up: only now it is known that room is needed, and most batches need none.
+            drop(commit);
+            if !actions.room_for_answer(values_bytes) {
+                self.reserve(actions);
+                return Ok(None);
+            }
+            has_room = true;
+        };
+        self.request_bytes += request_bytes;
+        self.answer_bytes += answer_bytes;
+        self.reserve(actions);
+        Ok(Some(Batch {
             pushed: pushed.into(),
             mode: request.mode,
             max_answer_bytes,
             request_bytes,
-            answer_bytes: answer.bytes().min(max_answer_bytes),
-        };
-        self.request_bytes += batch.request_bytes;
-        self.answer_bytes += batch.answer_bytes;
-        Ok(batch)
+            answer_bytes,
+        }))
+    }
+
+    /// Has room for the answers to all batches under way set aside, if that is more than a little: each message that is
+    /// sent gives back what was set aside.
+    fn reserve(&self, actions: &mut impl Actions) {
+        if self.answer_bytes > LARGE_ANSWER_BYTES as u64 {
+            actions.reserve(usize::try_from(self.answer_bytes).unwrap_or(usize::MAX));
+        }
     }
 
     // --- what goes out

@@ -1,8 +1,8 @@
 //! Transact: comparisons choose one of two lists of operations, all in one commit.
 
-use store::{CommitOutcome, Decision, List, Mode};
+use store::{Commit, CommitOutcome, Decision, List, Mode};
 
-use super::batch::{answer_bound, encode_outcome, push_all, refused};
+use super::batch::{answer_bound, encode_outcome, push_all, refused, values_bytes};
 use super::messages::{OperationKind, TransactRequest, TransactResponse};
 use super::{Pushed, refuse};
 use crate::call::{Actions, Shared};
@@ -20,12 +20,12 @@ pub(super) struct Transact {
 }
 
 impl Transact {
-    /// Takes up a request.
+    /// Takes up a request; `None`: it comes once more, when there is memory for the values in its answer.
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,
-    ) -> Result<Transact, Status> {
+    ) -> Result<Option<Transact>, Status> {
         let request =
             TransactRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
@@ -38,39 +38,30 @@ impl Transact {
                 limits.commit_operations,
             ));
         }
-        let mut commit = actions.write(database, Mode::Transact);
-        for (index, comparison) in request.comparisons().enumerate() {
-            let comparison = comparison.map_err(|invalid| {
-                refuse::invalid_operation(METHOD, "comparisons", index, invalid)
-            })?;
-            commit
-                .push(&comparison)
-                .map_err(|error| refuse::push_error(METHOD, error))?;
+        let mut has_room = false;
+        loop {
+            let mut commit = actions.write(database, Mode::Transact);
+            let (when_met, when_unmet) = push_parts(&request, &mut commit)?;
+            let values_bytes = [&when_met, &when_unmet]
+                .map(|list| values_bytes(list, database, max_answer_bytes, shared));
+            let values_bytes = values_bytes[0].max(values_bytes[1]);
+            if has_room || values_bytes == 0 {
+                let answer_bytes = results_bytes(max_answer_bytes, &when_met, &when_unmet);
+                commit.limit_answer(answer_bytes);
+                commit.submit();
+                return Ok(Some(Transact {
+                    when_met: when_met.into(),
+                    when_unmet: when_unmet.into(),
+                    max_answer_bytes,
+                }));
+            }
+            // Given up: only now it is known that room is needed.
+            drop(commit);
+            if !actions.room_for_answer(values_bytes) {
+                return Ok(None);
+            }
+            has_room = true;
         }
-        let (mut when_met, mut when_unmet) = (Vec::new(), Vec::new());
-        commit.list(List::Then);
-        let list = (METHOD, "when_met");
-        push_all(list, request.when_met(), &mut commit, |one| {
-            when_met.push(one)
-        })?;
-        commit.list(List::Otherwise);
-        let list = (METHOD, "when_unmet");
-        push_all(list, request.when_unmet(), &mut commit, |one| {
-            when_unmet.push(one)
-        })?;
-        // At most one result is a failure in words: what fails ends the list.
-        let may_fail_in_words =
-            |list: &[Pushed]| list.iter().any(|one| one.kind == OperationKind::Append);
-        let words = may_fail_in_words(&when_met) || may_fail_in_words(&when_unmet);
-        let frame_bytes = TRANSACT_FRAME_BYTES + if words { FAILURE_BYTES } else { 0 };
-        let answer_bytes = max_answer_bytes.saturating_sub(frame_bytes);
-        commit.limit_answer(usize::try_from(answer_bytes).unwrap_or(usize::MAX));
-        commit.submit();
-        Ok(Transact {
-            when_met: when_met.into(),
-            when_unmet: when_unmet.into(),
-            max_answer_bytes,
-        })
     }
 
     /// Answers with what became of the commit.
@@ -95,4 +86,38 @@ impl Transact {
             })
         });
     }
+}
+
+/// Pushes comparisons and both lists, which are returned.
+fn push_parts(
+    request: &TransactRequest<'_>,
+    commit: &mut Commit<'_>,
+) -> Result<(Vec<Pushed>, Vec<Pushed>), Status> {
+    for (index, comparison) in request.comparisons().enumerate() {
+        let comparison = comparison
+            .map_err(|invalid| refuse::invalid_operation(METHOD, "comparisons", index, invalid))?;
+        commit
+            .push(&comparison)
+            .map_err(|error| refuse::push_error(METHOD, error))?;
+    }
+    let (mut when_met, mut when_unmet) = (Vec::new(), Vec::new());
+    commit.list(List::Then);
+    let list = (METHOD, "when_met");
+    push_all(list, request.when_met(), commit, |one| when_met.push(one))?;
+    commit.list(List::Otherwise);
+    let list = (METHOD, "when_unmet");
+    push_all(list, request.when_unmet(), commit, |one| {
+        when_unmet.push(one)
+    })?;
+    Ok((when_met, when_unmet))
+}
+
+/// Returns what results may come to, in bytes.
+fn results_bytes(max_answer_bytes: u64, when_met: &[Pushed], when_unmet: &[Pushed]) -> usize {
+    // At most one result is a failure in words: what fails ends the list.
+    let may_fail_in_words =
+        |list: &[Pushed]| list.iter().any(|one| one.kind == OperationKind::Append);
+    let words = may_fail_in_words(when_met) || may_fail_in_words(when_unmet);
+    let frame_bytes = TRANSACT_FRAME_BYTES + if words { FAILURE_BYTES } else { 0 };
+    usize::try_from(max_answer_bytes.saturating_sub(frame_bytes)).unwrap_or(usize::MAX)
 }

@@ -154,7 +154,7 @@ impl Bench {
     /// Makes a call with one request, and serves it to its end.
     pub(crate) fn call(&mut self, method: Method, request: &[u8]) -> Ended {
         self.steps(method, |call, shared, room| {
-            call.message(request, true, shared, room)
+            room.bring(call, request, true, shared)
         })
     }
 
@@ -181,6 +181,8 @@ impl Bench {
             now_ms: self.now_ms,
             now_ns: 0,
             is_held: false,
+            has_room: true,
+            puts_back: false,
             wake_at_ns: None,
         };
         let head = CallHead {
@@ -236,10 +238,30 @@ pub(crate) struct Room<'a> {
     now_ms: u64,
     now_ns: u64,
     is_held: bool,
+    /// Whether there is memory for large answers.
+    has_room: bool,
+    /// The message is to come once more.
+    puts_back: bool,
     wake_at_ns: Option<u64>,
 }
 
 impl Room<'_> {
+    /// Brings a message while there is no memory for its answer, and, if it is put back, once more when there is. What
+    /// was put back has done nothing.
+    fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
+        let before = (self.batch.len(), self.batch.bytes(), self.messages.len());
+        self.has_room = false;
+        call.message(message, last, shared, self);
+        self.has_room = true;
+        if std::mem::take(&mut self.puts_back) {
+            let after = (self.batch.len(), self.batch.bytes(), self.messages.len());
+            assert_eq!((after, self.read.is_none()), (before, true));
+            assert!(self.status.is_none() && !self.is_held);
+            call.message(message, last, shared, self);
+            assert!(!self.puts_back, "there is memory now");
+        }
+    }
+
     fn end(&mut self, status: Status) {
         assert_eq!(self.status, None, "a call ends once");
         self.status = Some(status);
@@ -366,6 +388,11 @@ impl Actions for Room<'_> {
 
     fn can_send_large(&mut self, _bytes: usize) -> bool {
         self.can_send()
+    }
+
+    fn room_for_answer(&mut self, _bytes: usize) -> bool {
+        self.puts_back |= !self.has_room;
+        self.has_room
     }
 
     fn message_bytes(&self) -> usize {

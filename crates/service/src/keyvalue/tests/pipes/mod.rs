@@ -29,6 +29,8 @@ impl Bench {
             now_ms: self.now_ms,
             now_ns: 1,
             is_held: false,
+            has_room: true,
+            puts_back: false,
             wake_at_ns: None,
         };
         let head = CallHead {
@@ -55,8 +57,8 @@ impl Open<'_> {
     fn send_as(&mut self, message: &[u8], last: bool) {
         assert_eq!(self.room.status, None, "the call is over");
         assert!(!self.room.is_held, "a held call gets no message");
-        self.call
-            .message(message, last, self.shared, &mut self.room);
+        let (call, room) = (&mut self.call, &mut self.room);
+        room.bring(call, message, last, self.shared);
     }
 
     fn half_close(&mut self) {
