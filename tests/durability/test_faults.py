@@ -161,15 +161,26 @@ def fill(kv):
 
 def full_disk(server, kv, make_room):
     """What a full disk means, and that its end is noticed without a restart. What is written in the end."""
-    written = fill(kv)
+    small = {b"small/%d" % number: b"" for number in range(400)}
+    puts = [pb.Operation(put=pb.Operation.Put(key=key)) for key in small]
+    assert kv.Batch(pb.BatchRequest(operations=puts), timeout=30).applied
+    written = small | fill(kv)
     expect_status(CODES.RESOURCE_EXHAUSTED, lambda: put(kv, b"grows", bytes(1_000)), "the disk has no room", "reads go on")
     expect_kept(kv, written)
     assert value_of(kv, b"grows") is None
-    # What frees memory is taken while the files that are there have room.
-    key = next(iter(written))
-    assert kv.Delete(pb.DeleteRequest(key=key), timeout=30).deleted
-    del written[key]
-    assert value_of(kv, key) is None
+    # What frees memory is taken while the file that is there has room, and then refused like all else.
+    refused = None
+    for key in (*list(written)[-1:], *small):
+        try:
+            assert kv.Delete(pb.DeleteRequest(key=key), timeout=30).deleted
+        except grpc.RpcError as error:
+            refused = error
+            break
+        del written[key]
+        assert value_of(kv, key) is None
+    assert refused.code() == CODES.RESOURCE_EXHAUSTED and "the disk has no room" in refused.details(), refused
+    assert len(small) > len(small.keys() & written.keys()) > 0
+    expect_kept(kv, written)
     wait_until(lambda: "no room for the log" in server.log(), message="nothing is logged")
 
     make_room()

@@ -305,7 +305,8 @@ fn memory(page: &mut Page, totals: &Totals, shared: &Shared) {
         ),
         (
             "pelton_reclaiming_entries",
-            "Entries of databases that were dropped or converted, and whose memory is not freed yet.",
+            "Entries of databases in memory that were dropped, cleared or converted, and whose memory is not freed yet. \
+             Without a data folder none are counted.",
             shared.store.reclaiming_entries(),
         ),
     ];
