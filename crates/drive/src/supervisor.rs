@@ -10,6 +10,7 @@ use crate::blocking::ConnectionThread;
 use crate::config::LoopConfig;
 use crate::event_loop::{Acceptor, EventLoop, monotonic_ns};
 use crate::handler::Handler;
+use crate::limits::SAME_SIGNAL_MS;
 use crate::loops::{CountersReader, Ended, LoopStart, RunError};
 use crate::notice::Notice;
 use crate::pool::ThreadPool;
@@ -164,6 +165,8 @@ pub(crate) struct Supervisor<'scope, 'env, M> {
     threads: Vec<Option<ScopedJoinHandle<'scope, io::Result<ThreadEnd>>>>,
     running: usize,
     stops: u8,
+    /// When the first signal was read, on the monotonic clock.
+    first_signal_ns: Option<u64>,
     /// Asked to stop twice.
     is_impatient: &'env AtomicBool,
     has_drained: bool,
@@ -185,6 +188,7 @@ where
             threads: Vec::new(),
             running: 0,
             stops: 0,
+            first_signal_ns: None,
             is_impatient,
             has_drained: true,
             outcome: Ok(()),
@@ -250,6 +254,9 @@ where
     }
 
     fn report(&mut self, byte: u8) {
+        if byte == BY_SIGNAL && self.is_same_signal() {
+            return;
+        }
         if byte != LISTED {
             return self.stop_asked(byte == BY_SIGNAL);
         }
@@ -259,6 +266,18 @@ where
         }
         for index in listed.ended {
             self.join(index);
+        }
+    }
+
+    /// Whether a signal was sent together with the first one.
+    fn is_same_signal(&mut self) -> bool {
+        let now_ns = monotonic_ns();
+        match self.first_signal_ns {
+            Some(first_ns) => now_ns.saturating_sub(first_ns) < SAME_SIGNAL_MS * 1_000_000,
+            None => {
+                self.first_signal_ns = Some(now_ns);
+                false
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Directory, Habits, LONG_DRAIN_MS, Server, eventually, one_loop};
@@ -263,6 +264,11 @@ fn a_signal_before_the_loops_run_is_not_lost() {
     process.expect_end("true");
 }
 
+/// Waits until a further signal is one of its own.
+fn pass_same_signal() {
+    thread::sleep(Duration::from_millis(2 * drive::limits::SAME_SIGNAL_MS));
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let mut process = Process::start("second-signal", "busy");
@@ -271,7 +277,27 @@ fn a_second_signal_ends_at_once() {
     process.signal(Signal::TERM);
     assert_eq!(process.line("notice: "), "signal received: draining");
     expect_served(&mut stream);
+    pass_same_signal();
     process.signal(Signal::INT);
+    let said = process.line("notice: ");
+    assert!(said.starts_with("asked to stop a second time"), "{said}");
+    process.expect_end("false");
+}
+
+/// As `timeout` does, which sends a signal to its child and to its group.
+#[test]
+fn signals_sent_together_are_one_wish_to_stop() {
+    let mut process = Process::start("same-signal", "busy");
+    let mut stream = process.connect();
+    expect_served(&mut stream);
+    // Different ones: of two that are the same and not yet handled, the kernel keeps one.
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
+        process.signal(signal);
+    }
+    assert_eq!(process.line("notice: "), "signal received: draining");
+    pass_same_signal();
+    expect_served(&mut stream);
+    process.signal(Signal::TERM);
     let said = process.line("notice: ");
     assert!(said.starts_with("asked to stop a second time"), "{said}");
     process.expect_end("false");
@@ -284,6 +310,7 @@ fn a_third_signal_ends_even_a_hanging_process() {
     process.line("hangs");
     process.signal(Signal::TERM);
     assert_eq!(process.line("notice: "), "signal received: draining");
+    pass_same_signal();
     process.signal(Signal::TERM);
     let said = process.line("notice: ");
     assert!(said.starts_with("asked to stop a second time"), "{said}");

@@ -1,25 +1,37 @@
 //! Ctrl-C while something long is under way.
 
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use drive::limits::SAME_SIGNAL_MS;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::{flag, low_level::pipe};
 
 /// Whether the user wants us to stop.
 #[derive(Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far it came; a second one
-    /// ends the program at once.
+    /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far it came; a further one
+    /// ends the program at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
-        let noted = Arc::new(AtomicBool::new(false));
+        let (noted, is_impatient) = (Arc::default(), Arc::default());
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag not set, and sets it.
-            flag::register_conditional_default(signal, Arc::clone(&noted))
+            // In this order: the first signal finds the flag not set.
+            flag::register_conditional_default(signal, Arc::clone(&is_impatient))
                 .and_then(|_| flag::register(signal, Arc::clone(&noted)))
                 .expect("these signals may be handled");
+        }
+        if set_after_first_signal(&is_impatient).is_err() {
+            // Without a thread the next one ends the program, however soon it comes.
+            for signal in [SIGINT, SIGTERM] {
+                flag::register(signal, Arc::clone(&is_impatient))
+                    .expect("these signals may be handled");
+            }
         }
         Interrupt(noted)
     }
@@ -28,4 +40,22 @@ impl Interrupt {
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Starts a thread that sets `flag` once further signals are not the first one, sent again: `timeout` sends it to the
+/// process and to its group. The thread ends with the process.
+fn set_after_first_signal(flag: &Arc<AtomicBool>) -> io::Result<()> {
+    let (mut signals, signal_end) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM] {
+        pipe::register(signal, signal_end.try_clone()?)?;
+    }
+    let flag = Arc::clone(flag);
+    let thread = thread::Builder::new().name("pelton-interrupt".into());
+    thread.spawn(move || {
+        if signals.read_exact(&mut [0]).is_ok() {
+            thread::sleep(Duration::from_millis(SAME_SIGNAL_MS));
+        }
+        flag.store(true, Ordering::Relaxed);
+    })?;
+    Ok(())
 }

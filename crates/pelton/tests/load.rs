@@ -266,6 +266,45 @@ fn a_load_that_fails_or_is_interrupted_removes_its_database() {
     }
 }
 
+/// Also by two signals at once, as `timeout` sends them: to its child and to the group of both.
+#[test]
+fn a_load_that_is_stopped_while_it_stores_the_keys_removes_its_database() {
+    let server = Server::start();
+    for signals in [["TERM", "INT"], ["INT", "TERM"]] {
+        let words = ["load", "--keys", "1000000000", "--value-size", "1"];
+        let mut load = server.command(words);
+        load.args(["--connections", "1"]);
+        let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let load = load.spawn().expect("the binary runs");
+        let until = Instant::now() + PATIENCE;
+        let stores = || {
+            let found = databases(&server).into_iter().find(|name| !name.is_empty());
+            found.is_some_and(|name| {
+                let count = server.run(["count", "--database", &name]);
+                count.code == 0 && count.text() != "0\n"
+            })
+        };
+        while !stores() {
+            assert!(Instant::now() < until, "no key is stored");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let both = "kill -s $1 $0; kill -s $2 $0";
+        let id = load.id().to_string();
+        let killed = Command::new("sh")
+            .args(["-c", both, &id])
+            .args(signals)
+            .status();
+        assert!(killed.expect("a shell is there").success());
+        let ended = load.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        for words in ["interrupted before every key was stored", "is removed"] {
+            assert!(stderr.contains(words), "{stderr}");
+        }
+        assert_eq!(databases(&server), [""]);
+    }
+}
+
 #[test]
 fn more_connections_than_the_server_takes_are_told() {
     let server = Server::with(&["--listen", "127.0.0.1:0", "--max-connections", "4"]);

@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use client::{CallOptions, Channel, ChannelOptions};
 use support::{Folder, PATIENCE, pelton, run};
@@ -376,6 +377,7 @@ fn a_second_signal_is_explained() {
     server.line_with(", 1 calls run");
     server.signal("TERM");
     server.line_with("signal received");
+    std::thread::sleep(Duration::from_millis(2 * drive::limits::SAME_SIGNAL_MS));
     server.signal("TERM");
     server.line_with("a second time: closing all connections");
     server.line_with("stopped at once, as a second signal asked");

@@ -181,6 +181,7 @@ fn load_database(
     }
     match (report, removed) {
         (Err(failure), Err(left)) => Err(failure.with(&left.to_string())),
+        (Err(failure), Ok(())) => Err(failure.with("the database that was made for it is removed")),
         (report, _) => report,
     }
 }
