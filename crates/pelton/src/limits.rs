@@ -69,6 +69,10 @@ pub const DELETE_GROUP_KEYS: u64 = 1_000;
 /// Bytes of keys beyond which such a request takes no more: a tenth of what a server takes in one.
 pub const DELETE_GROUP_BYTES: usize = 1 << 20;
 
+/// Names that are tried for a file in which an export is written until it is complete: those of exports that run or were
+/// killed are left alone. More is a folder that needs to be tidied up.
+pub const EXPORT_PARTIAL_NAMES: u32 = 100;
+
 /// How much of a download a kill may cost: after so many bytes it notes how far it has come. Small beside what a file system
 /// writes anyway, and a second's worth of a slow line.
 pub const DOWNLOAD_STATE_EVERY_BYTES: u64 = 1 << 20;

@@ -205,6 +205,20 @@ fn files_are_not_overwritten_and_never_half_written() {
         .map(|entry| entry.expect("readable").file_name())
         .collect();
     assert_eq!(names, ["export"], "nothing partial is left");
+    // What is there under the name of an unfinished export is not ours to write to.
+    let partial = ["export.partial", "export.2.partial"].map(|name| folder.file(name));
+    for partial in &partial {
+        fs::write(partial, "mine").expect("the file is written");
+    }
+    for _ in 0..2 {
+        assert_eq!(server.run(["export", &file, "--force"]).code, 0);
+        let failed = server.run(["export", &file, "--force", "--database", "none"]);
+        assert_eq!(failed.code, 3, "{failed:?}");
+        for partial in &partial {
+            assert_eq!(fs::read_to_string(partial).expect("still there"), "mine");
+        }
+        assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 3);
+    }
     assert_eq!(server.run(["import", &file]).code, 0);
     assert_eq!(server.run(["export", "/dev/null"]).code, 0, "a device");
     assert_eq!(

@@ -452,6 +452,35 @@ fn numbers_are_read_as_numbers() {
 }
 
 #[test]
+fn numbers_are_written_as_numbers() {
+    let server = Server::start();
+    for number in ["5", "-7", "9223372036854775807", "-9223372036854775808"] {
+        assert_eq!(server.run(["put", "n", number, "--number"]).code, 0);
+        let read = server.run(["get", "n", "--number"]);
+        assert_eq!(read.text(), format!("{number}\n"));
+    }
+    // As it comes from a pipe; and it can be counted on.
+    let piped = server.run_with_input(&["put", "n", "--number"], b" 41\n");
+    assert_eq!(piped.code, 0, "{piped:?}");
+    assert_eq!(server.run(["incr", "n"]).text(), "42\n");
+    for (expected, code) in [("41", 1), ("42", 0), ("42", 1)] {
+        let flags = ["put", "n", "50", "--number", "--if-value", expected];
+        assert_eq!(server.run(flags).code, code, "{expected}");
+    }
+    assert_eq!(server.run(["get", "n", "--number"]).text(), "50\n");
+    for wrong in ["", "1.5", "9223372036854775808", "five"] {
+        for refused in [
+            server.run(["put", "n", wrong, "--number"]),
+            server.run(["put", "n", "1", "--number", "--if-value", wrong]),
+        ] {
+            assert_eq!(refused.code, 2, "{refused:?}");
+            assert!(refused.stderr.contains("whole number"), "{refused:?}");
+        }
+    }
+    assert_eq!(server.run(["get", "n", "--number"]).text(), "50\n");
+}
+
+#[test]
 fn other_names_of_commands_work() {
     let server = Server::start();
     assert_eq!(server.run(["set", "k", "v"]).text(), "stored, version 1\n");

@@ -118,6 +118,10 @@ pub struct PutArguments {
     #[command(flatten)]
     pub value: ValueArguments,
 
+    /// The value, and that of --if-value, is a whole number: store it as `pelton incr` does, 8 bytes, signed, big-endian
+    #[arg(long)]
+    pub number: bool,
+
     #[command(flatten)]
     pub condition: ConditionArguments,
 

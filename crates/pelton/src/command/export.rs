@@ -16,6 +16,7 @@ use crate::arguments::ExportArguments;
 use crate::exit::{Exit, Failure};
 use crate::export_format::Writer;
 use crate::interrupt::Interrupt;
+use crate::limits::EXPORT_PARTIAL_NAMES;
 use crate::output::{Output, object};
 use crate::progress::Progress;
 
@@ -205,20 +206,39 @@ fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), 
         }
         _ => {}
     }
-    let mut partial = OsString::from(&path);
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let create = || {
-        let file = File::create(&partial)?;
-        Ok((file.try_clone()?, file))
-    };
-    let (out, file) = create().map_err(|error| unwritable(&partial, &error))?;
+    let (partial, file) = create_partial(&path)?;
+    let out = file
+        .try_clone()
+        .map_err(|error| unwritable(&partial, &error))?;
     let place = Place {
         path,
         partial,
         file,
     };
     Ok((Box::new(out), Some(place)))
+}
+
+/// Creates the file in which an export is written until it is complete: `NAME.partial`, or with a number where that is there,
+/// since it may be of another export, or somebody's own.
+fn create_partial(path: &Path) -> Result<(PathBuf, File), Failure> {
+    for number in 1..=EXPORT_PARTIAL_NAMES {
+        let mut partial = OsString::from(path);
+        partial.push(match number {
+            1 => ".partial".into(),
+            number => format!(".{number}.partial"),
+        });
+        let partial = PathBuf::from(partial);
+        match File::create_new(&partial) {
+            Ok(file) => return Ok((partial, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(unwritable(&partial, &error)),
+        }
+    }
+    let path = path.display();
+    Err(Failure::Failed(format!(
+        "cannot write {path}: {path}.partial and {EXPORT_PARTIAL_NAMES} such names are there; remove those of exports that \
+         were killed"
+    )))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {

@@ -4,6 +4,7 @@ use service::Method;
 use service::keyvalue::messages::{GetResponse, Request};
 use store::Operation;
 
+use super::value::NUMBER_BYTES;
 use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
@@ -62,9 +63,6 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     );
     Ok(Exit::Miss)
 }
-
-/// Bytes of a number, as `pelton incr` stores it.
-const NUMBER_BYTES: usize = 8;
 
 /// The number that a value is, if it is one.
 fn number_of(value: &[u8]) -> Option<i64> {

@@ -2,9 +2,9 @@
 
 use service::Method;
 use service::keyvalue::messages::{PutResponse, Request};
-use store::{Expiry, Operation};
+use store::{Condition, Expiry, Operation};
 
-use super::value::{condition, value};
+use super::value::{condition, number, value};
 use super::{Caller, Key, in_database, insert_previous, say_miss, show_previous, unreadable};
 use crate::arguments::PutArguments;
 use crate::exit::{Exit, Failure};
@@ -14,11 +14,20 @@ use crate::output::{Output, object};
 pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let key = Key::new(&arguments.key, database)?;
-    let value = value(&arguments.value, "pelton put KEY VALUE")?;
+    let mut value = value(&arguments.value, "pelton put KEY VALUE")?;
+    let mut condition = condition(&arguments.condition);
+    let expected;
+    if arguments.number {
+        value = number(&value, "the value")?.to_vec();
+        if let Condition::ValueIs(text) = condition {
+            expected = number(text, "the value of --if-value")?;
+            condition = Condition::ValueIs(&expected);
+        }
+    }
     let operation = Operation::Put {
         key: &key.bytes,
         value: &value,
-        condition: condition(&arguments.condition),
+        condition,
         expiry: match arguments.ttl {
             Some(time_to_live) => Expiry::AfterMs(time_to_live.ms),
             None if arguments.keep_ttl => Expiry::Keep,

@@ -10,11 +10,18 @@ use std::path::Path;
 use store::Condition;
 
 use crate::arguments::{ConditionArguments, ValueArguments};
+use crate::encoding::escape;
 use crate::exit::Failure;
 use crate::input::unreadable;
 
 /// The longest value that any server can be set to take; more is not even read.
 const VALUE_BYTES_MAX: u64 = store::limits::VALUE_BYTES_MAX as u64;
+
+/// Bytes of a number, as `pelton incr` stores it.
+pub const NUMBER_BYTES: usize = 8;
+
+/// Characters that a message shows of what was to be a number: more than any number has.
+const LONGEST_SHOWN: usize = 32;
 
 /// The condition of the command line.
 pub fn condition(arguments: &ConditionArguments) -> Condition<'_> {
@@ -52,6 +59,21 @@ fn is_null_device() -> bool {
     let (input, null) = (File::from(input).metadata(), fs::metadata("/dev/null"));
     input.is_ok_and(|input| {
         input.file_type().is_char_device() && null.is_ok_and(|null| null.rdev() == input.rdev())
+    })
+}
+
+/// Returns the bytes of a number that was written as text, as `pelton incr` stores it. `name` is what was written where.
+pub fn number(text: &[u8], name: &str) -> Result<[u8; NUMBER_BYTES], Failure> {
+    let text = String::from_utf8_lossy(text);
+    let number: Result<i64, _> = text.trim().parse();
+    number.map(i64::to_be_bytes).map_err(|_| {
+        let shown: String = text.chars().take(LONGEST_SHOWN).collect();
+        Failure::Usage(format!(
+            "{name} is `{}`: with --number it is a whole number from {} to {}",
+            escape(shown.as_bytes()),
+            i64::MIN,
+            i64::MAX
+        ))
     })
 }
 

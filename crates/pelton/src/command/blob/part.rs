@@ -88,7 +88,12 @@ impl Part {
         let path = with_ending(target, ".part");
         let file = open(&path)?;
         lock(&file, &path)?;
-        let state = open(&with_ending(&path, ".state"))?;
+        let state_path = with_ending(&path, ".state");
+        // A download makes both before it writes.
+        if file.metadata()?.len() > 0 && !state_path.try_exists()? {
+            return Err(foreign(&path));
+        }
+        let state = open(&state_path)?;
         let mut part = Part {
             path,
             file,
@@ -183,6 +188,14 @@ fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.open(path)
+}
+
+/// The error for a file that no download has left.
+fn foreign(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} is there and is not of a download; move it away, or name another file with --to",
+        path.display()
+    ))
 }
 
 /// Two downloads into one file would mix their contents.
@@ -352,6 +365,23 @@ mod tests {
         left(&folder, b"content");
         let (_, found) = folder.open_of("other", "n");
         assert_eq!(found, None);
+    }
+
+    #[test]
+    fn a_file_that_no_download_has_left_is_not_touched() {
+        let folder = Folder::new("foreign");
+        let path = folder.0.join("target.part");
+        fs::write(&path, "mine").unwrap();
+        for _ in 0..2 {
+            let error = Part::open(&folder.target(), "d", "n").unwrap_err();
+            assert!(error.to_string().contains("not of a download"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"mine");
+            assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+        }
+        // An empty one has nothing to lose.
+        fs::write(&path, "").unwrap();
+        folder.open().0.remove();
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
     }
 
     #[test]
