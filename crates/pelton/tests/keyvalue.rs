@@ -698,6 +698,26 @@ fn an_unknown_database_is_named() {
         "{}",
         answer.stderr
     );
+    assert!(answer.stderr.contains("pelton database list"), "{answer:?}");
+    let default = server.run(["database", "drop", ""]);
+    assert_eq!(default.code, 3, "{default:?}");
+    assert!(
+        default.stderr.contains("cannot be dropped") && default.stderr.contains("delete --all"),
+        "{default:?}"
+    );
+}
+
+#[test]
+fn a_message_names_the_method_once() {
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "10"]);
+    let refused = server.run(["put", "k", "more than ten bytes"]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert_eq!(
+        refused.stderr.matches("KeyValue/Put").count(),
+        1,
+        "{refused:?}"
+    );
+    assert!(refused.stderr.contains("--max-value"), "{refused:?}");
 }
 
 /// As where a variable is not set in a job of cron or systemd: nothing is not taken for a value.

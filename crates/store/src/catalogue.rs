@@ -523,7 +523,7 @@ impl fmt::Display for DropError {
             DropError::Unknown => write!(formatter, "there is no such database"),
             DropError::IsDefault => write!(
                 formatter,
-                "the default database cannot be dropped; clear it instead"
+                "the default database cannot be dropped; delete its keys instead"
             ),
             DropError::NotEmpty {
                 entries,

@@ -215,6 +215,10 @@ fn not_empty(name: &str, failure: Failure) -> Failure {
             failure.hint = "--with-content drops it with all that is in it".into();
             Failure::Call(failure)
         }
+        Failure::Call(mut failure) if name.is_empty() => {
+            failure.hint = "`pelton delete --all` deletes its keys".into();
+            Failure::Call(failure)
+        }
         failure => failure,
     }
 }

@@ -118,13 +118,19 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
     };
     let error_text = error.to_string();
     let failure = CallFailure {
-        what: format!("{called} on {address}: {}", without_field(&error_text)),
+        what: format!(
+            "{called} on {address}: {}",
+            without_field(&without_method(&error_text, called))
+        ),
         address: address.into(),
         status,
         hint: match status {
             Some(Code::ResourceExhausted) if error_text.contains("the message has ") => {
                 "a request has 16 MiB, or the longest value that is allowed (--max-value of the server); \
                  `pelton upload` stores content of any size"
+            }
+            Some(Code::NotFound) if error_text.contains("field database: ") => {
+                "`pelton database list` shows those that are there"
             }
             _ => tls::call_hint(error),
         }
@@ -133,6 +139,11 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
         is_miss: false,
     };
     failure.into()
+}
+
+/// The message of a server without the method, which stands before it already.
+fn without_method(message: &str, called: &str) -> String {
+    message.replacen(&format!(": {called}: "), ": ", 1)
 }
 
 /// The message of a server without the name of a field of the request: who uses the command line knows none.
@@ -162,6 +173,18 @@ fn fields_of_requests_are_left_out_of_messages() {
     ] {
         assert_eq!(without_field(message), shown);
     }
+}
+
+#[cfg(test)]
+#[test]
+fn a_method_is_named_once_in_a_message() {
+    let (called, message) = (
+        "a.B/Put",
+        "RESOURCE_EXHAUSTED: a.B/Put: the value is too long",
+    );
+    let shown = without_method(message, called);
+    assert_eq!(shown, "RESOURCE_EXHAUSTED: the value is too long");
+    assert_eq!(without_method(message, "a.B/Get"), message);
 }
 
 /// An answer that cannot be read: another program listens there, or one of another version.
