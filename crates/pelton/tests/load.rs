@@ -266,6 +266,53 @@ fn a_load_that_fails_or_is_interrupted_removes_its_database() {
     }
 }
 
+/// Waits until a database that a load has made has entries.
+fn await_entries(server: &Server) {
+    let until = Instant::now() + PATIENCE;
+    let has_entries = || {
+        let found = databases(server).into_iter().find(|name| !name.is_empty());
+        found.is_some_and(|name| {
+            let count = server.run(["count", "--database", &name]);
+            count.code == 0 && count.text() != "0\n"
+        })
+    };
+    while !has_entries() {
+        assert!(Instant::now() < until, "no key is stored");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_load_that_is_stopped_in_the_warm_up_says_so() {
+    let server = Server::start();
+    for signal in ["INT", "TERM"] {
+        let words = [
+            "load",
+            "--mix",
+            "put=100",
+            "--keys",
+            "10",
+            "--warm-up",
+            "1h",
+        ];
+        let mut load = server.command(words);
+        let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let load = load.spawn().expect("the binary runs");
+        await_entries(&server);
+        let id = load.id().to_string();
+        let killed = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(killed.expect("kill is there").success());
+        let ended = load.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert!(
+            stderr.contains("interrupted") && stderr.contains("--warm-up"),
+            "{stderr}"
+        );
+        assert_eq!(databases(&server), [""]);
+    }
+}
+
 /// Also by two signals at once, as `timeout` sends them: to its child and to the group of both.
 #[test]
 fn a_load_that_is_stopped_while_it_stores_the_keys_removes_its_database() {
@@ -276,18 +323,7 @@ fn a_load_that_is_stopped_while_it_stores_the_keys_removes_its_database() {
         load.args(["--connections", "1"]);
         let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
         let load = load.spawn().expect("the binary runs");
-        let until = Instant::now() + PATIENCE;
-        let stores = || {
-            let found = databases(&server).into_iter().find(|name| !name.is_empty());
-            found.is_some_and(|name| {
-                let count = server.run(["count", "--database", &name]);
-                count.code == 0 && count.text() != "0\n"
-            })
-        };
-        while !stores() {
-            assert!(Instant::now() < until, "no key is stored");
-            thread::sleep(Duration::from_millis(10));
-        }
+        await_entries(&server);
         let both = "kill -s $1 $0; kill -s $2 $0";
         let id = load.id().to_string();
         let killed = Command::new("sh")

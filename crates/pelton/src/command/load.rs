@@ -61,9 +61,19 @@ pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
 
 /// How a load ends that has been printed.
 pub(super) fn verdict(report: &Report, address: &Address) -> Result<Exit, Failure> {
-    if report.outcome().tally.succeeded == 0 {
+    let outcome = report.outcome();
+    if outcome.tally.succeeded == 0 {
+        let why = match report.has_failures() {
+            true => "the result says why",
+            false if outcome.was_stopped => {
+                "it was interrupted before any ended that was measured; a shorter --warm-up measures earlier"
+            }
+            false => {
+                "none ended within the time that was measured; a longer --duration measures more"
+            }
+        };
         return Err(Failure::Failed(format!(
-            "no call to {address} succeeded; the result says why"
+            "no call to {address} succeeded: {why}"
         )));
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures();
