@@ -104,6 +104,11 @@ impl Account {
         Arc::clone(&self.charged)
     }
 
+    /// What all peers together may make the server hold, in bytes.
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
     pub fn charged_bytes(&self) -> usize {
         self.charged.load(Ordering::Relaxed)
     }

@@ -13,11 +13,14 @@ use crate::limits;
 pub(crate) struct Admission {
     pub account: Arc<Account>,
     pub calls_per_loop: usize,
+    /// Bytes of writes that may wait in one loop for the committer; one request may go beyond it.
+    pub waiting_write_bytes: usize,
 }
 
 impl Admission {
     pub fn new(account: Arc<Account>) -> Admission {
         Admission {
+            waiting_write_bytes: account.limit_bytes() / limits::WAITING_WRITES_SHARE,
             account,
             calls_per_loop: limits::RUNNING_CALLS_PER_LOOP,
         }
@@ -116,6 +119,7 @@ mod tests {
         let admission = Admission {
             account,
             calls_per_loop: 3,
+            waiting_write_bytes: 0,
         };
         for _ in 0..2 {
             assert_eq!(admission.admit(2, &large), Ok(()));

@@ -78,6 +78,12 @@ impl TickBatch {
         self.writes.len() + self.disk_writes.len()
     }
 
+    /// How many bytes of keys and values wait to be written.
+    #[inline]
+    pub fn write_bytes(&self) -> usize {
+        self.writes.bytes() + self.disk_writes.bytes()
+    }
+
     /// Whether something is to be written.
     pub fn has_writes(&self) -> bool {
         !self.writes.is_empty() || !self.disk_writes.is_empty()

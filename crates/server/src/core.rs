@@ -235,7 +235,7 @@ impl Core {
             self.event(channel, io, event);
             self.note_growth(channel, io);
             turns -= 1;
-            if turns == 0 || io.output_is_full() {
+            if turns == 0 || io.output_is_full() || self.writes_are_many() {
                 io.set_unfinished(true);
                 break;
             }
@@ -246,6 +246,15 @@ impl Core {
         }
         io.input.consume(consumed);
         self.after_walk(channel, io, now_ns);
+    }
+
+    /// Whether so much waits for the committer that nothing more is taken from any peer: a bound beside the account, which
+    /// counts only for calls that live.
+    #[inline]
+    fn writes_are_many(&self) -> bool {
+        let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
+        self.batch.write_bytes() + self.lane.bytes() + mailbox_bytes
+            > self.admission.waiting_write_bytes
     }
 
     /// Charges at once what calls have produced if it is more than a little, so that those that follow see it.

@@ -17,6 +17,8 @@ pub(crate) struct Lane {
     waiting: VecDeque<Option<Box<WriteBatch>>>,
     /// The number of the first one.
     first: u64,
+    /// Of keys and values in all of them.
+    bytes: usize,
 }
 
 impl Lane {
@@ -36,14 +38,21 @@ impl Lane {
                 mailbox.submit(batch);
             } else {
                 let batch = Box::new(std::mem::replace(batch, empty()));
+                self.bytes += batch.bytes();
                 self.waiting.push_back(Some(batch));
             }
             return;
         }
         let number = self.first + self.waiting.len() as u64;
         let batch = Box::new(std::mem::replace(batch, empty()));
+        self.bytes += batch.bytes();
         self.waiting.push_back(readers.read_ahead(number, batch));
         self.go_on(mailbox);
+    }
+
+    /// Returns the bytes of keys and values in batches that are not with the committer yet.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether all batches are with the committer.
@@ -64,6 +73,7 @@ impl Lane {
 
     fn go_on(&mut self, mailbox: &Mailbox) {
         while let Some(Some(ready)) = self.waiting.front_mut() {
+            self.bytes -= ready.bytes();
             mailbox.submit(ready);
             self.waiting.pop_front();
             self.first += 1;

@@ -64,6 +64,11 @@ pub const BUFFERED_BYTES_SHARE: u64 = 4;
 /// quarter: it is accounted for before they come, and the rest of their senders waits.
 pub const SMALL_CALLS_SHARE: usize = 4;
 
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait in one loop for the committer, a
+/// quarter: beyond it nothing more is read from any peer of the loop until the committer has taken them. Stops those
+/// that send writes and go, for whom the account counts nothing any more.
+pub const WAITING_WRITES_SHARE: usize = 4;
+
 /// How often a connection looks for memory for its next large message while there is none, in
 /// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;

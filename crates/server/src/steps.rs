@@ -52,13 +52,14 @@ impl Core {
         let Some(running) = self.calls.get_mut(id) else {
             return;
         };
-        let commits_before = self.batch.commits();
+        let stream = running.stream;
+        let (commits_before, bytes_before) = (self.batch.commits(), self.batch.write_bytes());
         let mut actions = Step {
             id,
             channel: channel.id,
             upload_peer: channel.upload_peer,
-            stream: running.stream,
-            connection,
+            stream,
+            connection: &mut *connection,
             account: &self.admission.account,
             output,
             batch: &mut self.batch,
@@ -76,6 +77,11 @@ impl Core {
         step(&mut running.call, &self.shared, &mut actions);
         let mut effects = actions.effects;
         effects.commits = (self.batch.commits() - commits_before) as u32;
+        if effects.commits > 0 {
+            // What waits for the committer is held for the call until that answers.
+            let bytes = self.batch.write_bytes() - bytes_before;
+            connection.reserve_more(stream, bytes);
+        }
         self.puts_back = effects.puts_back;
         self.claimed_bytes += effects.claimed_bytes;
         self.claim_failed |= effects.claim_failed;

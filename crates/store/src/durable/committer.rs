@@ -241,7 +241,7 @@ impl DurableCommitter {
     }
 
     /// Decides commits, in the order gathered, until the group is complete or nothing is left. Batches that are done
-    /// go, empty, to `done`.
+    /// go to `done`.
     pub fn decide(&mut self, clock: &mut dyn Clock, done: &mut dyn FnMut(usize, WriteBatch)) {
         debug_assert!(self.decider.group().is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
@@ -260,8 +260,7 @@ impl DurableCommitter {
             } else if !(self.decider).decide(batch, next, now_ms, &self.trees, answers) {
                 break;
             }
-            let mut gathered = self.gathered.pop_front().expect("it is the first one");
-            gathered.batch.clear();
+            let gathered = self.gathered.pop_front().expect("it is the first one");
             done(gathered.from, gathered.batch);
         }
         if self.wants_mark() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -91,6 +91,7 @@ impl Hub {
         let slot = Arc::new(Slot {
             number,
             waker,
+            waiting_bytes: AtomicUsize::new(0),
             mail: Mutex::new(Mail::default()),
         });
         Mailbox {
@@ -187,6 +188,8 @@ pub(super) struct Slot {
     /// Small; that of a mailbox that is gone is used again.
     pub(super) number: usize,
     waker: Waker,
+    /// Of keys and values in batches that were submitted and are not decided.
+    waiting_bytes: AtomicUsize,
     mail: Mutex<Mail>,
 }
 
@@ -210,8 +213,11 @@ impl Slot {
         }
     }
 
-    /// Gives an empty batch back.
-    pub(super) fn give_back(&self, batch: WriteBatch) {
+    /// Gives a batch back that is decided.
+    pub(super) fn give_back(&self, mut batch: WriteBatch) {
+        let bytes = batch.bytes();
+        batch.clear();
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let mut mail = self.mail.lock();
         if mail.spare_batches.len() < limits::SPARE_BATCHES {
             mail.spare_batches.push(batch);
@@ -248,6 +254,7 @@ impl Mailbox {
             batch.logged_len(),
             "volatile commits are carried out by the loop"
         );
+        (self.slot.waiting_bytes).fetch_add(batch.bytes(), Ordering::Relaxed);
         let mut mail = self.slot.mail.lock();
         mail.under_way += batch.len();
         let is_first = mail.submitted.is_empty();
@@ -272,6 +279,12 @@ impl Mailbox {
     /// Returns whether the loop has taken the outcomes of all commits that it has submitted.
     pub fn is_idle(&self) -> bool {
         self.slot.mail.lock().under_way == 0
+    }
+
+    /// Returns the bytes of keys and values that wait for the committer to decide about them.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        self.slot.waiting_bytes.load(Ordering::Relaxed)
     }
 
     /// Frees what is kept for the next time.

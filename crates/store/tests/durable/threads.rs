@@ -281,11 +281,14 @@ fn large_commits_and_late_syncs() {
     let mailbox = durable.register(Box::new(move || this.unpark()));
     let mut batch = store.write_batch();
     let value = vec![7; 300_000];
+    let mut sent_bytes = 0;
     for number in 0..20u8 {
         let mut commit = batch.begin(number.into(), DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&put(&[number], &value)).expect("fits");
         commit.submit();
+        sent_bytes += batch.bytes();
         mailbox.submit(&mut batch);
+        assert!(mailbox.waiting_bytes() <= sent_bytes);
     }
     let (mut answered, mut outcomes) = (0, Outcomes::new());
     while answered < 20 {
@@ -296,6 +299,7 @@ fn large_commits_and_late_syncs() {
         }
         thread::park_timeout(Duration::from_millis(100));
     }
+    assert_eq!(mailbox.waiting_bytes(), 0, "all are decided");
     assert!(durable.sync());
     let last_sequence = store
         .view(DatabaseId::DEFAULT)

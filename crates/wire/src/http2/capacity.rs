@@ -155,6 +155,20 @@ impl Connection {
         self.capacity.reserved_bytes += bytes;
     }
 
+    /// Sets aside more bytes for the call of a stream, beside what is set aside for it: what it holds elsewhere until it
+    /// sends. They are given back as those of [`Connection::reserve_send`].
+    #[inline]
+    pub fn reserve_more(&mut self, stream: StreamKey, bytes: usize) {
+        if self
+            .streams
+            .get(stream)
+            .is_some_and(|found| !found.is_dead())
+        {
+            self.streams[stream.slot].reserved_bytes += bytes;
+            self.capacity.reserved_bytes += bytes;
+        }
+    }
+
     #[inline]
     pub(super) fn release_reserved(&mut self, slot: u32) {
         let reserved = std::mem::take(&mut self.streams[slot].reserved_bytes);
