@@ -42,6 +42,11 @@ pub const MEMORY_FULL_LOOKS: u32 = 3;
 /// files, and what the allocator sets aside and does not use.
 pub const ADDRESS_SPACE_PERCENT: u64 = 50;
 
+/// Below this memory limit the server does without pages of 2 MiB, in bytes. They make a large store faster to read. But
+/// each thread has a few that are used in part, and what is freed goes back to the system in whole ones: with a limit of
+/// 128 MiB the process had 490 MiB under attack instead of 350.
+pub const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
+
 /// How often a start that takes long says how far it has come, in milliseconds.
 pub const START_PROGRESS_MS: u64 = 2_000;
 

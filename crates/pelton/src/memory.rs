@@ -31,7 +31,8 @@ impl fmt::Display for Bound {
 ///
 /// The allocator gives each thread memory of its own, and asks the system to back it with pages of 2 MiB. With few
 /// threads that pays: a large store is read with fewer misses of the address cache. With a thread for each connection
-/// it makes the first large buffer of each of them cost megabytes. Where it cannot be had, nothing but that is lost.
+/// it makes the first large buffer of each of them cost megabytes; and where memory is short, what is freed in part does not
+/// go back. Where it cannot be had, nothing but that is lost.
 pub fn forgo_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!("huge pages stay in use: {error}");

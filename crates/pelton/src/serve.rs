@@ -31,7 +31,7 @@ use crate::arguments::{Driver, KindArgument, ServeArguments};
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::limits::{MEMTABLES_IN_MEMORY_LIMIT, METRICS_CONNECTION_MS};
+use crate::limits::{HUGE_PAGES_FROM_BYTES, MEMTABLES_IN_MEMORY_LIMIT, METRICS_CONNECTION_MS};
 use crate::listen::ListenAddress;
 use crate::log::Level;
 use crate::memory::{self, Bound as MemoryBound};
@@ -65,10 +65,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         ))
     })?;
     let notifier = Arc::new(notifier);
-    if settings.driver == Driver::Blocking {
+    let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
+    if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
         memory::forgo_huge_pages();
     }
-    let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);
     let metrics = metrics.transpose()?;
