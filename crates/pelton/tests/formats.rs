@@ -228,8 +228,8 @@ fn log_of_a_newer_format_is_refused() {
 #[test]
 fn snapshot_of_a_newer_format_is_refused() {
     with_newer("stopped", "newer-snapshot", raise_snapshot, |data| {
-        assert_refused(data, &[], &["format 2", ".snapshot"]);
-        assert_refused(data, &["--accept-loss"], &["format 2", ".snapshot"]);
+        assert_refused(data, &[], &["format 9", ".snapshot"]);
+        assert_refused(data, &["--accept-loss"], &["format 9", ".snapshot"]);
     });
 }
 
@@ -315,7 +315,7 @@ fn raise_snapshot(data: &Path) {
         .expect("there is one");
     let mut bytes = fs::read(&path).expect("readable");
     assert!(bytes.starts_with(b"PeltnSnp"));
-    bytes[8] = 2;
+    bytes[8] = 9;
     // The first page repeats the checksum of what stands before it, in what its own checksum covers.
     let prelude = crc32c::crc32c(&bytes[..16]);
     bytes[28..32].copy_from_slice(&prelude.to_le_bytes());

@@ -673,13 +673,16 @@ impl DurableCommitter {
             "a snapshot begins between two groups"
         );
         let sequence = self.log.written().sequence;
+        // Before the lists: what was flushed is in them.
+        let replay_sequence = self.trees.flushed_through(sequence);
         (!self.failed).then(|| Header {
             history_id: self.log.history_id(),
             sequence,
-            replay_sequence: self.trees.flushed_through(sequence),
+            replay_sequence,
             wall_ms: self.store.clock_ms(clock.now_ms()),
             next_database: self.store.next_database_number(),
             databases: self.store.all_databases(),
+            tree_lists: self.trees.lists(),
         })
     }
 

@@ -214,6 +214,13 @@ impl TreeWriters {
         self.open.values().map(|open| open.writer.index())
     }
 
+    /// The numbers of the lists of tables that they have, at least.
+    pub(super) fn lists(&self) -> BTreeMap<Generation, u64> {
+        self.indexes()
+            .map(|index| (index.generation(), index.list()))
+            .collect()
+    }
+
     /// The trees that there are.
     pub(super) fn generations(&self) -> impl Iterator<Item = Generation> {
         self.open

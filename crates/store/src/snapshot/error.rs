@@ -130,8 +130,8 @@ impl fmt::Display for ReadError {
             ),
             ReadError::TooNew { file, version } => write!(
                 formatter,
-                "{file} was written by another version, or is damaged: format {version}; this version reads format \
-                 {FORMAT_VERSION}"
+                "{file} was written by another version, or is damaged: format {version}; this version reads formats \
+                 up to {FORMAT_VERSION}"
             ),
             ReadError::Damaged { file, offset, what } => write!(
                 formatter,

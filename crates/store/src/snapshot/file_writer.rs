@@ -37,8 +37,8 @@ impl Body {
 }
 
 impl FileWriter {
-    pub(super) fn new(file: Arc<dyn DiskFile>) -> FileWriter {
-        let prelude = page::prelude();
+    pub(super) fn new(file: Arc<dyn DiskFile>, version: u16) -> FileWriter {
+        let prelude = page::prelude(version);
         FileWriter {
             file,
             previous_checksum: crc32c::crc32c(&prelude),

@@ -1,8 +1,8 @@
 //! What stands in a snapshot beside its entries: the first page, the catalogue, the closing page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::page::{u32_at, u64_at};
+use super::page::{FORMAT_VERSION, FORMAT_VERSION_1, u32_at, u64_at};
 use crate::catalogue::{DatabaseConfig, DatabaseId, Kind};
 use crate::limits;
 use crate::store::DatabaseInfo;
@@ -24,6 +24,9 @@ pub struct Header {
     pub next_database: u32,
     /// The databases that there were after the commit of that sequence, volatile ones too, in the order of their numbers.
     pub databases: Vec<DatabaseInfo>,
+    /// The number of the list of tables that each tree had, at least, at that moment. The log is shortened on the strength of
+    /// what these tables hold.
+    pub tree_lists: BTreeMap<Generation, u64>,
 }
 
 /// What the closing page says.
@@ -43,11 +46,20 @@ const FIRST_BYTES: usize = 32;
 const LONG_FIRST_BYTES: usize = FIRST_BYTES + 8;
 const CLOSING_BYTES: usize = 32;
 
-/// Number and length of the name. Behind them the configuration, for a database on disk the commit that its tree begins with,
-/// and the name.
+/// Number and length of the name. Behind them the configuration, for a database on disk the commit that its tree begins with
+/// and (from format 2 on) the number of its list of tables, and the name.
 const DATABASE_BYTES: usize = 4 + 2;
 
 impl Header {
+    /// The oldest version of the format that can say this.
+    pub(super) fn format_version(&self) -> u16 {
+        let is_on_disk = |database: &DatabaseInfo| database.tree.is_some();
+        match self.databases.iter().any(is_on_disk) {
+            true => FORMAT_VERSION,
+            false => FORMAT_VERSION_1,
+        }
+    }
+
     pub(super) fn encode_first(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.history_id.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
@@ -68,7 +80,9 @@ impl Header {
             out.extend_from_slice(&name_len.to_le_bytes());
             out.extend_from_slice(&database.config.encode());
             if let Some(generation) = database.tree {
+                let list = self.tree_lists.get(&generation).copied();
                 out.extend_from_slice(&generation.sequence.to_le_bytes());
+                out.extend_from_slice(&list.unwrap_or(0).to_le_bytes());
             }
             out.extend_from_slice(database.name.as_bytes());
         }
@@ -92,6 +106,7 @@ impl Header {
             wall_ms: u64_at(body, 16),
             next_database: u32_at(body, 24),
             databases: Vec::new(),
+            tree_lists: BTreeMap::new(),
         };
         let databases = u32_at(body, 28) as usize;
         // With the hidden one of blobs.
@@ -100,7 +115,12 @@ impl Header {
     }
 
     /// Reads the catalogue; `None`: it makes no sense.
-    pub(super) fn decode_catalogue(&mut self, mut body: &[u8], databases: usize) -> Option<()> {
+    pub(super) fn decode_catalogue(
+        &mut self,
+        version: u16,
+        mut body: &[u8],
+        databases: usize,
+    ) -> Option<()> {
         for _ in 0..databases {
             let (head, rest) = body.split_at_checked(DATABASE_BYTES)?;
             let name_len = usize::from(u16::from_le_bytes([head[4], head[5]]));
@@ -110,10 +130,16 @@ impl Header {
             if config.kind == Kind::Disk {
                 let (sequence, behind) = rest.split_at_checked(8)?;
                 rest = behind;
-                tree = Some(Generation {
+                let generation = Generation {
                     database: id,
                     sequence: u64_at(sequence, 0),
-                });
+                };
+                if version >= FORMAT_VERSION {
+                    let (list, behind) = rest.split_at_checked(8)?;
+                    rest = behind;
+                    self.tree_lists.insert(generation, u64_at(list, 0));
+                }
+                tree = Some(generation);
             }
             let (name, rest) = rest.split_at_checked(name_len)?;
             body = rest;

@@ -95,8 +95,8 @@ impl Making {
         let mut making = Making {
             store: store.clone(),
             disk,
+            writer: FileWriter::new(file, base.format_version()),
             header: base,
-            writer: FileWriter::new(file),
             phase: Phase::Entries {
                 place: 0,
                 behind: None,

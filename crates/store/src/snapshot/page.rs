@@ -19,8 +19,11 @@
 
 use crate::value::{Entry, Value};
 
-/// The version of the format that this code writes, and the only one it reads.
-pub const FORMAT_VERSION: u16 = 1;
+/// The version of the format of snapshots with databases on disk: the catalogue says which list of tables each had.
+pub const FORMAT_VERSION: u16 = 2;
+
+/// The version before, without these lists. It is read, and written where no database is on disk.
+pub(super) const FORMAT_VERSION_1: u16 = 1;
 
 pub(super) const PRELUDE_BYTES: usize = 16;
 pub(super) const HEAD_BYTES: usize = 40;
@@ -99,10 +102,10 @@ impl PageHead {
 }
 
 /// What every file begins with.
-pub(super) fn prelude() -> [u8; PRELUDE_BYTES] {
+pub(super) fn prelude(version: u16) -> [u8; PRELUDE_BYTES] {
     let mut bytes = [0; PRELUDE_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[8..10].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
@@ -113,14 +116,15 @@ pub(super) enum NoPrelude {
     Other,
 }
 
-pub(super) fn check_prelude(bytes: &[u8]) -> Result<(), NoPrelude> {
-    if bytes == prelude() {
-        return Ok(());
+/// Returns the version of the format of a file that begins so.
+pub(super) fn check_prelude(bytes: &[u8]) -> Result<u16, NoPrelude> {
+    if bytes.len() != PRELUDE_BYTES || bytes[..8] != MAGIC || bytes[10..] != [0; 6] {
+        return Err(NoPrelude::Other);
     }
-    if bytes.len() == PRELUDE_BYTES && bytes[..8] == MAGIC && bytes[10..] == [0; 6] {
-        return Err(NoPrelude::Version(u16::from_le_bytes([bytes[8], bytes[9]])));
+    match u16::from_le_bytes([bytes[8], bytes[9]]) {
+        version @ (FORMAT_VERSION_1 | FORMAT_VERSION) => Ok(version),
+        version => Err(NoPrelude::Version(version)),
     }
-    Err(NoPrelude::Other)
 }
 
 /// Adds all of an entry but the bytes of its value.

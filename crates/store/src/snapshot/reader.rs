@@ -144,8 +144,8 @@ const CUT: &str = "the file ends before its closing page";
 
 impl Reader {
     fn read(&mut self, sequence: u64, visitor: &mut dyn Visitor) -> Result<Summary, Problem> {
-        self.prelude()?;
-        let header = self.header(sequence)?;
+        let version = self.prelude()?;
+        let header = self.header(version, sequence)?;
         visitor.header(&header)?;
         let mut walk = Walk::default();
         loop {
@@ -171,19 +171,20 @@ impl Reader {
         }
     }
 
-    fn prelude(&mut self) -> Result<(), Problem> {
+    /// Returns the version of the format.
+    fn prelude(&mut self) -> Result<u16, Problem> {
         let bytes = self.window.bytes(0, PRELUDE_BYTES)?;
-        match page::check_prelude(bytes) {
-            Ok(()) => {}
+        let version = match page::check_prelude(bytes) {
+            Ok(version) => version,
             Err(NoPrelude::Version(version)) => return Err(Problem::TooNew(version)),
             Err(NoPrelude::Other) => return Err("it does not begin like a snapshot".into()),
-        }
+        };
         self.previous_checksum = crc32c::crc32c(bytes);
         self.offset = PRELUDE_BYTES as u64;
-        Ok(())
+        Ok(version)
     }
 
-    fn header(&mut self, sequence: u64) -> Result<Header, Problem> {
+    fn header(&mut self, version: u16, sequence: u64) -> Result<Header, Problem> {
         let head = self.head()?;
         if head.kind != PageKind::First {
             return Err("the first page is missing".into());
@@ -199,7 +200,7 @@ impl Reader {
             return Err("the catalogue is missing".into());
         }
         header
-            .decode_catalogue(self.body(&head)?, databases)
+            .decode_catalogue(version, self.body(&head)?, databases)
             .ok_or("the catalogue makes no sense")?;
         self.pass(&head);
         Ok(header)

@@ -77,6 +77,8 @@ pub(super) struct Shared {
     disk_bytes: AtomicU64,
     /// The same, of tables.
     table_entries: AtomicU64,
+    /// The number of the list of tables, as it was then or before. The folder names this list, or a later one.
+    list: AtomicU64,
     /// Of all generations of the database.
     pub(super) tickets: Arc<Tickets>,
     /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone.
@@ -161,6 +163,24 @@ impl TreeIndex {
         let highest = tree.and_then(Tree::get_highest_persisted_seqno);
         let highest = highest.map_or(0, |number| number >> NUMBER_BITS);
         highest.max(self.shared.generation.sequence)
+    }
+
+    /// The number of a list of tables that the folder names, unless it names a later one. What was flushed before this is
+    /// asked is in it. Never waits for the device.
+    pub fn list(&self) -> u64 {
+        self.shared.list.load(Ordering::Relaxed)
+    }
+
+    /// An error if the list of tables has a lower number: what the log was shortened for is not in this folder.
+    pub(crate) fn check_list(&self, least: u64) -> Result<(), TreeError> {
+        match self.list() {
+            list if list >= least => Ok(()),
+            list => Err(TreeError::Older {
+                folder: self.shared.folder.clone(),
+                list,
+                least,
+            }),
+        }
     }
 
     /// Makes the folder of a tree that was [begun](Trees::begin) without one, on the device. `false`: it has one. Call it on
@@ -398,6 +418,12 @@ fn table_entries(tree: &Tree) -> u64 {
     live.sum()
 }
 
+/// The number of the list of tables. Each change of the set of tables writes a list of its own, with a higher number, and
+/// it is on the device before the engine has it.
+fn list(tree: &Tree) -> u64 {
+    tree.current_version().id()
+}
+
 impl Shared {
     /// A tree of the engine that is open; `None`: one that is not made, with nothing in it.
     pub(super) fn new(
@@ -419,6 +445,7 @@ impl Shared {
             first_level_runs: AtomicUsize::new(tree.map_or(0, Tree::l0_run_count)),
             disk_bytes: AtomicU64::new(tree.map_or(0, Tree::disk_space)),
             table_entries: AtomicU64::new(tree.map_or(0, table_entries)),
+            list: AtomicU64::new(tree.map_or(0, list)),
             engine,
             making: Mutex::default(),
             generation,
@@ -464,6 +491,8 @@ impl Shared {
         self.disk_bytes.store(tree.disk_space(), Ordering::Relaxed);
         self.table_entries
             .store(table_entries(tree), Ordering::Relaxed);
+        // One that flushes and one that compacts may come here in another order than to the engine.
+        self.list.fetch_max(list(tree), Ordering::Relaxed);
     }
 
     /// A commit is in the memtable as a whole: from now on views show it.
