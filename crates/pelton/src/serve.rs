@@ -119,6 +119,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     if let Some(found) = server.blobs_found() {
         say_blobs_found(found);
     }
+    say_trees_set_aside(server.trees_set_aside());
     warn(&settings, server.addresses(), metrics_address);
     let ended = server
         .run()
@@ -512,6 +513,18 @@ fn say_recovered(recovered: &Recovered) {
     }
 }
 
+/// Puts into the log how many folders of databases on disk nothing names.
+fn say_trees_set_aside(count: u64) {
+    if count > 0 {
+        tracing::warn!(
+            "neither the log nor a snapshot names {count} folders of databases on disk: such as a crash leaves of one that was \
+             being made, or of a log of which a part was given up; they were moved into the folder `{SET_ASIDE_FOLDER}` of \
+             the data folder, and are removed after {} days",
+            SET_ASIDE_MS / MS_PER_DAY
+        );
+    }
+}
+
 /// Puts into the log what was found in the folder of blobs.
 fn say_blobs_found(found: &Found) {
     let Found {
@@ -534,7 +547,7 @@ fn say_blobs_found(found: &Found) {
         );
     }
     if *expired > 0 {
-        tracing::info!("removed {expired} files that had been set aside long ago");
+        tracing::info!("removed {expired} files or folders that had been set aside long ago");
     }
     if *missing > 0 {
         let more = match *missing > missing_names.len() as u64 {

@@ -179,6 +179,7 @@ pub struct Server {
     parts: Parts,
     recovered: Option<Recovered>,
     blobs_found: Option<store::blob::Found>,
+    trees_set_aside: u64,
     pulse: Pulse,
     blob_threads: Arc<BlobThreads>,
 }
@@ -212,6 +213,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         committer,
         recovered,
         blobs: blobs_found,
+        trees_set_aside,
     } = storage::open(&config)?;
     let blob_threads = Arc::new(BlobThreads::default());
     if let Some(blobs) = store.blobs() {
@@ -236,6 +238,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         parts,
         recovered,
         blobs_found,
+        trees_set_aside,
         blob_threads,
     })
 }
@@ -289,6 +292,11 @@ impl Server {
     /// What its folder of blobs held, if there is one.
     pub fn blobs_found(&self) -> Option<&store::blob::Found> {
         self.blobs_found.as_ref()
+    }
+
+    /// How many folders of databases on disk nothing named, which were set aside.
+    pub fn trees_set_aside(&self) -> u64 {
+        self.trees_set_aside
     }
 
     /// Serves until it is stopped, and leaves the log closed. Answers whether everything that ran had ended by itself.
@@ -371,6 +379,7 @@ pub fn simulated(
         committer,
         recovered,
         blobs: _,
+        trees_set_aside: _,
     } = storage::open(&config)?;
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);

@@ -47,6 +47,8 @@ pub(crate) struct Opening {
     pub recovered: Option<Recovered>,
     /// What the folder of blobs held.
     pub blobs: Option<store::blob::Found>,
+    /// Folders of databases on disk that nothing names, which were set aside.
+    pub trees_set_aside: u64,
 }
 
 /// Opens the store that the configuration asks for.
@@ -62,6 +64,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
                 committer: None,
                 recovered: None,
                 blobs: None,
+                trees_set_aside: 0,
             });
         }
         Storage::Folder {
@@ -79,6 +82,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         committer,
         recovered,
         blobs,
+        trees_set_aside,
         ..
     } = opened.map_err(StartError::Open)?;
     Ok(Opening {
@@ -86,6 +90,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         committer: Some(committer),
         recovered: Some(recovered),
         blobs: Some(blobs),
+        trees_set_aside,
     })
 }
 

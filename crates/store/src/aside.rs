@@ -1,8 +1,10 @@
-//! Files that nothing names are not removed at once: they go to a folder of their own within the data folder, and are
-//! removed from there after [`limits::SET_ASIDE_MS`]. Whoever finds that they were needed can move them back until then.
+//! Files and trees that nothing names are not removed at once: they go to a folder of their own within the data folder, and
+//! are removed from there after [`limits::SET_ASIDE_MS`]. Whoever finds that they were needed can move them back until then.
 
 use std::fmt;
+use std::fs::{self, File};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,15 +22,18 @@ const TIME_DIGITS: usize = 14;
 pub(crate) struct SetAside {
     /// The data folder.
     disk: Arc<dyn Disk>,
+    /// The same, where trees were set aside: they are folders.
+    folders: Option<PathBuf>,
     /// When the next file is due to be removed, in milliseconds since 1970; `u64::MAX`: there is none.
     due_ms: AtomicU64,
 }
 
 impl SetAside {
     /// What was set aside in a data folder. Nothing is read before the first [`expire`](SetAside::expire).
-    pub(crate) fn new(disk: Arc<dyn Disk>) -> SetAside {
+    pub(crate) fn new(disk: Arc<dyn Disk>, trees: Option<&Path>) -> SetAside {
         SetAside {
             disk,
+            folders: trees.and_then(folder_beside),
             due_ms: AtomicU64::new(0),
         }
     }
@@ -65,30 +70,95 @@ impl SetAside {
         if now_ms < self.due_ms() {
             return Ok(0);
         }
-        if !self.disk.has_subfolder(SET_ASIDE_FOLDER)? {
-            self.due_ms.store(u64::MAX, Ordering::Relaxed);
-            return Ok(0);
-        }
-        let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
-        let mut removed = 0;
-        let mut due_ms = u64::MAX;
-        for name in here.list()? {
-            // What has no time in its name was brought by somebody else.
-            let Some(since_ms) = time_of(&name) else {
-                continue;
-            };
-            let until_ms = since_ms.saturating_add(limits::SET_ASIDE_MS);
-            if until_ms > now_ms {
-                due_ms = due_ms.min(until_ms);
-            } else if here.remove(&name).is_ok() {
-                removed += 1;
-            } else {
-                due_ms = due_ms.min(now_ms.saturating_add(limits::SET_ASIDE_RETRY_MS));
+        let mut expiry = Expiry {
+            now_ms,
+            due_ms: u64::MAX,
+            removed: 0,
+        };
+        if self.disk.has_subfolder(SET_ASIDE_FOLDER)? {
+            let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
+            for name in here.list()? {
+                expiry.visit(&name, &|| here.remove(&name));
             }
         }
-        self.due_ms.store(due_ms, Ordering::Relaxed);
-        Ok(removed)
+        for folder in self.folders()? {
+            if let Some(name) = folder.file_name().and_then(|name| name.to_str()) {
+                expiry.visit(name, &|| fs::remove_dir_all(&folder));
+            }
+        }
+        self.due_ms.store(expiry.due_ms, Ordering::Relaxed);
+        Ok(expiry.removed)
     }
+
+    /// The folders that are here.
+    fn folders(&self) -> io::Result<Vec<PathBuf>> {
+        let entries = match self.folders.as_ref().map(fs::read_dir) {
+            None => return Ok(Vec::new()),
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Some(entries) => entries?,
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+        Ok(folders)
+    }
+}
+
+/// A look through what was set aside.
+struct Expiry {
+    now_ms: u64,
+    /// When the next one is due.
+    due_ms: u64,
+    removed: u64,
+}
+
+impl Expiry {
+    /// Removes what has been here long enough.
+    fn visit(&mut self, name: &str, remove: &dyn Fn() -> io::Result<()>) {
+        // What has no time in its name was brought by somebody else.
+        let Some(since_ms) = time_of(name) else {
+            return;
+        };
+        let until_ms = since_ms.saturating_add(limits::SET_ASIDE_MS);
+        if until_ms > self.now_ms {
+            self.due_ms = self.due_ms.min(until_ms);
+        } else if remove().is_ok() {
+            self.removed += 1;
+        } else {
+            let retry_ms = self.now_ms.saturating_add(limits::SET_ASIDE_RETRY_MS);
+            self.due_ms = self.due_ms.min(retry_ms);
+        }
+    }
+}
+
+/// Moves trees out of their folder; returns how many. One that cannot be moved stays.
+pub(crate) fn take_folders(trees: &Path, names: &[String], now_ms: u64) -> io::Result<u64> {
+    let Some(here) = folder_beside(trees).filter(|_| !names.is_empty()) else {
+        return Ok(0);
+    };
+    if !here.try_exists()? {
+        fs::create_dir(&here)?;
+        let data = trees.parent().filter(|data| !data.as_os_str().is_empty());
+        File::open(data.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    let mut moved = 0;
+    for name in names {
+        let to = here.join(dated(now_ms, name));
+        moved += u64::from(fs::rename(trees.join(name), to).is_ok());
+    }
+    // First where they are now: at no moment a loss of power takes them from both.
+    File::open(here)?.sync_all()?;
+    File::open(trees)?.sync_all()?;
+    Ok(moved)
+}
+
+/// Where trees of this folder are set aside.
+fn folder_beside(trees: &Path) -> Option<PathBuf> {
+    Some(trees.parent()?.join(SET_ASIDE_FOLDER))
 }
 
 fn dated(now_ms: u64, name: &str) -> String {
@@ -126,7 +196,7 @@ mod tests {
     fn what_was_set_aside_goes_when_its_time_is_over_and_nothing_else_does() {
         let disk = SimulatedDisk::new(1);
         let source = disk.folder("blobs");
-        let aside = SetAside::new(Arc::new(disk.clone()));
+        let aside = SetAside::new(Arc::new(disk.clone()), None);
         let mut now_ms = BEGIN_MS;
         assert_eq!(aside.take("blobs", &[], now_ms).expect("nothing to do"), 0);
         // Twice: the second file has the name that the first one had.
@@ -144,7 +214,7 @@ mod tests {
         strange.create("1-a.blob").expect("it is new");
 
         // A new run knows nothing of when it is due.
-        let aside = SetAside::new(Arc::new(disk.clone()));
+        let aside = SetAside::new(Arc::new(disk.clone()), None);
         for (after_ms, removed, due_ms) in [
             (0, 0, BEGIN_MS + limits::SET_ASIDE_MS),
             (
@@ -171,7 +241,7 @@ mod tests {
         for name in ["a", "b"] {
             source.create(name).expect("it is new");
         }
-        let aside = SetAside::new(Arc::new(disk.clone()));
+        let aside = SetAside::new(Arc::new(disk.clone()), None);
         disk.plan_next(crate::disk::Step::Rename, 0, crate::disk::Fault::Error);
         let names_of_all = ["a".to_owned(), "b".to_owned()];
         let moved = aside.take("blobs", &names_of_all, BEGIN_MS);

@@ -136,8 +136,8 @@ pub struct ServeArguments {
     ///
     /// It has two meanings. Where the log is damaged, cut short or gone: give up what comes after the damage. Where more
     /// files are complete blobs that nothing names than a crash leaves: move them into the folder `set-aside` of the data
-    /// folder, where they stay for seven days. The message of the start that was refused says which of them, and what is
-    /// lost. Not needed after a crash or a power loss.
+    /// folder, where they stay for seven days; so do folders of databases on disk that the log does not name. The message
+    /// of the start that was refused says which of them, and what is lost. Not needed after a crash or a power loss.
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,

@@ -26,7 +26,7 @@ pub struct Found {
     pub unfinished: u64,
     /// Files that nothing names, which were set aside.
     pub set_aside: u64,
-    /// Files that had been set aside long ago, which were removed.
+    /// Files and folders that had been set aside long ago, which were removed.
     pub expired: u64,
     /// Blobs whose content is missing: that cannot happen unless somebody else was in the folder.
     pub missing: u64,
@@ -63,15 +63,18 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Looks through the folder of contents of a store whose log was read, and ends at `wall_ms`.
+    /// Looks through the folder of contents, if there is one, of a store whose log was read, and ends at `wall_ms`.
     pub(crate) fn read(
         store: &Store,
-        disk: &dyn Disk,
+        disk: Option<&dyn Disk>,
         removed: &Removed,
         wall_ms: u64,
     ) -> io::Result<Opening> {
         let mut opening = Opening::default();
         opening.read_descriptions(store);
+        let Some(disk) = disk else {
+            return Ok(opening);
+        };
         for name in disk.list()? {
             if let Some(number) = number_of(&name) {
                 opening.note_file(disk, number, removed, wall_ms)?;

@@ -45,6 +45,8 @@ pub struct Opened {
     pub snapshot: Option<Summary>,
     /// What the folder of blobs held.
     pub blobs: Found,
+    /// Folders of databases on disk that nothing names, which were set aside.
+    pub trees_set_aside: u64,
 }
 
 impl Store {
@@ -132,7 +134,9 @@ impl Store {
         // From now on the log is missed if it is gone.
         let noted = folder::note_durable(&*disk, recovered.next_sequence - 1);
         noted.map_err(OpenError::Folder)?;
-        let mut trees = trees.finish().map_err(OpenError::Tree)?;
+        let trees = trees.finish(log_config.now_ms);
+        let mut trees = trees.map_err(OpenError::Tree)?;
+        let trees_set_aside = trees.set_aside;
         store.skip_sequences(recovered.next_sequence - 1);
         for (&id, writer) in &mut trees.writers {
             // What was answered in an earlier life may have had a later sequence than the last change.
@@ -145,7 +149,8 @@ impl Store {
         store.set_history_id(recovered.history_id);
         store.clock_ms(wall_ms);
         clear_away(&*disk, snapshot.as_ref());
-        let (blobs, blobs_found) = open_blobs(blobs, &disk, config.blobs, log_config.now_ms)?;
+        let (blobs, blobs_found) =
+            open_blobs(&store, blobs, &disk, config.blobs, log_config.now_ms)?;
         store.set_blobs(blobs);
         let plan = SnapshotPlan::new(
             disk,
@@ -167,6 +172,7 @@ impl Store {
             recovered,
             snapshot,
             blobs: blobs_found,
+            trees_set_aside,
         })
     }
 }
@@ -194,12 +200,18 @@ fn look_for_blobs(
     accept_loss: bool,
 ) -> Result<blob::Opening, OpenError> {
     let folder = || disk.describe(blob::FOLDER);
-    let opening = (disk.subfolder(blob::FOLDER))
-        .and_then(|blobs| blob::Opening::read(store, &*blobs, removed, wall_ms))
-        .map_err(|source| OpenError::Blobs {
-            folder: folder(),
-            source,
-        })?;
+    let read = || {
+        // It is made when it is certain that the server starts.
+        let blobs = match disk.has_subfolder(blob::FOLDER)? {
+            true => Some(disk.subfolder(blob::FOLDER)?),
+            false => None,
+        };
+        blob::Opening::read(store, blobs.as_deref(), removed, wall_ms)
+    };
+    let opening = read().map_err(|source| OpenError::Blobs {
+        folder: folder(),
+        source,
+    })?;
     match opening.lost_contents() {
         Some(contents) if !accept_loss => Err(OpenError::Orphans {
             folder: folder(),
@@ -211,12 +223,13 @@ fn look_for_blobs(
 
 /// Opens the blobs, and sets aside what nothing names.
 fn open_blobs(
+    store: &Store,
     opening: blob::Opening,
     disk: &Arc<dyn Disk>,
     config: blob::BlobConfig,
     now_ms: u64,
 ) -> Result<(Arc<blob::Blobs>, Found), OpenError> {
-    let aside = SetAside::new(disk.clone());
+    let aside = SetAside::new(disk.clone(), store.trees().map(Trees::folder));
     (disk.subfolder(blob::FOLDER))
         .and_then(|contents| opening.open(contents, aside, config, now_ms))
         .map_err(|source| OpenError::Blobs {

@@ -263,12 +263,14 @@ impl<'a> Replay<'a> {
 impl Visitor for Replay<'_> {
     fn header(&mut self, header: &Header) -> Result<(), &'static str> {
         self.base_sequence = header.sequence;
+        self.trees.has_snapshot(header.sequence);
         for database in &header.databases {
             if let Some(generation) = database.tree {
                 if self.store.trees().is_none() {
                     return Err("a database on disk, for which there is no place");
                 }
-                self.trees.expect(database.id, generation);
+                let least = header.tree_lists.get(&generation).copied();
+                (self.trees).expect_list(database.id, generation, least.unwrap_or(0));
             }
             // That of blobs is as this version says.
             if database.id == DatabaseId::BLOBS {

@@ -1,10 +1,10 @@
 //! The trees of the databases on disk while the log is replayed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::DatabaseId;
 use crate::log::{Record, RecordKind};
-use crate::tree::{Generation, TreeError, TreeIndex, TreeWriter, Trees};
+use crate::tree::{Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
 
 /// The trees that were found, and which of them the snapshot and the log speak of.
 ///
@@ -18,6 +18,12 @@ pub(super) struct ReplayTrees<'a> {
     retained: Vec<Retained>,
     /// Databases whose content cannot be read.
     lost: BTreeMap<DatabaseId, TreeError>,
+    /// What the snapshot or the log names.
+    named: BTreeSet<Generation>,
+    /// The snapshot has the whole catalogue as it was at this sequence.
+    base_sequence: u64,
+    /// What the engine removes from their folders.
+    held: BTreeMap<Generation, Held>,
 }
 
 /// A tree that a database in memory was made from, of use until a snapshot has what was in it.
@@ -38,8 +44,9 @@ struct Current {
 }
 
 enum State {
+    /// It may have no folder yet.
     Open(TreeWriter),
-    /// It is empty, and not made yet.
+    /// It is empty, and has no folder yet.
     Unmade,
     Lost(TreeError),
 }
@@ -49,15 +56,21 @@ enum State {
 pub(super) struct ReplayedTrees {
     pub(super) writers: BTreeMap<DatabaseId, TreeWriter>,
     pub(super) retained: Vec<Retained>,
+    /// Folders that nothing names, which were set aside.
+    pub(super) set_aside: u64,
 }
 
 impl<'a> ReplayTrees<'a> {
     /// Opens all trees that there are: what they have tells how the log must be.
     pub(super) fn open(trees: Option<&'a Trees>) -> Result<ReplayTrees<'a>, TreeError> {
-        let mut found = BTreeMap::new();
+        let (mut found, mut held) = (BTreeMap::new(), BTreeMap::new());
         if let Some(trees) = trees {
             for generation in trees.generations()? {
-                found.insert(generation, trees.open_generation(generation));
+                let opened = trees.open_held(generation).map(|(writer, files)| {
+                    held.insert(generation, files);
+                    writer
+                });
+                found.insert(generation, opened);
             }
         }
         Ok(ReplayTrees {
@@ -66,7 +79,15 @@ impl<'a> ReplayTrees<'a> {
             current: BTreeMap::new(),
             retained: Vec::new(),
             lost: BTreeMap::new(),
+            named: BTreeSet::new(),
+            base_sequence: 0,
+            held,
         })
+    }
+
+    /// There is a snapshot: what began before this sequence, and is not in its catalogue, is of no use.
+    pub(super) fn has_snapshot(&mut self, base_sequence: u64) {
+        self.base_sequence = base_sequence;
     }
 
     /// The highest sequence of a commit that is in any tree.
@@ -93,6 +114,16 @@ impl<'a> ReplayTrees<'a> {
         self.begin(id, generation, false);
     }
 
+    /// The same for a tree that the snapshot knows, which had a list of tables with at least this number.
+    pub(super) fn expect_list(&mut self, id: DatabaseId, generation: Generation, least: u64) {
+        if let Some(Ok(writer)) = self.found.get(&generation)
+            && let Err(error) = writer.index().check_list(least)
+        {
+            self.found.insert(generation, Err(error));
+        }
+        self.begin(id, generation, false);
+    }
+
     /// A database on disk begins anew, empty.
     pub(super) fn begin_empty(&mut self, id: DatabaseId, generation: Generation) {
         self.begin(id, generation, true);
@@ -113,6 +144,7 @@ impl<'a> ReplayTrees<'a> {
 
     fn begin(&mut self, id: DatabaseId, generation: Generation, may_be_unmade: bool) {
         self.forget(id);
+        self.named.insert(generation);
         let mut skip_through = generation.sequence;
         let tree = match self.found.remove(&generation) {
             Some(Ok(writer)) => {
@@ -169,7 +201,8 @@ impl<'a> ReplayTrees<'a> {
         if matches!(current.tree, State::Unmade)
             && let Some(trees) = self.trees
         {
-            current.make(trees);
+            // Its folder is made when it is certain that the server starts.
+            current.tree = State::Open(trees.begin(current.generation, None));
         }
         let State::Open(writer) = &mut current.tree else {
             return;
@@ -228,8 +261,9 @@ impl<'a> ReplayTrees<'a> {
         }
     }
 
-    /// Makes what is not made, and removes what nobody knows. Call it when the log that was replayed is durable.
-    pub(super) fn finish(mut self) -> Result<ReplayedTrees, TreeError> {
+    /// Makes what is not made, removes what is over, and sets aside what nothing names. Call it when the log that was replayed
+    /// is durable.
+    pub(super) fn finish(mut self, now_ms: u64) -> Result<ReplayedTrees, TreeError> {
         let Some(trees) = self.trees else {
             return Ok(ReplayedTrees::default());
         };
@@ -238,33 +272,35 @@ impl<'a> ReplayTrees<'a> {
         let mut replayed = ReplayedTrees {
             writers: BTreeMap::new(),
             retained: self.retained,
+            set_aside: 0,
         };
-        for (id, mut current) in self.current {
-            if matches!(current.tree, State::Unmade) {
-                current.make(trees);
-            }
-            match current.tree {
-                State::Open(mut writer) => {
-                    writer.end_commit(current.last.max(writer.index().sequence()));
-                    replayed.writers.insert(id, writer);
-                }
+        for (id, current) in self.current {
+            let mut writer = match current.tree {
+                State::Open(writer) => writer,
+                State::Unmade => trees.begin(current.generation, None),
                 State::Lost(error) => return Err(error),
-                State::Unmade => unreachable!("it was just made"),
-            }
+            };
+            writer.index().make()?;
+            writer.end_commit(current.last.max(writer.index().sequence()));
+            replayed.writers.insert(id, writer);
         }
         let writers = replayed.writers.values().map(TreeWriter::index);
         let retained = replayed.retained.iter().map(|retained| &retained.tree);
         let kept: Vec<_> = writers.chain(retained).map(TreeIndex::generation).collect();
-        trees.remove_others(&kept)?;
-        Ok(replayed)
-    }
-}
-
-impl Current {
-    fn make(&mut self, trees: &Trees) {
-        self.tree = match trees.create(self.generation) {
-            Ok(writer) => State::Open(writer),
-            Err(error) => State::Lost(error),
+        let fate = |generation: Generation| match generation {
+            _ if kept.contains(&generation) => Fate::Needed,
+            _ if self.named.contains(&generation) => Fate::Ended,
+            _ if generation.sequence <= self.base_sequence => Fate::Ended,
+            _ => Fate::Unknown,
         };
+        for (generation, held) in self.held {
+            match fate(generation) {
+                // Whoever wants it back gets all of it.
+                Fate::Unknown => drop(held),
+                _ => held.release(),
+            }
+        }
+        replayed.set_aside = trees.clear_away(&fate, now_ms)?;
+        Ok(replayed)
     }
 }

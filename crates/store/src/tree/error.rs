@@ -20,6 +20,15 @@ pub enum TreeError {
         /// The tree's folder.
         folder: PathBuf,
     },
+    /// The folder is an older copy of itself, and the log may be gone that has what it lacks.
+    Older {
+        /// The tree's folder.
+        folder: PathBuf,
+        /// The number of its list of tables.
+        list: u64,
+        /// The number of the oldest list that will do.
+        least: u64,
+    },
     /// What is in the folder is not what was written there.
     Damaged {
         /// The tree's folder.
@@ -51,6 +60,14 @@ impl TreeError {
         matches!(self, TreeError::Io { source, .. } if is_full(source.kind()))
     }
 
+    /// Whether something is lost, and not only out of reach for now.
+    pub fn is_of_damage(&self) -> bool {
+        match self {
+            TreeError::Io { .. } => false,
+            TreeError::Missing { .. } | TreeError::Older { .. } | TreeError::Damaged { .. } => true,
+        }
+    }
+
     pub(super) fn damaged(folder: &Path, what: impl Into<String>) -> TreeError {
         TreeError::Damaged {
             folder: folder.into(),
@@ -60,6 +77,9 @@ impl TreeError {
 
     pub(super) fn engine(folder: &Path, error: lsm_tree::Error) -> TreeError {
         match error {
+            lsm_tree::Error::Io(source) if source.kind() == io::ErrorKind::NotFound => {
+                TreeError::damaged(folder, "a file is missing")
+            }
             lsm_tree::Error::Io(source) => TreeError::io(folder, source),
             other => TreeError::damaged(folder, other.to_string()),
         }
@@ -77,6 +97,16 @@ impl fmt::Display for TreeError {
                 "the tree in {} is missing; put the folder back, or restore a backup",
                 folder.display()
             ),
+            TreeError::Older {
+                folder,
+                list,
+                least,
+            } => write!(
+                formatter,
+                "the tree in {} is an older copy: its list of tables is number {list}, and the newest snapshot was made with \
+                 number {least}; what came between may be gone from the log; put the newer folder back, or restore a backup",
+                folder.display()
+            ),
             TreeError::Damaged { folder, what } => write!(
                 formatter,
                 "the tree in {} is damaged: {what}; restore a backup",
@@ -90,7 +120,7 @@ impl std::error::Error for TreeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TreeError::Io { source, .. } => Some(source),
-            TreeError::Missing { .. } | TreeError::Damaged { .. } => None,
+            TreeError::Missing { .. } | TreeError::Older { .. } | TreeError::Damaged { .. } => None,
         }
     }
 }
@@ -107,5 +137,22 @@ mod tests {
         assert!(of(io::ErrorKind::QuotaExceeded).is_of_no_room());
         assert!(!of(io::ErrorKind::PermissionDenied).is_of_no_room());
         assert!(!TreeError::damaged(folder, "full").is_of_no_room());
+    }
+
+    #[test]
+    fn what_is_lost_is_told_from_what_cannot_be_read_for_now() {
+        let folder = Path::new("folder");
+        let of = |error: io::Error| TreeError::engine(folder, error.into());
+        const EIO: i32 = 5;
+        const EMFILE: i32 = 24;
+        for passing in [EIO, EMFILE] {
+            assert!(!of(io::Error::from_raw_os_error(passing)).is_of_damage());
+        }
+        assert!(of(io::ErrorKind::NotFound.into()).is_of_damage());
+        assert!(of(io::ErrorKind::UnexpectedEof.into()).is_of_damage());
+        let missing = TreeError::Missing {
+            folder: folder.into(),
+        };
+        assert!(missing.is_of_damage());
     }
 }

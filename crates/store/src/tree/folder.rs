@@ -15,13 +15,18 @@ use parking_lot::Mutex;
 
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
+use super::opening::{self, Held};
 use super::rows::{Rows, TreeRows};
 use super::writer::TreeWriter;
 use super::{limits, manifest};
+use crate::aside;
 use crate::catalogue::DatabaseId;
 
 /// Behind the name of a folder that is in the making.
 const UNFINISHED: &str = ".new";
+
+/// Behind the name of a folder with the second names of the files of a tree.
+const HELD: &str = ".held";
 
 /// What trees are made with.
 #[derive(Clone, Copy, Debug)]
@@ -94,16 +99,17 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// The trees in a folder, which is made if it is not there. Nothing is removed.
+    /// The trees in a folder, which is made with the first of them if it is not there.
     pub fn open(folder: &Path, config: TreeConfig) -> Result<Trees, TreeError> {
-        let made = || -> io::Result<()> {
-            if !folder.try_exists()? {
-                fs::create_dir_all(folder)?;
-                sync_parent(folder)?;
+        match fs::metadata(folder) {
+            Ok(found) if !found.is_dir() => {
+                return Err(TreeError::damaged(folder, "it is not a folder"));
             }
-            Ok(())
-        };
-        made().map_err(|error| TreeError::io(folder, error))?;
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TreeError::io(folder, error));
+            }
+            _ => {}
+        }
         let rows_bytes = config.cache_bytes / limits::ROWS_SHARE;
         let blocks_bytes = config.cache_bytes - rows_bytes;
         Ok(Trees {
@@ -114,6 +120,23 @@ impl Trees {
             descriptors: Arc::new(DescriptorTable::new(config.open_files)),
             closes_at: Arc::default(),
         })
+    }
+
+    /// The folder of all trees.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes the folder of all trees, on the device, if it is not there.
+    fn make_folder(&self) -> Result<(), TreeError> {
+        let made = || -> io::Result<()> {
+            if !self.folder.try_exists()? {
+                fs::create_dir_all(&self.folder)?;
+                sync_parent(&self.folder)?;
+            }
+            Ok(())
+        };
+        made().map_err(|error| self.error(error))
     }
 
     /// The generations that are there, in the order of databases and then of sequences.
@@ -153,6 +176,7 @@ impl Trees {
     /// [`TreeWriter::load`]. It must be closed, all handles of it, before it is [named](Trees::name).
     pub fn prepare(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         let folder = self.unfinished(generation);
+        self.make_folder()?;
         self.remove_if_there(&folder)?;
         self.open_folder(folder, generation)
     }
@@ -187,6 +211,7 @@ impl Trees {
         stop: &Arc<AtomicBool>,
     ) -> Result<Tree, TreeError> {
         let unfinished = self.unfinished(generation);
+        self.make_folder()?;
         self.remove_if_there(&unfinished)?;
         drop(self.engine(&unfinished, &Counters::default(), stop)?);
         self.finish_folder(generation, folder)?;
@@ -250,9 +275,22 @@ impl Trees {
     /// [`persisted_sequence`](TreeIndex::persisted_sequence) must be put again.
     pub fn open_generation(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         let folder = self.folder.join(generation.name());
+        opening::check_types(&folder)?;
         manifest::check(&folder)?;
         remove_temporary(&folder).map_err(|error| TreeError::io(&folder, error))?;
         self.open_folder(folder, generation)
+    }
+
+    /// The same for a start that may be refused: all files stay, by a second name, until it is certain that it is not.
+    pub(crate) fn open_held(
+        &self,
+        generation: Generation,
+    ) -> Result<(TreeWriter, Held), TreeError> {
+        let folder = self.folder.join(generation.name());
+        // Before anything is made beside it.
+        opening::check_types(&folder)?;
+        let held = Held::hold(&folder, self.folder.join(generation.name() + HELD));
+        Ok((self.open_generation(generation)?, held))
     }
 
     fn open_folder(
@@ -269,19 +307,30 @@ impl Trees {
         Ok(TreeWriter::new(&index))
     }
 
-    /// Removes all that is not among these: what a drop, a clear or a crash has left. Call it at a start, when the log is
-    /// replayed.
-    pub fn remove_others(&self, kept: &[Generation]) -> Result<(), TreeError> {
+    /// Removes what a drop, a clear or a crash has left, and sets the trees aside of which `fate` knows nothing; returns how
+    /// many. Call it at a start, when the log is replayed.
+    pub(crate) fn clear_away(
+        &self,
+        fate: &dyn Fn(Generation) -> Fate,
+        now_ms: u64,
+    ) -> Result<u64, TreeError> {
+        self.make_folder()?;
+        let mut unknown = Vec::new();
         for name in self.names().map_err(|error| self.error(error))? {
-            let generation = Generation::parse(name.strip_suffix(UNFINISHED).unwrap_or(&name));
-            let is_kept = !name.ends_with(UNFINISHED)
-                && generation.is_some_and(|generation| kept.contains(&generation));
+            let unfinished = (name.strip_suffix(UNFINISHED)).or_else(|| name.strip_suffix(HELD));
+            let generation = Generation::parse(unfinished.unwrap_or(&name));
             // A name that is not ours is left alone.
-            if generation.is_some() && !is_kept {
-                self.remove_if_there(&self.folder.join(name))?;
+            let Some(generation) = generation else {
+                continue;
+            };
+            match fate(generation) {
+                _ if unfinished.is_some() => self.remove_if_there(&self.folder.join(name))?,
+                Fate::Needed => {}
+                Fate::Ended => self.remove_if_there(&self.folder.join(name))?,
+                Fate::Unknown => unknown.push(name),
             }
         }
-        Ok(())
+        aside::take_folders(&self.folder, &unknown, now_ms).map_err(|error| self.error(error))
     }
 
     fn remove_if_there(&self, folder: &Path) -> Result<(), TreeError> {
@@ -321,7 +370,11 @@ impl Trees {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for file in fs::read_dir(&self.folder)? {
+        let files = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            files => files?,
+        };
+        for file in files {
             names.extend(file?.file_name().into_string());
         }
         Ok(names)
@@ -330,6 +383,17 @@ impl Trees {
     fn error(&self, error: io::Error) -> TreeError {
         TreeError::io(&self.folder, error)
     }
+}
+
+/// What a start knows of a tree that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// A database is in it.
+    Needed,
+    /// No database is in it any more: it was dropped, cleared or converted.
+    Ended,
+    /// Neither the snapshot nor the log names it.
+    Unknown,
 }
 
 /// The counters of a tree.

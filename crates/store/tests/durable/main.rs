@@ -22,5 +22,6 @@ mod tree_bench;
 mod tree_faults;
 mod tree_power;
 mod tree_race;
+mod tree_starts;
 mod tree_threads;
 mod trees;

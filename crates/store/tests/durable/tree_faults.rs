@@ -40,13 +40,14 @@ impl Drop for Obstacles {
     }
 }
 
-struct Client {
-    made: OnDisk,
-    clock: StandingClock,
+/// Commits to databases on disk, one at a time.
+pub struct Client {
+    pub made: OnDisk,
+    pub clock: StandingClock,
 }
 
 impl Client {
-    fn new() -> Client {
+    pub fn new() -> Client {
         let mut clock = StandingClock { now_ms: 1000 };
         let mut config = StoreConfig::new(1);
         config.default_database.durability = Durability::Synced;
@@ -68,7 +69,7 @@ impl Client {
         decisions
     }
 
-    fn commit(&mut self, database: DatabaseId, operations: &[Operation<'_>]) -> Decision {
+    pub fn commit(&mut self, database: DatabaseId, operations: &[Operation<'_>]) -> Decision {
         let decisions = self.run(&|batch| {
             let mut commit = batch.begin(0, database, Mode::Atomic);
             for operation in operations {
@@ -79,7 +80,7 @@ impl Client {
         decisions[0]
     }
 
-    fn create(&mut self, name: &str, kind: Kind) -> Decision {
+    pub fn create(&mut self, name: &str, kind: Kind) -> Decision {
         let config = DatabaseConfig {
             durability: Durability::Synced,
             ..DatabaseConfig::default()
@@ -87,24 +88,24 @@ impl Client {
         self.run(&|batch| batch.create_database(0, name, &config.of_kind(kind)))[0]
     }
 
-    fn id(&self, name: &str) -> DatabaseId {
+    pub fn id(&self, name: &str) -> DatabaseId {
         self.made.store.database(name).expect("it was made")
     }
 
-    fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
+    pub fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
         let view = SuiteView::of(&self.made.store, database).expect("it is there");
         view.get(key, self.made.store.hasher().hash(key), 1)
             .is_some()
     }
 
-    fn snapshot(&mut self) {
+    pub fn snapshot(&mut self) {
         self.made.rounds.ask_for_snapshot();
         while self.made.rounds.step_snapshot(&mut self.clock) {}
         while self.made.rounds.round(&mut self.clock) {}
     }
 
     /// The folders of trees, and what else is there.
-    fn folders(&self) -> Vec<String> {
+    pub fn folders(&self) -> Vec<String> {
         let folder = std::fs::read_dir(self.made.folder.0.join("trees")).expect("it is there");
         let names = folder.map(|file| file.expect("it is read").file_name());
         let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
@@ -118,7 +119,7 @@ impl Client {
     }
 }
 
-const APPLIED: Decision = Decision::Applied;
+pub const APPLIED: Decision = Decision::Applied;
 
 fn refused(refusal: Refusal) -> Decision {
     Decision::Refused(refusal)

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::SimulatedDisk;
+use store::disk::{Disk, SimulatedDisk};
 use store::suite::{
     Engine, Files, Random, StandingClock, SuiteView, delete, increment, put, read_folder,
     write_folder,
@@ -65,6 +65,12 @@ fn name_before(before: &Files, name: &Path) -> PathBuf {
     let unfinished = format!("{}.new", tree.display());
     let within = name.strip_prefix(&tree).expect("it begins with it");
     Path::new(&unfinished).join(within)
+}
+
+/// Snapshots that are there: they say which lists of tables there must be.
+fn snapshots(disk: &SimulatedDisk) -> Vec<String> {
+    let names = disk.list().expect("it can be listed").into_iter();
+    names.filter(|name| name.ends_with(".snapshot")).collect()
 }
 
 pub fn state_of(store: &Store) -> State {
@@ -287,7 +293,12 @@ impl Run {
             }
             // A flush takes its time, and the log goes on meanwhile, as long as nobody relies on the flush.
             let next = place + 1;
-            let is_plain = |moment: &Moment| moment.folder == after && moment.step == Step::Commit;
+            let known = snapshots(&self.moments[place].log);
+            let is_plain = |moment: &Moment| {
+                moment.folder == after
+                    && moment.step == Step::Commit
+                    && snapshots(&moment.log) == known
+            };
             if step == Step::Flush && self.moments.get(next).is_some_and(is_plain) {
                 for state in between(&mut random, &before, &after) {
                     self.check(&state, next, least(next));

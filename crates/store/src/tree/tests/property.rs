@@ -1,6 +1,7 @@
 //! Random histories: commits, seals, flushes, compactions, starts and clears, with views held across them.
 
 use super::*;
+use crate::tree::Fate;
 
 const NOW_MS: u64 = 1000;
 
@@ -410,9 +411,11 @@ fn what_nobody_knows_is_removed_at_a_start() {
     for name in ["3-5.new", "9-1.new", "notes"] {
         std::fs::create_dir(folder.0.join(name)).expect("there is room");
     }
-    trees
-        .remove_others(&[GENERATION])
-        .expect("it can be removed");
+    let fate = |generation| match generation {
+        GENERATION => Fate::Needed,
+        _ => Fate::Ended,
+    };
+    trees.clear_away(&fate, 0).expect("it can be removed");
     let mut names: Vec<_> = std::fs::read_dir(&folder.0)
         .expect("it is there")
         .map(|file| file.expect("it is there").file_name())

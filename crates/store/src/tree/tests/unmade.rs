@@ -1,6 +1,7 @@
 //! Trees that begin without a folder.
 
 use super::*;
+use crate::tree::Fate;
 
 /// A tree is read and written before it is made, meanwhile and afterwards, by old views and new ones.
 #[test]
@@ -135,7 +136,9 @@ fn a_folder_that_is_discarded_at_the_end_goes_at_the_next_start() {
         drop(writer);
         assert_eq!(trees.generations().expect("it is read"), [GENERATION]);
         let trees = Trees::open(&folder.0, small()).expect("it is a folder of trees");
-        trees.remove_others(&[]).expect("nothing is in the way");
+        trees
+            .clear_away(&|_| Fate::Ended, 0)
+            .expect("nothing is in the way");
         assert_eq!(trees.generations().expect("it is read"), []);
     }
 }

@@ -1,0 +1,158 @@
+//! What a start does before the engine opens the folder of a tree.
+//!
+//! The engine (3.1.10) takes the types of files for granted, and ends the process where a table is a folder. And it removes,
+//! as it opens a folder, whatever the list of tables does not name. So the types are checked here; and what may be removed
+//! is kept by a second name until it is certain that the server starts: a start that is refused leaves all as it was.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::TreeError;
+
+/// The folder of tables within that of a tree.
+const TABLES: &str = "tables";
+
+/// What the engine looks over in the folder of tables.
+const FOREIGN: [&str; 2] = [".DS_Store", "._"];
+
+/// Fails unless everything that the engine reads in a folder is of the type that it takes for granted.
+pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
+    if !fs::metadata(folder).is_ok_and(|found| found.is_dir()) {
+        return Err(TreeError::damaged(folder, "it is not a folder"));
+    }
+    for name in names(folder)? {
+        let is_of_engine = name == "current" || name.to_string_lossy().starts_with('v');
+        if is_of_engine && !type_of(folder, Path::new(&name))?.is_file() {
+            return Err(is_no_file(folder, Path::new(&name)));
+        }
+    }
+    // A copy of an empty tree has none, and the engine makes it.
+    if fs::symlink_metadata(folder.join(TABLES)).is_err() {
+        return Ok(());
+    }
+    if !type_of(folder, Path::new(TABLES))?.is_dir() {
+        return Err(TreeError::damaged(folder, "`tables` is not a folder"));
+    }
+    for name in names(&folder.join(TABLES))? {
+        let path = Path::new(TABLES).join(&name);
+        let text = name.to_string_lossy();
+        if FOREIGN.iter().any(|foreign| text.starts_with(foreign)) {
+            continue;
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let what = format!("`{}` is not the name of a table", path.display());
+            return Err(TreeError::damaged(folder, what));
+        }
+        if !type_of(folder, &path)?.is_file() {
+            return Err(is_no_file(folder, &path));
+        }
+    }
+    Ok(())
+}
+
+fn is_no_file(folder: &Path, name: &Path) -> TreeError {
+    TreeError::damaged(folder, format!("`{}` is not a file", name.display()))
+}
+
+/// What is there, behind links.
+fn type_of(folder: &Path, name: &Path) -> Result<Metadata, TreeError> {
+    let path = folder.join(name);
+    match fs::metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let what = match path.is_symlink() {
+                true => format!("`{}` is a link to nothing", name.display()),
+                false => format!("`{}` is missing", name.display()),
+            };
+            Err(TreeError::damaged(folder, what))
+        }
+        found => found.map_err(|error| TreeError::io(&path, error)),
+    }
+}
+
+fn names(folder: &Path) -> Result<Vec<OsString>, TreeError> {
+    let read = || -> io::Result<Vec<OsString>> {
+        let files = fs::read_dir(folder)?;
+        files.map(|file| Ok(file?.file_name())).collect()
+    };
+    read().map_err(|error| TreeError::io(folder, error))
+}
+
+/// The files of a tree under second names, until it is certain that the server starts. Dropped before, it puts those back
+/// that were removed.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The folder of the tree.
+    folder: PathBuf,
+    /// Where the second names are.
+    held: PathBuf,
+    had_tables: bool,
+    is_released: bool,
+}
+
+impl Held {
+    /// Gives all files of a tree a second name. Where files cannot have one, this does nothing: what the engine removes is of
+    /// no use to anybody.
+    pub(super) fn hold(folder: &Path, held: PathBuf) -> Held {
+        let this = Held {
+            folder: folder.into(),
+            held,
+            had_tables: folder.join(TABLES).exists(),
+            is_released: false,
+        };
+        let _ = this.link();
+        this
+    }
+
+    fn link(&self) -> io::Result<()> {
+        let _ = fs::remove_dir_all(&self.held);
+        for part in ["", TABLES] {
+            let (from, to) = (self.folder.join(part), self.held.join(part));
+            fs::create_dir(&to)?;
+            if part == TABLES && !self.had_tables {
+                continue;
+            }
+            for file in fs::read_dir(from)? {
+                let file = file?;
+                if file.file_type()?.is_file() {
+                    fs::hard_link(file.path(), to.join(file.file_name()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The server starts: what was removed is of no use.
+    pub(crate) fn release(mut self) {
+        self.is_released = true;
+        // What cannot be removed now goes at the next start.
+        let _ = fs::remove_dir_all(&self.held);
+    }
+
+    fn put_back(&self) -> io::Result<()> {
+        if !self.had_tables {
+            fs::remove_dir(self.folder.join(TABLES))?;
+        }
+        for part in ["", TABLES] {
+            let (from, to) = (self.held.join(part), self.folder.join(part));
+            for file in fs::read_dir(from)? {
+                let file = file?;
+                let name = to.join(file.file_name());
+                if file.file_type()?.is_file() && !name.exists() {
+                    fs::rename(file.path(), name)?;
+                }
+            }
+        }
+        fs::remove_dir_all(&self.held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.is_released {
+            // What cannot be put back is of no use, and what is left goes at the next start.
+            let _ = self.put_back();
+        }
+    }
+}
