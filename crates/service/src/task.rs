@@ -133,8 +133,9 @@ impl TaskFailure {
             TaskFailureKind::NotPossible | TaskFailureKind::LogFailed => Code::FailedPrecondition,
             TaskFailureKind::OutcomeUnknown => Code::Unknown,
             TaskFailureKind::Damaged => Code::DataLoss,
-            TaskFailureKind::NotNow | TaskFailureKind::Stopping => Code::Unavailable,
-            TaskFailureKind::Device => Code::Internal,
+            TaskFailureKind::NotNow | TaskFailureKind::Stopping | TaskFailureKind::Device => {
+                Code::Unavailable
+            }
         };
         Status::new(code, self.message.clone())
     }

@@ -352,8 +352,10 @@ pub enum Refusal {
     /// The commit is on a database on disk, and what it has to know was not read before: the database was converted
     /// meanwhile, say.
     NotReadAhead,
-    /// What the commit has to know of a database on disk cannot be read.
+    /// What the commit has to know of a database on disk is damaged.
     Damaged,
+    /// What the commit has to know of a database on disk could not be read just now.
+    NotRead,
     /// The commit has to know more bytes of existing entries than one commit may.
     ReadsTooMuch {
         /// The limit.
@@ -435,6 +437,11 @@ impl fmt::Display for Refusal {
                 formatter,
                 "the database is damaged, and what the request has to know cannot be read; nothing was done; see the \
                  server's log; restore a backup"
+            ),
+            Refusal::NotRead => write!(
+                formatter,
+                "what the request has to know could not be read from the disk; nothing was done; the server's log says why; \
+                 try again"
             ),
             Refusal::ReadsTooMuch { limit_bytes } => write!(
                 formatter,

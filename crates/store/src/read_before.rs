@@ -199,8 +199,12 @@ impl Reading<'_> {
                     Found::Entry(value)
                 }
                 Err(error) => {
+                    let refusal = match error.is_of_damage() {
+                        true => Refusal::Damaged,
+                        false => Refusal::NotRead,
+                    };
                     self.error.get_or_insert(error);
-                    Found::Not(Refusal::Damaged)
+                    Found::Not(refusal)
                 }
             };
             let looked = Looked {

@@ -11,7 +11,7 @@ use drive::ConnectionId;
 use service::{Call, State as _};
 use store::CommitOutcome;
 use store::blob::{
-    Blobs, LostUpload, News, Observer, Owner, Sealed, UploadError, UploadPeer, Work,
+    Blobs, LostUpload, News, Observer, Owner, ReadError, Sealed, UploadError, UploadPeer, Work,
 };
 
 use crate::SharedWaker;
@@ -61,6 +61,10 @@ impl Observer for BlobLog {
         self.0.storage(&format!(
             "{count} unfinished uploads were removed to make room for others; their addresses had most of them"
         ));
+    }
+
+    fn content_lost(&self, why: &ReadError) {
+        self.0.storage(&why.to_string());
     }
 }
 

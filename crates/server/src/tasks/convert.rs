@@ -75,9 +75,7 @@ fn kind_of(error: &ConvertError) -> TaskFailureKind {
         {
             TaskFailureKind::Full
         }
-        ConvertError::Tree(TreeError::Damaged { .. } | TreeError::Missing { .. }) => {
-            TaskFailureKind::Damaged
-        }
+        ConvertError::Tree(error) if error.is_of_damage() => TaskFailureKind::Damaged,
         _ => TaskFailureKind::Device,
     }
 }
@@ -113,7 +111,7 @@ mod tests {
             ),
             (E::TooLarge { limit_bytes: 5 }, Code::ResourceExhausted),
             (io(io::ErrorKind::StorageFull), Code::ResourceExhausted),
-            (io(io::ErrorKind::PermissionDenied), Code::Internal),
+            (io(io::ErrorKind::PermissionDenied), Code::Unavailable),
             (E::Tree(damaged), Code::DataLoss),
             (E::LogFailed, Code::FailedPrecondition),
             (E::Refused(Refusal::LogFailed), Code::FailedPrecondition),

@@ -176,7 +176,7 @@ fn one_task_runs_at_a_time_and_the_next_when_it_has_ended() {
         assert_eq!(room.wait_for_end(second), Code::Unavailable);
     }
     room.order(Order::End(Err(failure(TaskFailureKind::Device))));
-    assert_eq!(room.wait_for_end(first), Code::Internal);
+    assert_eq!(room.wait_for_end(first), Code::Unavailable);
     // The very next call finds the place free.
     for _ in 0..50 {
         let next = room.call(SNAPSHOT, b"");

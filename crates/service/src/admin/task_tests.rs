@@ -224,7 +224,7 @@ fn refusals_and_failures_have_their_codes() {
         (K::OutcomeUnknown, Code::Unknown),
         (K::NotNow, Code::Unavailable),
         (K::Stopping, Code::Unavailable),
-        (K::Device, Code::Internal),
+        (K::Device, Code::Unavailable),
     ] {
         let message = "what happened".to_owned();
         let mut fake = begun("a", &shared);

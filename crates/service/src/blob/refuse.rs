@@ -78,21 +78,11 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// Whether the system has too few descriptors or too little memory: for now.
-fn is_shortage(source: &std::io::Error) -> bool {
-    /// EMFILE and ENFILE of Linux.
-    const NO_DESCRIPTORS: [i32; 2] = [24, 23];
-    let is_out = |code| NO_DESCRIPTORS.contains(&code);
-    source.raw_os_error().is_some_and(is_out) || source.kind() == ErrorKind::OutOfMemory
-}
-
 #[cold]
 pub(crate) fn not_read(error: &ReadError) -> Status {
     let code = match error {
-        ReadError::Damaged { .. } => Code::DataLoss,
-        ReadError::Descriptors { .. } => Code::Unavailable,
-        ReadError::Device { source, .. } if is_shortage(source) => Code::Unavailable,
-        ReadError::Device { .. } => Code::Internal,
+        ReadError::Damaged { .. } | ReadError::Missing { .. } => Code::DataLoss,
+        ReadError::Descriptors { .. } | ReadError::Device { .. } => Code::Unavailable,
     };
     Status::new(code, error.to_string())
 }
@@ -104,4 +94,26 @@ pub(crate) fn unreadable() -> Status {
         Code::DataLoss,
         "the description of the blob cannot be read; another version of the server may have written it",
     )
+}
+
+#[cfg(test)]
+#[test]
+fn what_cannot_be_read_now_is_not_what_is_lost() {
+    let file = || "blobs/1".to_owned();
+    let device = |code| ReadError::Device {
+        file: file(),
+        source: std::io::Error::from_raw_os_error(code),
+    };
+    const EIO: i32 = 5;
+    const EMFILE: i32 = 24;
+    assert_eq!(not_read(&device(EIO)).code, Code::Unavailable);
+    assert_eq!(not_read(&device(EMFILE)).code, Code::Unavailable);
+    assert_eq!(
+        not_read(&ReadError::Missing { file: file() }).code,
+        Code::DataLoss
+    );
+    assert_eq!(
+        not_read(&ReadError::Damaged { file: file() }).code,
+        Code::DataLoss
+    );
 }

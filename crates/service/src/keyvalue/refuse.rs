@@ -41,9 +41,12 @@ pub fn database_gone() -> Status {
 /// The end of a call that read from a tree which cannot be read.
 #[cold]
 pub fn not_read(why: &TreeError) -> Status {
-    match why {
-        TreeError::Damaged { .. } => Status::new(Code::DataLoss, why.to_string()),
-        why => Status::new(Code::Unavailable, format!("{why}; nothing was done")),
+    match why.is_of_damage() {
+        true => Status::new(Code::DataLoss, why.to_string()),
+        false => Status::new(
+            Code::Unavailable,
+            format!("{why}; nothing was done, try again"),
+        ),
     }
 }
 
@@ -142,6 +145,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         | Refusal::NotReadAhead
         | Refusal::DiskBehind
         | Refusal::DiskFailed
+        | Refusal::NotRead
         | Refusal::NoFolder
         | Refusal::Converting => Code::Unavailable,
         Refusal::Damaged => Code::DataLoss,
@@ -164,6 +168,7 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::LogBehind), Code::Unavailable);
     assert_eq!(code(Refusal::Converting), Code::Unavailable);
     assert_eq!(code(Refusal::Damaged), Code::DataLoss);
+    assert_eq!(code(Refusal::NotRead), Code::Unavailable);
     let limit_bytes = 1;
     let too_much = Refusal::ReadsTooMuch { limit_bytes };
     assert_eq!(code(too_much), Code::ResourceExhausted);
@@ -222,4 +227,21 @@ pub(super) fn answer_too_large(method: Method, allowed: u64) -> Status {
          Ask for fewer values at once, or raise max_answer_bytes and the client's limit for received messages",
         method.path()
     ))
+}
+
+#[cfg(test)]
+#[test]
+fn what_cannot_be_read_now_is_not_what_is_lost() {
+    use std::io;
+    let folder = || "trees/1-2".into();
+    let io = |code| TreeError::Io {
+        folder: folder(),
+        source: io::Error::from_raw_os_error(code),
+    };
+    const EIO: i32 = 5;
+    const EMFILE: i32 = 24;
+    assert_eq!(not_read(&io(EIO)).code, Code::Unavailable);
+    assert_eq!(not_read(&io(EMFILE)).code, Code::Unavailable);
+    let missing = TreeError::Missing { folder: folder() };
+    assert_eq!(not_read(&missing).code, Code::DataLoss);
 }

@@ -1,6 +1,6 @@
 //! All blobs of a store, beside their descriptions: unfinished uploads, contents that are read, contents that are to go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::content::{Buffers, Readers};
+use super::error::ReadError;
 use super::layout::file_name;
 use super::limits;
 use super::unfinished::{Over, Unfinished};
@@ -106,6 +107,10 @@ pub trait Observer: Send + Sync {
 
     /// So many unfinished uploads were removed since the last report, to make room for others.
     fn uploads_evicted(&self, count: u64);
+
+    /// The content of a blob is damaged or missing. Once for each content, of the first
+    /// [`CONTENTS_TOLD`](limits::CONTENTS_TOLD) of them.
+    fn content_lost(&self, why: &ReadError);
 }
 
 /// The blobs of a store with a log.
@@ -156,6 +161,8 @@ pub(super) struct State {
     pub(super) doomed: BTreeMap<u64, Doomed>,
     /// Backups that need all contents that were described since they began.
     pub(super) holds: u32,
+    /// Contents of which the observer knows that they cannot be read.
+    told: HashSet<u64>,
 }
 
 /// An upload that has ended without a description, and whose file is to be removed.
@@ -303,6 +310,18 @@ impl Blobs {
         match self.disk.remove(&file_name(number)) {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Reports a content that cannot be read, the first time.
+    pub(super) fn report_unreadable(&self, number: u64, why: &ReadError) {
+        let is_new = {
+            let told = &mut self.state.lock().told;
+            told.len() < limits::CONTENTS_TOLD && told.insert(number)
+        };
+        let observer = self.observer.read().clone();
+        if let Some(observer) = observer.filter(|_| is_new) {
+            observer.content_lost(why);
         }
     }
 

@@ -108,6 +108,14 @@ impl Content {
 
     /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the disk.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
+        let read = self.try_read(offset, bytes);
+        if let Err(error @ (ReadError::Damaged { .. } | ReadError::Missing { .. })) = &read {
+            self.blobs.report_unreadable(self.number, error);
+        }
+        read
+    }
+
+    fn try_read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
         let mut buffer = self.blobs.buffers.lock().take(length);
         let target = Arc::get_mut(&mut buffer).expect("nobody else has it yet");
@@ -175,10 +183,11 @@ impl Content {
     fn error(&self, error: CheckError) -> ReadError {
         let file = self.blobs.disk.describe(&file_name(self.number));
         match error {
-            CheckError::Device(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                ReadError::Device { file, source }
+            CheckError::Device(source) if source.kind() == std::io::ErrorKind::NotFound => {
+                ReadError::Missing { file }
             }
-            _ => ReadError::Damaged { file },
+            CheckError::Device(source) => ReadError::Device { file, source },
+            CheckError::Damaged => ReadError::Damaged { file },
         }
     }
 }

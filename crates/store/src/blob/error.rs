@@ -190,6 +190,11 @@ pub enum ReadError {
         /// The file, as a user would name it.
         file: String,
     },
+    /// Its file is not there.
+    Missing {
+        /// The file, as a user would name it.
+        file: String,
+    },
     /// As many contents are open as may be.
     Descriptors {
         /// How many.
@@ -210,6 +215,10 @@ impl fmt::Display for ReadError {
             ReadError::Damaged { file } => write!(
                 formatter,
                 "{file}: the content of the blob is damaged; restore it from a backup, or delete the blob"
+            ),
+            ReadError::Missing { file } => write!(
+                formatter,
+                "{file}: the content of the blob is missing; put the file back, restore it from a backup, or delete the blob"
             ),
             ReadError::Descriptors { limit } => write!(
                 formatter,

@@ -93,3 +93,6 @@ pub const DESCRIBING_MS: u64 = 60 * 60 * 1000;
 
 /// Names of blobs without content that are told at a start.
 pub const MISSING_TOLD: usize = 10;
+
+/// Contents that are damaged or missing of which a server's log tells, once for each: more are told to those who read them.
+pub const CONTENTS_TOLD: usize = 1_000;

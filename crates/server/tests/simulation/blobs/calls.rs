@@ -241,7 +241,7 @@ impl Call {
                     world.counts.downloaded += 1;
                 }
                 Some(code) => {
-                    let is_expected = code == Code::Internal && world.has_faults(self.life);
+                    let is_expected = code == Code::Unavailable && world.has_faults(self.life);
                     assert!(is_expected, "{status:?}");
                 }
             }
@@ -253,7 +253,7 @@ impl Call {
             Some(Code::Aborted) => assert!(if_version.is_some()),
             // An empty blob has no part.
             Some(Code::OutOfRange) => assert!(offset > 0 || is_plain && length > 0),
-            Some(Code::Internal) => assert!(world.has_faults(self.life), "{status:?}"),
+            Some(Code::Unavailable) => assert!(world.has_faults(self.life), "{status:?}"),
             Some(_) => panic!("a download ended with {status:?}"),
         }
     }

@@ -11,7 +11,8 @@ mod settling;
 use std::sync::{Arc, Mutex};
 
 use store::blob::{
-    Begin, Blobs, Chunk, Description, End, Owner, Sealed, Upload, UploadError, UploadPeer, key,
+    Begin, Blobs, Chunk, Description, End, Owner, ReadError, Sealed, Upload, UploadError,
+    UploadPeer, key,
 };
 use store::disk::{Disk as _, SimulatedDisk};
 use store::durable::OpenError;
@@ -215,17 +216,24 @@ impl Bench {
 
     /// What is visible under a name, read whole.
     pub fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let read = self.try_read(name);
+        read.expect("it is whole")
+    }
+
+    pub fn try_read(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         let store = &self.durable.store;
         let view = store.view(DatabaseId::BLOBS).expect("it is always there");
         let key = key(DATABASE, name);
-        let entry = view.get(&key, store.hasher().hash(&key), 1_000)?;
+        let Some(entry) = view.get(&key, store.hasher().hash(&key), 1_000) else {
+            return Ok(None);
+        };
         let description = Description::decode(entry.value.bytes()).expect("it was encoded");
         let content = self.blobs().open_content(&description);
         drop(view);
         let size_bytes = description_size(&content);
-        let piece = content.read(0, size_bytes).expect("it is whole");
+        let piece = content.read(0, size_bytes)?;
         assert_eq!(piece.bytes.len(), size_bytes);
-        Some(piece.bytes.to_vec())
+        Ok(Some(piece.bytes.to_vec()))
     }
 
     fn files(&self, disk: &SimulatedDisk) -> Vec<String> {

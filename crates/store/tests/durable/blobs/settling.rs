@@ -4,8 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use store::Condition;
-use store::blob::{LostUpload, Observer, UploadError, UploadPeer};
-use store::disk::{Fault, SimulatedDisk, Step};
+use store::blob::{LostUpload, Observer, ReadError, UploadError, UploadPeer};
+use store::disk::{Disk, Fault, SimulatedDisk, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, end_of};
 
@@ -19,6 +19,11 @@ impl Observer for Log {
     }
 
     fn uploads_evicted(&self, _count: u64) {}
+
+    fn content_lost(&self, why: &ReadError) {
+        let line = why.to_string();
+        self.0.lock().expect("no test has panicked").push(line);
+    }
 }
 
 /// Beside the writes, where the stream waits for it, and when the stream has gone.
@@ -163,4 +168,49 @@ fn an_upload_whose_file_cannot_be_opened_keeps_what_is_stored() {
         .describe("a", sealed, Condition::None)
         .expect("the log goes on");
     assert_eq!(bench.read("a"), Some(data));
+}
+
+/// What is lost is told from what cannot be read just now, and told once.
+#[test]
+fn a_content_that_is_missing_or_damaged_is_reported_once() {
+    let disk = SimulatedDisk::new(9);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    for name in ["missing", "damaged"] {
+        let data = content(1, 70_000);
+        let upload = bench.start(&begin(name, "", 0)).expect("there is room");
+        upload
+            .write(&data, &[chunk(&data)], 1_000)
+            .expect("it fits");
+        let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+        let described = bench.describe(name, sealed, Condition::None);
+        described.expect("the log goes on");
+    }
+    let log = Arc::new(Log::default());
+    bench.blobs().set_observer(log.clone());
+    let folder = disk.folder("blobs");
+    for step in [Step::Open, Step::Read] {
+        folder.plan_next(step, 0, Fault::Error);
+        let why = bench.try_read("missing").expect_err("the disk refuses");
+        assert!(matches!(why, ReadError::Device { .. }), "{step:?}: {why}");
+    }
+    assert!(bench.read("missing").is_some(), "it was for then only");
+    let [missing, damaged] = &bench.files(&disk)[..] else {
+        panic!("there are two");
+    };
+    folder.remove(missing).expect("it is there");
+    let file = folder.open(damaged).expect("it is there");
+    let bytes = file.len().expect("it is there");
+    file.write_all_at(&[0x55], bytes - 1)
+        .expect("there is room");
+    for _ in 0..3 {
+        let why = bench.try_read("missing").expect_err("it is gone");
+        assert!(matches!(why, ReadError::Missing { .. }), "{why}");
+        assert!(why.to_string().contains("is missing"), "{why}");
+        let why = bench.try_read("damaged").expect_err("it is another one");
+        assert!(matches!(why, ReadError::Damaged { .. }), "{why}");
+    }
+    let lines = log.0.lock().expect("no test has panicked").clone();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains(missing) && lines[0].contains("is missing"));
+    assert!(lines[1].contains(damaged) && lines[1].contains("is damaged"));
 }
