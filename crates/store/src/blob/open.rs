@@ -88,6 +88,18 @@ impl Opening {
         (self.unexplained > limits::ORPHANS).then_some(self.unexplained)
     }
 
+    /// Brings the marks of uploads to the device that the last run may have left in the cache of the operating system: what
+    /// their senders are told of from now on must not be taken back by a loss of power.
+    pub(crate) fn sync_uploads(&self, disk: &dyn Disk) -> io::Result<()> {
+        for number in self.state.unfinished.keys() {
+            disk.open(&file_name(*number))?.sync()?;
+        }
+        match self.state.unfinished.is_empty() {
+            true => Ok(()),
+            false => disk.sync_folder(),
+        }
+    }
+
     /// The second half: sets aside what nothing names.
     pub(crate) fn open(
         self,

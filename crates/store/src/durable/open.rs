@@ -149,6 +149,9 @@ impl Store {
         store.set_history_id(recovered.history_id);
         store.clock_ms(wall_ms);
         clear_away(&*disk, snapshot.as_ref());
+        if !recovered.closed {
+            sync_uploads(&blobs, &*disk)?;
+        }
         let (blobs, blobs_found) =
             open_blobs(&store, blobs, &disk, config.blobs, log_config.now_ms)?;
         store.set_blobs(blobs);
@@ -219,6 +222,16 @@ fn look_for_blobs(
         }),
         _ => Ok(opening),
     }
+}
+
+/// Makes durable what unfinished uploads have, after an end that was not clean.
+fn sync_uploads(opening: &blob::Opening, disk: &dyn Disk) -> Result<(), OpenError> {
+    let synced = disk.subfolder(blob::FOLDER);
+    let synced = synced.and_then(|contents| opening.sync_uploads(&*contents));
+    synced.map_err(|source| OpenError::Blobs {
+        folder: disk.describe(blob::FOLDER),
+        source,
+    })
 }
 
 /// Opens the blobs, and sets aside what nothing names.

@@ -94,8 +94,6 @@ struct Round {
     /// The disk has no room, until so many calls have ended; or it has.
     is_full: bool,
     full_due: u64,
-    /// What could be gone on with when this life began.
-    stored_at_start: Vec<Option<u64>>,
     backup: Option<Backup>,
 }
 
@@ -156,7 +154,6 @@ impl Round {
             base: recovered.next_sequence - 1,
             is_full: false,
             full_due: 0,
-            stored_at_start: Vec::new(),
             backup: None,
         }
     }
@@ -334,16 +331,15 @@ impl Round {
         (found(&self.store), stored.collect())
     }
 
-    /// After a clean stop everything is as it was. But a file may be back whose removal was not on
-    /// the device; and of an upload that nobody has gone on with since the server was killed, the
-    /// last mark may not have been there, which may have been the only one.
+    /// After a clean stop everything is as it was. But a file may be back whose removal was not on the device.
     fn check_kept(&self, (visible, stored): &Kept) {
         let (visible_now, stored_now) = self.kept();
         assert_eq!(visible_now, *visible, "a clean stop keeps everything");
-        for (index, (stored, now)) in stored.iter().zip(stored_now).enumerate() {
-            let is_untouched = self.stored_at_start.get(index) == Some(stored);
-            let is_kept = *stored == now || is_untouched && now < *stored;
-            assert!(stored.is_none() || is_kept, "{stored:?} became {now:?}");
+        for (stored, now) in stored.iter().zip(stored_now) {
+            assert!(
+                stored.is_none() || *stored == now,
+                "{stored:?} became {now:?}"
+            );
         }
     }
 
@@ -401,7 +397,6 @@ impl Round {
             self.world.borrow_mut().counts.stops += 1;
             self.check_kept(&kept);
         }
-        self.stored_at_start = self.kept().1;
         let mut world = self.world.borrow_mut();
         world.is_holding = false;
         world.counts.lives += 1;
