@@ -62,7 +62,9 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
         | UploadError::Gone
         | UploadError::Evicted
         | UploadError::Discarded => Code::Aborted,
-        UploadError::Chunk { .. } | UploadError::Content { .. } => Code::DataLoss,
+        UploadError::Chunk { .. } | UploadError::Content { .. } | UploadError::Stored => {
+            Code::DataLoss
+        }
         UploadError::Size { .. } => Code::InvalidArgument,
         UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany { .. } => {
             Code::ResourceExhausted

@@ -33,6 +33,8 @@ pub enum UploadError {
         /// The one it has.
         found: u32,
     },
+    /// What was stored of it by an earlier run of the server is not what was written; it was thrown away.
+    Stored,
     /// The content as a whole is not what was sent; it was thrown away.
     Content {
         /// Which checksum.
@@ -129,6 +131,10 @@ impl fmt::Display for UploadError {
                 formatter,
                 "the chunk at {offset} does not fit its checksum (CRC32C {expected:08x} was sent, the bytes have \
                  {found:08x}); what came before it is stored: go on from there"
+            ),
+            UploadError::Stored => write!(
+                formatter,
+                "what was stored of the upload is damaged on the disk of the server, and was thrown away; upload it again"
             ),
             UploadError::Content { what } => write!(
                 formatter,

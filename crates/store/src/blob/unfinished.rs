@@ -31,6 +31,8 @@ pub(super) struct Unfinished {
     touched_ms: AtomicU64,
     /// From where its last stream came.
     peer: Mutex<UploadPeer>,
+    /// An earlier run of the server has stored what is there, and nobody has read it since.
+    pub(super) is_unverified: AtomicBool,
     /// A sync beside the writes is asked for.
     pub(super) is_syncing: AtomicBool,
     /// Held while what came is made durable beside the writes. Taken before `progress`.
@@ -100,6 +102,7 @@ impl Unfinished {
             has_stream: AtomicBool::new(true),
             touched_ms: AtomicU64::new(begin.now_ms),
             peer: Mutex::new(peer),
+            is_unverified: AtomicBool::new(false),
             is_syncing: AtomicBool::new(false),
             syncing: Mutex::new(()),
         })
@@ -126,6 +129,7 @@ impl Unfinished {
             has_stream: AtomicBool::new(false),
             touched_ms: AtomicU64::new(touched_ms),
             peer: Mutex::default(),
+            is_unverified: AtomicBool::new(true),
             is_syncing: AtomicBool::new(false),
             syncing: Mutex::new(()),
         })

@@ -201,6 +201,9 @@ impl Begin {
 impl Upload {
     /// Opens the file where a stream begins.
     fn open(&self, begin: &Begin, permit: Option<DescriptorPermit>) -> Result<(), UploadError> {
+        if begin.offset > 0 && begin.offset == self.stored_bytes() {
+            self.verify()?;
+        }
         let mut progress = self.lock()?;
         if progress.writer.is_none() {
             let permit = permit.map_or_else(|| self.blobs.upload_permit(), Ok)?;
@@ -225,7 +228,24 @@ impl Upload {
         Ok(())
     }
 
-    /// A file that cannot be opened now may be opened later, unless it is not what it was.
+    /// Reads what an earlier run has stored, once: its checksum would be taken for that of what is there. Nobody waits for
+    /// that but this stream: what is read does not change.
+    fn verify(&self) -> Result<(), UploadError> {
+        let unfinished = &self.unfinished;
+        if !unfinished.is_unverified.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let opened = self.blobs.disk.open(&file_name(unfinished.number));
+        let verified = opened.and_then(|file| ContentWriter::verify(&file));
+        verified.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => UploadError::Stored,
+            _ => self.not_opened(error),
+        })?;
+        unfinished.is_unverified.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// A file that cannot be opened or read now may be later, unless it is not what it was.
     fn not_opened(&self, source: io::Error) -> UploadError {
         match source.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::NotFound => UploadError::device(source),
@@ -382,7 +402,7 @@ impl Upload {
     /// What an error leaves of the upload.
     fn failed(&self, error: UploadError) -> UploadError {
         let is_worthless = match &error {
-            UploadError::Content { .. } | UploadError::Device(_) => true,
+            UploadError::Content { .. } | UploadError::Stored | UploadError::Device(_) => true,
             UploadError::Size {
                 announced_bytes,
                 bytes,
@@ -403,6 +423,10 @@ impl Upload {
         progress.owner = None;
         let over = match error {
             UploadError::Device(source) => Over::Failed(Arc::clone(source)),
+            UploadError::Stored => Over::Failed(Arc::new(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "what was stored is not what was written",
+            ))),
             _ => Over::Worthless,
         };
         self.blobs.end_upload(&self.unfinished, progress, over);

@@ -10,6 +10,8 @@ use super::layout::{
     u32_at,
 };
 use super::limits;
+use super::reader::ContentFile;
+use super::walk::CheckError;
 use crate::descriptors::DescriptorPermit;
 use crate::disk::DiskFile;
 
@@ -79,6 +81,36 @@ impl ContentWriter {
             has_old_seal: false,
             permit: None,
         })
+    }
+
+    /// Reads what the last mark speaks of, and fails with [`io::ErrorKind::InvalidData`] unless it is what was written.
+    pub(super) fn verify(file: &Arc<dyn DiskFile>) -> io::Result<()> {
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "what was stored is damaged");
+        let mut page = vec![0; HEAD_BYTES as usize];
+        file.read_up_to(&mut page, 0)?;
+        let mark = Mark::newest_in(&page).ok_or_else(damaged)?;
+        let in_block = (mark.offset % limits::BLOCK_BYTES as u64) as usize;
+        let whole_bytes = mark.offset - in_block as u64;
+        let content = ContentFile::new(Arc::clone(file), whole_bytes);
+        let mut buffer = vec![0; limits::CHECK_BYTES];
+        let (mut offset, mut crc32c) = (0, 0);
+        while offset < whole_bytes {
+            let wanted = (whole_bytes - offset).min(buffer.len() as u64) as usize;
+            let piece = &mut buffer[..wanted];
+            content.read(offset, piece).map_err(|error| match error {
+                CheckError::Damaged => damaged(),
+                CheckError::Device(source) => source,
+            })?;
+            crc32c = crc32c::crc32c_append(crc32c, piece);
+            offset += wanted as u64;
+        }
+        // The checksum of this block in the file may be that of more of it.
+        let piece = &mut buffer[..in_block];
+        let count = file.read_up_to(piece, place_of(offset))?;
+        let is_whole = count == in_block
+            && crc32c::crc32c(piece) == mark.block_crc32c
+            && crc32c::crc32c_append(crc32c, piece) == mark.crc32c;
+        is_whole.then_some(()).ok_or_else(damaged)
     }
 
     /// Charges its descriptor for as long as it lives.

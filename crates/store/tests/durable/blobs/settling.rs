@@ -214,3 +214,73 @@ fn a_content_that_is_missing_or_damaged_is_reported_once() {
     assert!(lines[0].contains(missing) && lines[0].contains("is missing"));
     assert!(lines[1].contains(damaged) && lines[1].contains("is damaged"));
 }
+
+/// The checksum that a mark holds goes on with what comes; so what is there must be what it speaks of.
+#[test]
+fn what_an_earlier_run_has_stored_is_read_before_it_is_gone_on_with() {
+    // Whole blocks, and a part of one.
+    for bytes in [65_536, 70_000, 3 * 65_536 + 1] {
+        for place in [None, Some(0), Some(bytes / 2), Some(bytes - 1)] {
+            let disk = SimulatedDisk::new(11);
+            let data = content(1, bytes + 5_000);
+            let (first, rest) = data.split_at(bytes);
+            let mut bench = Bench::open(config(), &disk).expect("it is empty");
+            let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+            upload
+                .write(first, &[chunk(first)], 1_000)
+                .expect("it fits");
+            drop(upload);
+            drop(bench);
+            let folder = disk.folder("blobs");
+            let [name] = &folder.list().expect("it can be listed")[..] else {
+                panic!("there is one");
+            };
+            if let Some(place) = place {
+                // Behind the first page and that of the checksums of the first group.
+                let file = folder.open(name).expect("it is there");
+                let place = 4096 + 4096 + place as u64;
+                let mut byte = [0];
+                assert_eq!(file.read_up_to(&mut byte, place).expect("whole"), 1);
+                file.write_all_at(&[!byte[0]], place)
+                    .expect("there is room");
+                file.sync().expect("the disk is whole");
+            }
+            let log = Arc::new(Log::default());
+            bench = Bench::open(config(), &disk).expect("it opens");
+            bench.blobs().set_observer(log.clone());
+            let offset = bytes as u64;
+            assert_eq!(
+                bench.blobs().stored_bytes(DATABASE, "a", b"id"),
+                Some(offset)
+            );
+            // For now only: nothing is thrown away.
+            folder.plan_next(Step::Read, 0, Fault::Error);
+            let refused = bench.start(&begin("a", "id", offset));
+            assert!(
+                matches!(refused, Err(UploadError::System { .. })),
+                "{refused:?}"
+            );
+            let gone_on = bench.start(&begin("a", "id", offset));
+            let upload = match place {
+                None => gone_on.expect("it is whole"),
+                Some(_) => {
+                    assert!(matches!(gone_on, Err(UploadError::Stored)), "{gone_on:?}");
+                    assert_eq!(bench.blobs().stored_bytes(DATABASE, "a", b"id"), None);
+                    assert_eq!(bench.blobs().used(DATABASE).bytes, 0);
+                    let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+                    upload
+                        .write(first, &[chunk(first)], 1_000)
+                        .expect("it fits");
+                    upload
+                }
+            };
+            let lines = log.0.lock().expect("no test has panicked").len();
+            assert_eq!(lines, usize::from(place.is_some()));
+            upload.write(rest, &[chunk(rest)], 1_000).expect("it fits");
+            let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+            let described = bench.describe("a", sealed, Condition::None);
+            described.expect("the log goes on");
+            assert_eq!(bench.read("a").as_deref(), Some(&data[..]));
+        }
+    }
+}
