@@ -8,8 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use drive::limits::SAME_SIGNAL_MS;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
+
+/// From now on a file that would grow beyond the limit of the process is an error of its write, as a full disk is, and not
+/// the end of the program without a word.
+pub fn ignore_file_size_signal() {
+    // Without it the program is as it was.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Whether the user wants us to stop.
 #[derive(Clone)]

@@ -63,6 +63,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {
+    interrupt::ignore_file_size_signal();
     let format = arguments::output_format(std::env::args_os());
     // Wrong usage and --help end the program here, with codes 2 and 0.
     let matches = Arguments::command()

@@ -208,6 +208,25 @@ fn a_damaged_log() {
     assert_eq!(server.run(["count"]).text().trim(), "4");
 }
 
+/// The limit on the size of a file is told as what it is: by itself it ends a program with a signal and no word.
+#[test]
+fn a_limit_on_the_size_of_files() {
+    let folder = Folder::new("file-size");
+    for _ in 0..2 {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_pelton"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.data())
+            .args(FLAGS);
+        let answer = run_within_patience(&mut shell);
+        assert_eq!(answer.code, 3, "{answer:?}");
+        let is_named = answer.stderr.contains("ulimit -f");
+        assert!(is_named, "{}", answer.stderr);
+    }
+}
+
 /// All files of the log are gone: it is no new folder, and the blobs in it are kept.
 #[test]
 fn a_folder_without_its_log() {

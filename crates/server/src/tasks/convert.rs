@@ -2,6 +2,7 @@
 
 use service::admin::messages::ConvertProgress;
 use service::{TaskFailure, TaskFailureKind};
+use store::disk::is_full;
 use store::durable::{ConvertError, Durable};
 use store::tree::TreeError;
 use store::{DatabaseId, Kind, Refusal, Store};
@@ -70,9 +71,7 @@ fn kind_of(error: &ConvertError) -> TaskFailureKind {
         ConvertError::Refused(Refusal::LogFull) => TaskFailureKind::Full,
         ConvertError::Busy | ConvertError::Refused(_) => TaskFailureKind::NotNow,
         ConvertError::Cancelled | ConvertError::Stopping => TaskFailureKind::Stopping,
-        ConvertError::Tree(TreeError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::StorageFull =>
-        {
+        ConvertError::Tree(TreeError::Io { source, .. }) if is_full(source) => {
             TaskFailureKind::Full
         }
         ConvertError::Tree(error) if error.is_of_damage() => TaskFailureKind::Damaged,

@@ -8,7 +8,7 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use store::Store;
 use store::background::Background;
 use store::backup::{BackupError, BackupRoot};
-use store::disk::Disk;
+use store::disk::{Disk, is_full};
 use store::durable::Durable;
 use store::snapshot::SnapshotError;
 
@@ -123,10 +123,10 @@ fn not_created(path: &str, error: &io::Error) -> TaskFailure {
             kind: TaskFailureKind::Exists,
             message: format!("{path} exists; choose another name, or remove it first"),
         },
-        kind => TaskFailure {
-            kind: match kind {
-                io::ErrorKind::StorageFull => TaskFailureKind::Full,
-                _ => TaskFailureKind::Device,
+        _ => TaskFailure {
+            kind: match is_full(error) {
+                true => TaskFailureKind::Full,
+                false => TaskFailureKind::Device,
             },
             message: format!("the folder {path} cannot be made: {error}"),
         },

@@ -1,9 +1,9 @@
 //! What a caller is told when a blob cannot be served: the statuses at the top of `blob.proto`.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
+use store::disk::is_full;
 use store::{DatabaseId, Durability};
 
 use crate::call::Shared;
@@ -72,9 +72,7 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
         UploadError::Completing | UploadError::System { .. } | UploadError::Descriptors { .. } => {
             Code::Unavailable
         }
-        UploadError::Device(source) if source.kind() == ErrorKind::StorageFull => {
-            Code::ResourceExhausted
-        }
+        UploadError::Device(source) if is_full(source) => Code::ResourceExhausted,
         UploadError::Device(_) => Code::Internal,
     };
     Status::new(code, error.to_string())

@@ -14,6 +14,7 @@ use super::peer::UploadPeer;
 use super::upload::{Begin, Owner};
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
+use crate::disk::is_full;
 
 /// An upload that is not complete.
 pub(super) struct Unfinished {
@@ -288,7 +289,7 @@ impl Unfinished {
 
     /// Where there is no room even for a mark, the last one counts.
     fn go_back(&self, blobs: &Blobs, writer: &ContentWriter, error: io::Error) -> io::Result<()> {
-        let is_full = error.kind() == io::ErrorKind::StorageFull;
+        let is_full = is_full(&error);
         let marked_bytes = writer.marked_bytes().filter(|_| is_full).ok_or(error)?;
         let stored_bytes = self.stored_bytes.swap(marked_bytes, Ordering::AcqRel);
         blobs.unbook(self.database, stored_bytes - marked_bytes);
@@ -362,7 +363,7 @@ impl Blobs {
     }
 
     pub(super) fn device(&self, error: io::Error) -> UploadError {
-        if error.kind() == io::ErrorKind::StorageFull {
+        if is_full(&error) {
             return UploadError::Full {
                 free_bytes: self.disk.free_bytes().unwrap_or(0),
                 reserved_bytes: self.config.free_bytes,

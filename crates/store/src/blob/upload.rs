@@ -18,6 +18,7 @@ use super::work::Chunk;
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
 use crate::descriptors::DescriptorPermit;
+use crate::disk;
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,7 +250,7 @@ impl Upload {
     fn not_opened(&self, source: io::Error) -> UploadError {
         match source.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::NotFound => UploadError::device(source),
-            io::ErrorKind::StorageFull => self.blobs.device(source),
+            _ if disk::is_full(&source) => self.blobs.device(source),
             _ => UploadError::System {
                 what: "the file of the upload cannot be opened",
                 source,

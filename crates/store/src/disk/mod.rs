@@ -22,11 +22,12 @@ pub use real::RealDisk;
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
 pub(crate) use window::Window;
 
-/// Whether an operation has failed for want of room, on the disk or in the user's quota of it.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+/// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or below the limit on the size
+/// of a file.
+pub fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
 }
 

@@ -277,7 +277,7 @@ impl SegmentStock {
     fn error(&self, name: &str, source: io::Error) -> PrepareError {
         let file = self.disk.describe(name);
         if is_full(&source) {
-            PrepareError::Full { file }
+            PrepareError::Full { file, source }
         } else {
             PrepareError::Device { file, source }
         }
@@ -316,6 +316,8 @@ pub enum PrepareError {
     Full {
         /// The file.
         file: String,
+        /// What the operating system said.
+        source: io::Error,
     },
     /// The device, or the operating system, refused.
     Device {
@@ -331,7 +333,14 @@ pub enum PrepareError {
 impl fmt::Display for PrepareError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PrepareError::Full { file } => write!(
+            PrepareError::Full { file, source } if source.kind() == io::ErrorKind::FileTooLarge => {
+                write!(
+                    formatter,
+                    "{file}, the next piece of the log, would be larger than this process may make a file: raise that limit \
+                 (`ulimit -f`, `LimitFSIZE=` of systemd)"
+                )
+            }
+            PrepareError::Full { file, .. } => write!(
                 formatter,
                 "the disk is full: no room for {file}, the next piece of the log; free some space"
             ),
@@ -350,8 +359,8 @@ impl fmt::Display for PrepareError {
 impl std::error::Error for PrepareError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            PrepareError::Device { source, .. } => Some(source),
-            _ => None,
+            PrepareError::Full { source, .. } | PrepareError::Device { source, .. } => Some(source),
+            PrepareError::Stopped => None,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk::is_full;
+
 /// Why a tree could not be read or changed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -51,13 +53,7 @@ impl TreeError {
 
     /// Whether the device, or what the user may have of it, is full.
     pub(super) fn is_of_no_room(&self) -> bool {
-        let is_full = |kind| {
-            matches!(
-                kind,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
-        };
-        matches!(self, TreeError::Io { source, .. } if is_full(source.kind()))
+        matches!(self, TreeError::Io { source, .. } if is_full(source))
     }
 
     /// Whether something is lost, and not only out of reach for now.
@@ -135,6 +131,7 @@ mod tests {
         let of = |kind: io::ErrorKind| TreeError::engine(folder, io::Error::from(kind).into());
         assert!(of(io::ErrorKind::StorageFull).is_of_no_room());
         assert!(of(io::ErrorKind::QuotaExceeded).is_of_no_room());
+        assert!(of(io::ErrorKind::FileTooLarge).is_of_no_room());
         assert!(!of(io::ErrorKind::PermissionDenied).is_of_no_room());
         assert!(!TreeError::damaged(folder, "full").is_of_no_room());
     }
