@@ -196,6 +196,8 @@ impl<C: Clock> Runner<C> {
             // later keeps the thread from sleeping.
             let worked = self.round();
             self.helper.poll(self.rounds.committer(), &mut self.clock);
+            // At once: nothing else may come for hours.
+            self.report();
             if self.stop.asked.load(Ordering::Acquire) {
                 break;
             }
@@ -243,6 +245,12 @@ impl<C: Clock> Runner<C> {
         }
     }
 
+    fn report(&mut self) {
+        for event in self.rounds.take_events() {
+            (self.reporter)(event);
+        }
+    }
+
     fn round(&mut self) -> bool {
         let helper = &mut self.helper;
         let worked = self
@@ -252,9 +260,7 @@ impl<C: Clock> Runner<C> {
             });
         self.rounds.serve_snapshots(&mut self.clock);
         self.rounds.run_errands(&mut self.clock);
-        for event in self.rounds.take_events() {
-            (self.reporter)(event);
-        }
+        self.report();
         let garbage = self.rounds.take_garbage();
         if !garbage.is_empty() {
             let no_room_for = self.reclaim.take(garbage);
