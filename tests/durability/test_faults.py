@@ -322,7 +322,7 @@ def test_a_start_on_a_full_disk_is_refused(binary, small_disk):
         ("fdatasync:error=EIO", True),
         ("pwrite64:error=ENOSPC", True),
         ("fsync:error=EIO", True),
-        ("rename:error=EIO", True),
+        ("renameat:error=EIO", True),
     ],
 )
 def test_a_start_that_meets_a_failure_loses_nothing(binary, folder, tmp_path, call, is_new):

@@ -418,8 +418,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::LogFailed => write!(
                 formatter,
-                "read-only: a write or sync of the log has failed, and nothing was done; reads go on; \
-                 restart the server when the disk is well"
+                "read-only: a write or sync of the log has failed, or the data folder is gone from its place (the server's \
+                 log says which), and nothing was done; reads go on; restart the server when that is mended"
             ),
             Refusal::OutcomeUnknown => write!(
                 formatter,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use real::RealDisk;
+pub(crate) use real::check_place;
 #[cfg(any(test, feature = "suite"))]
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
 pub(crate) use window::Window;
@@ -66,6 +67,11 @@ pub trait Disk: Debug + Send + Sync {
     /// any more.
     fn link_from(&self, _from: &Path, _name: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// An error if the folder is no longer where it was opened: what is written to it then is lost, or nobody finds it.
+    fn check_place(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Takes the lock of the folder, for as long as the guard lives. `None`: somebody else has it.

@@ -2,22 +2,28 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock, fstatvfs};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstatvfs, linkat, mkdirat,
+    openat, renameat, statat, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{Disk, DiskFile, FolderLock};
 
 /// The file whose lock says that a server uses the folder.
 const LOCK_NAME: &str = "lock";
 
-/// A folder of the file system.
+/// A folder of the file system: the folder that was opened, wherever it is moved, and never another one that came to its
+/// path since.
 #[derive(Debug)]
 pub struct RealDisk {
+    /// For messages, and to see whether the folder is still there.
     path: PathBuf,
-    /// Open for as long as this lives, to sync it and to ask for free space.
+    /// Open for as long as this lives: all names are relative to it.
     folder: File,
     /// Nothing in it may be changed.
     read_only: bool,
@@ -55,13 +61,24 @@ impl RealDisk {
         }
     }
 
+    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        let opened = retry_on_intr(|| openat(&self.folder, name, flags, mode))?;
+        Ok(File::from(opened))
+    }
+
+    fn open_subfolder(&self, name: &str) -> io::Result<File> {
+        self.open_file(name, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
     /// Without the file of the lock no server uses the folder: it makes one before anything else.
-    fn lock_for_reading(&self) -> io::Result<Option<FolderLock>> {
-        let file = match File::open(self.path.join(LOCK_NAME)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.folder.try_clone()?,
-            other => other?,
+    fn lock_for_reading(&self, folder: File) -> io::Result<Option<FolderLock>> {
+        let file = match self.open_file(LOCK_NAME, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other?),
         };
-        flocked(file, FlockOperation::NonBlockingLockShared)
+        flocked(folder, file, FlockOperation::NonBlockingLockShared)
     }
 
     /// Opens a folder, and makes it first where there is none; its parent must exist.
@@ -81,13 +98,46 @@ impl RealDisk {
     }
 }
 
-/// Locks a file; `None`: somebody else has it.
-fn flocked(file: File, how: FlockOperation) -> io::Result<Option<FolderLock>> {
+/// The rights of files and folders that are made, before those are taken away that the user takes from all.
+const FILE_MODE: u32 = 0o666;
+const FOLDER_MODE: u32 = 0o777;
+
+/// Locks a folder, and the file in it that older versions lock alone; `None`: somebody else has one of them. The folder
+/// cannot be deleted from under the lock as the file can.
+fn flocked(
+    folder: File,
+    file: Option<File>,
+    how: FlockOperation,
+) -> io::Result<Option<FolderLock>> {
+    // Where folders cannot be locked, as over NFS, the file must do.
+    if let Err(Errno::WOULDBLOCK) = flock(&folder, how) {
+        return Ok(None);
+    }
+    let Some(file) = file else {
+        return Ok(Some(FolderLock::new(folder)));
+    };
     match flock(&file, how) {
-        Ok(()) => Ok(Some(FolderLock::new(file))),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Ok(()) => Ok(Some(FolderLock::new((file, folder)))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether an open folder is still at its path; an error if it is surely not.
+pub(crate) fn check_place(folder: &File, path: &Path) -> io::Result<()> {
+    let ours = folder.metadata()?;
+    let is_there = match fs::metadata(path) {
+        Ok(found) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
+        Err(error) => {
+            ![io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
+        }
+    };
+    if is_there && ours.nlink() > 0 {
+        return Ok(());
+    }
+    let words = "the folder is no longer there: it was removed, moved, or replaced by another one, while the server \
+                 used it";
+    Err(io::Error::new(io::ErrorKind::NotFound, words))
 }
 
 /// A folder is durable when the folder above it is.
@@ -102,31 +152,35 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.check_writable()?;
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(self.path.join(name))?;
+        let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = File::options()
-            .read(true)
-            .write(!self.read_only)
-            .open(self.path.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        let flags = match self.read_only {
+            true => OFlags::RDONLY,
+            false => OFlags::RDWR,
+        };
+        Ok(Arc::new(RealFile(self.open_file(name, flags)?)))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
+        for entry in Dir::read_from(&self.folder)? {
             let entry = entry?;
             // A name that is not UTF-8 is none of ours.
-            if let Ok(name) = entry.file_name().into_string()
-                && entry.file_type()?.is_file()
-            {
-                names.push(name);
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(found.st_mode)
+                }
+                known => known,
+            };
+            if kind == FileType::RegularFile {
+                names.push(name.to_owned());
             }
         }
         names.sort();
@@ -135,39 +189,42 @@ impl Disk for RealDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.check_writable()?;
-        fs::remove_file(self.path.join(name))
+        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.check_writable()?;
-        fs::rename(self.path.join(from), self.path.join(to))
+        Ok(renameat(&self.folder, from, &self.folder, to)?)
     }
 
     fn sync_folder(&self) -> io::Result<()> {
         self.folder.sync_all()
     }
 
+    fn check_place(&self) -> io::Result<()> {
+        check_place(&self.folder, &self.path)
+    }
+
     fn link_from(&self, from: &Path, name: &str) -> io::Result<()> {
         self.check_writable()?;
-        let to = self.path.join(name);
-        if fs::hard_link(from, &to).is_ok() {
+        if linkat(CWD, from, &self.folder, name, AtFlags::empty()).is_ok() {
             return Ok(());
         }
         // Another file system, or one without links.
-        fs::copy(from, &to)?;
-        File::open(&to)?.sync_all()
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let mut to = self.open_file(name, flags)?;
+        io::copy(&mut File::open(from)?, &mut to)?;
+        to.sync_all()
     }
 
     fn lock(&self) -> io::Result<Option<FolderLock>> {
+        // Opened anew: each lock is one of its own.
+        let folder = self.open_subfolder(".")?;
         if self.read_only {
-            return self.lock_for_reading();
+            return self.lock_for_reading(folder);
         }
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path.join(LOCK_NAME))?;
-        flocked(file, FlockOperation::NonBlockingLockExclusive)
+        let file = self.open_file(LOCK_NAME, OFlags::WRONLY | OFlags::CREATE)?;
+        flocked(folder, Some(file), FlockOperation::NonBlockingLockExclusive)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -176,26 +233,33 @@ impl Disk for RealDisk {
     }
 
     fn subfolder(&self, name: &str) -> io::Result<Arc<dyn Disk>> {
-        let path = self.path.join(name);
-        Ok(Arc::new(match self.read_only {
-            true => RealDisk::open_read_only(path)?,
-            false => RealDisk::open_or_create(path)?,
+        if !self.read_only {
+            match mkdirat(&self.folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
+                Ok(()) => self.folder.sync_all()?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Arc::new(RealDisk {
+            path: self.path.join(name),
+            folder: self.open_subfolder(name)?,
+            read_only: self.read_only,
         }))
     }
 
     fn has_subfolder(&self, name: &str) -> io::Result<bool> {
-        match fs::metadata(self.path.join(name)) {
-            Ok(metadata) => Ok(metadata.is_dir()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+        match statat(&self.folder, name, AtFlags::empty()) {
+            Ok(found) => Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
     fn remove_subfolder(&self, name: &str) -> io::Result<()> {
         self.check_writable()?;
-        match fs::remove_dir(self.path.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
+        match unlinkat(&self.folder, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

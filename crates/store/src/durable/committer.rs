@@ -533,6 +533,16 @@ impl DurableCommitter {
         self.events.push(Event::Failed(why));
     }
 
+    /// Writes nothing more until a restart, since the data folder is gone from its place. Call it between two groups.
+    pub(super) fn lose_place(&mut self, error: &PrepareError) {
+        // What was answered before its sync is there, for those who put the folder back.
+        self.sync();
+        if !self.failed {
+            self.fail(error.to_string());
+            self.show_statistics();
+        }
+    }
+
     /// Refuses what the group has decided under some rules.
     fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
         for answers in &mut self.answers {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -275,6 +275,9 @@ impl<C: Clock> Runner<C> {
     }
 }
 
+/// How often it is seen to that the data folder is still in its place.
+const PLACE_LOOKS: Duration = Duration::from_millis(limits::SEGMENT_RETRY_MS);
+
 /// Work that takes long.
 enum Job {
     Prepare(WantedSegment),
@@ -285,6 +288,8 @@ enum Job {
 enum Done {
     Prepared(Result<ReadySegment, PrepareError>),
     NotRetired(PrepareError),
+    /// The data folder is gone from its place.
+    PlaceLost(PrepareError),
 }
 
 /// The thread that makes segments ready, seen from the committer's.
@@ -296,6 +301,8 @@ struct Helper {
     is_asked: bool,
     /// When to ask again after a failure; `u64::MAX`: there was none.
     retry_ns: u64,
+    /// The data folder is gone from its place, and the committer does not know yet.
+    place_lost: Option<PrepareError>,
 }
 
 impl Helper {
@@ -309,7 +316,19 @@ impl Helper {
                 if let Err(error) = Background::Flush.enter() {
                     hub.tell(Some(Event::NoPriority(error.to_string())));
                 }
-                for job in jobs_to_do {
+                let mut is_in_place = true;
+                loop {
+                    let job = jobs_to_do.recv_timeout(PLACE_LOOKS);
+                    if is_in_place && let Err(error) = stock.check_place() {
+                        is_in_place = false;
+                        let _ = done.send(Done::PlaceLost(error));
+                        hub.signal.wake();
+                    }
+                    let job = match job {
+                        Ok(job) => job,
+                        Err(RecvTimeoutError::Timeout) => continue,
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    };
                     match job {
                         Job::Prepare(wanted) => {
                             // Nobody listens any more only when everything ends.
@@ -332,6 +351,7 @@ impl Helper {
             done: all_done,
             is_asked: false,
             retry_ns: u64::MAX,
+            place_lost: None,
         })
     }
 
@@ -357,6 +377,9 @@ impl Helper {
     fn poll(&mut self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
         while let Ok(done) = self.done.try_recv() {
             self.pass_on(done, committer, clock);
+        }
+        if let Some(error) = self.place_lost.take() {
+            committer.lose_place(&error);
         }
         if !self.is_asked && (self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns) {
             self.ask(committer);
@@ -386,6 +409,11 @@ impl Helper {
         let prepared = match done {
             Done::Prepared(prepared) => prepared,
             Done::NotRetired(error) => return committer.not_retired(&error),
+            // Not in the midst of a group.
+            Done::PlaceLost(error) => {
+                self.place_lost = Some(error);
+                return;
+            }
         };
         self.is_asked = false;
         match prepared {

@@ -144,6 +144,12 @@ impl SegmentStock {
         })
     }
 
+    /// An error if the folder of the log is no longer where it was opened.
+    pub fn check_place(&self) -> Result<(), PrepareError> {
+        let place = self.disk.check_place();
+        place.map_err(|source| self.error("", source))
+    }
+
     /// Where the writer leaves the files that it does not need any more.
     pub(super) fn descriptor(&self) -> SpareDescriptor {
         self.descriptor.clone()
@@ -156,6 +162,7 @@ impl SegmentStock {
         if self.broken {
             return Err(PrepareError::Stopped);
         }
+        self.check_place()?;
         while let Some(name) = self.spares.last().cloned() {
             if let Some(file) = self.open_spare(&name)? {
                 let ready = self.install(&name, file, wanted.ordinal, self.segment_bytes)?;

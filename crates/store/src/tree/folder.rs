@@ -4,8 +4,8 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lsm_tree::compaction::filter::Context;
@@ -21,6 +21,7 @@ use super::writer::TreeWriter;
 use super::{limits, manifest};
 use crate::aside;
 use crate::catalogue::DatabaseId;
+use crate::disk::check_place;
 
 /// Behind the name of a folder that is in the making.
 const UNFINISHED: &str = ".new";
@@ -90,6 +91,8 @@ impl Generation {
 #[derive(Clone)]
 pub struct Trees {
     folder: Arc<Path>,
+    /// The same, open, as soon as it is there: the engine goes by paths, and must not work in a folder that came there instead.
+    place: Arc<OnceLock<File>>,
     config: TreeConfig,
     cache: Arc<Cache>,
     rows: Arc<Rows>,
@@ -110,10 +113,15 @@ impl Trees {
             }
             _ => {}
         }
+        let place = Arc::new(OnceLock::new());
+        if let Ok(folder) = File::open(folder) {
+            let _ = place.set(folder);
+        }
         let rows_bytes = config.cache_bytes / limits::ROWS_SHARE;
         let blocks_bytes = config.cache_bytes - rows_bytes;
         Ok(Trees {
             folder: folder.into(),
+            place,
             config,
             cache: Arc::new(Cache::with_capacity_bytes(blocks_bytes)),
             rows: Arc::new(Rows::new(rows_bytes)),
@@ -130,9 +138,10 @@ impl Trees {
     /// Makes the folder of all trees, on the device, if it is not there.
     fn make_folder(&self) -> Result<(), TreeError> {
         let made = || -> io::Result<()> {
-            if !self.folder.try_exists()? {
+            if self.place.get().is_none() {
                 fs::create_dir_all(&self.folder)?;
                 sync_parent(&self.folder)?;
+                let _ = self.place.set(File::open(&self.folder)?);
             }
             Ok(())
         };
@@ -175,6 +184,7 @@ impl Trees {
     /// Makes an empty tree under an unfinished name, of which no start takes notice, to be filled by
     /// [`TreeWriter::load`]. It must be closed, all handles of it, before it is [named](Trees::name).
     pub fn prepare(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
+        self.check_place()?;
         let folder = self.unfinished(generation);
         self.make_folder()?;
         self.remove_if_there(&folder)?;
@@ -191,6 +201,7 @@ impl Trees {
     /// Renames an unfinished tree. If there is one of that name, it goes: it can only be from an attempt of which the log
     /// does not know.
     fn finish_folder(&self, generation: Generation, folder: &Path) -> Result<(), TreeError> {
+        self.check_place()?;
         self.remove_if_there(folder)?;
         fs::rename(self.unfinished(generation), folder)
             .and_then(|()| sync_parent(folder))
@@ -210,6 +221,7 @@ impl Trees {
         counters: &Counters,
         stop: &Arc<AtomicBool>,
     ) -> Result<Tree, TreeError> {
+        self.check_place()?;
         let unfinished = self.unfinished(generation);
         self.make_folder()?;
         self.remove_if_there(&unfinished)?;
@@ -221,7 +233,18 @@ impl Trees {
     /// Removes the folder of a discarded tree, file by file. What cannot be removed now, or not before the
     /// [end](Trees::close), goes at the next start.
     pub(super) fn discard_folder(&self, folder: &Path) {
-        let _ = self.remove_files(folder);
+        if self.check_place().is_ok() {
+            let _ = self.remove_files(folder);
+        }
+    }
+
+    /// An error if the folder of all trees is no longer where it was opened. Ask before anything is written: the paths of
+    /// the engine may lead into the folder of another server.
+    pub(super) fn check_place(&self) -> Result<(), TreeError> {
+        match self.place.get() {
+            Some(place) => check_place(place, &self.folder).map_err(|error| self.error(error)),
+            None => Ok(()),
+        }
     }
 
     fn remove_files(&self, folder: &Path) -> io::Result<()> {

@@ -228,6 +228,7 @@ impl TreeIndex {
         let Some(tree) = shared.engine.get() else {
             return Ok(false);
         };
+        shared.trees.check_place()?;
         shared.hand_over();
         let lock = tree.get_flush_lock();
         shared.settle(tree)?;
@@ -297,6 +298,7 @@ impl TreeIndex {
         if shared.drawn_numbers() >= limits::CHANGES_PER_COMMIT {
             return Ok(false);
         }
+        shared.trees.check_place()?;
         let before = shared.counters.versions.get();
         let strategy = Leveled::default().with_table_target_size(shared.config.table_bytes);
         let compacted = tree.compact(Arc::new(strategy), shared.watermark());

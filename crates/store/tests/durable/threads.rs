@@ -194,6 +194,70 @@ fn a_failure_is_reported() {
     );
 }
 
+/// A data folder that is moved or removed while a server uses it is noticed: nothing more is written, least of all into the
+/// folder that comes to its path.
+#[test]
+fn a_data_folder_that_is_gone_from_its_place() {
+    for is_moved in [true, false] {
+        let folder = TestFolder::new(if is_moved { "moved" } else { "removed" });
+        let (data, moved) = (folder.0.join("data"), folder.0.join("moved"));
+        std::fs::create_dir_all(&folder.0).expect("it can be made");
+        let disk = open_folder(&data).expect("it is empty");
+        let Opened {
+            store, committer, ..
+        } = Store::open(config(), disk, &log_config()).expect("it is empty");
+        let (events, told) = std::sync::mpsc::channel();
+        let reporter: Reporter = Box::new(move |event| {
+            let _ = events.send(event);
+        });
+        let durable = Durable::start(committer, clock(), reporter).expect("threads can be started");
+        std::fs::remove_file(data.join("lock")).expect("it is there");
+        let second = open_folder(&data).expect("it is ours");
+        let second = Store::open(config(), second, &log_config());
+        assert!(second.is_err(), "the folder itself is locked too");
+        drop(second);
+        if is_moved {
+            std::fs::rename(&data, &moved).expect("it can be moved");
+            std::fs::create_dir(&data).expect("nothing is there");
+        } else {
+            // Segments are made meanwhile.
+            while data.exists() {
+                let _ = std::fs::remove_dir_all(&data);
+            }
+        }
+        let why = loop {
+            match told
+                .recv_timeout(Duration::from_secs(60))
+                .expect("it is told")
+            {
+                Event::Failed(why) => break why,
+                _ => continue,
+            }
+        };
+        assert!(why.contains("the folder is no longer there"), "{why}");
+        let this = thread::current();
+        let mailbox = durable.register(Box::new(move || this.unpark()));
+        let mut batch = store.write_batch();
+        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(b"key", b"value")).expect("fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+        let mut outcomes = Outcomes::new();
+        while !mailbox.take(&mut outcomes) {
+            thread::park_timeout(Duration::from_millis(100));
+        }
+        assert_eq!(
+            outcomes.get(0).decision,
+            Decision::Refused(Refusal::LogFailed)
+        );
+        let _ = durable.stop();
+        if is_moved {
+            let names = std::fs::read_dir(&data).expect("it is there").count();
+            assert_eq!(names, 0, "this is somebody else's");
+        }
+    }
+}
+
 /// Time that stands still in the midst of the first snapshot, until the test has done what it wants.
 #[derive(Clone)]
 struct HeldClock {
