@@ -80,7 +80,7 @@ impl Transport for Fake {
 
     fn open_channel(&mut self, now_ns: u64) -> Result<ChannelKey, ConnectError> {
         let channel = ChannelKey {
-            slot: self.opened % 16,
+            slot: self.opened % 256,
             generation: self.opened,
         };
         self.opened += 1;
@@ -297,6 +297,40 @@ fn latency_under_a_stall_is_exact() {
 }
 
 /// Calls of 30 ms in two places, from 10 ms on: those that begin at 100 ms end in the window, which begins at 110 ms.
+#[test]
+fn connections_are_dialed_a_few_at_a_time() {
+    let (few, many) = (limits::DIALS_AT_ONCE, 2 * limits::DIALS_AT_ONCE + 10);
+    let mut fake = Fake::new(MS, 0..0);
+    let request = SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]);
+    let mut worker = Worker::new(plan(Pace::Closed, many, 1), request);
+    worker.connect(&mut fake, 0);
+    for _ in 0..2 {
+        assert_eq!((fake.opened as usize, worker.open_connections()), (few, 0));
+        worker.turn(&mut fake, 0).expect("it connects");
+    }
+    // Each that is open makes room for one more.
+    for open in [5, 6] {
+        let later = fake.events.keys().nth(open - worker.open_connections());
+        let later = *later.expect("more are being made");
+        let mut later = fake.events.split_off(&later);
+        deliver(&mut worker, &mut fake, 1_000);
+        fake.events.append(&mut later);
+        worker.turn(&mut fake, 0).expect("it connects");
+        let opened = fake.opened as usize;
+        assert_eq!((opened, worker.open_connections()), (few + open, open));
+        assert!(!worker.is_connected().expect("it connects"));
+    }
+    for _ in 0..many {
+        deliver(&mut worker, &mut fake, 1_000);
+        worker.turn(&mut fake, 0).expect("it connects");
+    }
+    assert!(worker.is_connected().expect("it connects"));
+    assert_eq!(
+        (fake.opened as usize, worker.open_connections()),
+        (many, many)
+    );
+}
+
 #[test]
 fn calls_of_the_warm_up_are_counted_apart() {
     let window = Window {
