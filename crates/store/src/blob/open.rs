@@ -156,7 +156,11 @@ impl Opening {
             self.found.blobs += 1;
             return Ok(());
         }
-        match read_head(disk, number)? {
+        let head = read_head(disk, number).map_err(|error| {
+            let words = format!("{}: {error}", file_name(number));
+            io::Error::new(error.kind(), words)
+        });
+        match head? {
             Head::Resumable(key, mark) => self.add_upload(number, key, &mark),
             Head::Sealed(mark) => {
                 let is_explained = removed.numbers.contains(&number)

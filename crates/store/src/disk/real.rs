@@ -223,7 +223,9 @@ impl Disk for RealDisk {
         if self.read_only {
             return self.lock_for_reading(folder);
         }
-        let file = self.open_file(LOCK_NAME, OFlags::WRONLY | OFlags::CREATE)?;
+        // A pipe would else wait for somebody who reads it.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let file = self.open_file(LOCK_NAME, flags)?;
         flocked(folder, Some(file), FlockOperation::NonBlockingLockExclusive)
     }
 
@@ -249,7 +251,8 @@ impl Disk for RealDisk {
 
     fn has_subfolder(&self, name: &str) -> io::Result<bool> {
         match statat(&self.folder, name, AtFlags::empty()) {
-            Ok(found) => Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory),
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => Ok(true),
+            Ok(_) => Err(Errno::NOTDIR.into()),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }

@@ -92,7 +92,7 @@ pub fn durable_sequence(disk: &dyn Disk) -> Result<Option<u64>, FolderError> {
 pub(super) fn lock(disk: &dyn Disk) -> Result<FolderLock, FolderError> {
     let folder = || disk.describe("");
     let lock = disk.lock().map_err(|source| FolderError::Io {
-        folder: folder(),
+        folder: disk.describe(LOCK_NAME),
         source,
     })?;
     lock.ok_or_else(|| FolderError::Locked { folder: folder() })

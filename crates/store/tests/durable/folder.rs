@@ -159,3 +159,76 @@ fn a_default_database_with_content_cannot_become_volatile() {
     let names = disk.list().expect("it can be listed");
     assert!(names.contains(&"pelton-data".to_string()), "{names:?}");
 }
+
+/// Names, types, and what is in files.
+fn entries(path: &Path) -> Vec<(PathBuf, bool, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).expect("it can be listed") {
+        let path = entry.expect("it can be read").path();
+        let kind = fs::symlink_metadata(&path).expect("it is there");
+        let bytes = match kind.is_file() {
+            true => fs::read(&path).expect("it can be read"),
+            false => Vec::new(),
+        };
+        found.push((path, kind.is_dir(), bytes));
+    }
+    found.sort();
+    found
+}
+
+fn make_folder(path: &Path) {
+    fs::create_dir(path).expect("nothing is there");
+}
+
+fn make_file(path: &Path) {
+    fs::write(path, "text").expect("nothing is there");
+}
+
+fn make_pipe(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let mode = Mode::from_raw_mode(0o600);
+    mknodat(CWD, path, FileType::Fifo, mode, 0).expect("nothing is there");
+}
+
+/// What has the name of something of ours and is of another type: a refusal that names it, and nothing is changed.
+#[test]
+fn what_is_of_the_wrong_type_is_refused_by_name() {
+    type Make = fn(&Path);
+    let folder = TestFolder::new("types");
+    open(&folder.0).expect("it is made");
+    let is_log = |name: &String| name.ends_with(".log");
+    let log = files(&folder.0).into_iter().find(is_log);
+    let log = log.expect("there is one");
+    let cases: [(&str, Make, &str); 8] = [
+        ("lock", make_folder, "lock"),
+        ("lock", make_pipe, "lock"),
+        ("blobs", make_file, "blobs"),
+        ("blobs", make_pipe, "blobs"),
+        ("pelton-data", make_folder, "not a data folder"),
+        ("pelton-data", make_pipe, "not a data folder"),
+        (&log, make_folder, "log"),
+        (&log, make_pipe, "log"),
+    ];
+    for (name, make, words) in cases {
+        let (path, moved) = (folder.0.join(name), folder.0.with_extension("moved"));
+        fs::rename(&path, &moved).expect("it is there");
+        make(&path);
+        let before = entries(&folder.0);
+        for _ in 0..2 {
+            let error = open(&folder.0).expect_err("this is not ours");
+            assert!(error.contains(words), "{name}: {error}");
+            assert_eq!(entries(&folder.0), before, "{name}: {error}");
+        }
+        fs::remove_dir(&path)
+            .or_else(|_| fs::remove_file(&path))
+            .expect("it is there");
+        fs::rename(&moved, &path).expect("nothing is there");
+        open(&folder.0).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    // What has no name of ours, or leads nowhere, is nobody's business.
+    use std::os::unix::ffi::OsStrExt as _;
+    let strange = std::ffi::OsStr::from_bytes(b"strange-\xff.log");
+    fs::write(folder.0.join(strange), "text").expect("nothing is there");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("strange")).expect("nothing is there");
+    open(&folder.0).expect("it is ours");
+}
