@@ -43,7 +43,7 @@ impl Admission {
     /// can be let in, so that what streams send that were opened before is bounded too.
     pub fn gather_bound(&self) -> usize {
         match self.account.is_overfull() {
-            true => limits::SMALL_HOLDING_BYTES,
+            true => limits::OVERFULL_GATHERED_BYTES,
             false => usize::MAX,
         }
     }

@@ -85,6 +85,10 @@ pub const SMALL_HOLDING_BYTES: usize = 64 << 10;
 /// UNAVAILABLE but from those who hold next to nothing.
 pub const RESERVE_SHARE: usize = 8;
 
+/// What a connection may send, while not even small callers can be let in, that its calls have not seen: a window of an
+/// upload and a little more, so that an honest one goes on. A call that sends beyond it ends with UNAVAILABLE.
+pub const OVERFULL_GATHERED_BYTES: usize = 512 << 10;
+
 /// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a full account. Long
 /// against any pause of an honest peer that reads; short for those who wait for it.
 pub const STALLED_MS: u64 = 2_000;

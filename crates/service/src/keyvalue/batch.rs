@@ -1,5 +1,6 @@
 //! Batch: several operations in one request.
 
+use store::limits::ANSWER_BYTES_PER_OPERATION as RESULT_BYTES;
 use store::tree::{NotFetched, Wishes};
 use store::{
     Commit, CommitOutcome, DatabaseId, Decision, Entry, Look, Operation, OperationOutcome, Refusal,
@@ -348,6 +349,9 @@ pub(super) fn encode_outcome(
             BatchResponse::encode_failed(out, point_after(outcome, shared), index as u32, result)
         });
     }
+    // At once: grown step by step, a large answer would lie in memory twice.
+    let values = (outcome.operations()).filter_map(|one| one.value.map(|value| value.len()));
+    out.reserve_exact(values.sum::<usize>() + pushed.len() * RESULT_BYTES);
     BatchResponse::encode_applied(out, point_after(outcome, shared), []);
     debug_assert_eq!(outcome.operations().len(), pushed.len());
     for (&pushed, operation) in pushed.iter().zip(outcome.operations()) {
