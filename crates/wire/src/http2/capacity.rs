@@ -30,6 +30,10 @@ pub(super) struct Capacity {
     pub(super) shared_bytes: usize,
     /// Bytes set aside for what calls are about to send.
     pub(super) reserved_bytes: usize,
+    /// Bytes of the connection's send window that calls are about to use.
+    pub(super) promised_bytes: usize,
+    /// Bytes that calls hold ready for the peer.
+    pub(super) ready_bytes: usize,
     /// What the layer above holds back for now.
     pause: Pause,
     /// Streams whose first message was kept back.
@@ -40,6 +44,8 @@ pub(super) struct Capacity {
     waiting: VecDeque<StreamKey>,
     /// Those that are owed one as soon as a large message may be sent.
     waiting_large: VecDeque<StreamKey>,
+    /// Those that are owed one as soon as the connection's send window lets something out.
+    pub(super) waiting_room: VecDeque<StreamKey>,
 }
 
 impl Capacity {
@@ -49,6 +55,7 @@ impl Capacity {
         self.put_back.clear();
         self.waiting.clear();
         self.waiting_large.clear();
+        self.waiting_room.clear();
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -57,6 +64,7 @@ impl Capacity {
             &self.put_back,
             &self.waiting,
             &self.waiting_large,
+            &self.waiting_room,
         ];
         queues.iter().map(|queue| queue.capacity()).sum::<usize>() * size_of::<StreamKey>()
     }
@@ -135,6 +143,11 @@ impl Connection {
         self.unsent_bytes + self.capacity.reserved_bytes
     }
 
+    /// Returns how many bytes have waited to be sent and have gone out, since the connection began.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
     /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
     pub fn is_writable(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some_and(|found| {
@@ -150,9 +163,9 @@ impl Connection {
         if self.streams.get(stream).is_none_or(|found| found.is_dead()) {
             return;
         }
-        self.release_reserved(stream.slot);
-        self.streams[stream.slot].reserved_bytes = bytes;
-        self.capacity.reserved_bytes += bytes;
+        let found = &mut self.streams[stream.slot];
+        let before = std::mem::replace(&mut found.reserved_bytes, bytes);
+        self.capacity.reserved_bytes = self.capacity.reserved_bytes - before + bytes;
     }
 
     /// Sets aside more bytes for the call of a stream, beside what is set aside for it: what it holds elsewhere until it
@@ -173,6 +186,10 @@ impl Connection {
     pub(super) fn release_reserved(&mut self, slot: u32) {
         let reserved = std::mem::take(&mut self.streams[slot].reserved_bytes);
         self.capacity.reserved_bytes -= reserved;
+        let promised = std::mem::take(&mut self.streams[slot].promised_bytes);
+        self.capacity.promised_bytes -= promised;
+        let ready = std::mem::take(&mut self.streams[slot].ready_bytes);
+        self.capacity.ready_bytes -= ready;
     }
 
     /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge` is kept until the
@@ -234,7 +251,7 @@ impl Connection {
     }
 
     /// Returns how many keys a queue may hold before those of streams that have ended are removed.
-    fn most_waiting(&self) -> usize {
+    pub(super) fn most_waiting(&self) -> usize {
         2 * self.config.max_streams as usize
     }
 
@@ -244,7 +261,9 @@ impl Connection {
         let is_awaited = !self.capacity.deferred.is_empty() || !self.capacity.waiting.is_empty();
         let is_large_awaited =
             !self.capacity.put_back.is_empty() || !self.capacity.waiting_large.is_empty();
-        (is_awaited && self.has_capacity()) || (is_large_awaited && self.has_large_capacity())
+        (is_awaited && self.has_capacity())
+            || (is_large_awaited && self.has_large_capacity())
+            || (!self.capacity.waiting_room.is_empty() && self.has_free_room())
     }
 
     /// Lets the stream go on whose first message has waited longest, if there is capacity: its backlog is next.
@@ -273,7 +292,7 @@ impl Connection {
             if stream.is_none() && self.has_large_capacity() {
                 stream = self.capacity.waiting_large.pop_front();
             }
-            let stream = stream?;
+            let Some(stream) = stream else { break };
             let is_alive = (self.streams.get(stream))
                 .is_some_and(|found| !found.is_dead() && !found.work_done);
             if is_alive {
@@ -281,12 +300,12 @@ impl Connection {
                 return Some(Event::Writable { stream });
             }
         }
-        None
+        self.next_with_room()
     }
 }
 
 /// Removes streams that have ended from a queue that is longer than it can be with those that have not.
-fn prune(queue: &mut VecDeque<StreamKey>, most: usize, streams: &Streams) {
+pub(super) fn prune(queue: &mut VecDeque<StreamKey>, most: usize, streams: &Streams) {
     if queue.len() > most {
         queue.retain(|key| streams.get(*key).is_some_and(|found| !found.is_dead()));
     }

@@ -169,6 +169,8 @@ pub struct Connection {
     pub(super) ready: VecDeque<StreamKey>,
     /// Body bytes that wait on all streams.
     pub(super) unsent_bytes: usize,
+    /// Bytes of bodies that have waited and gone out, ever.
+    pub(super) sent_bytes: u64,
     /// What may be produced for the peer, and who waits to produce it.
     pub(super) capacity: Capacity,
     /// Acknowledgements that wait: of SETTINGS, or of a PING.
@@ -235,6 +237,7 @@ impl Connection {
             send_window: SendWindow::new(DEFAULT_WINDOW),
             ready: VecDeque::new(),
             unsent_bytes: 0,
+            sent_bytes: 0,
             capacity: Capacity::default(),
             pending_acks: VecDeque::new(),
         }
@@ -489,6 +492,7 @@ impl Connection {
     pub fn buffered_bytes(&self) -> usize {
         self.gathered_bytes + self.unsent_bytes - self.capacity.shared_bytes
             + self.capacity.reserved_bytes
+            + self.capacity.ready_bytes
             + self.pool.extra_bytes()
             + self.turns.active_bytes()
     }

@@ -98,6 +98,7 @@ impl Connection {
         stream.receive_closed = true;
         stream.send_closed = true;
         stream.owes_writable = false;
+        stream.awaits_room = false;
     }
 
     /// Tells the room above, if it is still at work, or else lets the stream go.

@@ -3,8 +3,7 @@
 //! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and SETTINGS as bytes,
 //! the slab of streams, flow-control windows, the head of a message, the header memo; receiving (one file for header
 //! blocks, one for bodies, one for what the room above consumes of them, one for all other frames), sending (calls of the room above, answers to plain
-//! requests, the queue behind them), the
-//! client's calls, the ways in which streams and connections end, and what happens by time.
+//! requests, the queue behind them), what the windows leave room for, the client's calls, the ways in which streams and connections end, and what happens by time.
 
 mod bandwidth;
 mod capacity;
@@ -29,6 +28,7 @@ mod receive;
 mod receive_data;
 mod receive_headers;
 mod request_memo;
+mod room;
 mod send;
 mod send_plain;
 mod settings;

@@ -204,13 +204,19 @@ impl Connection {
                     "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large",
                 ));
             }
-            let can_go_on = stream.outbound.bytes() > 0 && stream.send_window.available() > 0;
-            if can_go_on && !stream.in_ready {
+            if stream.send_window.available() == 0 {
+                continue;
+            }
+            let key = StreamKey {
+                slot,
+                id: stream.id,
+            };
+            if stream.outbound.bytes() > 0 && !stream.in_ready {
                 stream.in_ready = true;
-                self.ready.push_back(StreamKey {
-                    slot,
-                    id: stream.id,
-                });
+                self.ready.push_back(key);
+            }
+            if !stream.work_done && std::mem::take(&mut stream.awaits_room) {
+                self.events.push_back(Event::Writable { stream: key });
             }
         }
         Ok(())
@@ -350,10 +356,12 @@ impl Connection {
                 .violation(slot, ErrorCode::FlowControlError, out)
                 .map(|_| ());
         }
+        stream.has_progress = true;
         if stream.outbound.bytes() > 0 {
             self.make_ready(slot);
             self.pump(out);
         }
+        self.report_room(slot);
         Ok(())
     }
 

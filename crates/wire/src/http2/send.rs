@@ -221,6 +221,8 @@ impl Connection {
             return self.end_work(slot);
         }
         debug_assert!(!found.work_done, "a call ends once");
+        self.release_reserved(slot);
+        let found = &self.streams[slot];
         if found.outbound.bytes() == 0 {
             self.write_status(slot, status, out);
             self.streams[slot].send_closed = true;
@@ -288,7 +290,10 @@ impl Connection {
     pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
         !self.is_writable(stream)
             || self.streams.get(stream).is_some_and(|found| {
-                !found.receive_closed || found.is_deferred || found.awaits_capacity
+                !found.receive_closed
+                    || found.is_deferred
+                    || found.awaits_capacity
+                    || found.awaits_room
             })
     }
 

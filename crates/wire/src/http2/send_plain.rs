@@ -85,6 +85,7 @@ impl Connection {
         let slot = stream.slot;
         if !found.is_dead() {
             debug_assert!(found.head_sent, "the head comes first");
+            self.release_reserved(slot);
             let outbound = &mut self.streams[slot].outbound;
             outbound.end = End::Bare;
             outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(body));

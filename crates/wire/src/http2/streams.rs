@@ -94,6 +94,12 @@ pub(crate) struct Stream {
     pub(crate) owes_writable: bool,
     /// Stands in the queue of streams that wait for the connection's send capacity.
     pub(crate) awaits_capacity: bool,
+    /// Is owed a Writable event as soon as the peer's windows let something out.
+    pub(crate) awaits_room: bool,
+    /// Stands in the queue of streams that wait for the connection's send window.
+    pub(crate) in_room_queue: bool,
+    /// The peer has taken something, or opened the stream's window, since the call last asked.
+    pub(crate) has_progress: bool,
     /// Its first message was kept back until the connection has send capacity.
     pub(crate) is_deferred: bool,
     /// A message of it was put back until the connection has capacity for large ones.
@@ -102,6 +108,10 @@ pub(crate) struct Stream {
     pub(crate) has_delivered: bool,
     /// Bytes that are set aside for what its call is about to send.
     pub(crate) reserved_bytes: usize,
+    /// Bytes of the connection's send window that its call is about to use.
+    pub(crate) promised_bytes: usize,
+    /// Bytes that its call holds ready for the peer.
+    pub(crate) ready_bytes: usize,
     /// Whether messages that we send are compressed.
     pub(crate) compress: bool,
     /// Our HEADERS named gzip as the encoding.
@@ -143,10 +153,15 @@ impl Stream {
             in_ready: false,
             owes_writable: false,
             awaits_capacity: false,
+            awaits_room: false,
+            in_room_queue: false,
+            has_progress: false,
             is_deferred: false,
             is_put_back: false,
             has_delivered: false,
             reserved_bytes: 0,
+            promised_bytes: 0,
+            ready_bytes: 0,
             compress: false,
             head_names_gzip: false,
             peer_takes_gzip: false,
@@ -181,9 +196,16 @@ impl Stream {
         self.in_ready = false;
         self.owes_writable = false;
         self.awaits_capacity = false;
+        self.awaits_room = false;
+        self.in_room_queue = false;
+        self.has_progress = false;
         self.is_deferred = false;
         self.has_delivered = false;
-        debug_assert_eq!(self.reserved_bytes, 0, "given back with the stream");
+        debug_assert_eq!(
+            (self.reserved_bytes, self.promised_bytes, self.ready_bytes),
+            (0, 0, 0),
+            "given back with the stream"
+        );
         self.compress = false;
         self.head_names_gzip = false;
         self.peer_takes_gzip = false;

@@ -57,6 +57,7 @@ impl Connection {
         stream.send_window.take(count);
         self.send_window.take(count);
         self.unsent_bytes -= count;
+        self.sent_bytes += count as u64;
         self.guard.data_sent();
         if count < waiting {
             if stream.send_window.available() > 0 {
@@ -106,6 +107,7 @@ impl Connection {
             && stream.outbound.bytes() <= bound / 2
         {
             self.streams[key.slot].owes_writable = false;
+            self.streams[key.slot].has_progress = true;
             self.events.push_back(Event::Writable { stream: key });
         }
     }

@@ -16,6 +16,7 @@ mod pair;
 mod put_back;
 mod refused_calls;
 mod responses;
+mod room;
 mod shared_limits;
 mod stream_states;
 mod time;

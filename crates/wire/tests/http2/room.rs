@@ -1,0 +1,167 @@
+//! Send room: a call that has to fetch what it sends is told what the peer's windows would let out.
+
+use std::sync::Arc;
+
+use wire::grpc::Status;
+use wire::{Config, ErrorCode, Event, StreamKey};
+
+use crate::support::*;
+
+/// A server whose peer opens windows of so many bytes for streams; that of the connection has the usual 65 535.
+fn server(stream_window: u32) -> Endpoint {
+    Endpoint::server_with(&Config::server(), &[(4, stream_window)])
+}
+
+fn writable(seen: &[Seen]) -> Vec<StreamKey> {
+    let stream = |seen: &Seen| match seen.event {
+        Event::Writable { stream } => stream,
+        other => panic!("{other:?}"),
+    };
+    seen.iter().map(stream).collect()
+}
+
+/// The next event: its call may act on it before the one behind it is asked for.
+fn next(server: &mut Endpoint, input: &[u8]) -> Option<Event> {
+    let (connection, out) = (&mut server.connection, &mut server.output);
+    connection.poll_event(input, &mut 0, out, 0)
+}
+
+fn send(server: &mut Endpoint, stream: StreamKey, bytes: usize) {
+    let body: Arc<[u8]> = vec![0; bytes].into();
+    let (connection, out) = (&mut server.connection, &mut server.output);
+    connection.send_shared(stream, out, |_| {}, body);
+    server.frames();
+}
+
+#[test]
+fn a_stream_whose_window_is_shut_is_told_when_it_opens() {
+    let mut server = server(0);
+    let stream = requests(&server.feed(&call(1)))[0];
+    for round in 0..2 {
+        assert_eq!(server.connection.send_room(stream), 0);
+        assert!(server.connection.can_send(stream));
+        assert!(server.connection.waits_for_peer(stream));
+        // Room of the connection is of no use to it.
+        assert_eq!(server.feed(&window_update(0, 10_000)), []);
+        assert!(!server.connection.take_progress(stream));
+        let seen = server.feed(&window_update(1, 1_000));
+        assert_eq!(writable(&seen), [stream], "round {round}");
+        assert!(
+            server.connection.take_progress(stream) && !server.connection.take_progress(stream)
+        );
+        assert_eq!(server.connection.send_room(stream), 1_000);
+        // Nobody waits any more, so nobody is told.
+        assert_eq!(server.feed(&window_update(1, 5)), []);
+        send(&mut server, stream, 1_000);
+        assert!(server.connection.take_progress(stream));
+    }
+}
+
+#[test]
+fn new_settings_that_open_windows_tell_those_who_wait() {
+    let mut server = server(0);
+    let streams = requests(&server.feed(&[call(1), call(3)].concat()));
+    assert_eq!(server.connection.send_room(streams[1]), 0);
+    assert_eq!(writable(&server.feed(&settings(&[(4, 100)]))), [streams[1]]);
+    assert_eq!(server.connection.send_room(streams[1]), 100);
+    assert_eq!(server.feed(&settings(&[(4, 200)])), []);
+}
+
+/// What waits on a stream uses its window before what comes behind it.
+#[test]
+fn what_waits_is_not_room() {
+    let mut server = server(1_000);
+    let stream = requests(&server.feed(&call(1)))[0];
+    send(&mut server, stream, 3_000);
+    assert_eq!(server.connection.send_room(stream), 0);
+    assert_eq!(writable(&server.feed(&window_update(1, 1_000))), [stream]);
+    assert_eq!(server.connection.send_room(stream), 0);
+    assert_eq!(writable(&server.feed(&window_update(1, 1_500))), [stream]);
+    assert_eq!(
+        server.connection.send_room(stream),
+        1_000 + 1_000 + 1_500 - 3_005
+    );
+}
+
+#[test]
+fn the_connections_window_goes_to_one_after_the_other() {
+    const CALLS: u32 = 300;
+    let mut server = server(1 << 20);
+    let calls: Vec<u8> = (0..CALLS).flat_map(|at| call(1 + 2 * at)).collect();
+    let streams = requests(&server.feed(&calls));
+    let mut told = Vec::new();
+    for stream in &streams {
+        if server.connection.send_room(*stream) > 0 {
+            server.connection.promise_room(*stream, 65_535);
+            told.push(*stream);
+        }
+    }
+    assert_eq!(told, streams[..1], "all of the window is promised");
+    for (at, &waiting) in streams.iter().enumerate().skip(1) {
+        let first = told.pop().expect("one has the window");
+        match at % 3 {
+            // It is sent, and the peer takes it.
+            0 => {
+                send(&mut server, first, 65_530);
+                assert!(!server.connection.has_events());
+                let told = next(&mut server, &window_update(0, 65_535));
+                assert_eq!(told, Some(Event::Writable { stream: waiting }));
+            }
+            1 => {
+                server.connection.promise_room(first, 0);
+                assert!(server.connection.has_events());
+                let told = next(&mut server, &[]);
+                assert_eq!(told, Some(Event::Writable { stream: waiting }));
+            }
+            _ => {
+                let (connection, out) = (&mut server.connection, &mut server.output);
+                connection.finish(first, out, &Status::OK);
+                let told = next(&mut server, &[]);
+                assert_eq!(told, Some(Event::Writable { stream: waiting }));
+            }
+        }
+        assert_eq!(server.connection.send_room(waiting), 65_535);
+        server.connection.promise_room(waiting, 65_535);
+        assert!(!server.connection.has_events());
+        told.push(waiting);
+    }
+}
+
+#[test]
+fn streams_that_end_take_nothing_with_them() {
+    let mut server = server(1 << 20);
+    for round in 0..2 {
+        let first = 1 + 6 * round;
+        let calls = [call(first), call(first + 2), call(first + 4)].concat();
+        let streams = requests(&server.feed(&calls));
+        assert_eq!(server.connection.send_room(streams[0]), 65_535);
+        server.connection.promise_room(streams[0], 65_535);
+        server.connection.hold_ready(streams[0], 100_000);
+        assert!(server.connection.buffered_bytes() >= 100_000);
+        // What is only held ready is not unsent, and keeps nobody from sending.
+        assert_eq!(server.connection.unsent_bytes(), 0);
+        assert_eq!(server.connection.send_room(streams[1]), 0);
+        assert_eq!(server.connection.send_room(streams[2]), 0);
+        let resets = [
+            rst(first + 2, ErrorCode::Cancel),
+            rst(first, ErrorCode::Cancel),
+        ];
+        let seen = server.feed(&resets.concat());
+        let events: Vec<_> = seen.iter().map(|seen| seen.event).collect();
+        assert!(
+            events.contains(&Event::Writable { stream: streams[2] }),
+            "{events:?}"
+        );
+        assert!(
+            !events.contains(&Event::Writable { stream: streams[1] }),
+            "{events:?}"
+        );
+        server.connection.forget(streams[0]);
+        server.connection.forget(streams[1]);
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.finish(streams[2], out, &Status::OK);
+        server.feed(&rst(first + 4, ErrorCode::Cancel));
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
