@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blobs::{Blobs, EndedUpload, State};
-use super::error::UploadError;
+use super::error::{UploadBound, UploadError};
 use super::limits;
 use super::peer::UploadPeer;
 use super::unfinished::{Over, Unfinished};
+use super::upload::Begin;
 use crate::catalogue::DatabaseId;
 
 /// Who asks for room, and when.
@@ -52,60 +53,152 @@ struct Share {
     candidates: Vec<Candidate>,
 }
 
-impl Blobs {
-    /// Whether a database can have one more upload. Makes room if it can be made.
-    pub(super) fn check_places(
-        self: &Arc<Blobs>,
-        database: DatabaseId,
+/// Uploads that streams have.
+#[derive(Clone, Copy, Default)]
+struct OpenUploads {
+    /// Of the peer that asks.
+    own: usize,
+    others: usize,
+}
+
+impl OpenUploads {
+    fn add(&mut self, is_own: bool) {
+        match is_own {
+            true => self.own += 1,
+            false => self.others += 1,
+        }
+    }
+
+    /// Returns the share that a peer has of so many places, if it has used it up. Where not one place is left, its share is
+    /// not what stands in its way.
+    fn exceeded_share(self, places: usize) -> Option<usize> {
+        let left = places.saturating_sub(self.others);
+        let share = left.div_ceil(limits::UPLOADS_PEER_SHARE);
+        (self.own >= share && self.own < left).then_some(share)
+    }
+}
+
+impl State {
+    /// Adds an upload whose place was found. Returns it, and the one that it takes the key of.
+    fn add_upload(
+        &mut self,
+        begin: &Begin,
         asking: Asking,
-    ) -> Result<(), UploadError> {
-        let bounds = [
-            (Some(database), self.config.uploads_per_database),
-            (None, limits::UPLOADS),
-        ];
-        for (of, allowed) in bounds {
-            let too_many = UploadError::TooMany {
-                uploads: allowed,
-                of: match of {
-                    Some(_) => "this database",
-                    None => "all databases together",
-                },
-            };
-            self.make_room(too_many, asking, |state| {
-                let unfinished = match of {
+    ) -> (Arc<Unfinished>, Option<Arc<Unfinished>>) {
+        self.used.entry(begin.database).or_default().unfinished += 1;
+        let number = self.next_number;
+        self.next_number += 1;
+        let unfinished = Unfinished::new(number, begin, asking.peer);
+        self.unfinished.insert(number, Arc::clone(&unfinished));
+        let before = begin
+            .key()
+            .and_then(|key| self.uploads.insert(key, Arc::clone(&unfinished)));
+        (unfinished, before)
+    }
+}
+
+impl Blobs {
+    /// Adds an upload, if its database, all of them together, and its peer may have one more. Makes room if it can be made.
+    /// The bounds are looked at and the upload is added under one lock, so that uploads that begin together do not take the
+    /// same place.
+    ///
+    /// Returns it, and the one that it takes the key of, if there is one.
+    pub(super) fn add_upload(
+        self: &Arc<Blobs>,
+        begin: &Begin,
+        asking: Asking,
+    ) -> Result<(Arc<Unfinished>, Option<Arc<Unfinished>>), UploadError> {
+        let mut short_of = UploadBound::Database;
+        let mut added = None;
+        let made = self.make_room(UploadError::Gone, asking, |state| {
+            if let Err(error) = self.check_share(state, begin.database, asking) {
+                added = Some(Err(error));
+                return None;
+            }
+            let places = [
+                (UploadBound::Database, Some(begin.database)),
+                (UploadBound::Server, None),
+            ];
+            for (bound, database) in places {
+                let unfinished = match database {
                     Some(database) => state.used(database).unfinished,
                     None => state.unfinished.len() as u64,
                 };
-                Some(Shortage {
-                    database: of,
-                    weigh: |_| 1,
-                    missing: (unfinished + 1)
-                        .checked_sub(allowed as u64)
-                        .filter(|&n| n > 0)?,
-                    added: 1,
-                })
-            })?;
+                let missing = (unfinished + 1).saturating_sub(self.places(bound) as u64);
+                if missing > 0 {
+                    short_of = bound;
+                    return Some(Shortage {
+                        database,
+                        weigh: |_| 1,
+                        missing,
+                        added: 1,
+                    });
+                }
+            }
+            added = Some(Ok(state.add_upload(begin, asking)));
+            None
+        });
+        match (made, added) {
+            (Ok(()), Some(added)) => added,
+            _ => Err(UploadError::TooMany {
+                uploads: self.places(short_of),
+                of: short_of,
+            }),
         }
-        self.check_share(database, asking.peer)
     }
 
-    /// Whether a peer can have one more upload that a stream has. Others are left a part of the places, however long this
-    /// one keeps its streams open.
-    fn check_share(&self, database: DatabaseId, peer: UploadPeer) -> Result<(), UploadError> {
-        let allowed = self
-            .config
-            .uploads_per_database
-            .div_ceil(limits::UPLOADS_PEER_SHARE);
+    fn places(&self, bound: UploadBound) -> usize {
+        match bound {
+            UploadBound::Server => limits::UPLOADS,
+            UploadBound::Database | UploadBound::Peer => self.config.uploads_per_database,
+        }
+    }
+
+    /// Has the peer that asks go on with an upload, if it may have one more that is open, or this one is open for it
+    /// already. Until [`Unfinished::take`] says what came of it, it counts as open.
+    pub(super) fn claim_upload(
+        &self,
+        unfinished: &Arc<Unfinished>,
+        asking: Asking,
+    ) -> Result<(), UploadError> {
         let state = self.state.lock();
-        let is_open = |unfinished: &&Arc<Unfinished>| {
-            unfinished.database == database && unfinished.peer() == peer && unfinished.has_stream()
-        };
-        match state.unfinished.values().filter(is_open).count() < allowed {
-            true => Ok(()),
-            false => Err(UploadError::TooMany {
-                uploads: allowed,
-                of: "one address in this database",
-            }),
+        if unfinished.has_stream() && unfinished.peer() == asking.peer {
+            return Ok(());
+        }
+        self.check_share(&state, unfinished.database, asking)?;
+        unfinished.claim(asking.peer);
+        Ok(())
+    }
+
+    /// Whether a peer can have one more upload that a stream has. Each has at most a part of what the open uploads of others
+    /// leave, so that there is always something left for the next peer, however many keep their streams open, and however
+    /// long.
+    fn check_share(
+        &self,
+        state: &State,
+        database: DatabaseId,
+        asking: Asking,
+    ) -> Result<(), UploadError> {
+        let (mut here, mut everywhere) = (OpenUploads::default(), OpenUploads::default());
+        for unfinished in state.unfinished.values() {
+            if unfinished.has_stream() && asking.number != Some(unfinished.number) {
+                let is_own = unfinished.peer() == asking.peer;
+                everywhere.add(is_own);
+                if unfinished.database == database {
+                    here.add(is_own);
+                }
+            }
+        }
+        if let Some(uploads) = here.exceeded_share(self.config.uploads_per_database) {
+            return Err(UploadError::TooMany {
+                uploads,
+                of: UploadBound::Peer,
+            });
+        }
+        let limit = self.config.open_uploads;
+        match everywhere.exceeded_share(limit) {
+            Some(allowed) => Err(UploadError::Descriptors { limit, allowed }),
+            None => Ok(()),
         }
     }
 
@@ -293,8 +386,11 @@ impl Shortage {
             let share = shares.entry(unfinished.peer()).or_default();
             share.weight += (self.weigh)(unfinished);
             let has_stream = unfinished.has_stream();
+            // One that is locked is at work, or its stream has just left it and waits for the disk: it cannot go now, and
+            // whoever asks does not wait.
             if asking.number == Some(unfinished.number)
                 || (has_stream && !unfinished.is_stalled(asking.now_ms))
+                || unfinished.progress.is_locked()
             {
                 continue;
             }
@@ -364,5 +460,70 @@ impl Shortage {
             victims.push(victim);
         }
         victims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::Owner;
+    use crate::disk::SimulatedDisk;
+    use crate::durable::Opened;
+    use crate::log::{LogConfig, LogId};
+    use crate::store::{Store, StoreConfig};
+
+    struct Caller;
+
+    impl Owner for Caller {
+        fn lost(&self, _why: UploadError) {}
+    }
+
+    fn start(blobs: &Arc<Blobs>, name: &str, now_ms: u64) -> Result<(), UploadError> {
+        let begin = Begin {
+            database: DatabaseId::DEFAULT,
+            name: name.into(),
+            upload_id: (*b"id").into(),
+            offset: 0,
+            size_bytes: None,
+            content_type: "".into(),
+            now_ms,
+        };
+        blobs.begin_upload(&begin, Arc::new(Caller)).map(drop)
+    }
+
+    /// The oldest one is being made durable, which takes its time: the next one goes.
+    #[test]
+    fn an_upload_that_is_at_work_is_passed_over() {
+        let mut config = StoreConfig::new(1);
+        config.blobs.free_bytes = 0;
+        config.blobs.uploads_per_database = 4;
+        let id = LogId {
+            history: 1,
+            secret: 2,
+        };
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let opened = Store::open(config, disk, &LogConfig::new(id, 1));
+        let Opened { store, .. } = opened.expect("an empty disk can be used");
+        let blobs = store.blobs().expect("there is a log");
+        for number in 0..4 {
+            start(blobs, &format!("{number}"), number).expect("there is a place");
+        }
+        let oldest = blobs.state.lock().unfinished.values().next().cloned();
+        let oldest = oldest.expect("there are four");
+        let at_work = oldest.progress.lock();
+        for number in 4..9 {
+            start(blobs, &format!("{number}"), number).expect("room is made");
+        }
+        drop(at_work);
+        let names = || -> Vec<_> {
+            let uploads = blobs.uploads(DatabaseId::DEFAULT);
+            uploads
+                .iter()
+                .map(|upload| upload.name.to_string())
+                .collect()
+        };
+        assert_eq!(names(), ["0", "6", "7", "8"]);
+        start(blobs, "9", 9).expect("room is made");
+        assert_eq!(names(), ["6", "7", "8", "9"]);
     }
 }

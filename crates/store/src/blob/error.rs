@@ -68,12 +68,14 @@ pub enum UploadError {
         /// How many there may be.
         uploads: usize,
         /// Whose bound it is.
-        of: &'static str,
+        of: UploadBound,
     },
-    /// As many uploads are open as may be.
+    /// As many uploads are open as may be, or as one peer may have.
     Descriptors {
-        /// How many.
+        /// How many may be open.
         limit: usize,
+        /// How many of them the peer may have open now.
+        allowed: usize,
     },
     /// The operating system has refused something before anything was written.
     System {
@@ -84,6 +86,17 @@ pub enum UploadError {
     },
     /// The disk has refused, or a sync has found no room; the upload was thrown away.
     Device(Arc<io::Error>),
+}
+
+/// Whose bound of unfinished uploads is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadBound {
+    /// Of one database.
+    Database,
+    /// Of all databases together.
+    Server,
+    /// Of the open uploads of one peer in one database.
+    Peer,
 }
 
 impl UploadError {
@@ -164,12 +177,33 @@ impl fmt::Display for UploadError {
                 "the disk of the data folder is full: {free_bytes} bytes are free, and {reserved_bytes} are kept free \
                  for the log"
             ),
-            UploadError::TooMany { uploads, of } => write!(
+            UploadError::TooMany {
+                uploads,
+                of: UploadBound::Peer,
+            } => write!(
                 formatter,
-                "{of} may have {uploads} unfinished uploads, and those of your address are the most; finish some, or \
-                 discard some (pelton blob uploads)"
+                "calls from this address have {uploads} uploads open in this database, as many as one address may have \
+                 now: half of the places that others leave; wait until some have ended"
             ),
-            UploadError::Descriptors { limit } => write!(
+            UploadError::TooMany { uploads, of } => {
+                let whose = match of {
+                    UploadBound::Server => "all databases together have",
+                    UploadBound::Database | UploadBound::Peer => "this database has",
+                };
+                write!(
+                    formatter,
+                    "{whose} {uploads} unfinished uploads, as many as there may be, and none of them makes room: they are \
+                     open, or belong to addresses with fewer than this one; try again later, or discard some \
+                     (pelton blob uploads)"
+                )
+            }
+            UploadError::Descriptors { limit, allowed } if allowed < limit => write!(
+                formatter,
+                "calls from this address have {allowed} uploads open, as many as one address may have now of the \
+                 {limit} that the server's limit on open files allows (ulimit -n); nothing was done, try again when \
+                 some have ended"
+            ),
+            UploadError::Descriptors { limit, .. } => write!(
                 formatter,
                 "{limit} uploads are open, as many as the server's limit on open files allows (ulimit -n); nothing was \
                  done, try again"

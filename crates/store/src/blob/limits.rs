@@ -41,7 +41,8 @@ pub const UPLOADS: usize = 10_000;
 /// `pelton blob uploads` lists in one answer.
 pub const UPLOADS_PER_DATABASE: usize = 1_000;
 
-/// The share of [`UPLOADS_PER_DATABASE`] that one address may have open at a time: a half. So an address whose calls bring a
+/// The share of the places that others leave ([`UPLOADS_PER_DATABASE`], and [`OPEN_UPLOADS`] of all databases) that one
+/// address may have open at a time: a half. So there is always something left for the next, and an address whose calls bring a
 /// byte now and then, and are never idle, leaves places to others.
 pub const UPLOADS_PEER_SHARE: usize = 2;
 

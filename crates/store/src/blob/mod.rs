@@ -30,7 +30,7 @@ pub use blobs::{
 pub use content::{Content, Piece};
 pub use crc32c::crc32c;
 pub use description::{Description, NameError, check_name, key, split_key};
-pub use error::{ReadError, UploadError};
+pub use error::{ReadError, UploadBound, UploadError};
 pub(crate) use layout::{file_name, number_of};
 pub use listing::UploadState;
 pub use open::Found;

@@ -166,6 +166,12 @@ impl Unfinished {
         self.has_stream() && self.touched_ms().saturating_add(limits::STALLED_UPLOAD_MS) <= now_ms
     }
 
+    /// A stream of a peer is about to go on with it, and it counts as open for it. [`Unfinished::take`] follows.
+    pub(super) fn claim(&self, peer: UploadPeer) {
+        *self.peer.lock() = peer;
+        self.has_stream.store(true, Ordering::Release);
+    }
+
     /// Something was stored.
     pub(super) fn grew_to(&self, bytes: u64, now_ms: u64) {
         self.touched_ms.store(now_ms, Ordering::Relaxed);
@@ -175,15 +181,16 @@ impl Unfinished {
     /// Takes it from whoever has it. Returns the turn.
     pub(super) fn take(&self, owner: Arc<dyn Owner>, now_ms: u64) -> Result<u64, UploadError> {
         let mut progress = self.progress.lock();
-        if let Some(over) = &progress.over {
-            return Err(match over {
-                // It was thrown away between two looks at it: it is not there for this stream.
-                Over::BegunAnew => UploadError::Gone,
-                over => over.error(),
-            });
-        }
-        if progress.is_sealed {
-            return Err(UploadError::Completing);
+        let refused = match &progress.over {
+            // It was thrown away between two looks at it: it is not there for this stream.
+            Some(Over::BegunAnew) => Some(UploadError::Gone),
+            Some(over) => Some(over.error()),
+            None => progress.is_sealed.then_some(UploadError::Completing),
+        };
+        if let Some(refused) = refused {
+            let has_stream = progress.owner.is_some();
+            self.has_stream.store(has_stream, Ordering::Release);
+            return Err(refused);
         }
         progress.turn += 1;
         *self.peer.lock() = owner.peer();

@@ -118,6 +118,7 @@ impl Blobs {
             .acquire()
             .ok_or_else(|| UploadError::Descriptors {
                 limit: descriptors.limit(),
+                allowed: descriptors.limit(),
             })
     }
 
@@ -134,7 +135,10 @@ impl Blobs {
         asking: Asking,
     ) -> Result<Arc<Unfinished>, UploadError> {
         match known {
-            Some(known) if begin.offset > 0 => return Ok(known),
+            Some(known) if begin.offset > 0 => {
+                self.claim_upload(&known, asking)?;
+                return Ok(known);
+            }
             // Begun anew: what was stored goes.
             Some(known) => self.begin_anew(&known)?,
             None if begin.offset > 0 => {
@@ -145,20 +149,10 @@ impl Blobs {
             }
             None => {}
         }
-        self.check_places(begin.database, asking)?;
-        let mut state = self.state.lock();
-        state.used.entry(begin.database).or_default().unfinished += 1;
-        let number = state.next_number;
-        state.next_number += 1;
-        let unfinished = Unfinished::new(number, begin, asking.peer);
-        state.unfinished.insert(number, Arc::clone(&unfinished));
-        if let Some(key) = begin.key() {
-            let before = state.uploads.insert(key, Arc::clone(&unfinished));
-            if let Some(before) = before {
-                // Another stream was faster. If it is being completed already, it is, and this one begins behind it.
-                drop(state);
-                let _ = self.begin_anew(&before);
-            }
+        let (unfinished, before) = self.add_upload(begin, asking)?;
+        if let Some(before) = before {
+            // Another stream was faster. If it is being completed already, it is, and this one begins behind it.
+            let _ = self.begin_anew(&before);
         }
         Ok(unfinished)
     }
@@ -186,7 +180,7 @@ impl Blobs {
 }
 
 impl Begin {
-    fn key(&self) -> Option<UploadKey> {
+    pub(super) fn key(&self) -> Option<UploadKey> {
         (!self.upload_id.is_empty()).then(|| UploadKey {
             database: self.database,
             name: self.name.clone(),

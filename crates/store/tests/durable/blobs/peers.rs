@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Begin, Upload, UploadError, UploadPeer};
+use store::blob::{Begin, Upload, UploadBound, UploadError, UploadPeer};
 use store::disk::{Fault, SimulatedDisk, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content};
@@ -119,21 +119,25 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
     let disk = SimulatedDisk::new(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     let (mut open, mut owners) = (Vec::new(), Vec::new());
-    for number in 0..PLACES / 2 {
-        for of in [1, 2] {
-            let name = format!("{of}-{number}");
-            let (upload, owner) = start(&bench, &name, of, 1_000);
-            open.push(upload.expect("there is room"));
-            owners.push(owner);
+    for of in 1..=4 {
+        for number in 0..PLACES {
+            match start(&bench, &format!("{of}-{number}"), of, 1_000) {
+                (Ok(upload), owner) => {
+                    open.push(upload);
+                    owners.push(owner);
+                }
+                (Err(_), _) => break,
+            }
         }
     }
-    let refused = start(&bench, "c", 3, 2_000).0;
+    assert_eq!(open.len(), PLACES);
+    let refused = start(&bench, "c", 5, 2_000).0;
     assert!(
         matches!(
             refused,
             Err(UploadError::TooMany {
                 uploads: PLACES,
-                ..
+                of: UploadBound::Database,
             })
         ),
         "{refused:?}"
@@ -143,14 +147,15 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
     open[0]
         .write(b"a", &[chunk(b"a")], now_ms)
         .expect("it fits");
-    let (upload, _owner) = start(&bench, "c", 3, now_ms);
+    let (upload, _owner) = start(&bench, "c", 5, now_ms);
     let upload = upload.expect("one has made room");
     let told: Vec<usize> = (0..PLACES)
         .filter(|&at| !owners[at].take().is_empty())
         .collect();
     assert_eq!(told.len(), 1, "{told:?}");
     let victim = told[0];
-    assert_ne!(victim, 0);
+    // Peer 1 has most.
+    assert!((1..PLACES / 2).contains(&victim), "{victim}");
     let written = open[victim].write(b"a", &[chunk(b"a")], now_ms);
     assert!(matches!(written, Err(UploadError::Evicted)), "{written:?}");
     drop(upload);
@@ -170,12 +175,157 @@ fn a_peer_has_half_of_the_places_for_open_uploads() {
             .collect();
         let refused = start(&bench, "b", 1, 1_000).0;
         assert!(
-            matches!(refused, Err(UploadError::TooMany { uploads: 5, .. })),
+            matches!(
+                refused,
+                Err(UploadError::TooMany {
+                    uploads: 5,
+                    of: UploadBound::Peer
+                })
+            ),
             "{refused:?}"
         );
         let other = start(&bench, "b", 2, 1_000).0;
         drop(other.expect("others have their places"));
         drop(open);
+    }
+}
+
+/// How many uploads a peer can have open, of so many that it begins with names of its own.
+fn open_as_many(bench: &Bench, of: u8, open: &mut Vec<Upload>) -> usize {
+    let begun = (0..2 * PLACES).map_while(|number| {
+        let name = format!("{of}/{number}");
+        start(bench, &name, of, 1_000).0.ok()
+    });
+    let before = open.len();
+    open.extend(begun);
+    open.len() - before
+}
+
+#[test]
+fn two_peers_cannot_take_all_places() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for _ in 0..2 {
+        let mut open = Vec::new();
+        let shares = [1, 2, 3, 4, 5].map(|of| open_as_many(&bench, of, &mut open));
+        assert_eq!(shares, [5, 3, 1, 1, 0]);
+        // The first may have none in place of one that has ended, since others have come.
+        open.remove(0);
+        let refused = start(&bench, "more", 1, 1_000)
+            .0
+            .expect_err("it has its share");
+        assert!(
+            matches!(
+                refused,
+                UploadError::TooMany {
+                    uploads: 3,
+                    of: UploadBound::Peer
+                }
+            ),
+            "{refused:?}"
+        );
+        assert!(refused.to_string().contains("this address"), "{refused}");
+        assert_eq!(open_as_many(&bench, 5, &mut open), 1);
+        let refused = start(&bench, "more", 6, 1_000)
+            .0
+            .expect_err("all is used up");
+        assert!(!refused.to_string().contains("most"), "{refused}");
+        drop(open);
+        for upload in bench.blobs().uploads(DATABASE) {
+            bench.blobs().discard_uploads(DATABASE, &upload.name, b"id");
+        }
+    }
+}
+
+#[test]
+fn uploads_that_are_gone_on_with_count_as_those_that_begin() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for number in 0..PLACES {
+        leave_half(&bench, &format!("a{number}"), 2, 10, 10 + number as u64);
+    }
+    let resume = |number: usize, of: u8| {
+        let begin = begin(&format!("a{number}"), "id", 10);
+        bench.blobs().begin_upload(&begin, Told::of(peer(of)))
+    };
+    for _ in 0..2 {
+        let open: Vec<Upload> = (0..PLACES / 2)
+            .map(|number| resume(number, 1).expect("it has its share"))
+            .collect();
+        let refused = resume(PLACES / 2, 1).map(drop);
+        assert!(
+            matches!(
+                refused,
+                Err(UploadError::TooMany {
+                    uploads: 5,
+                    of: UploadBound::Peer
+                })
+            ),
+            "{refused:?}"
+        );
+        // It takes what it has from itself, and what others have.
+        drop(resume(0, 1).expect("it has it"));
+        drop(resume(1, 3).expect("another has its share"));
+        drop(resume(PLACES / 2, 1).expect("it has fewer now"));
+        drop(open);
+    }
+    assert_eq!(names(&bench).len(), PLACES);
+}
+
+/// The file descriptors of open uploads are those of all databases.
+#[test]
+fn a_peer_has_half_of_the_open_uploads_of_all_databases() {
+    let disk = SimulatedDisk::new(3);
+    let mut few_open = config();
+    few_open.blobs.open_uploads = 8;
+    let bench = Bench::open(few_open, &disk).expect("it is empty");
+    let start = |of: u8, number: u32| {
+        let begin = Begin {
+            database: [DATABASE, store::DatabaseId::BLOBS][number as usize % 2],
+            ..begin(&format!("{of}/{number}"), "id", 0)
+        };
+        bench.blobs().begin_upload(&begin, Told::of(peer(of)))
+    };
+    for _ in 0..2 {
+        let mut open = Vec::new();
+        for (of, share) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
+            open.extend((0..share).map(|number| start(of, number).expect("it has its share")));
+            let refused = start(of, 100).map(drop);
+            let Err(UploadError::Descriptors { limit: 8, allowed }) = refused else {
+                panic!("{refused:?}");
+            };
+            let is_all = open.len() == 8;
+            assert_eq!(allowed, if is_all { 8 } else { share as usize });
+        }
+        drop(open);
+    }
+}
+
+#[test]
+fn uploads_that_begin_at_once_do_not_take_the_same_place() {
+    const BEGINNERS: usize = 8;
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    for round in 0..100 {
+        let meeting = std::sync::Barrier::new(BEGINNERS);
+        let begun: Vec<Upload> = std::thread::scope(|scope| {
+            let beginners: Vec<_> = (0..BEGINNERS)
+                .map(|number| {
+                    let (bench, meeting) = (&bench, &meeting);
+                    scope.spawn(move || {
+                        meeting.wait();
+                        start(bench, &format!("{round}/{number}"), 1, 1_000).0
+                    })
+                })
+                .collect();
+            let ended = beginners.into_iter().map(|beginner| beginner.join());
+            ended
+                .filter_map(|begun| begun.expect("no panic").ok())
+                .collect()
+        });
+        assert_eq!(begun.len(), PLACES / 2, "round {round}");
+        let unfinished = bench.blobs().used(DATABASE).unfinished;
+        assert!(unfinished <= PLACES as u64, "round {round}: {unfinished}");
     }
 }
 
