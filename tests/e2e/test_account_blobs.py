@@ -15,11 +15,6 @@ DOWNLOAD = "/pelton.v1.Blob/Download"
 UPLOAD = "/pelton.v1.Blob/Upload"
 CONTENT = pattern(7, 9 * MIB)
 
-# Where reads that wait have reserved all memory for answers, everybody waits for the first that stalls to be ended.
-pytestmark = pytest.mark.xfail(
-    run=False, reason="downloads beside hundreds that are not read wait some 2 s for each turn to read"
-)
-
 
 @pytest.fixture(params=["memory", "disk"])
 def place(request, tmp_path):
@@ -41,8 +36,11 @@ def assert_all_is_given_back(server, limit_bytes, before_bytes):
     wait_until(lambda: running_calls(server) <= 1, 60, "calls of those who have gone still run")
     wait_until(lambda: server.open_blobs() == 0, 60, "contents are still open")
 
+    # The allocator may keep what peers may hold together, for the next ones: a quarter of the limit.
+    kept_bytes = limit_bytes // 4 + 64 * MIB
+
     def is_small():
-        return status_bytes(server.process.pid, "VmRSS") <= before_bytes + 64 * MIB
+        return status_bytes(server.process.pid, "VmRSS") <= before_bytes + kept_bytes
 
     wait_until(is_small, 60, f"memory is not given back: {before_bytes / MIB:.0f} MiB before")
     begin = time.monotonic()
@@ -72,6 +70,47 @@ def test_downloads_that_are_not_read(binary, place, chunk_bytes):
                 flood.socket.close()
         assert_all_is_given_back(server, 128 * MIB, before)
         assert "panicked" not in server.log()
+
+
+@pytest.mark.parametrize("window", [0, 1 << 20])
+def test_plain_downloads_that_are_not_read(binary, place, window):
+    """GET /blob/NAME has the bounds of Download: shut windows, and a socket that is not read."""
+    flags = ["--memory-limit", "128MiB", "--drain-timeout", "3s", *place]
+    with Server(binary, *flags) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+        before = status_bytes(server.process.pid, "VmRSS")
+        floods = []
+        try:
+            with Honest(server.address, call=downloads_whole) as honest:
+                for _ in range(4):
+                    floods.append(Flood(server.address, window=window, connection_window=1 << 30))
+                    for _ in range(400):
+                        floods[-1].get("/blob/blob")
+                honest.wait_rounds(4)
+            judge(server, 128 * MIB, 8, honest)
+            # One who does not let anything out has cost nothing but his calls.
+            peak = status_bytes(server.process.pid, "VmHWM")
+            assert window or peak < before + 64 * MIB, f"{peak / MIB:.0f} MiB"
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        assert_all_is_given_back(server, 128 * MIB, before)
+
+
+def test_reading_one_download_beside_many_that_are_not_read_on_a_connection(binary, place):
+    """What a client leaves unread on some streams does not stop it on those that it reads."""
+    with Server(binary, "--memory-limit", "128MiB", "--drain-timeout", "3s", *place) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+            request = pb.DownloadRequest(name="blob", chunk_bytes=2_000_000)
+            unread = [stub(channel).Download(request) for _ in range(300)]
+            for _ in range(2):
+                read = stub(channel).Download(request, timeout=60)
+                assert b"".join(one.data for one in read) == CONTENT
+            for call in unread:
+                call.cancel()
+        judge(server, 128 * MIB, 2)
 
 
 def test_downloads_of_grpcio_that_are_not_read(binary, place):

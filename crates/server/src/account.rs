@@ -28,7 +28,7 @@ pub(crate) struct Account {
     claimed: AtomicUsize,
     /// Shared bodies that are held, by where they lie: how many answers hold each.
     shared: Mutex<HashMap<usize, usize>>,
-    addresses: Mutex<HashMap<Address, Weak<AddressHolding>>>,
+    addresses: Mutex<Addresses>,
     /// Connections that hold more than a little.
     holders: Mutex<Vec<Arc<Holder>>>,
     /// When the account was last relieved, in nanoseconds; 0: never.
@@ -54,6 +54,29 @@ impl Address {
             PeerAddress::Simulated(node) => Address::Simulated(*node),
             PeerAddress::Tcp(socket) => Address::Tcp(AddressKey::of(socket.ip())),
         }
+    }
+}
+
+/// What each address holds, as long as it has a connection.
+#[derive(Debug, Default)]
+struct Addresses {
+    held: HashMap<Address, Weak<AddressHolding>>,
+    /// With more entries, those without a connection are swept. Twice as many as the last sweep has left, so that a
+    /// connection costs the same however many addresses there are.
+    swept_above: usize,
+}
+
+impl Addresses {
+    /// Returns what an address holds.
+    fn open(&mut self, address: Address) -> Arc<AddressHolding> {
+        let entry = self.held.entry(address).or_default();
+        let holding = entry.upgrade().unwrap_or_default();
+        *entry = Arc::downgrade(&holding);
+        if self.held.len() > self.swept_above.max(limits::KEPT_ADDRESSES) {
+            self.held.retain(|_, entry| entry.strong_count() > 0);
+            self.swept_above = 2 * self.held.len();
+        }
+        holding
     }
 }
 
@@ -135,6 +158,12 @@ impl Account {
         taken.is_ok().then_some(bytes)
     }
 
+    /// Takes memory although there may be none, for what is so little that a connection may always have it. To be
+    /// followed by [`Account::end_claim`].
+    pub fn claim_little(&self, bytes: usize) {
+        self.claimed.fetch_add(bytes, Ordering::AcqRel);
+    }
+
     /// What was claimed is charged, or was not produced.
     pub fn end_claim(&self, bytes: usize) {
         self.claimed.fetch_sub(bytes, Ordering::AcqRel);
@@ -169,21 +198,14 @@ impl Account {
 
     /// Opens the holding of a connection from `peer`, served by the loop that `wake` wakes.
     pub fn open(self: &Arc<Account>, peer: &PeerAddress, wake: &SharedWaker) -> Holding {
-        let mut addresses = lock(&self.addresses);
-        let entry = addresses.entry(Address::of(peer)).or_default();
-        let address = entry.upgrade().unwrap_or_default();
-        *entry = Arc::downgrade(&address);
-        // Addresses without a connection leave a dead entry: swept when they are the most.
-        if addresses.len() > limits::KEPT_ADDRESSES {
-            addresses.retain(|_, entry| entry.strong_count() > 0);
-        }
         Holding {
             account: Arc::clone(self),
-            address,
+            address: lock(&self.addresses).open(Address::of(peer)),
             wake: Wake(Arc::clone(wake)),
             charged_bytes: 0,
             held_bytes: 0,
             unsent_bytes: 0,
+            sent_bytes: 0,
             owed_bytes: 0,
             moved_ns: 0,
             changed_ns: 0,
@@ -275,6 +297,8 @@ pub(crate) struct Held {
     pub all_bytes: usize,
     /// What waits to be sent, or is set aside for it.
     pub unsent_bytes: usize,
+    /// What has waited and was sent, ever.
+    pub sent_bytes: u64,
 }
 
 /// What one connection makes the server hold. Given back when it is dropped.
@@ -289,6 +313,8 @@ pub(crate) struct Holding {
     held_bytes: usize,
     /// What of that waits to be sent.
     unsent_bytes: usize,
+    /// What has waited and was sent, ever.
+    sent_bytes: u64,
     /// How much less that must become until the connection counts as moving.
     owed_bytes: usize,
     moved_ns: u64,
@@ -303,7 +329,17 @@ impl Holding {
     #[inline]
     pub fn change(&mut self, held: Held, now_ns: u64) {
         self.unsent_bytes = held.unsent_bytes;
-        if held.charged_bytes != self.charged_bytes || held.all_bytes != self.held_bytes {
+        let sent_bytes = held.sent_bytes - self.sent_bytes;
+        if sent_bytes > 0 {
+            self.sent_bytes = held.sent_bytes;
+            let sent_bytes = usize::try_from(sent_bytes).unwrap_or(usize::MAX);
+            self.owed_bytes = self.owed_bytes.saturating_sub(sent_bytes);
+        }
+        let has_moved = sent_bytes > 0 && self.owed_bytes == 0;
+        if held.charged_bytes != self.charged_bytes
+            || held.all_bytes != self.held_bytes
+            || (has_moved && self.holder.is_some())
+        {
             self.change_to(held.charged_bytes, held.all_bytes, now_ns);
         }
     }
@@ -447,7 +483,55 @@ mod tests {
             charged_bytes: bytes,
             all_bytes: bytes,
             unsent_bytes: bytes,
+            sent_bytes: 0,
         }
+    }
+
+    #[test]
+    fn addresses_are_swept_seldom_however_many_have_connections() {
+        let account = Account::new(8 * MB);
+        let known = || lock(&account.addresses).held.len();
+        let count = 10 * limits::KEPT_ADDRESSES as u32;
+        for round in 0..2 {
+            let (mut open, mut sweeps) = (Vec::new(), Vec::new());
+            for node in 0..count {
+                open.push(holding(&account, node));
+                sweeps.push(lock(&account.addresses).swept_above);
+            }
+            sweeps.dedup();
+            assert!(sweeps.len() <= 8, "round {round}: {sweeps:?}");
+            assert_eq!(known(), count as usize);
+            drop(open);
+            // The addresses of those who have gone do not stay.
+            for node in 0..2 * count {
+                drop(holding(&account, count + node));
+                assert!(known() <= 2 * count as usize);
+            }
+            for node in 0..count {
+                drop(holding(&account, node));
+            }
+            assert!(known() <= 2 * limits::KEPT_ADDRESSES, "{}", known());
+        }
+    }
+
+    /// A peer that takes what it is sent moves, although as much comes as goes.
+    #[test]
+    fn what_is_sent_is_movement() {
+        let account = Account::new(8 * MB);
+        let (mut reads, mut rests) = (holding(&account, 1), holding(&account, 2));
+        for (at, holding) in [&mut reads, &mut rests].into_iter().enumerate() {
+            holding.change(unsent((6 - at) * MB), SECOND_NS);
+        }
+        for round in 1..=8 {
+            let held = Held {
+                sent_bytes: round * MB as u64,
+                ..unsent(6 * MB)
+            };
+            reads.change(held, SECOND_NS + round * SECOND_NS / 4);
+        }
+        let now_ns = 4 * SECOND_NS;
+        reads.relieve(now_ns);
+        assert_eq!((reads.is_condemned(), rests.is_condemned()), (false, true));
     }
 
     #[test]
@@ -598,7 +682,7 @@ mod tests {
         for node in 0..3 * limits::KEPT_ADDRESSES as u32 {
             drop(holding(&account, node));
         }
-        assert!(lock(&account.addresses).len() <= limits::KEPT_ADDRESSES + 1);
+        assert!(lock(&account.addresses).held.len() <= limits::KEPT_ADDRESSES + 1);
         drop(kept);
     }
 }

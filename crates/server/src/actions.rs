@@ -230,6 +230,26 @@ impl Actions for Step<'_> {
         self.connection.can_send(self.stream)
     }
 
+    fn send_room(&mut self) -> usize {
+        self.connection.send_room(self.stream)
+    }
+
+    fn window_room(&self) -> usize {
+        self.connection.window_room(self.stream)
+    }
+
+    fn promise_room(&mut self, bytes: usize) {
+        self.connection.promise_room(self.stream, bytes);
+    }
+
+    fn hold_ready(&mut self, bytes: usize) {
+        self.connection.hold_ready(self.stream, bytes);
+    }
+
+    fn take_progress(&mut self) -> bool {
+        self.connection.take_progress(self.stream)
+    }
+
     fn can_send_large(&mut self, bytes: usize) -> bool {
         if !self.connection.can_send_large(self.stream) {
             return false;

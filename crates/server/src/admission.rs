@@ -127,7 +127,7 @@ mod tests {
             let held = Held {
                 charged_bytes: 100_000,
                 all_bytes: 100_000,
-                unsent_bytes: 0,
+                ..Held::default()
             };
             large.change(held, 0);
             assert_eq!(admission.admit(0, &large), Err(RefusedFor::Buffers));

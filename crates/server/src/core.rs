@@ -693,6 +693,7 @@ fn held(connection: &Connection, io: &Io) -> Held {
         charged_bytes: connection.buffered_bytes() + output_bytes,
         all_bytes: connection.held_bytes() + output_bytes,
         unsent_bytes: connection.unsent_bytes() + output_bytes,
+        sent_bytes: connection.sent_bytes(),
     }
 }
 

@@ -43,6 +43,7 @@ mod settings;
 mod steps;
 mod storage;
 mod tasks;
+mod threads;
 mod ticking;
 mod timers;
 pub mod tls;
@@ -215,7 +216,8 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         blobs: blobs_found,
         trees_set_aside,
     } = storage::open(&config)?;
-    let blob_threads = Arc::new(BlobThreads::default());
+    let account = Account::new(account_bytes(&config));
+    let blob_threads = Arc::new(BlobThreads::new(Arc::clone(&account)));
     if let Some(blobs) = store.blobs() {
         blobs.set_runner(Arc::new(Threads(Arc::clone(&blob_threads))));
         blobs.set_observer(Arc::new(BlobLog(Arc::clone(&config.log))));
@@ -230,7 +232,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     }
     let brought_limit_bytes = limits::BROUGHT_BYTES.min(account_bytes(&config) / 2);
     let readers = Readers::Pool(Pool::new(store.clone(), brought_limit_bytes));
-    let parts = Parts::new(config, reaper, readers, store, durable);
+    let parts = Parts::new(config, account, reaper, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         pulse: Pulse::new(loops.counters()),
@@ -387,7 +389,15 @@ pub fn simulated(
     let register = |rounds: &Rounds| rounds.register(Box::new(move || for_mail()));
     let mailbox = rounds.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
-    let parts = Parts::new(config, Reaper::Inline, readers, store.clone(), None);
+    let account = Account::new(account_bytes(&config));
+    let parts = Parts::new(
+        config,
+        account,
+        Reaper::Inline,
+        readers,
+        store.clone(),
+        None,
+    );
     Ok(Simulated {
         handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
         rounds,
@@ -402,6 +412,7 @@ type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 impl Parts {
     fn new(
         config: Config,
+        account: Arc<Account>,
         reaper: Reaper,
         readers: Readers,
         store: Store,
@@ -418,7 +429,6 @@ impl Parts {
         http2.pushback_ms = limits::RETRY_PUSHBACK_MS;
         http2.max_unsent_bytes = http2.max_unsent_bytes.max(http2.max_message_bytes);
         let buffered_limit = account_bytes(&config);
-        let account = Account::new(buffered_limit);
         let mut figures = Figures::new(config.time.monotonic_ns());
         figures.watch_buffers(account.counter(), buffered_limit);
         if let Readers::Pool(pool) = &readers {

@@ -96,7 +96,8 @@ pub const STALLED_MS: u64 = 2_000;
 /// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
 pub const RELIEVE_MS: u64 = 100;
 
-/// Addresses of peers that are remembered before those without a connection are forgotten.
+/// Addresses of peers that are remembered before those without a connection are forgotten; twice as many as have one, where
+/// that is more.
 pub const KEPT_ADDRESSES: usize = 1_024;
 
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same
@@ -148,6 +149,10 @@ pub const DAMAGE_TOLD_MS: u64 = 10_000;
 /// not shown in any case; until then they only take memory.
 pub const SWEEP_LOOK_MS: u64 = 1_000;
 
+/// How long a thread that reads or writes for others waits for something to do before it ends, in milliseconds: long against
+/// the pauses of a busy server, and short for the memory that it keeps to use again.
+pub const IDLE_THREAD_MS: u64 = 5_000;
+
 /// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a sync, few enough that their
 /// memory and their share of the processors stay small.
 pub const BLOB_THREADS: usize = 4;
@@ -159,5 +164,6 @@ pub const BLOB_READ_BYTES: usize = 64 << 20;
 /// The same of one connection: four of the largest pieces. One read is always allowed.
 pub const BLOB_SOURCE_READ_BYTES: usize = 16 << 20;
 
-/// What a connection reads at a time while [`BLOB_READ_BYTES`] is used up: what downloads read by default.
-pub const BLOB_SMALL_READ_BYTES: usize = 256 << 10;
+/// What a connection reads at a time of blobs while [`BLOB_READ_BYTES`] or the account of [`BUFFERED_BYTES_SHARE`] is used
+/// up: a block, as much as it may hold then in any case ([`SMALL_HOLDING_BYTES`]).
+pub const BLOB_SMALL_READ_BYTES: usize = 64 << 10;

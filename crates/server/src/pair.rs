@@ -8,13 +8,14 @@ use service::ServerInfo;
 use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
+use crate::account::Account;
 use crate::core::LoopRole;
 use crate::readers::Readers;
 use crate::reaper::Reaper;
 use crate::settings::Log;
 use crate::tasks::{Jobs, Tasks};
 use crate::worker::Worker;
-use crate::{Config, Parts, Storage, TimeSource, storage};
+use crate::{Config, Parts, Storage, TimeSource, account_bytes, storage};
 
 const ID: ConnectionId = ConnectionId {
     slot: 0,
@@ -109,7 +110,9 @@ impl Pair {
         let config = config(&said, &clock);
         let opening = storage::open(&config).expect("the limits make sense");
         let readers = Readers::Inline(opening.store.clone());
-        let mut parts = Parts::new(config, Reaper::Inline, readers, opening.store, None);
+        let account = Account::new(account_bytes(&config));
+        let store = opening.store;
+        let mut parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
         if let Some(jobs) = jobs {
             parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
         }
@@ -125,7 +128,9 @@ impl Pair {
         waker: Arc<dyn Fn() + Send + Sync>,
     ) -> Pair {
         let (said, clock) = (Said::default(), Arc::new(Now::default()));
-        let parts = Parts::new(config(&said, &clock), Reaper::Inline, readers, store, None);
+        let config = config(&said, &clock);
+        let account = Account::new(account_bytes(&config));
+        let parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
         let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, worker, said, clock);
         pair.accept(false);
@@ -260,6 +265,7 @@ impl Pair {
             charged_bytes: 1 << 30,
             all_bytes: 1 << 30,
             unsent_bytes: 1 << 30,
+            sent_bytes: 0,
         };
         others.change(held, self.now_ns);
         others

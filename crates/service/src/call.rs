@@ -166,6 +166,23 @@ pub trait Actions {
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
     fn can_send(&mut self) -> bool;
 
+    /// Returns how many bytes the peer's windows would let out at once, which may be sent also where
+    /// [`Actions::can_send`] says no. If none, [`State::writable`] follows when there are some.
+    fn send_room(&mut self) -> usize;
+
+    /// Returns how many bytes the peer's windows would let out behind what waits, whether they may be sent or not.
+    fn window_room(&self) -> usize;
+
+    /// Has so many bytes of the connection's window kept for what this call will send next, until it sends or ends: what
+    /// is being fetched from a disk for it.
+    fn promise_room(&mut self, bytes: usize);
+
+    /// Has so many bytes that this call holds ready counted as held by its connection, until it sends or ends.
+    fn hold_ready(&mut self, bytes: usize);
+
+    /// Returns whether the peer has taken some of what waited for it, or opened its window, since this was last asked.
+    fn take_progress(&mut self) -> bool;
+
     /// [`Actions::can_send`] for a message that may have more bytes than [`Actions::message_bytes`]. With true, `bytes` of
     /// the memory for answers are taken until this step is over, and nobody else gets them: what the message copies, at
     /// most.
@@ -324,7 +341,7 @@ pub trait State {
     /// What [`Actions::blob`] asked for is done, or another stream has taken an upload over.
     fn blob(&mut self, _news: News, _shared: &Shared, _actions: &mut impl Actions) {}
 
-    /// After [`Actions::can_send`] said no: now it says yes.
+    /// After [`Actions::can_send`] said no: now it says yes. Or there was no [`Actions::send_room`], and there may be some.
     fn writable(&mut self, _shared: &Shared, _actions: &mut impl Actions) {}
 
     /// The time of [`Actions::wake_at_ns`] has come, or a subscribed topic has changed.

@@ -101,6 +101,13 @@ pub(crate) struct Recorder {
     pub asked_bytes: usize,
     /// The message is to come once more.
     pub puts_back: bool,
+    /// What the peer's windows leave, and what it is promised of that and holds ready.
+    pub room: usize,
+    pub promised_bytes: usize,
+    pub ready_bytes: usize,
+    pub has_progress: bool,
+    /// What a message should have at most.
+    pub message_bytes: usize,
     /// A step was asked for and not taken yet.
     pub wants_step: bool,
 }
@@ -258,8 +265,28 @@ impl Actions for Recorder {
         self.has_room
     }
 
+    fn send_room(&mut self) -> usize {
+        self.room
+    }
+
+    fn window_room(&self) -> usize {
+        self.room
+    }
+
+    fn promise_room(&mut self, bytes: usize) {
+        self.promised_bytes = bytes;
+    }
+
+    fn hold_ready(&mut self, bytes: usize) {
+        self.ready_bytes = bytes;
+    }
+
+    fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progress)
+    }
+
     fn message_bytes(&self) -> usize {
-        usize::MAX
+        self.message_bytes
     }
 
     fn read_when_large(&mut self) {
@@ -370,6 +397,11 @@ impl Fake {
             sealed: None,
             window_bytes: None,
             reserved_bytes: 0,
+            room: usize::MAX,
+            promised_bytes: 0,
+            ready_bytes: 0,
+            has_progress: false,
+            message_bytes: usize::MAX,
             wants_step: false,
         };
         let head = CallHead {

@@ -136,8 +136,31 @@ pub const UPLOAD_WINDOW_BYTES_MAX: u32 = 8 << 20;
 /// bytes, small enough for the limits of all clients.
 pub const DOWNLOAD_CHUNK_BYTES: usize = 256 * 1024;
 
-/// Bytes that a download reads at a time, at least.
+/// Bytes that a download reads at a time once it goes on, at least.
 pub const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
+
+/// Bytes that a download reads at first: one block. All that a peer costs that asks for downloads and does not read
+/// them.
+pub const DOWNLOAD_FIRST_BYTES: usize = 64 * 1024;
+
+/// How much more a download reads each time, up to its chunk or [`DOWNLOAD_READ_BYTES`]: few lengths, so that the memory of
+/// a piece fits the next one.
+pub const DOWNLOAD_GROWTH: usize = 4;
+
+/// Bytes that a download reads and sends beyond what the windows of its peer let out, while the peer takes what it
+/// is sent: so that there is something to send when a window opens.
+pub const DOWNLOAD_AHEAD_BYTES: usize = 64 * 1024;
+
+/// Room in the windows of a peer into which the messages of a download are made to fit: what is left of one keeps a whole
+/// piece in memory.
+pub const DOWNLOAD_LEAST_ROOM_BYTES: usize = 16 * 1024;
+
+/// Bytes of data in a message of a download that goes into less room than [`DOWNLOAD_LEAST_ROOM_BYTES`]: little enough to be
+/// copied.
+pub const DOWNLOAD_LITTLE_BYTES: usize = 2_000;
+
+/// Bytes of the message of a download beside its data: the longest name, content type and checksums.
+pub const DOWNLOAD_HEAD_BYTES: usize = 2 * 1024;
 
 /// Sets of figures that the threads of the blocking driver share, each of some 20 KiB: a few, so that processors seldom
 /// write the same one, and not one for each of thousands of threads, which would have to be added up whenever somebody

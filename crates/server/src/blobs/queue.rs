@@ -1,13 +1,16 @@
 //! The queue of jobs for blobs: sources take turns, and reads wait while too much of what was read before is still there.
 //!
-//! A read counts from its beginning until its piece has been handed on to the connection, or nobody wants it any more. A
-//! source has a bound, and all together have one. A source with nothing under way may always have one read: a small one
-//! where the common bound is reached. So a download is served, however many others are not read.
+//! A read counts from its beginning until its piece has been handed on to the connection, or nobody wants it any more: it
+//! is claimed of the account just before it begins, and not while it waits. A source has a bound, and all together have
+//! one. A source with nothing under way may always have one read: a small one where the common bound is reached, or the
+//! account is full. So a download is served, however many others are not read.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use store::blob::{Job, ReadJob};
 
+use crate::account::Account;
 use crate::limits;
 
 /// A source of jobs: a connection, or the store itself.
@@ -28,8 +31,9 @@ pub(crate) enum Next {
 }
 
 /// Jobs by their sources.
-#[derive(Default)]
 pub(crate) struct Queue {
+    /// Of which reads take memory.
+    account: Arc<Account>,
     jobs: HashMap<Source, VecDeque<Job>>,
     reads: HashMap<Source, Reads>,
     /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it has any that may begin.
@@ -57,6 +61,18 @@ struct Reads {
 }
 
 impl Queue {
+    pub fn new(account: Arc<Account>) -> Queue {
+        Queue {
+            account,
+            jobs: HashMap::new(),
+            reads: HashMap::new(),
+            turns: VecDeque::new(),
+            blocked: VecDeque::new(),
+            read_bytes: 0,
+            has_no_bounds: false,
+        }
+    }
+
     pub fn push(&mut self, source: Source, job: Job) {
         let jobs = self.jobs.entry(source).or_default();
         jobs.push_back(job);
@@ -87,6 +103,11 @@ impl Queue {
         None
     }
 
+    /// Returns how many sources have something that may begin, at most.
+    pub fn len(&self) -> usize {
+        self.turns.len()
+    }
+
     fn pop_job(&mut self, source: Source) -> Option<Next> {
         let jobs = self.jobs.get_mut(&source)?;
         let job = jobs.pop_front();
@@ -100,16 +121,21 @@ impl Queue {
     fn pop_read(&mut self, source: Source) -> Option<Next> {
         let reads = self.reads.get_mut(&source)?;
         let wanted = reads.waiting.front().map_or(0, |(bytes, _)| *bytes);
-        let is_full = self.read_bytes + wanted > limits::BLOB_READ_BYTES;
-        let bytes = match reads.bytes {
-            _ if self.has_no_bounds => wanted,
-            0 if is_full => wanted.min(limits::BLOB_SMALL_READ_BYTES),
-            0 => wanted,
-            held if is_full || held + wanted > limits::BLOB_SOURCE_READ_BYTES => {
-                self.blocked.push_back(source);
-                return None;
-            }
-            _ => wanted,
+        let is_full = self.read_bytes + wanted > limits::BLOB_READ_BYTES
+            || (reads.bytes > 0 && reads.bytes + wanted > limits::BLOB_SOURCE_READ_BYTES);
+        let bytes = if self.has_no_bounds {
+            self.account.claim_little(wanted);
+            wanted
+        } else if !is_full && self.account.claim(wanted).is_some() {
+            wanted
+        } else if reads.bytes == 0 {
+            let little = wanted.min(limits::BLOB_SMALL_READ_BYTES);
+            self.account.claim_little(little);
+            little
+        } else {
+            // Something of it is under way: when that is out of the way, it is looked at again.
+            self.blocked.push_back(source);
+            return None;
         };
         let (_, read) = reads.waiting.pop_front()?;
         reads.bytes += bytes;
@@ -125,9 +151,10 @@ impl Queue {
         })
     }
 
-    /// What a read has brought is out of the way. Returns whether others may begin now.
-    pub fn release(&mut self, source: Source, bytes: usize) -> bool {
+    /// What a read has brought is out of the way.
+    pub fn release(&mut self, source: Source, bytes: usize) {
         self.read_bytes -= bytes;
+        self.account.end_claim(bytes);
         if let Some(reads) = self.reads.get_mut(&source) {
             reads.bytes -= bytes;
             if reads.bytes == 0 && !reads.is_queued {
@@ -135,9 +162,7 @@ impl Queue {
             }
         }
         // Each finds out for itself, in its turn. There are no more of them than connections with reads under way.
-        let has_blocked = !self.blocked.is_empty();
         self.turns.extend(self.blocked.drain(..).map(Turn::Read));
-        has_blocked
     }
 
     /// Lets all reads begin, whatever is under way: what was read before may never be taken.
@@ -159,6 +184,11 @@ mod tests {
 
     const LARGE: usize = 4 << 20;
 
+    /// A queue whose account has room for all.
+    fn queue() -> Queue {
+        Queue::new(Account::new(1 << 30))
+    }
+
     fn read() -> ReadJob {
         Box::new(|_| ())
     }
@@ -177,7 +207,7 @@ mod tests {
 
     #[test]
     fn sources_take_turns() {
-        let mut queue = Queue::default();
+        let mut queue = queue();
         let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         for _ in 0..2 {
             for (source, count) in [(1, 100), (2, 2), (STORE, 1)] {
@@ -200,7 +230,7 @@ mod tests {
 
     #[test]
     fn reads_of_one_source_are_bounded_and_go_on_when_it_gives_back() {
-        let mut queue = Queue::default();
+        let mut queue = queue();
         for _ in 0..2 {
             for _ in 0..500 {
                 queue.push_read(1, LARGE, read());
@@ -210,7 +240,7 @@ mod tests {
             queue.push_read(2, LARGE, read());
             assert_eq!(begin_reads(&mut queue), [(2, LARGE)]);
             for _ in at_once..500 {
-                assert!(queue.release(1, LARGE));
+                queue.release(1, LARGE);
                 assert_eq!(begin_reads(&mut queue), [(1, LARGE)]);
             }
             for _ in 0..at_once {
@@ -224,7 +254,7 @@ mod tests {
     /// What was read lies in the inbox of a loop that has ended.
     #[test]
     fn reads_that_wait_for_room_begin_when_bounds_are_lifted() {
-        let mut queue = Queue::default();
+        let mut queue = queue();
         for _ in 0..500 {
             queue.push_read(1, LARGE, read());
         }
@@ -235,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_source_with_nothing_under_way_has_a_small_read_where_all_is_used_up() {
-        let mut queue = Queue::default();
+        let mut queue = queue();
         let hogs = limits::BLOB_READ_BYTES / limits::BLOB_SOURCE_READ_BYTES;
         let at_once = limits::BLOB_SOURCE_READ_BYTES / LARGE;
         for _ in 0..2 {
@@ -249,7 +279,7 @@ mod tests {
             queue.push_read(1_000, LARGE, read());
             let small = (1_000, limits::BLOB_SMALL_READ_BYTES);
             assert_eq!(begin_reads(&mut queue), [small]);
-            assert!(queue.release(small.0, small.1));
+            queue.release(small.0, small.1);
             assert_eq!(begin_reads(&mut queue), [small]);
             queue.release(small.0, small.1);
             assert_eq!(begin_reads(&mut queue), []);
@@ -266,6 +296,46 @@ mod tests {
                 queue.release(source, LARGE);
             }
             assert!(queue.holds_nothing());
+        }
+    }
+
+    /// However much the account has left, a source that has nothing under way gets on.
+    #[test]
+    fn reads_are_claimed_as_they_begin_and_a_full_account_leaves_small_ones() {
+        let account = Account::new(2 * LARGE);
+        let mut queue = Queue::new(Arc::clone(&account));
+        let little = limits::BLOB_SMALL_READ_BYTES;
+        for _ in 0..2 {
+            for source in 0..100 {
+                queue.push_read(source, LARGE, read());
+                queue.push_read(source, LARGE, read());
+            }
+            assert!(
+                account.claim(2 * LARGE).is_some(),
+                "what waits claims nothing"
+            );
+            account.end_claim(2 * LARGE);
+            let begun = begin_reads(&mut queue);
+            let mut expected: Vec<_> = (0..100).map(|source| (source, little)).collect();
+            (expected[0].1, expected[1].1) = (LARGE, LARGE);
+            assert_eq!(begun, expected);
+            assert!(account.claim(1).is_none());
+            // One who gives back goes on, and nobody else.
+            queue.release(50, little);
+            assert_eq!(begin_reads(&mut queue), [(50, little)]);
+            queue.release(0, LARGE);
+            assert_eq!(begin_reads(&mut queue), [(0, little)]);
+            queue.release(0, little);
+            queue.release(1, LARGE);
+            assert_eq!(begin_reads(&mut queue), [(1, little)]);
+            let mut under_way: Vec<_> = (1..100).map(|source| (source, little)).collect();
+            while let Some((source, bytes)) = under_way.pop() {
+                queue.release(source, bytes);
+                under_way.extend(begin_reads(&mut queue));
+            }
+            assert!(queue.holds_nothing());
+            assert_eq!(account.claim(2 * LARGE), Some(2 * LARGE));
+            account.end_claim(2 * LARGE);
         }
     }
 }

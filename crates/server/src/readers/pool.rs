@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use service::ReaderFigures;
 use store::Store;
@@ -11,6 +11,7 @@ use store::Store;
 use super::{Done, Full, Job, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
+use crate::threads::{JobQueue, ThreadPool};
 
 /// What one run of a fetch brings at most, unless one call alone wishes more.
 const CLAIM_BYTES: usize = store::tree::limits::FETCHED_BYTES;
@@ -20,22 +21,47 @@ pub(crate) struct Pool {
     store: Store,
     brought_limit_bytes: usize,
     figures: Arc<ReaderFigures>,
-    state: Mutex<State>,
-    /// There is a job, or nothing more will come.
-    has_job: Condvar,
+    threads: Arc<ThreadPool<ReadQueue>>,
+    room: Mutex<Room>,
     /// Something that was brought was taken up.
     has_room: Condvar,
 }
 
+/// Jobs that wait for a reader.
+struct ReadQueue {
+    jobs: VecDeque<(Job, Arc<Inbox<Brought>>, Arc<Pool>)>,
+    figures: Arc<ReaderFigures>,
+}
+
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<(Job, Arc<Inbox<Brought>>)>,
-    threads: Vec<JoinHandle<()>>,
-    /// Threads that wait for a job.
-    idle: usize,
+struct Room {
     /// Bytes that were brought and are still there.
     brought_bytes: usize,
     is_stopping: bool,
+}
+
+impl JobQueue for ReadQueue {
+    type Job = (Job, Arc<Inbox<Brought>>, Arc<Pool>);
+
+    fn pop(&mut self) -> Option<Self::Job> {
+        let job = self.jobs.pop_front()?;
+        self.figures.jobs.fetch_add(1, Ordering::Relaxed);
+        Some(job)
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn show(&self, threads: usize) {
+        let waiting = self.jobs.len() as u64;
+        (self.figures.threads).store(threads as u64, Ordering::Relaxed);
+        self.figures.waiting_jobs.store(waiting, Ordering::Relaxed);
+    }
+
+    fn run(_: &Arc<ThreadPool<ReadQueue>>, (job, inbox, pool): Self::Job) {
+        pool.run(job, &inbox);
+    }
 }
 
 /// What a reader has brought. While it is there, its bytes count.
@@ -74,12 +100,18 @@ impl Drop for Brought {
 impl Pool {
     /// At most `brought_limit_bytes` may wait for loops, or be on their way to them.
     pub fn new(store: Store, brought_limit_bytes: usize) -> Arc<Pool> {
+        let figures: Arc<ReaderFigures> = Arc::default();
+        let queue = ReadQueue {
+            jobs: VecDeque::new(),
+            figures: Arc::clone(&figures),
+        };
+        let idle = Duration::from_millis(limits::IDLE_THREAD_MS);
         Arc::new(Pool {
             store,
             brought_limit_bytes,
-            figures: Arc::default(),
-            state: Mutex::default(),
-            has_job: Condvar::new(),
+            figures,
+            threads: ThreadPool::new("pelton-reader", limits::READERS, idle, queue),
+            room: Mutex::default(),
             has_room: Condvar::new(),
         })
     }
@@ -90,70 +122,28 @@ impl Pool {
         job: Job,
         inbox: &Arc<Inbox<Brought>>,
     ) -> Result<(), Full<Job>> {
-        let mut state = self.lock();
-        if state.is_stopping || state.jobs.len() >= limits::READ_JOBS {
+        let mut state = self.threads.lock();
+        let jobs = state.queue.len() + 1;
+        if state.is_stopping() || jobs > limits::READ_JOBS {
             self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
             return Err(Full(job));
         }
-        if state.idle <= state.jobs.len() && state.threads.len() < limits::READERS {
-            self.begin_thread(&mut state);
-        }
-        if state.threads.is_empty() {
+        if !self.threads.begin_threads(&mut state, jobs) {
             return Err(Full(job));
         }
-        state.jobs.push_back((job, Arc::clone(inbox)));
-        self.show(&state);
+        let job = (job, Arc::clone(inbox), Arc::clone(self));
+        state.queue.jobs.push_back(job);
+        state.show();
         drop(state);
-        self.has_job.notify_one();
+        self.threads.notify(1);
         Ok(())
-    }
-
-    /// Without a further thread those that are there do the work.
-    fn begin_thread(self: &Arc<Pool>, state: &mut State) {
-        let pool = Arc::clone(self);
-        let thread = thread::Builder::new()
-            .name("pelton-reader".into())
-            .spawn(move || pool.work());
-        state.threads.extend(thread);
     }
 
     /// Lets no job begin any more, and waits for the end of those that run. What they bring is for nobody.
     pub fn stop(&self) {
-        let threads = {
-            let mut state = self.lock();
-            state.is_stopping = true;
-            state.jobs.clear();
-            std::mem::take(&mut state.threads)
-        };
-        self.has_job.notify_all();
+        self.lock().is_stopping = true;
         self.has_room.notify_all();
-        for thread in threads {
-            // In a build that unwinds, one that panicked has reported it.
-            let _ = thread.join();
-        }
-    }
-
-    fn work(self: &Arc<Pool>) {
-        while let Some((job, inbox)) = self.next_job() {
-            self.run(job, &inbox);
-        }
-    }
-
-    fn next_job(&self) -> Option<(Job, Arc<Inbox<Brought>>)> {
-        let mut state = self.lock();
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                self.figures.jobs.fetch_add(1, Ordering::Relaxed);
-                self.show(&state);
-                return Some(job);
-            }
-            if state.is_stopping {
-                return None;
-            }
-            state.idle += 1;
-            state = wait(&self.has_job, state);
-            state.idle -= 1;
-        }
+        self.threads.stop(|queue| queue.jobs.clear());
     }
 
     fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
@@ -202,7 +192,7 @@ impl Pool {
     }
 
     /// Whether another run may begin: if nothing waits, always.
-    fn has_room(&self, state: &State) -> bool {
+    fn has_room(&self, state: &Room) -> bool {
         state.brought_bytes == 0 || state.brought_bytes + CLAIM_BYTES <= self.brought_limit_bytes
     }
 
@@ -218,13 +208,6 @@ impl Pool {
         }
     }
 
-    fn show(&self, state: &State) {
-        let figures = &self.figures;
-        let (threads, waiting) = (state.threads.len() as u64, state.jobs.len() as u64);
-        figures.threads.store(threads, Ordering::Relaxed);
-        figures.waiting_jobs.store(waiting, Ordering::Relaxed);
-    }
-
     /// What is counted of it.
     pub fn figures(&self) -> Arc<ReaderFigures> {
         Arc::clone(&self.figures)
@@ -235,13 +218,13 @@ impl Pool {
         self.lock().brought_bytes
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Room> {
         // Nothing that can panic is done under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, Room>) -> MutexGuard<'a, Room> {
     condition
         .wait(state)
         .unwrap_or_else(PoisonError::into_inner)

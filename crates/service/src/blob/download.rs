@@ -123,24 +123,12 @@ impl Download {
             send(&self.name, head, None, actions);
             return actions.finish(Status::OK);
         }
-        while actions.can_send() {
-            let Some(part) = reading.take(self.chunk_bytes, actions) else {
-                return;
-            };
+        while let Some(part) = reading.take(self.chunk_bytes, actions) {
             send(&self.name, self.head.take(), Some(&part), actions);
             if reading.is_done() {
                 return actions.finish(Status::OK);
             }
         }
-        reading.read_ahead(actions);
-    }
-
-    /// The caller has taken what was sent.
-    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
-        if let Some(reading) = &mut self.reading {
-            reading.moved();
-        }
-        self.go_on(actions);
     }
 }
 

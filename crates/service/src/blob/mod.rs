@@ -7,6 +7,8 @@ mod download;
 mod list;
 pub mod messages;
 mod reading;
+#[cfg(test)]
+mod reading_tests;
 pub(crate) mod refuse;
 mod storing;
 mod upload;
@@ -122,7 +124,7 @@ impl State for BlobCall {
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         match &mut self.0 {
-            Step::Download(download) => download.writable(actions),
+            Step::Download(download) => download.go_on(actions),
             Step::List(list) => list.go_on(actions),
             _ => {}
         }

@@ -1,26 +1,36 @@
-//! A download, whatever protocol takes it: the next piece is read while one is sent.
+//! A download, whatever protocol takes it: what its peer can take is read, and a little ahead of that.
 
 use std::sync::Arc;
 
 use store::blob::{Content, Description, News, Piece, ReadError, Work};
 
 use crate::call::{Actions, Shared};
-use crate::limits::DOWNLOAD_READ_BYTES;
+use crate::limits::{
+    DOWNLOAD_AHEAD_BYTES, DOWNLOAD_FIRST_BYTES, DOWNLOAD_GROWTH, DOWNLOAD_HEAD_BYTES,
+    DOWNLOAD_LEAST_ROOM_BYTES, DOWNLOAD_LITTLE_BYTES, DOWNLOAD_READ_BYTES,
+};
 
 /// A part of a content on its way out.
+///
+/// Nothing is read before the peer could take it: its windows have room, or it has taken something since more was
+/// read ahead. What it cannot take after all is let go, and read again later. So a download whose peer
+/// does not read holds no more than its windows let out once. For one who reads, one piece is read while another
+/// is sent.
 pub(crate) struct Reading {
     content: Arc<Content>,
     /// The next byte to send.
     next: u64,
     end: u64,
-    /// The next byte to read.
-    read_next: u64,
-    read_bytes: usize,
-    /// Read, and not sent: one at most, beside what is being read.
+    /// How much is read next; more each time, up to `most_bytes`.
+    step_bytes: usize,
+    most_bytes: usize,
+    /// Read, and not sent.
     piece: Option<Piece>,
+    /// The piece that is there, or is being read, may wait for a peer that cannot take it yet.
+    may_wait: bool,
     is_working: bool,
-    /// Something that was sent has gone out since something was read ahead.
-    has_moved: bool,
+    /// The peer has taken something since a piece was read that it could not take yet.
+    has_progress: bool,
 }
 
 /// Some of it that may be sent.
@@ -56,11 +66,12 @@ impl Reading {
             content: blobs.open_content(description),
             next: offset,
             end,
-            read_next: offset,
-            read_bytes: chunk_bytes.max(DOWNLOAD_READ_BYTES),
+            step_bytes: DOWNLOAD_FIRST_BYTES,
+            most_bytes: chunk_bytes.max(DOWNLOAD_READ_BYTES),
             piece: None,
+            may_wait: false,
             is_working: false,
-            has_moved: false,
+            has_progress: false,
         }
     }
 
@@ -69,52 +80,88 @@ impl Reading {
         self.next == self.end
     }
 
-    /// Takes at most so much of what is there. If nothing is, it is asked for: only now, when it can be sent at once.
+    /// Takes at most so much of what is there and may be sent now. If there is nothing, it is read as soon as it can be
+    /// sent; [`Reading::news`] or [`State::writable`](crate::State::writable) follows.
     pub(crate) fn take(&mut self, chunk_bytes: usize, actions: &mut impl Actions) -> Option<Part> {
-        let Some(piece) = self.piece.take() else {
-            self.read(actions);
-            return None;
-        };
+        self.has_progress |= actions.take_progress();
+        let can_send = actions.can_send();
+        if let Some(piece) = self.piece.take() {
+            let room = match can_send && self.may_wait {
+                true => usize::MAX,
+                false => fitting(actions.send_room()),
+            };
+            match room {
+                0 => self.keep(piece, actions),
+                room => return Some(self.cut(piece, chunk_bytes.min(room))),
+            }
+        }
+        if self.piece.is_none() && !self.is_working {
+            self.read(can_send, actions);
+        }
+        None
+    }
+
+    /// Cuts off so much of a piece.
+    fn cut(&mut self, piece: Piece, bytes: usize) -> Part {
         let begin = (self.next - piece.offset) as usize;
         let behind = self.end.min(piece.offset + piece.bytes.len() as u64);
-        let length = chunk_bytes.min((behind - self.next) as usize);
+        let length = bytes.min((behind - self.next) as usize);
         self.next += length as u64;
         if self.next < behind {
             self.piece = Some(piece.clone());
         }
-        Some(Part {
+        Part {
             piece,
             range: begin..begin + length,
-        })
-    }
-
-    /// The caller has taken something of what was sent: what comes next is read meanwhile. For one that takes nothing,
-    /// nothing is read ahead.
-    pub(crate) fn moved(&mut self) {
-        self.has_moved = true;
-    }
-
-    /// Reads ahead what cannot be sent yet, if the caller moves.
-    pub(crate) fn read_ahead(&mut self, actions: &mut impl Actions) {
-        if self.piece.is_none() && std::mem::take(&mut self.has_moved) {
-            self.read(actions);
         }
     }
 
-    fn read(&mut self, actions: &mut impl Actions) {
-        if self.is_working || self.read_next == self.end {
-            return;
+    /// Keeps a piece for a peer that cannot take it yet, if it may wait and memory is not short.
+    fn keep(&mut self, mut piece: Piece, actions: &mut impl Actions) {
+        if self.may_wait && !is_short_of_memory(actions) {
+            actions.hold_ready(piece.bytes.len());
+            piece.permit = None;
+            self.piece = Some(piece);
+        } else {
+            actions.promise_room(0);
+            actions.hold_ready(0);
         }
+    }
+
+    /// Reads what comes next, if the peer can take it, or has taken something since more was read ahead.
+    fn read(&mut self, can_send: bool, actions: &mut impl Actions) {
+        let is_ahead = self.has_progress && !is_short_of_memory(actions);
+        let room = match is_ahead {
+            true => actions.window_room(),
+            false => actions.send_room(),
+        };
+        let bytes = match (room, is_ahead) {
+            (0, false) => return,
+            (room, false) => self.step(room.min(actions.message_bytes())),
+            (room, true) => self.step(room.saturating_add(DOWNLOAD_AHEAD_BYTES)),
+        };
+        if is_ahead && (room == 0 || !can_send) {
+            self.has_progress = false;
+        }
+        self.step_bytes = self.most_bytes.min(DOWNLOAD_GROWTH * self.step_bytes);
+        self.may_wait = is_ahead;
         self.is_working = true;
-        // Less while memory for answers is short.
-        let read_bytes = self.read_bytes.min(actions.message_bytes());
-        let bytes = (read_bytes as u64).min(self.end - self.read_next);
-        actions.reserve(bytes as usize);
+        if !is_ahead {
+            actions.promise_room(bytes);
+        }
         actions.blob(Work::Read {
             content: Arc::clone(&self.content),
-            offset: self.read_next,
-            bytes: bytes as usize,
+            offset: self.next,
+            bytes,
         });
+    }
+
+    /// Returns how much to read next for so much room: to the end of a block, since blocks are read as a whole.
+    fn step(&self, room: usize) -> usize {
+        const BLOCK: u64 = store::blob::limits::BLOCK_BYTES as u64;
+        let first = self.next / BLOCK * BLOCK;
+        let wanted = (self.step_bytes.min(room) as u64 / BLOCK * BLOCK).max(BLOCK);
+        (self.end.min(first + wanted) - self.next) as usize
     }
 
     /// What was asked for is done.
@@ -123,7 +170,6 @@ impl Reading {
         match news {
             News::Read(piece) => {
                 // It may be less than was asked for.
-                self.read_next = self.end.min(piece.offset + piece.bytes.len() as u64);
                 debug_assert!(self.piece.is_none(), "one piece is read ahead");
                 self.piece = Some(piece);
                 Ok(())
@@ -134,5 +180,20 @@ impl Reading {
                 Ok(())
             }
         }
+    }
+}
+
+/// Whether everybody is to hold little.
+fn is_short_of_memory(actions: &impl Actions) -> bool {
+    actions.message_bytes() != usize::MAX
+}
+
+/// How many bytes of data may be sent into so much room, with what is beside them in a message: what would be left of it
+/// keeps all of its piece in memory. Into little room goes a little, which is copied.
+fn fitting(room: usize) -> usize {
+    match room {
+        0 => 0,
+        1..DOWNLOAD_LEAST_ROOM_BYTES => DOWNLOAD_LITTLE_BYTES,
+        room => room - DOWNLOAD_HEAD_BYTES,
     }
 }

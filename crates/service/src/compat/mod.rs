@@ -6,7 +6,7 @@
 
 pub mod gupload;
 #[cfg(test)]
-mod gupload_tests;
+pub(crate) mod gupload_tests;
 pub mod kvstore;
 pub mod simulate;
 #[cfg(test)]

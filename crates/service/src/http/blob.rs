@@ -200,28 +200,17 @@ impl Get {
         }
     }
 
-    fn go_on(&mut self, actions: &mut impl Actions) {
+    /// Sends what can be sent.
+    pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
         let Some(reading) = &mut self.reading else {
             return;
         };
-        while actions.can_send() {
-            let Some(part) = reading.take(DOWNLOAD_CHUNK_BYTES, actions) else {
-                return;
-            };
+        while let Some(part) = reading.take(DOWNLOAD_CHUNK_BYTES, actions) {
             actions.plain_body(&part.piece.bytes, part.range);
             if reading.is_done() {
                 return actions.plain_end(Code::Ok);
             }
         }
-        reading.read_ahead(actions);
-    }
-
-    /// The caller has taken what was sent.
-    pub(super) fn writable(&mut self, actions: &mut impl Actions) {
-        if let Some(reading) = &mut self.reading {
-            reading.moved();
-        }
-        self.go_on(actions);
     }
 }
 

@@ -127,7 +127,7 @@ impl State for HttpCall {
 
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         if let Step::Get(get) = &mut self.0 {
-            get.writable(actions);
+            get.go_on(actions);
         }
     }
 }

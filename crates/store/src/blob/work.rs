@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::blobs::Blobs;
 use super::content::{Content, Piece};
 use super::error::{ReadError, UploadError};
+use super::limits::BLOCK_BYTES;
 use super::listing::UploadState;
+use super::reader::aligned;
 use super::sealed::Sealed;
 use super::upload::{Begin, End, Owner, Upload};
 use crate::catalogue::DatabaseId;
@@ -123,10 +125,14 @@ pub enum News {
 }
 
 impl Work {
-    /// The bytes that are to be read; `None`: it reads nothing.
+    /// The bytes that are to be read, whole blocks as they are read; `None`: it reads nothing.
     pub fn read_bytes(&self) -> Option<usize> {
         match self {
-            Work::Read { bytes, .. } => Some(*bytes),
+            Work::Read {
+                content,
+                offset,
+                bytes,
+            } => Some(aligned(*offset, *bytes, content.size_bytes()).1),
             _ => None,
         }
     }
@@ -147,8 +153,8 @@ impl Work {
         grant: Option<(usize, Permit)>,
     ) -> News {
         let permit = grant.map(|(granted, permit)| {
-            if let Work::Read { bytes, .. } = &mut self {
-                *bytes = granted.min(*bytes);
+            if let Work::Read { offset, bytes, .. } = &mut self {
+                *bytes = granted_bytes(*offset, granted).min(*bytes);
             }
             Arc::new(permit)
         });
@@ -206,4 +212,10 @@ impl Work {
             },
         }
     }
+}
+
+/// How much may be read from `offset` on if so many bytes of whole blocks are granted: a block, if it is less.
+fn granted_bytes(offset: u64, granted: usize) -> usize {
+    let into = (offset % BLOCK_BYTES as u64) as usize;
+    (granted / BLOCK_BYTES).max(1) * BLOCK_BYTES - into
 }

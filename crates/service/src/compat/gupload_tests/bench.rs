@@ -15,9 +15,9 @@ use crate::fake::{Fake, Sent, shared};
 use crate::method::Method;
 
 /// A server with a data folder.
-pub(super) struct Bench {
-    pub(super) shared: Shared,
-    pub(super) disk: SimulatedDisk,
+pub(crate) struct Bench {
+    pub(crate) shared: Shared,
+    pub(crate) disk: SimulatedDisk,
     rounds: Rounds,
     mailbox: Mailbox,
     committer: Committer,
@@ -30,7 +30,7 @@ impl Owner for Nobody {
     fn lost(&self, _why: store::blob::UploadError) {}
 }
 
-pub(super) fn config() -> StoreConfig {
+pub(crate) fn config() -> StoreConfig {
     let mut config = StoreConfig::new(1);
     config.default_database.durability = Durability::Synced;
     config.blobs.free_bytes = 0;
@@ -38,19 +38,19 @@ pub(super) fn config() -> StoreConfig {
 }
 
 impl Bench {
-    pub(super) fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         Bench::with(config())
     }
 
     /// A server that has none.
-    pub(super) fn volatile() -> Bench {
+    pub(crate) fn volatile() -> Bench {
         Bench {
             shared: shared(),
             ..Bench::new()
         }
     }
 
-    pub(super) fn with(config: StoreConfig) -> Bench {
+    pub(crate) fn with(config: StoreConfig) -> Bench {
         let disk = SimulatedDisk::new(1);
         let id = LogId {
             history: 1,
@@ -75,7 +75,7 @@ impl Bench {
     }
 
     /// Does all that a call has asked for.
-    pub(super) fn work(&mut self, fake: &mut Fake) {
+    pub(crate) fn work(&mut self, fake: &mut Fake) {
         let mut clock = StandingClock { now_ms: 1_000 };
         while !fake.actions.is_over {
             if let Some(work) = fake.actions.work.take() {
@@ -103,7 +103,7 @@ impl Bench {
     }
 
     /// Uploads messages, whatever they are, and answers with what came back.
-    pub(super) fn upload(&mut self, method: Method, messages: &[&[u8]]) -> Vec<Sent> {
+    pub(crate) fn upload(&mut self, method: Method, messages: &[&[u8]]) -> Vec<Sent> {
         let mut fake = Fake::new(method, &self.shared);
         for message in messages {
             self.work(&mut fake);
@@ -119,7 +119,7 @@ impl Bench {
     }
 
     /// All blobs, by name.
-    pub(super) fn kept(&self) -> Vec<(String, Vec<u8>)> {
+    pub(crate) fn kept(&self) -> Vec<(String, Vec<u8>)> {
         let view = self.shared.store.view(DatabaseId::BLOBS).expect("is there");
         let mut keys = Vec::new();
         view.scan(&Range::ALL, Direction::Forward, 0, 1_000, &mut |entry| {
@@ -142,7 +142,7 @@ impl Bench {
     }
 
     /// That nothing is kept, and nothing lies about.
-    pub(super) fn expect_nothing(&self) {
+    pub(crate) fn expect_nothing(&self) {
         assert_eq!(self.kept(), []);
         let folder = self.disk.subfolder("blobs").expect("it can be opened");
         assert_eq!(folder.list().expect("it can be listed"), [""; 0]);

@@ -1,6 +1,6 @@
 //! Uploads of gupload, kept on a simulated disk or thrown away.
 
-mod bench;
+pub(crate) mod bench;
 
 use store::Durability;
 use store::blob::limits;
