@@ -226,3 +226,79 @@ impl Drop for Door {
         self.pool.lock().waiting.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::handler::PeerAddress;
+
+    fn connection() -> (OwnedFd, Peer, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("there are descriptors");
+        let peer = Peer {
+            address: PeerAddress::Unix,
+            listener: 0,
+            outgoing: false,
+            over_limit: false,
+            place: None,
+            tls: None,
+        };
+        (near.into(), peer, far)
+    }
+
+    /// How many connections lie in the inbox of a slot.
+    fn arrived(pool: &ThreadPool, slot: usize) -> usize {
+        let mut arrivals = Vec::new();
+        pool.slots.get(slot).collect(&mut arrivals);
+        arrivals.len()
+    }
+
+    /// All threads are there, one of them is about to end, and has not said so: whoever comes then waits for no other.
+    #[test]
+    fn a_connection_that_comes_while_a_thread_ends_gets_one_in_its_place() {
+        let threads = SPARE_THREADS + 1;
+        let config = LoopConfig {
+            max_connections: threads,
+            ..LoopConfig::default()
+        };
+        let (reports, _control) = Reports::new().expect("there are descriptors");
+        let slots = LoopList::new(1).expect("there are descriptors");
+        let pool = ThreadPool::new(slots, reports, &config);
+        let mut far = Vec::new();
+        let mut place = || {
+            let (near, peer, end) = connection();
+            far.push(end);
+            assert!(pool.place(near, peer, 0).is_none(), "it is not refused");
+        };
+        (0..threads).for_each(|_| place());
+        for _ in 0..3 {
+            for slot in 1..=threads {
+                assert_eq!(arrived(&pool, slot), 1);
+                assert!(pool.next(slot).is_none());
+            }
+            assert!(pool.retire(1));
+            (1..threads).for_each(|_| place());
+            // The last of as many as there may be.
+            place();
+            pool.ended(1);
+            assert!(pool.lock().waiting.is_empty());
+        }
+        assert_eq!(pool.lock().threads, threads);
+        assert_eq!(arrived(&pool, 1), 1);
+        // Nobody waits: its slot is free, and used again.
+        assert!(pool.next(1).is_none());
+        (2..=threads)
+            .for_each(|slot| assert!(arrived(&pool, slot) == 1 && pool.next(slot).is_none()));
+        assert!(pool.retire(1));
+        pool.ended(1);
+        assert_eq!(pool.lock().threads, threads - 1);
+        (0..threads).for_each(|_| place());
+        assert_eq!(
+            (1..=threads)
+                .map(|slot| arrived(&pool, slot))
+                .sum::<usize>(),
+            threads
+        );
+    }
+}
