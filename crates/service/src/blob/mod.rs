@@ -149,7 +149,9 @@ impl Step {
                 Step::Delete
             }
             Method::BlobListUploads => {
-                uploads::begin_list(bytes, shared, actions)?;
+                if !uploads::begin_list(bytes, shared, actions)? {
+                    return Ok(None);
+                }
                 Step::Uploads
             }
             Method::BlobDiscardUploads => {

@@ -11,16 +11,24 @@ use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
 
+/// Bytes of the largest list: of each upload its name and id, and less than 100 for the rest.
+const LIST_BYTES: usize =
+    limits::UPLOADS_PER_DATABASE * (limits::NAME_BYTES + limits::UPLOAD_ID_BYTES + 100);
+
+/// Asks for the list; false: the request comes once more, when there is memory for the response.
 pub(super) fn begin_list(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut impl Actions,
-) -> Result<(), Status> {
+) -> Result<bool, Status> {
     let request = ListUploadsRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobListUploads, error))?;
     let (database, _) = refuse::database(request.database, shared)?;
-    actions.blob(Work::ListUploads { database });
-    Ok(())
+    let has_room = actions.room_for_answer(LIST_BYTES);
+    if has_room {
+        actions.blob(Work::ListUploads { database });
+    }
+    Ok(has_room)
 }
 
 pub(super) fn begin_discard(
@@ -71,5 +79,27 @@ pub(super) fn answer(news: News, actions: &mut impl Actions) {
             actions.respond(|out| DiscardUploadsResponse { discarded }.encode(out));
         }
         _ => debug_assert!(false, "nothing else was asked for"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compat::gupload_tests::bench::Bench;
+    use crate::fake::Fake;
+    use crate::method::Method;
+
+    #[test]
+    fn a_list_is_made_when_there_is_memory_for_it() {
+        let shared = Bench::new().shared;
+        let mut fake = Fake::new(Method::BlobListUploads, &shared);
+        fake.actions.has_room = false;
+        for _ in 0..2 {
+            fake.message(b"", true, &shared);
+            assert!(std::mem::take(&mut fake.actions.puts_back));
+            assert!(fake.actions.work.is_none() && fake.actions.asked_bytes > 1 << 20);
+        }
+        fake.actions.has_room = true;
+        fake.message(b"", true, &shared);
+        assert!(!fake.actions.puts_back && fake.actions.work.is_some());
     }
 }
