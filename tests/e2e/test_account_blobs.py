@@ -198,10 +198,16 @@ def unfinished_uploads(server):
         return admin.Statistics(admin_pb2.StatisticsRequest()).databases[0].unfinished_uploads
 
 
+def open_uploads(channel):
+    return [one for one in stub(channel).ListUploads(pb.ListUploadsRequest()).uploads if one.open]
+
+
 def assert_uploads(server, name):
     """Somebody else uploads, with an id and without."""
     print(f"{unfinished_uploads(server)} unfinished uploads")
     with open_channel(server.address) as channel:
+        # Those who have gone come from the same address: their uploads are open until the server has seen that.
+        wait_until(lambda: not open_uploads(channel), 60, "uploads of those who have gone are open")
         for number in range(3):
             blob = f"honest/{name}/{number}"
             fields = {"upload_id": blob.encode()} if number == 1 else {}
