@@ -3,8 +3,8 @@
 use store::limits::ANSWER_BYTES_PER_OPERATION as RESULT_BYTES;
 use store::tree::{NotFetched, Wishes};
 use store::{
-    Commit, CommitOutcome, DatabaseId, Decision, Entry, Look, Operation, OperationOutcome, Refusal,
-    Shown, Value,
+    Commit, CommitOutcome, DatabaseId, Decision, Entry, Look, Mode, Operation, OperationOutcome,
+    Refusal, Shown, Value,
 };
 
 use super::messages::{
@@ -97,35 +97,58 @@ fn begin_writes(
     shared: &Shared,
     actions: &mut impl Actions,
 ) -> Result<Option<WriteBatch>, Status> {
-    let mut has_room = false;
-    loop {
+    let submitted = submit_with_room((database, request.mode), actions, |commit| {
         let mut answer_bytes_left = max_answer_bytes.saturating_sub(ANSWER_FRAME_BYTES);
         let mut pushed = Vec::with_capacity(request.operation_count);
-        let mut commit = actions.write(database, request.mode);
-        push_all(
-            (Method::Batch, "operations"),
-            request.operations(),
-            &mut commit,
-            |one| {
-                pushed.push(one);
-                if one.kind == OperationKind::Append {
-                    // The one operation whose result may be a failure in words.
-                    answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
-                }
-            },
-        )?;
-        let values_bytes = values_bytes(&pushed, database, max_answer_bytes, shared);
-        if has_room || values_bytes == 0 {
-            commit.limit_answer(usize::try_from(answer_bytes_left).unwrap_or(usize::MAX));
+        let list = (Method::Batch, "operations");
+        push_all(list, request.operations(), commit, |one| {
+            pushed.push(one);
+            if one.kind == OperationKind::Append {
+                // The one operation whose result may be a failure in words.
+                answer_bytes_left = answer_bytes_left.saturating_sub(FAILURE_BYTES);
+            }
+        })?;
+        Ok(Filled {
+            values_bytes: values_bytes(&pushed, database, max_answer_bytes, shared),
+            results_bytes: answer_bytes_left,
+            kept: pushed,
+        })
+    })?;
+    Ok(submitted.map(|pushed| WriteBatch {
+        pushed: pushed.into(),
+        max_answer_bytes,
+    }))
+}
+
+/// A commit that was filled.
+pub(super) struct Filled<Kept> {
+    /// What the values in the answer come to at most, in bytes.
+    pub values_bytes: usize,
+    /// What all results may come to.
+    pub results_bytes: u64,
+    /// What must be known of the operations.
+    pub kept: Kept,
+}
+
+/// Has `fill` push into a commit on a database, and submits it; `None`: the request comes once more, when there is memory
+/// for the values in its answer.
+pub(super) fn submit_with_room<Kept>(
+    (database, mode): (DatabaseId, Mode),
+    actions: &mut impl Actions,
+    fill: impl Fn(&mut Commit<'_>) -> Result<Filled<Kept>, Status>,
+) -> Result<Option<Kept>, Status> {
+    let mut has_room = false;
+    loop {
+        let mut commit = actions.write(database, mode);
+        let filled = fill(&mut commit)?;
+        if has_room || filled.values_bytes == 0 {
+            commit.limit_answer(usize::try_from(filled.results_bytes).unwrap_or(usize::MAX));
             commit.submit();
-            return Ok(Some(WriteBatch {
-                pushed: pushed.into(),
-                max_answer_bytes,
-            }));
+            return Ok(Some(filled.kept));
         }
-        // Given up: only now it is known that room is needed, and most batches need none.
+        // Given up: only now it is known that room is needed, and most commits need none.
         drop(commit);
-        if !actions.room_for_answer(values_bytes) {
+        if !actions.room_for_answer(filled.values_bytes) {
             return Ok(None);
         }
         has_room = true;

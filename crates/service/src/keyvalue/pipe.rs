@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use store::{CommitOutcome, DatabaseId, Decision, Mode, OperationStatus, Refusal};
 
 use super::batch::{
-    answer_bound, encode_outcome, point_after, push_all, refused, values_bytes, with_result,
+    Filled, answer_bound, encode_outcome, point_after, push_all, refused, submit_with_room,
+    values_bytes, with_result,
 };
 use super::messages::{
     BatchRequest, BatchResponse, Failure, OperationKind, PipeAnswers, PipeRequest, PipeResponse,
@@ -216,34 +217,23 @@ impl Pipe {
         if given > allowed {
             return Err(refuse::too_many_operations(METHOD, given, allowed));
         }
-        let mut has_room = false;
-        let (pushed, answer_bytes) = loop {
-            let mut commit = actions.write(target.database, request.mode);
+        let place = (target.database, request.mode);
+        let submitted = submit_with_room(place, actions, |commit| {
             let mut pushed = Vec::with_capacity(given);
             let mut answer = AnswerBound::new(target.failures_only, limits.value_bytes);
-            push_all(
-                (METHOD, "operations"),
-                request.operations(),
-                &mut commit,
-                |one| {
-                    answer.add(one);
-                    pushed.push(one);
-                },
-            )?;
-            let values_bytes = values_bytes(&pushed, target.database, max_answer_bytes, shared);
-            if has_room || values_bytes == 0 {
-                let results_bytes = max_answer_bytes.saturating_sub(answer.beside_results_bytes);
-                commit.limit_answer(usize::try_from(results_bytes).unwrap_or(usize::MAX));
-                commit.submit();
-                break (pushed, answer.bytes().min(max_answer_bytes));
-            }
-            // Given up: only now it is known that room is needed, and most batches need none.
-            drop(commit);
-            if !actions.room_for_answer(values_bytes) {
-                self.reserve(actions);
-                return Ok(None);
-            }
-            has_room = true;
+            let list = (METHOD, "operations");
+            push_all(list, request.operations(), commit, |one| {
+                answer.add(one);
+                pushed.push(one);
+            })?;
+            Ok(Filled {
+                values_bytes: values_bytes(&pushed, target.database, max_answer_bytes, shared),
+                results_bytes: max_answer_bytes.saturating_sub(answer.beside_results_bytes),
+                kept: (pushed, answer.bytes().min(max_answer_bytes)),
+            })
+        })?;
+        let Some((pushed, answer_bytes)) = submitted else {
+            return Ok(None);
         };
         self.request_bytes += request_bytes;
         self.answer_bytes += answer_bytes;

@@ -2,7 +2,9 @@
 
 use store::{Commit, CommitOutcome, Decision, List, Mode};
 
-use super::batch::{answer_bound, encode_outcome, push_all, refused, values_bytes};
+use super::batch::{
+    Filled, answer_bound, encode_outcome, push_all, refused, submit_with_room, values_bytes,
+};
 use super::messages::{OperationKind, TransactRequest, TransactResponse};
 use super::{Pushed, refuse};
 use crate::call::{Actions, Shared};
@@ -38,30 +40,21 @@ impl Transact {
                 limits.commit_operations,
             ));
         }
-        let mut has_room = false;
-        loop {
-            let mut commit = actions.write(database, Mode::Transact);
-            let (when_met, when_unmet) = push_parts(&request, &mut commit)?;
-            let values_bytes = [&when_met, &when_unmet]
+        let submitted = submit_with_room((database, Mode::Transact), actions, |commit| {
+            let (when_met, when_unmet) = push_parts(&request, commit)?;
+            let [met_bytes, unmet_bytes] = [&when_met, &when_unmet]
                 .map(|list| values_bytes(list, database, max_answer_bytes, shared));
-            let values_bytes = values_bytes[0].max(values_bytes[1]);
-            if has_room || values_bytes == 0 {
-                let answer_bytes = results_bytes(max_answer_bytes, &when_met, &when_unmet);
-                commit.limit_answer(answer_bytes);
-                commit.submit();
-                return Ok(Some(Transact {
-                    when_met: when_met.into(),
-                    when_unmet: when_unmet.into(),
-                    max_answer_bytes,
-                }));
-            }
-            // Given up: only now it is known that room is needed.
-            drop(commit);
-            if !actions.room_for_answer(values_bytes) {
-                return Ok(None);
-            }
-            has_room = true;
-        }
+            Ok(Filled {
+                values_bytes: met_bytes.max(unmet_bytes),
+                results_bytes: results_bytes(max_answer_bytes, &when_met, &when_unmet),
+                kept: (when_met, when_unmet),
+            })
+        })?;
+        Ok(submitted.map(|(when_met, when_unmet)| Transact {
+            when_met: when_met.into(),
+            when_unmet: when_unmet.into(),
+            max_answer_bytes,
+        }))
     }
 
     /// Answers with what became of the commit.
@@ -113,11 +106,11 @@ fn push_parts(
 }
 
 /// Returns what results may come to, in bytes.
-fn results_bytes(max_answer_bytes: u64, when_met: &[Pushed], when_unmet: &[Pushed]) -> usize {
+fn results_bytes(max_answer_bytes: u64, when_met: &[Pushed], when_unmet: &[Pushed]) -> u64 {
     // At most one result is a failure in words: what fails ends the list.
     let may_fail_in_words =
         |list: &[Pushed]| list.iter().any(|one| one.kind == OperationKind::Append);
     let words = may_fail_in_words(when_met) || may_fail_in_words(when_unmet);
     let frame_bytes = TRANSACT_FRAME_BYTES + if words { FAILURE_BYTES } else { 0 };
-    usize::try_from(max_answer_bytes.saturating_sub(frame_bytes)).unwrap_or(usize::MAX)
+    max_answer_bytes.saturating_sub(frame_bytes)
 }
