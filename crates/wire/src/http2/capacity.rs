@@ -107,9 +107,13 @@ impl Connection {
         }
         if !self.streams[stream.slot].awaits_capacity {
             self.streams[stream.slot].awaits_capacity = true;
-            self.capacity.waiting_large.push_back(stream);
             let most = self.most_waiting();
-            prune(&mut self.capacity.waiting_large, most, &self.streams);
+            enter(
+                &mut self.capacity.waiting_large,
+                stream,
+                most,
+                &self.streams,
+            );
         }
         false
     }
@@ -125,9 +129,8 @@ impl Connection {
         }
         if !self.streams[stream.slot].awaits_capacity {
             self.streams[stream.slot].awaits_capacity = true;
-            self.capacity.waiting.push_back(stream);
             let most = self.most_waiting();
-            prune(&mut self.capacity.waiting, most, &self.streams);
+            enter(&mut self.capacity.waiting, stream, most, &self.streams);
         }
         false
     }
@@ -160,7 +163,7 @@ impl Connection {
     /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside for it before. They
     /// are given back when it sends, and when it ends.
     pub fn reserve_send(&mut self, stream: StreamKey, bytes: usize) {
-        if self.streams.get(stream).is_none_or(|found| found.is_dead()) {
+        if !self.is_alive(stream) {
             return;
         }
         let found = &mut self.streams[stream.slot];
@@ -213,9 +216,8 @@ impl Connection {
     pub(super) fn defer(&mut self, stream: StreamKey) {
         if !self.streams[stream.slot].is_deferred {
             self.streams[stream.slot].is_deferred = true;
-            self.capacity.deferred.push_back(stream);
             let most = self.most_waiting();
-            prune(&mut self.capacity.deferred, most, &self.streams);
+            enter(&mut self.capacity.deferred, stream, most, &self.streams);
         }
     }
 
@@ -224,9 +226,8 @@ impl Connection {
     pub(super) fn await_large_capacity(&mut self, stream: StreamKey) {
         if !self.streams[stream.slot].is_put_back {
             self.streams[stream.slot].is_put_back = true;
-            self.capacity.put_back.push_back(stream);
             let most = self.most_waiting();
-            prune(&mut self.capacity.put_back, most, &self.streams);
+            enter(&mut self.capacity.put_back, stream, most, &self.streams);
         }
     }
 
@@ -248,6 +249,14 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Whether a stream is there and nobody has ended it.
+    #[inline]
+    pub(super) fn is_alive(&self, stream: StreamKey) -> bool {
+        self.streams
+            .get(stream)
+            .is_some_and(|found| !found.is_dead())
     }
 
     /// Returns how many keys a queue may hold before those of streams that have ended are removed.
@@ -272,8 +281,7 @@ impl Connection {
             let Some(key) = self.capacity.deferred.pop_front() else {
                 return false;
             };
-            let is_alive = self.streams.get(key).is_some_and(|found| !found.is_dead());
-            if is_alive {
+            if self.is_alive(key) {
                 self.streams[key.slot].is_deferred = false;
                 self.streams[key.slot].has_delivered = true;
                 if !self.resumed.contains(&key) {
@@ -304,8 +312,14 @@ impl Connection {
     }
 }
 
-/// Removes streams that have ended from a queue that is longer than it can be with those that have not.
-pub(super) fn prune(queue: &mut VecDeque<StreamKey>, most: usize, streams: &Streams) {
+/// Puts a stream at the end of a queue, and removes those that have ended if it is longer than it can be without them.
+pub(super) fn enter(
+    queue: &mut VecDeque<StreamKey>,
+    stream: StreamKey,
+    most: usize,
+    streams: &Streams,
+) {
+    queue.push_back(stream);
     if queue.len() > most {
         queue.retain(|key| streams.get(*key).is_some_and(|found| !found.is_dead()));
     }

@@ -8,7 +8,7 @@
 //! A connection without send capacity, since its peer does not take what waits on some streams, has
 //! room for those that it does take, one after the other: as soon as nothing waits but for windows.
 
-use super::capacity::prune;
+use super::capacity::enter;
 use super::connection::Connection;
 use super::event::Event;
 use super::streams::StreamKey;
@@ -40,9 +40,8 @@ impl Connection {
             // Otherwise the stream's own window has to be opened.
             if stream_room >= least && !found.in_room_queue {
                 found.in_room_queue = true;
-                self.capacity.waiting_room.push_back(stream);
                 let most = self.most_waiting();
-                prune(&mut self.capacity.waiting_room, most, &self.streams);
+                enter(&mut self.capacity.waiting_room, stream, most, &self.streams);
             }
             return 0;
         }
@@ -62,11 +61,7 @@ impl Connection {
     /// instead of what was promised to it before. It is given back when the call sends, and when it
     /// ends.
     pub fn promise_room(&mut self, stream: StreamKey, bytes: usize) {
-        if self
-            .streams
-            .get(stream)
-            .is_some_and(|found| !found.is_dead())
-        {
+        if self.is_alive(stream) {
             let found = &mut self.streams[stream.slot];
             let before = std::mem::replace(&mut found.promised_bytes, bytes);
             self.capacity.promised_bytes = self.capacity.promised_bytes - before + bytes;
@@ -77,11 +72,7 @@ impl Connection {
     /// by the connection, until the call sends or ends. Unlike what is
     /// [reserved](Self::reserve_send), it keeps nobody from sending.
     pub fn hold_ready(&mut self, stream: StreamKey, bytes: usize) {
-        if self
-            .streams
-            .get(stream)
-            .is_some_and(|found| !found.is_dead())
-        {
+        if self.is_alive(stream) {
             let found = &mut self.streams[stream.slot];
             let before = std::mem::replace(&mut found.ready_bytes, bytes);
             self.capacity.ready_bytes = self.capacity.ready_bytes - before + bytes;
