@@ -29,6 +29,8 @@ pub(crate) struct Effects {
     pub resumed: bool,
     /// Commits that it submitted.
     pub commits: u32,
+    /// Commits and bytes of the tick's batch before it wrote, if it did.
+    pub written_from: Option<(usize, usize)>,
     /// It asked to be woken at this time.
     pub wake_at_ns: Option<u64>,
     /// It is to be shown its database again, when it may send a large answer.
@@ -79,6 +81,13 @@ impl Step<'_> {
         claimed_bytes.is_some()
     }
 
+    /// The call is about to put a write into the batch.
+    fn note_write(&mut self) {
+        let batch = &*self.batch;
+        let from = || (batch.commits(), batch.write_bytes());
+        self.effects.written_from.get_or_insert_with(from);
+    }
+
     /// Charges a body that was just sent, if some of it still waits.
     fn charge(&mut self, body: &Arc<[u8]>) {
         let account = self.account;
@@ -102,20 +111,24 @@ impl Actions for Step<'_> {
     }
 
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
+        self.note_write();
         let writes = self.batch.writes_to(database);
         writes.begin(self.id.tag(), database, mode)
     }
 
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
+        self.note_write();
         let tag = self.id.tag();
         self.batch.writes.create_database(tag, name, config);
     }
 
     fn drop_database(&mut self, database: DatabaseId) {
+        self.note_write();
         self.batch.writes.drop_database(self.id.tag(), database);
     }
 
     fn drop_empty_database(&mut self, database: DatabaseId) {
+        self.note_write();
         let writes = self.batch.writes_to(database);
         writes.drop_empty_database(self.id.tag(), database);
     }
@@ -125,6 +138,7 @@ impl Actions for Step<'_> {
     }
 
     fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {
+        self.note_write();
         let tag = self.id.tag();
         let mut commit = (self.batch.writes).begin(tag, DatabaseId::BLOBS, Mode::Independent);
         let pushed = sealed.with_operation(name, condition, |operation| commit.push(operation));

@@ -265,10 +265,7 @@ impl Core {
         };
         if connection.unsent_bytes() > channel.holding.unsent_bytes() + limits::SMALL_HOLDING_BYTES
         {
-            let now_ns = self.clock.tick_ns();
-            channel.holding.change(held(connection, io), now_ns);
-            let pause = channel.holding.pause();
-            self.set_pause(connection, pause);
+            self.charge(channel, io);
         }
     }
 
@@ -309,24 +306,30 @@ impl Core {
         self.log_error(channel);
     }
 
-    /// Holds back what is produced for a peer. Who found no memory for a large message waits until it tries again.
-    fn set_pause(&self, connection: &mut Connection, pause: Pause) {
+    /// Charges what a connection holds now, and holds back what is produced for its peer accordingly. Who found no memory
+    /// for a large message waits until it tries again.
+    fn charge(&self, channel: &mut Channel, io: &Io) -> Pause {
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return Pause::No;
+        };
+        let now_ns = self.clock.tick_ns();
+        channel.holding.change(held(connection, io), now_ns);
+        let pause = channel.holding.pause();
         connection.set_pause(match pause {
             Pause::No if self.claim_failed => Pause::Large,
             pause => pause,
         });
+        pause
     }
 
     /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it hold no more; ends it
     /// to relieve the account.
     fn guard_account(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+        let pause = self.charge(channel, io);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        channel.holding.change(held(connection, io), now_ns);
-        let pause = channel.holding.pause();
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
-        self.set_pause(connection, pause);
         if pause != Pause::No {
             channel.holding.relieve(now_ns);
             if channel.holding.is_condemned() {
@@ -384,21 +387,19 @@ impl Core {
     /// the step has moved something on that another call waits for.
     #[inline]
     pub(crate) fn after_step(&mut self, channel: &mut Channel, io: &Io) {
+        let pause = self.charge(channel, io);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        let now_ns = self.clock.tick_ns();
-        channel.holding.change(held(connection, io), now_ns);
         // What was taken is charged now.
         let claimed_bytes = std::mem::take(&mut self.claimed_bytes);
         if claimed_bytes > 0 {
             self.admission.account.end_claim(claimed_bytes);
         }
-        let pause = channel.holding.pause();
-        self.set_pause(connection, pause);
         if connection.has_events() {
             self.revisit.push(channel.id);
         }
+        let now_ns = self.clock.tick_ns();
         if std::mem::take(&mut self.claim_failed) {
             self.arm(channel, now_ns + limits::CLAIM_RETRY_MS * 1_000_000);
         }

@@ -53,7 +53,6 @@ impl Core {
             return;
         };
         let stream = running.stream;
-        let (commits_before, bytes_before) = (self.batch.commits(), self.batch.write_bytes());
         let mut actions = Step {
             id,
             channel: channel.id,
@@ -76,11 +75,10 @@ impl Core {
         };
         step(&mut running.call, &self.shared, &mut actions);
         let mut effects = actions.effects;
-        effects.commits = (self.batch.commits() - commits_before) as u32;
-        if effects.commits > 0 {
-            // What waits for the committer is held for the call until that answers.
-            let bytes = self.batch.write_bytes() - bytes_before;
-            connection.reserve_more(stream, bytes);
+        if let Some((commits, bytes)) = effects.written_from {
+            effects.commits = (self.batch.commits() - commits) as u32;
+            // What waits for the committer is held for the call until that answers; nothing does if it gave up.
+            connection.reserve_more(stream, self.batch.write_bytes() - bytes);
         }
         self.puts_back = effects.puts_back;
         self.claimed_bytes += effects.claimed_bytes;
