@@ -4,7 +4,7 @@ use super::config::Role;
 use super::connection::{Connection, Draining, Phase};
 use super::error::{Cause, ConnectionError, ErrorCode};
 use super::event::Event;
-use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
+use super::frame::{self, FrameHeader, flag, kind};
 use super::guard::Charge;
 use super::settings;
 use super::streams::{Dead, StreamKey};
@@ -375,9 +375,10 @@ impl Connection {
         self.guard.charge(charge, self.now_ns)
     }
 
-    /// Sends acknowledgements that had to wait.
+    /// Sends acknowledgements that had to wait, as long as the output is not full.
+    #[inline]
     pub(super) fn send_pending_acks(&mut self, out: &mut Vec<u8>) {
-        while out.len() + HEADER_BYTES < self.config.output_bound_bytes {
+        while out.len() < self.config.output_bound_bytes {
             let Some(ack) = self.pending_acks.pop_front() else {
                 return;
             };

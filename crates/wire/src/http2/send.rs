@@ -317,6 +317,7 @@ impl Connection {
     #[inline]
     fn may_write_at_once(&self, slot: u32, out: &[u8]) -> bool {
         self.ready.is_empty()
+            && self.pending_acks.is_empty()
             && out.len() < self.config.output_bound_bytes
             && self.streams[slot].outbound.bytes() == 0
     }

@@ -12,12 +12,15 @@ impl Connection {
     /// from a full output; `poll_event` may have events afterwards.
     pub fn transmit(&mut self, out: &mut Vec<u8>, now_ns: u64) {
         self.now_ns = now_ns;
-        self.send_pending_acks(out);
         self.pump(out);
     }
 
     /// Lets the streams that are ready send in turns, one frame each, so that a large body holds up no other.
+    ///
+    /// Acknowledgements go before them: a peer counts on the windows of its SETTINGS from our acknowledgement on, and
+    /// takes what comes before it and needs them as a breach of flow control.
     pub(super) fn pump(&mut self, out: &mut Vec<u8>) {
+        self.send_pending_acks(out);
         let before = self.unsent_bytes;
         while out.len() < self.config.output_bound_bytes && self.send_window.available() > 0 {
             let Some(key) = self.ready.pop_front() else {

@@ -454,3 +454,97 @@ fn no_byte_of_random_padded_data_is_lost_from_a_window() {
         assert_eq!(server.error(), None);
     }
 }
+
+/// What a peer counts that holds its windows as it has announced them: its SETTINGS from their acknowledgement on.
+struct StrictPeer {
+    connection: i64,
+    initial: i64,
+    unacknowledged: std::collections::VecDeque<i64>,
+    streams: std::collections::HashMap<u32, i64>,
+}
+
+impl StrictPeer {
+    fn take(&mut self, frame: &Frame, random: &Random) {
+        if frame.kind == kind::SETTINGS && frame.flags & flag::ACK != 0 {
+            self.initial = self.unacknowledged.pop_front().expect("one is awaited");
+        }
+        if frame.kind == kind::DATA {
+            let bytes = frame.payload.len() as i64;
+            let stream = self.streams.entry(frame.stream).or_default();
+            *stream -= bytes;
+            self.connection -= bytes;
+            assert!(
+                self.connection >= 0 && self.initial + *stream >= 0,
+                "{random:?}: {bytes} bytes on stream {} overflow a window: {} and {}",
+                frame.stream,
+                self.connection,
+                self.initial + *stream
+            );
+        }
+    }
+}
+
+/// The output is full and read in pieces, the peer's initial window goes up and down, and calls answer at any time: no
+/// byte needs SETTINGS that are not acknowledged before it.
+#[test]
+fn data_never_comes_before_the_acknowledgement_of_the_settings_that_it_needs() {
+    for seed in 0..rounds(300) {
+        let mut random = Random::new(seed);
+        let config = Config {
+            output_bound_bytes: [60, 300, 5_000][random.below(3)],
+            ..Config::server()
+        };
+        let first = random.below(200) as u32;
+        let mut server = Endpoint::server_with(&config, &[(4, first)]);
+        let mut peer = StrictPeer {
+            connection: 65_535,
+            initial: i64::from(first),
+            unacknowledged: Default::default(),
+            streams: Default::default(),
+        };
+        let (mut next_id, mut open) = (1, Vec::new());
+        for _ in 0..150 {
+            match random.below(6) {
+                0 if next_id < 41 => {
+                    open.extend(requests(&server.feed(&unary(next_id, b"a"))));
+                    next_id += 2;
+                }
+                1 if !open.is_empty() => {
+                    let stream = open[random.below(open.len())];
+                    let bytes = random.below(400);
+                    let out = &mut server.output;
+                    server
+                        .connection
+                        .send_message(stream, out, |out| out.resize(out.len() + bytes, 7));
+                }
+                2 => {
+                    let window = random.below(3_000) as u32;
+                    peer.unacknowledged.push_back(i64::from(window));
+                    server.feed(&settings(&[(4, window)]));
+                }
+                3 if next_id > 1 => {
+                    let id = 2 * random.below(next_id as usize / 2) as u32 + 1;
+                    let increment = 1 + random.below(300) as u32;
+                    *peer.streams.entry(id).or_default() += i64::from(increment);
+                    peer.connection += i64::from(increment);
+                    server.feed(
+                        &[window_update(id, increment), window_update(0, increment)].concat(),
+                    );
+                }
+                4 => server.connection.transmit(&mut server.output, 0),
+                // Read without a transmit: a driver may look at the input first.
+                _ => (server.frames().iter()).for_each(|frame| peer.take(frame, &random)),
+            }
+            assert_eq!(server.error(), None, "{random:?}");
+        }
+        while server.connection.wants_transmit() {
+            (server.frames().iter()).for_each(|frame| peer.take(frame, &random));
+            server.connection.transmit(&mut server.output, 0);
+        }
+        (server.frames().iter()).for_each(|frame| peer.take(frame, &random));
+        assert!(
+            peer.unacknowledged.is_empty(),
+            "{random:?}: all are acknowledged"
+        );
+    }
+}
