@@ -85,8 +85,8 @@ pub const SMALL_HOLDING_BYTES: usize = 64 << 10;
 /// UNAVAILABLE but from those who hold next to nothing.
 pub const RESERVE_SHARE: usize = 8;
 
-/// What a connection may send, while not even small callers can be let in, that its calls have not seen: a window of an
-/// upload and a little more, so that an honest one goes on. A call that sends beyond it ends with UNAVAILABLE.
+/// What a connection may send, while not even small callers can be let in, that its calls have not seen: a few windows of
+/// small calls. A call that sends beyond it ends with UNAVAILABLE; an upload is bounded by its own window instead.
 pub const OVERFULL_GATHERED_BYTES: usize = 512 << 10;
 
 /// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a full account. Long

@@ -94,7 +94,7 @@ impl Connection {
 
     /// Bounds what calls may send that is not handed up yet, below [`max_gathered_bytes`](super::Config), until this is
     /// called again: while there is no memory for more, a call that sends beyond it ends with UNAVAILABLE, unless it is
-    /// the turn of its message.
+    /// the turn of its message, or its window is bounded ([`Connection::limit_window`]).
     pub fn set_gather_bound(&mut self, bytes: usize) {
         self.gather_bound = bytes;
     }

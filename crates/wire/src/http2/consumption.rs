@@ -88,7 +88,7 @@ impl Connection {
         };
         let is_over = found.receive_closed || found.is_dead();
         let stream = &mut self.streams[stream.slot];
-        if stream.window_limit == u32::MAX {
+        if !stream.is_bulk() {
             self.bulk_streams += 1;
         }
         stream.window_limit = bytes.min(u32::MAX - 1);

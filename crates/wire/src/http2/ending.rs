@@ -165,7 +165,7 @@ impl Connection {
             self.streams[slot].outbound.is_empty(),
             "all has been sent, or dropped"
         );
-        if self.streams[slot].window_limit != u32::MAX {
+        if self.streams[slot].is_bulk() {
             self.bulk_streams -= 1;
             if self.bulk_streams == 0 {
                 self.pool.bound_as_usual();

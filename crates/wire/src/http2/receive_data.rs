@@ -303,6 +303,10 @@ impl Connection {
         }
         let max = self.config.max_gathered_bytes;
         if self.gathered_bytes <= max {
+            // Its peer sends no more than the window that it was given.
+            if self.streams[slot].is_bulk() {
+                return Ok(None);
+            }
             return self.end_without_memory(slot, out);
         }
         let message = format!(

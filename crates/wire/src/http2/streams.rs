@@ -236,6 +236,12 @@ impl Stream {
     pub(crate) fn is_dead(&self) -> bool {
         self.dead != Dead::No
     }
+
+    /// Whether the room above bounds its receive window ([`super::Connection::limit_window`]), and so what it gathers.
+    #[inline]
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.window_limit != u32::MAX
+    }
 }
 
 /// All streams: those that are open, and those whose work still runs.

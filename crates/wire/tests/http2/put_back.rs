@@ -214,6 +214,31 @@ impl Peer {
     }
 }
 
+/// A stream of which the room above bounds the window may fill it also while there is no memory for more: that was given.
+#[test]
+fn without_memory_a_bounded_window_may_be_filled() {
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let stream = requests(&server.feed(&call(id)))[0];
+        let out = &mut server.output;
+        server.connection.limit_window(stream, 256 << 10, out);
+        server.connection.hold(stream, true);
+        server.connection.set_gather_bound(10_000);
+        let sent = message(&[7; 50_000]);
+        for chunk in sent.chunks(10_000) {
+            assert_eq!(server.feed(&data(id, chunk, false)), []);
+        }
+        assert!(server.connection.buffered_bytes() > 50_000);
+        server.connection.hold(stream, false);
+        let seen = server.feed(&[]);
+        assert!(seen[0].message == [7; 50_000], "what was sent is whole");
+        server.connection.release(stream, &mut server.output);
+        end(&mut server, stream);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        assert_eq!(server.error(), None);
+    }
+}
+
 #[test]
 fn without_memory_a_call_that_sends_more_may_be_tried_again() {
     let config = Config {
