@@ -59,7 +59,7 @@ use crate::output::{Output, note};
 
 // Memtables are freed on another thread than they were filled on: ARCHITECTURE.md, "The allocator".
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {

@@ -31,7 +31,10 @@ use crate::arguments::{Driver, KindArgument, ServeArguments};
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::limits::{HUGE_PAGES_FROM_BYTES, MEMTABLES_IN_MEMORY_LIMIT, METRICS_CONNECTION_MS};
+use crate::limits::{
+    GIVE_BACK_AT_ONCE_BELOW_BYTES, HUGE_PAGES_FROM_BYTES, MEMTABLES_IN_MEMORY_LIMIT,
+    METRICS_CONNECTION_MS,
+};
 use crate::listen::ListenAddress;
 use crate::log::Level;
 use crate::memory::{self, Bound as MemoryBound};
@@ -68,6 +71,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
         memory::forgo_huge_pages();
+    }
+    if memory_limit_bytes < GIVE_BACK_AT_ONCE_BELOW_BYTES {
+        allocator::give_back_at_once();
     }
     let had_folder = settings.folder().is_some_and(Path::exists);
     let metrics = settings.metrics_listen.as_ref().map(bind_metrics);

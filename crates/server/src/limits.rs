@@ -87,7 +87,7 @@ pub const RESERVE_SHARE: usize = 8;
 
 /// What a connection may send, while not even small callers can be let in, that its calls have not seen: a few windows of
 /// small calls. A call that sends beyond it ends with UNAVAILABLE; an upload is bounded by its own window instead.
-pub const OVERFULL_GATHERED_BYTES: usize = 512 << 10;
+pub const OVERFULL_GATHERED_BYTES: usize = 256 << 10;
 
 /// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a full account. Long
 /// against any pause of an honest peer that reads; short for those who wait for it.

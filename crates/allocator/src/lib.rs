@@ -1,0 +1,64 @@
+//! The allocator of the program, and what is set of it: the only unsafe code of the workspace, which is therefore a crate of
+//! its own.
+
+pub use mimalloc::MiMalloc as Allocator;
+
+/// `mi_option_purge_delay` of mimalloc 3, whose binding does not name it. A test compares what it stands for.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+
+/// What is freed goes back to the system at once, instead of after a second in which it might be used again. To be called
+/// before the process starts threads.
+pub fn give_back_at_once() {
+    set_purge_delay_ms(0);
+}
+
+fn set_purge_delay_ms(delay_ms: std::ffi::c_long) {
+    // SAFETY: the option exists in this version, and any number is a delay. It is a plain variable of the allocator, written
+    // before there are threads that read it; whoever calls later changes when memory is given back, and nothing else.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, delay_ms) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: Allocator = Allocator;
+
+    fn purge_delay_ms() -> std::ffi::c_long {
+        // SAFETY: the option exists in this version; it is read by the thread that sets it.
+        unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }
+    }
+
+    /// The bytes of this process that are in memory: `VmRSS`.
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+        let line = status.lines().find(|line| line.starts_with("VmRSS"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        kib.and_then(|kib| kib.parse::<usize>().ok())
+            .expect("a number")
+            << 10
+    }
+
+    /// Fills buffers, frees them, and returns by how much the process has grown.
+    fn growth_by_what_was_freed() -> usize {
+        let before = resident_bytes();
+        let filled: Vec<_> = (0..64).map(|_| vec![1_u8; 1 << 20]).collect();
+        assert!(resident_bytes() >= before + (60 << 20), "it is filled");
+        drop(std::hint::black_box(filled));
+        resident_bytes().saturating_sub(before)
+    }
+
+    #[test]
+    fn what_is_freed_goes_back_at_once() {
+        // The default of the option that is meant, and of none of its neighbours.
+        assert_eq!(purge_delay_ms(), 1_000);
+        for _ in 0..2 {
+            give_back_at_once();
+            assert_eq!(purge_delay_ms(), 0);
+            assert!(growth_by_what_was_freed() < 8 << 20);
+        }
+        set_purge_delay_ms(1_000);
+        assert!(growth_by_what_was_freed() > 32 << 20, "the test sees it");
+    }
+}
