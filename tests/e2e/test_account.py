@@ -10,6 +10,7 @@ from concurrent import futures
 import grpc
 import pytest
 from flood import MIB, Flood, Honest, judge, status_bytes
+from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import Server, expect_status, open_channel, wait_until
@@ -252,7 +253,7 @@ def test_calls_of_every_size_at_once_by_one_who_does_not_read(binary):
 
 def test_half_requests_of_many_who_go_on_with_none(binary):
     """Messages that were begun and not ended are charged as they come, and keep out nobody."""
-    with Server(binary, "--memory-limit", "96MiB") as server:
+    with Server(binary, "--memory-limit", "96MiB", "--metrics-listen", "0") as server:
         message = pb.PutRequest(key=b"half", value=b"v" * 60_000).SerializeToString()
         floods = []
         try:
@@ -267,6 +268,10 @@ def test_half_requests_of_many_who_go_on_with_none(binary):
                 honest.wait_rounds(30)
                 for thread in threads:
                     thread.join(60)
+                # Some were closed to make room, and it is shown how many.
+                evicted = lambda: counter(server, "pelton_connections_evicted_total")  # noqa: E731
+                wait_until(lambda: evicted() > 0, 60, "nobody was closed to make room")
+                assert evicted() <= len(floods)
         finally:
             for flood in floods:
                 flood.socket.close()

@@ -33,8 +33,8 @@ pub(crate) struct Account {
     holders: Mutex<Vec<Arc<Holder>>>,
     /// When the account was last relieved, in nanoseconds; 0: never.
     relieved_ns: AtomicU64,
-    /// Connections that were ended to relieve it.
-    ended: AtomicU64,
+    /// Connections that were ended to relieve it, shown as a metric.
+    evicted: Arc<AtomicU64>,
     /// A connection receives a large message although there is no memory left for it.
     is_overdrawn: AtomicBool,
 }
@@ -117,7 +117,7 @@ impl Account {
             addresses: Mutex::default(),
             holders: Mutex::default(),
             relieved_ns: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            evicted: Arc::default(),
             is_overdrawn: AtomicBool::new(false),
         })
     }
@@ -125,6 +125,11 @@ impl Account {
     /// The bytes that are charged, to be read by others.
     pub fn counter(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.charged)
+    }
+
+    /// Connections that were ended to relieve it, to be read by others.
+    pub fn evicted(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.evicted)
     }
 
     /// What all peers together may make the server hold, in bytes.
@@ -210,6 +215,7 @@ impl Account {
             moved_ns: 0,
             changed_ns: 0,
             holder: None,
+            is_evicted: false,
         }
     }
 
@@ -245,7 +251,6 @@ impl Account {
             .max_by_key(|holder| holder.held_bytes.load(Ordering::Relaxed));
         if let Some(worst) = worst {
             worst.is_condemned.store(true, Ordering::Relaxed);
-            self.ended.fetch_add(1, Ordering::Relaxed);
             (worst.wake.0)();
         }
     }
@@ -321,6 +326,8 @@ pub(crate) struct Holding {
     /// When it last changed at all.
     changed_ns: u64,
     holder: Option<Arc<Holder>>,
+    /// The connection is ended to relieve the account, and counted.
+    is_evicted: bool,
 }
 
 impl Holding {
@@ -361,6 +368,11 @@ impl Holding {
         if self.owed_bytes == 0 || self.held_bytes == 0 {
             self.moved_ns = now_ns;
             self.owed_bytes = held_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
+            // A verdict that its loop has not carried out is about what it was then: later it would end a connection
+            // that moves.
+            if let Some(holder) = &self.holder {
+                holder.is_condemned.store(false, Ordering::Relaxed);
+            }
         }
     }
 
@@ -428,9 +440,21 @@ impl Holding {
     }
 
     /// Whether the connection is to be ended, to relieve the account.
-    pub fn is_condemned(&self) -> bool {
+    fn is_condemned(&self) -> bool {
         let holder = self.holder.as_ref();
         holder.is_some_and(|holder| holder.is_condemned.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether the connection is to be ended, to relieve the account. The caller ends it then; it is counted
+    /// once.
+    pub fn evict_if_condemned(&mut self) -> bool {
+        if !self.is_condemned() {
+            return false;
+        }
+        if !std::mem::replace(&mut self.is_evicted, true) {
+            self.account.evicted.fetch_add(1, Ordering::Relaxed);
+        }
+        true
     }
 
     /// When what it holds last changed; `None`: it holds nothing.
@@ -673,6 +697,47 @@ mod tests {
         holdings.clear();
         assert_eq!(account.charged_bytes(), 0);
         assert!(lock(&account.holders).is_empty());
+    }
+
+    /// The verdict of one time is not carried out at another.
+    #[test]
+    fn a_connection_that_moves_again_before_it_is_ended_is_not_ended_later() {
+        let account = Account::new(8 * MB);
+        let stalled_ns = limits::STALLED_MS * 1_000_000;
+        let (mut one, mut other) = (holding(&account, 1), holding(&account, 2));
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            one.change(unsent(6 * MB), now_ns);
+            other.change(unsent(3 * MB), now_ns);
+            now_ns += stalled_ns;
+            one.relieve(now_ns);
+            assert!(one.is_condemned() && !other.is_condemned());
+            // Both move, and the account is full all the while.
+            one.change(unsent(5 * MB), now_ns);
+            other.change(unsent(4 * MB), now_ns);
+            assert!(account.is_full());
+            assert!(!one.evict_if_condemned() && !other.evict_if_condemned());
+            now_ns += stalled_ns;
+        }
+        assert_eq!(account.evicted.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn an_eviction_is_counted_once_and_when_it_is_carried_out() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for round in 0..2 {
+            let mut large = holding(&account, 1);
+            large.change(unsent(9 * MB), now_ns);
+            assert!(!large.evict_if_condemned());
+            now_ns += limits::STALLED_MS * 1_000_000;
+            large.relieve(now_ns);
+            assert_eq!(account.evicted().load(Ordering::Relaxed), round);
+            for _ in 0..2 {
+                assert!(large.evict_if_condemned());
+                assert_eq!(account.evicted().load(Ordering::Relaxed), round + 1);
+            }
+        }
     }
 
     #[test]

@@ -332,7 +332,7 @@ impl Core {
         connection.set_windows_shut(pause != Pause::No, &mut io.output);
         if pause != Pause::No {
             channel.holding.relieve(now_ns);
-            if channel.holding.is_condemned() {
+            if channel.holding.evict_if_condemned() {
                 connection.abort(
                     "it held most of what all peers may hold, and did not read",
                     &mut io.output,

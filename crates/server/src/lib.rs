@@ -431,6 +431,7 @@ impl Parts {
         let buffered_limit = account_bytes(&config);
         let mut figures = Figures::new(config.time.monotonic_ns());
         figures.watch_buffers(account.counter(), buffered_limit);
+        figures.watch_evictions(account.evicted());
         if let Readers::Pool(pool) = &readers {
             figures.watch_readers(pool.figures());
         }

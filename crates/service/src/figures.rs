@@ -17,6 +17,7 @@ pub struct Figures {
     loops: Mutex<Loops>,
     buffered_bytes: Arc<AtomicUsize>,
     buffered_limit_bytes: usize,
+    evicted_connections: Arc<AtomicU64>,
     readers: Arc<ReaderFigures>,
 }
 
@@ -119,6 +120,8 @@ pub struct Totals {
     pub buffered_bytes: u64,
     /// How many there may be.
     pub buffered_limit_bytes: u64,
+    /// Connections that were closed since they held most of these bytes and did not move.
+    pub evicted_connections: u64,
 }
 
 impl Figures {
@@ -129,6 +132,7 @@ impl Figures {
             loops: Mutex::default(),
             buffered_bytes: Arc::default(),
             buffered_limit_bytes: usize::MAX,
+            evicted_connections: Arc::default(),
             readers: Arc::default(),
         }
     }
@@ -147,6 +151,11 @@ impl Figures {
     pub fn watch_buffers(&mut self, bytes: Arc<AtomicUsize>, limit_bytes: usize) {
         self.buffered_bytes = bytes;
         self.buffered_limit_bytes = limit_bytes;
+    }
+
+    /// Says where the connections are counted that were closed to make room for what others buffer.
+    pub fn watch_evictions(&mut self, connections: Arc<AtomicU64>) {
+        self.evicted_connections = connections;
     }
 
     /// Returns the figures of a further loop, which nobody else writes.
@@ -213,6 +222,7 @@ impl Figures {
             }),
             buffered_bytes: self.buffered_bytes.load(Ordering::Relaxed) as u64,
             buffered_limit_bytes: self.buffered_limit_bytes as u64,
+            evicted_connections: self.evicted_connections.load(Ordering::Relaxed),
         }
     }
 

@@ -225,6 +225,12 @@ fn sockets(page: &mut Page, totals: &Totals, loops: &[LoopCounters]) {
     for (name, help, of) in counters {
         page.single(name, Counter, help, sum(of));
     }
+    page.single(
+        "pelton_connections_evicted_total",
+        Counter,
+        "Connections closed since pelton_buffered_bytes was above its limit, and they held most and did not move.",
+        totals.evicted_connections,
+    );
     page.family(
         "pelton_socket_buffers",
         Gauge,
