@@ -187,7 +187,7 @@ fn load_newest(
     replay: &mut Replay<'_>,
 ) -> Result<Option<Summary>, snapshot::ReadError> {
     let sequences =
-        snapshot::list(disk).map_err(|source| snapshot::ReadError::Folder { source })?;
+        snapshot::list(disk).map_err(|source| snapshot::ReadError::folder(disk, source))?;
     let Some(&newest) = sequences.last() else {
         return Ok(None);
     };

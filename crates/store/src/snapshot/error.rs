@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::page::FORMAT_VERSION;
-use crate::disk::is_full;
+use crate::disk::{Disk, is_full};
 
 /// Why no snapshot was made. Nothing is lost by it but time: the log holds everything.
 #[derive(Clone, Debug)]
@@ -84,6 +84,8 @@ impl std::error::Error for SnapshotError {
 pub enum ReadError {
     /// The files cannot be listed.
     Folder {
+        /// The folder.
+        folder: String,
         /// What the operating system said.
         source: io::Error,
     },
@@ -114,12 +116,21 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// The snapshots in a folder could not be listed.
+    pub(crate) fn folder(disk: &dyn Disk, source: io::Error) -> ReadError {
+        let folder = disk.describe("");
+        ReadError::Folder { folder, source }
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Folder { source } => {
-                write!(formatter, "the snapshots cannot be listed: {source}")
-            }
+            ReadError::Folder { folder, source } => write!(
+                formatter,
+                "{folder}: the snapshots cannot be listed: {source}"
+            ),
             ReadError::Device {
                 file,
                 offset,
@@ -144,7 +155,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ReadError::Folder { source } | ReadError::Device { source, .. } => Some(source),
+            ReadError::Folder { source, .. } | ReadError::Device { source, .. } => Some(source),
             ReadError::TooNew { .. } | ReadError::Damaged { .. } => None,
         }
     }

@@ -45,7 +45,7 @@ impl Summary {
 
 /// Reads all snapshots in a folder wholly, oldest first, and gives what they hold. Changes nothing.
 pub fn verify(disk: &dyn Disk) -> Result<Vec<Summary>, ReadError> {
-    let sequences = list(disk).map_err(|source| ReadError::Folder { source })?;
+    let sequences = list(disk).map_err(|source| ReadError::folder(disk, source))?;
     let check = |sequence| read(disk, sequence, &mut Unseen);
     sequences.into_iter().map(check).collect()
 }

@@ -35,6 +35,11 @@ impl Step {
     pub(super) fn needs_descriptor(self) -> bool {
         matches!(self, Step::Create | Step::Open | Step::List)
     }
+
+    /// Whether it goes by a name, so that permissions count. What is open stays open without them.
+    pub(super) fn needs_permission(self) -> bool {
+        self.needs_descriptor() || matches!(self, Step::Rename | Step::Remove)
+    }
 }
 
 /// What goes wrong in a step.
@@ -49,6 +54,8 @@ pub enum Fault {
     Full,
     /// A step that needs a file descriptor gets none (EMFILE), and does nothing. Others go well.
     NoDescriptor,
+    /// A step that goes by a name is not permitted (EACCES), and does nothing. Others go well.
+    Denied,
     /// The power goes in the midst of the step; it and all that follow fail until
     /// [`lose_power`](SimulatedDisk::lose_power).
     PowerLoss,
@@ -109,6 +116,8 @@ counts! {
     failed_lists,
     /// Files that were not made or opened, and folders that were not listed, for want of descriptors.
     no_descriptors,
+    /// Files that were not made, opened, renamed or removed, and folders that were not listed, for want of permission.
+    denied,
 }
 
 impl DiskFaultCounts {
@@ -123,6 +132,8 @@ impl DiskFaultCounts {
             (_, Fault::PowerLoss) => return,
             (_, Fault::NoDescriptor) if step.needs_descriptor() => &mut self.no_descriptors,
             (_, Fault::NoDescriptor) => return,
+            (_, Fault::Denied) if step.needs_permission() => &mut self.denied,
+            (_, Fault::Denied) => return,
             (Step::Write, Fault::Error) => &mut self.failed_writes,
             (Step::Write, Fault::Short) => &mut self.short_writes,
             (Step::Write, Fault::Full) => &mut self.full_writes,

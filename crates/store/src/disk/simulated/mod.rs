@@ -379,7 +379,7 @@ impl DiskFile for SimulatedFile {
             Some(Fault::Error | Fault::Full) => return Err(device_error()),
             Some(Fault::PowerLoss) => return Err(power_lost()),
             Some(Fault::Short) => count = count.div_ceil(2),
-            Some(Fault::NoDescriptor) | None => {}
+            Some(Fault::NoDescriptor | Fault::Denied) | None => {}
         }
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)

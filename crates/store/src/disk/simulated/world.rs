@@ -134,6 +134,7 @@ impl World {
             Some(Fault::Error) => Err(device_error()),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
             Some(Fault::NoDescriptor) if step.needs_descriptor() => Err(no_descriptor()),
+            Some(Fault::Denied) if step.needs_permission() => Err(denied()),
             Some(Fault::PowerLoss) if step.is_access() => Err(power_lost()),
             _ => Ok(()),
         }
@@ -193,7 +194,7 @@ impl World {
         let random = &mut self.random;
         let state = &mut self.files[file];
         match fault {
-            None | Some(Fault::NoDescriptor) => state.write(bytes, offset, random),
+            None | Some(Fault::NoDescriptor | Fault::Denied) => state.write(bytes, offset, random),
             Some(Fault::Full) => return Err(io::ErrorKind::StorageFull.into()),
             Some(Fault::Short) if bytes.len() > 1 => {
                 let part = part.clamp(1, bytes.len() - 1);
@@ -309,4 +310,8 @@ pub(super) fn device_error() -> io::Error {
 
 pub(super) fn no_descriptor() -> io::Error {
     rustix::io::Errno::MFILE.into()
+}
+
+pub(super) fn denied() -> io::Error {
+    rustix::io::Errno::ACCESS.into()
 }

@@ -69,6 +69,37 @@ fn an_error_of_the_disk_is_told_with_its_cause_reported_and_counted() {
     }
 }
 
+/// The upload ends with that cause and leaves nothing, and one after it is as a first one.
+#[test]
+fn an_upload_whose_file_is_denied_is_told_so_and_leaves_nothing() {
+    let disk = SimulatedDisk::new(6);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 70_000);
+    for round in 0..2 {
+        for _ in 0..2 {
+            disk.folder("blobs")
+                .plan_next(Step::Create, 0, Fault::Denied);
+            let denied = bench.start(&begin("a", "", 0)).and_then(|upload| {
+                upload.write(&data, &[chunk(&data)], 1_000)?;
+                upload.finish(&end_of(&data), 2_000).map(drop)
+            });
+            let error = denied.expect_err("it is not permitted");
+            let is_of_the_disk = matches!(error, UploadError::System { .. });
+            assert!(is_of_the_disk, "{error:?}");
+            assert!(error.to_string().contains("Permission denied"), "{error}");
+            assert_eq!(bench.files(&disk).len(), round);
+        }
+        let upload = bench.start(&begin("a", "", 0)).expect("there is room");
+        upload
+            .write(&data, &[chunk(&data)], 1_000)
+            .expect("it fits");
+        let sealed = upload.finish(&end_of(&data), 2_000).expect("it is whole");
+        let described = bench.describe("a", sealed, Condition::None);
+        described.expect("the log goes on");
+        assert_eq!(bench.read("a").expect("it is there").len(), data.len());
+    }
+}
+
 /// The loop that waits for the outcome ends while the description is with the committer.
 #[test]
 fn a_content_whose_description_is_with_the_committer_stays() {
@@ -188,10 +219,16 @@ fn a_content_that_is_missing_or_damaged_is_reported_once() {
     let log = Arc::new(Log::default());
     bench.blobs().set_observer(log.clone());
     let folder = disk.folder("blobs");
-    for step in [Step::Open, Step::Read] {
-        folder.plan_next(step, 0, Fault::Error);
+    let faults = [
+        (Step::Open, Fault::Error, "os error 5"),
+        (Step::Open, Fault::Denied, "Permission denied"),
+        (Step::Read, Fault::Error, "os error 5"),
+    ];
+    for (step, fault, cause) in faults {
+        folder.plan_next(step, 0, fault);
         let why = bench.try_read("missing").expect_err("the disk refuses");
         assert!(matches!(why, ReadError::Device { .. }), "{step:?}: {why}");
+        assert!(why.to_string().contains(cause), "{step:?}: {why}");
     }
     assert!(bench.read("missing").is_some(), "it was for then only");
     let [missing, damaged] = &bench.files(&disk)[..] else {
