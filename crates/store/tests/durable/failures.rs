@@ -406,6 +406,23 @@ fn an_interval_is_kept() {
     assert_eq!(log.syncs, waiting.syncs + 1);
     assert_eq!(log.written_sequence, log.durable_sequence);
     assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
+    // The second time as the first: what is not durable becomes more with each write, and nothing with a sync.
+    for round in 1..=2 {
+        let now_ms = client.clock.now_ms;
+        for number in 1..=3 {
+            assert_eq!(client.one(&[put(b"one", b"again")]), Decision::Applied);
+            client.clock.now_ms += 10;
+            let log = client.durable.store.log_statistics().expect("there is one");
+            assert_eq!(log.written_sequence, log.durable_sequence + number);
+            assert_eq!(client.durable.rounds.due_ns(), (now_ms + 50) * 1_000_000);
+        }
+        client.clock.now_ms += 20;
+        assert!(client.durable.rounds.round(&mut client.clock));
+        assert_eq!(syncs(), before + 1 + round);
+        let log = client.durable.store.log_statistics().expect("there is one");
+        assert_eq!(log.written_sequence, log.durable_sequence);
+        assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
+    }
     disk.lose_power();
     let client = Client::open(&disk, Durability::Interval { ms: 50 });
     assert!(client.has(DatabaseId::DEFAULT, b"one") && client.has(DatabaseId::DEFAULT, b"two"));
