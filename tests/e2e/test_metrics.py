@@ -7,7 +7,7 @@ from concurrent import futures
 
 import grpc
 import pytest
-from metrics_page import assert_calls_add_up, fetch, metrics_address
+from metrics_page import assert_calls_add_up, counter, fetch, metrics_address
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
@@ -224,6 +224,30 @@ def test_the_log_and_the_databases_are_shown(measured):
         done = Scrape(measured)
         assert done.value("pelton_snapshot_sequence") == after.value("pelton_log_durable_sequence")
         assert done.value("pelton_snapshot_bytes") > 20 * 100
+
+
+def test_a_server_without_a_data_folder_shows_what_it_has(binary):
+    """No figures of a log that is not there, and those of memory return to where they were."""
+    with Server(binary, "--metrics-listen", "0") as server, open_channel(server.address) as channel:
+        kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
+        absent = ("pelton_log_", "pelton_snapshot", "pelton_blob_")
+        present = ("pelton_reclaiming_entries", "pelton_readers", "pelton_reader_jobs_waiting")
+        before = counter(server, "pelton_data_memory_bytes")
+        gone = admin_pb2.DatabaseDescription(name="gone", durability=admin_pb2.DURABILITY_MODE_VOLATILE)
+        for _ in range(2):
+            admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=gone))
+            for start in range(0, 20_000, 1_000):
+                puts = [pb.Operation.Put(key=b"%d" % number, value=b"v" * 50) for number in range(start, start + 1_000)]
+                kv.Batch(pb.BatchRequest(database="gone", operations=[pb.Operation(put=put) for put in puts]))
+            assert counter(server, "pelton_data_memory_bytes") > before + 20_000 * 50
+            admin.DropDatabase(admin_pb2.DropDatabaseRequest(name="gone", confirm_name="gone"))
+            # It is freed elsewhere, and not counted there: it is neither shown as waiting nor as used.
+            wait_until(lambda: counter(server, "pelton_data_memory_bytes") == before)
+            names = [sample.name for family in Scrape(server).families.values() for sample in family.samples]
+            assert not [name for name in names if name.startswith(absent)]
+            assert [counter(server, name) for name in present] == [0, 0, 0]
+            blobs = [name for name in names if name.startswith("pelton_database_blob")]
+            assert [Scrape(server).value(name, database="") for name in blobs] == [0] * len(blobs)
 
 
 def test_the_process_is_shown(measured):
