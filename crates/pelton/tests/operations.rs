@@ -514,3 +514,24 @@ fn the_packaged_settings_are_valid() {
         "{printed:?}"
     );
 }
+
+/// The settings of the service are in its file: a variable of the unit would beat a line of it, unseen by `config print`.
+#[test]
+fn the_packaged_unit_takes_its_settings_from_the_file_alone() {
+    let read = |name: &str| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        fs::read_to_string(format!("{root}/{name}")).expect("it is there")
+    };
+    let unit = read("packaging/pelton.service");
+    assert!(!unit.contains("PELTON_"), "{unit}");
+    assert!(unit.contains("--config /etc/pelton.toml\n"), "{unit}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/pelton.toml");
+    let printed = run(pelton().args(["config", "print", "--config", path]));
+    for (name, folder) in [("data", "data"), ("backup-root", "backups")] {
+        let line = format!("{name} = \"/var/lib/pelton/{folder}\"");
+        let found = printed.text().lines().any(|one| one.starts_with(&line));
+        assert!(found, "{line} is missing in {printed:?}");
+    }
+    let cron = read("docs/operations.md");
+    assert!(cron.contains("rsync -a /var/lib/pelton/backups/"), "{cron}");
+}
