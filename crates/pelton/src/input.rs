@@ -57,6 +57,17 @@ pub fn unreadable(name: &str, error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot read {name}: {error}"))
 }
 
+/// The refusal of an input without a single byte, which is what a failed command before a pipe gives. `instead` says how
+/// to write that nothing is meant.
+pub fn empty(name: &str, instead: &str) -> Failure {
+    Failure::Usage(format!(
+        "{name} is empty, not one byte: nothing was done; look at the command or the file that it comes from; {instead}"
+    ))
+}
+
+/// How to write that nothing is meant where an input is read line by line.
+const EMPTY_LINE: &str = "a blank line says that there is nothing to do";
+
 /// An input line by line.
 pub struct Lines<R> {
     reader: BufReader<R>,
@@ -79,7 +90,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line that is not blank, with its number (from 1); `None` at the end.
+    /// The next line that is not blank, with its number (from 1); `None` at the end. An input without a byte is refused.
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, Failure> {
         loop {
             self.line.clear();
@@ -88,6 +99,9 @@ impl<R: Read> Lines<R> {
                 .take(LINE_BYTES_MAX as u64 + 1)
                 .read_until(b'\n', &mut self.line)
                 .map_err(|error| unreadable(&self.name, &error))?;
+            if count == 0 && self.number == 1 {
+                return Err(empty(&self.name, EMPTY_LINE));
+            }
             if count == 0 {
                 return Ok(None);
             }
@@ -123,5 +137,15 @@ mod tests {
         assert_eq!(next(), Some((2, b"one".to_vec())));
         assert_eq!(next(), Some((5, b"two".to_vec())));
         assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn an_input_without_a_byte_is_no_list_of_no_lines() {
+        let mut empty = Lines::new(&b""[..], "test");
+        let refused = empty.next_line();
+        assert!(matches!(refused, Err(Failure::Usage(_))), "{refused:?}");
+        let mut blank = Lines::new(&b"\n"[..], "test");
+        let nothing = blank.next_line();
+        assert!(matches!(nothing, Ok(None)), "{nothing:?}");
     }
 }

@@ -72,7 +72,7 @@ fn an_atomic_batch_does_all_or_nothing() {
         )
     );
     assert_eq!(
-        server.run_with_input(&["batch"], b"").code,
+        server.run_with_input(&["batch"], b"\n").code,
         0,
         "nothing to do"
     );
@@ -294,7 +294,7 @@ fn wrong_transacts_are_explained() {
             "{\"when_met\": [{\"operation\": \"put\", \"key\": \"k\"}]}",
             "when_met, operation 1: `value` is missing",
         ),
-        ("", "EOF"),
+        ("{", "EOF"),
     ] {
         let answer = server.run_with_input(&["transact"], input.as_bytes());
         assert_eq!(answer.code, 2, "{input}");

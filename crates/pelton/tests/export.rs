@@ -279,6 +279,7 @@ fn a_wrong_file_is_found_before_anything_is_written() {
                 format!("{key}\n")
             })
             .collect();
+        let deletes = deletes + "\n";
         let cleared = empty.run_with_input(&["batch", "--mode", "independent"], deletes.as_bytes());
         assert_eq!(cleared.code, 0, "{}", cleared.stderr);
     }

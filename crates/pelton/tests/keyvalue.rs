@@ -737,10 +737,51 @@ fn a_value_is_not_read_from_the_null_device_or_a_closed_input() {
         }
         assert_eq!(server.run(["get", "k"]).text(), "kept");
     }
-    // What is asked for by name is read, whatever it is; so are a pipe and a file, empty or not.
-    let piped = server.run_with_input(&["put", "k"], b"");
-    assert_eq!((piped.code, server.run(["get", "k"]).text()), (0, ""));
-    assert_eq!(server.run(["put", "k", "again"]).code, 0);
-    assert_eq!(server.run(["put", "k", "-"]).code, 0);
-    assert_eq!(server.run(["get", "k"]).text(), "");
+}
+
+/// A command before the pipe that fails writes nothing: that is no empty value, no empty list and no empty blob.
+#[test]
+fn standard_input_without_a_byte_is_refused() {
+    let server = Server::start();
+    assert_eq!(server.run(["put", "k", "kept"]).code, 0);
+    let empty = std::env::temp_dir().join(format!("pelton-empty-{}", server.process_id()));
+    fs::write(&empty, b"").expect("the file is written");
+    let path = empty.to_str().expect("the folder's name is text");
+    let commands: [&[&str]; 10] = [
+        &["put", "k"],
+        &["put", "k", "-"],
+        &["put", "k", "--file", "-"],
+        &["append", "k"],
+        &["upload", "-", "--name", "k"],
+        &["batch"],
+        &["batch", "--mode", "independent"],
+        &["transact"],
+        &["import"],
+        &["import", path],
+    ];
+    for command in commands {
+        let refused = server.run_with_input(command, b"");
+        assert_eq!(
+            (refused.code, refused.text()),
+            (2, ""),
+            "{command:?} {refused:?}"
+        );
+        assert!(
+            refused.stderr.contains("is empty, not one byte"),
+            "{refused:?}"
+        );
+        assert_eq!(server.run(["get", "k"]).text(), "kept");
+    }
+    // What is meant to be empty is said to be.
+    for command in [&["put", "k", ""][..], &["put", "k", "--file", path]] {
+        assert_eq!(server.run(["put", "k", "kept"]).code, 0);
+        let put = server.run_with_input(command, b"");
+        assert_eq!(
+            (put.code, server.run(["get", "k"]).text()),
+            (0, ""),
+            "{put:?}"
+        );
+    }
+    assert_eq!(server.run_with_input(&["transact"], b"{}").code, 0);
+    fs::remove_file(&empty).expect("it was there");
 }

@@ -38,6 +38,9 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
         .take(LINE_BYTES_MAX as u64)
         .read_to_end(&mut text)
         .map_err(|error| unreadable_input(&name, &error))?;
+    if text.is_empty() {
+        return Err(input::empty(&name, "`{}` says that there is nothing to do"));
+    }
     let wrong = |error: String| Failure::Usage(format!("{name}: {error}"));
     // The error of the parser ends with line and column.
     let json: TransactJson =

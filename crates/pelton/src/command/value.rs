@@ -12,7 +12,7 @@ use store::Condition;
 use crate::arguments::{ConditionArguments, ValueArguments};
 use crate::encoding::escape;
 use crate::exit::Failure;
-use crate::input::unreadable;
+use crate::input::{self, unreadable};
 
 /// The longest value that any server can be set to take; more is not even read.
 const VALUE_BYTES_MAX: u64 = store::limits::VALUE_BYTES_MAX as u64;
@@ -44,9 +44,21 @@ pub fn value(arguments: &ValueArguments, usage: &str) -> Result<Vec<u8>, Failure
         ))),
         (None, None) if is_null_device() => Err(Failure::Usage(format!(
             "there is no value: standard input is closed or /dev/null; write `{usage}` ('' is an empty value), use --file \
-             FILE, or pipe it in; `-` as the value reads standard input whatever it is"
+             FILE, or pipe it in"
         ))),
-        _ => read_value(io::stdin().lock(), "standard input"),
+        _ => {
+            let value = read_value(io::stdin().lock(), "standard input")?;
+            match value.is_empty() {
+                true => Err(input::empty(
+                    "standard input",
+                    &format!(
+                        "`{}` writes an empty value, and so does --file with an empty file",
+                        usage.replace("VALUE", "''")
+                    ),
+                )),
+                false => Ok(value),
+            }
+        }
     }
 }
 

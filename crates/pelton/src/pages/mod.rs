@@ -82,6 +82,7 @@ What is missing, and what that means:
 | a database that is the object | `database drop`, `database convert` | 1 |
 | a database to look in or write to (`--database`) | all others | 3 |
 | a file or a folder | `put --file`, `batch`, `transact`, `import`, `upload`, `restore`, `log` | 3 |
+| all content: standard input or a list is empty, not one byte | `put`, `append`, `upload`, `batch`, `transact`, `import` | 2 |
 | the server | all | 3 |
 | the file of `--config` | `serve`, `config` | 2 |
 

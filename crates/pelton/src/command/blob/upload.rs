@@ -16,6 +16,7 @@ use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::{Output, object};
 
 /// How long to look for an answer while there is something to send.
@@ -331,6 +332,10 @@ impl Uploading<'_> {
             while !is_over && streaming.can_send() {
                 let data = ahead.next(|buffer| read(buffer, summed.bytes));
                 let data = data.map_err(|error| unread(&source.path, &error))?;
+                if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
+                    let instead = "a file that is empty can be uploaded by its name";
+                    return Err(Ended::Final(input::empty("standard input", instead)));
+                }
                 if data.is_empty() {
                     is_over = true;
                     streaming.send_with_others(|out| end(summed.crc32c).encode(out));
