@@ -707,6 +707,31 @@ fn an_unknown_database_is_named() {
     );
 }
 
+/// Its name is empty, and nobody can make another one that looks like it.
+#[test]
+fn the_default_database_is_not_called_default() {
+    let server = Server::start();
+    for _ in 0..2 {
+        let create = ["database", "create", "default", "--durability", "volatile"];
+        let refused = server.run(create);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(refused.stderr.contains("has the empty name"), "{refused:?}");
+        for name in ["default", "(default)"] {
+            let unknown = server.run(["get", "k", "--database", name]);
+            assert_eq!(unknown.code, 3, "{unknown:?}");
+            assert!(
+                unknown.stderr.contains("leave --database out"),
+                "{unknown:?}"
+            );
+        }
+        let there = server.run(["database", "create", ""]);
+        assert_eq!(there.code, 1, "{there:?}");
+        let told = "the default database, whose name is empty, is there already";
+        assert!(there.stderr.contains(told), "{there:?}");
+    }
+    assert_eq!(server.run(["get", "k", "--database", ""]).code, 1);
+}
+
 #[test]
 fn a_message_names_the_method_once() {
     let server = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "10"]);

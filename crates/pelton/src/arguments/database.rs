@@ -36,7 +36,7 @@ pub enum DatabaseCommand {
 /// `pelton database create`
 #[derive(Args, Debug)]
 pub struct CreateDatabaseArguments {
-    /// Its name: letters, digits, `-`, `_` and `.`, not beginning with `.`
+    /// Its name: letters, digits, `-`, `_` and `.`, not beginning with `.`, and not `default`
     #[arg(value_name = "NAME")]
     pub name: String,
 

@@ -52,11 +52,14 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
     if answer.created {
         return Ok(Exit::Done);
     }
+    let which = match arguments.name.as_str() {
+        "" => "the default database, whose name is empty,".to_owned(),
+        name => format!("the database `{name}`"),
+    };
     say_miss(
         arguments.connection.output,
         &format!(
-            "the database `{}` is there already, nothing was changed: {}",
-            arguments.name,
+            "{which} is there already, nothing was changed: {}",
             describe(&answer.database)
         ),
     );

@@ -129,6 +129,12 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
                 "a request has 16 MiB, or the longest value that is allowed (--max-value of the server); \
                  `pelton upload` stores content of any size"
             }
+            Some(Code::NotFound)
+                if error_text.contains("field database: ")
+                    && ["\"default\"", "\"(default)\""].iter().any(|name| error_text.contains(name)) =>
+            {
+                "the default database has the empty name: leave --database out, or write --database ''"
+            }
             Some(Code::NotFound) if error_text.contains("field database: ") => {
                 "`pelton database list` shows those that are there"
             }

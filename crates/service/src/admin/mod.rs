@@ -159,6 +159,10 @@ fn invalid(method: Method, invalid: Invalid) -> Status {
 
 // --- create
 
+/// A name that nobody gets: the default database has the empty one, and would be looked for under this. One of an older
+/// server stays what it is.
+const LOOKS_LIKE_DEFAULT: &str = "default";
+
 impl AdminCall {
     fn create_database(
         &mut self,
@@ -170,6 +174,12 @@ impl AdminCall {
         let store = &shared.store;
         if store.database(wanted.name).is_some() {
             return answer_created(wanted.name, false, shared, actions);
+        }
+        if wanted.name == LOOKS_LIKE_DEFAULT {
+            return Err(Status::invalid_argument(
+                "field database.name: the default database is there already, and has the empty name; a second one called \
+                 \"default\" would be taken for it: choose another name",
+            ));
         }
         let config = config_of(&wanted, store)?;
         self.name = wanted.name.into();

@@ -202,6 +202,13 @@ fn what_cannot_be_created_says_why() {
         refused(method, &create(&database), &shared, code, parts);
         assert_eq!(shared.store.databases().len(), 1);
     };
+    refused(
+        Method::AdminCreateDatabase,
+        &create(&volatile("default")),
+        &shared,
+        Code::InvalidArgument,
+        &["database.name", "the empty name"],
+    );
     for name in [".hidden", "a/b", "ä", &"x".repeat(201)] {
         expect(
             volatile(name),
