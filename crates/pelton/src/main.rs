@@ -135,7 +135,8 @@ fn run(command: &Command, matches: &ArgMatches) -> Result<Exit, Failure> {
         Command::Man(arguments) => generate::man_pages(&arguments.folder),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
         Command::Config(ConfigCommand::Check(arguments)) => {
-            load_settings(arguments)?;
+            let (settings, _) = load_settings(arguments)?;
+            certificate::ServerCertificate::check(&settings)?;
             Ok(Exit::Done)
         }
     }

@@ -209,3 +209,39 @@ fn variables_that_are_no_settings_are_named() {
         assert_eq!(silent.stderr, "", "{silent:?}");
     }
 }
+
+#[test]
+fn the_files_of_a_certificate_are_checked() {
+    let folder = Folder::new("check-certificate");
+    let key = rcgen::KeyPair::generate().expect("random numbers");
+    // Without subjectAltName, as `openssl req -subj /CN=localhost` makes it.
+    let certificate = rcgen::CertificateParams::default().self_signed(&key);
+    let file = |name: &str| {
+        let path = folder.0.join(name);
+        path.to_str().expect("the folder's name is text").to_owned()
+    };
+    let (certificate_file, key_file) = (file("certificate.pem"), file("key.pem"));
+    fs::write(&certificate_file, certificate.expect("signed").pem()).expect("it is written");
+    fs::write(&key_file, key.serialize_pem()).expect("it is written");
+    let check = |certificate: &str, key: &str| {
+        let flags = ["--tls-cert", certificate, "--tls-key", key];
+        run(pelton().args(["config", "check"]).args(flags))
+    };
+    let valid = check(&certificate_file, &key_file);
+    assert_eq!(valid.code, 0, "{valid:?}");
+    let missing = file("missing.pem");
+    for (certificate, key) in [(&missing, &key_file), (&certificate_file, &missing)] {
+        let refused = check(certificate, key);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(refused.stderr.contains(&missing), "{refused:?}");
+    }
+    // It is no certificate that a client can believe, and the client says what would be one.
+    let flags = ["--tls-cert", &certificate_file, "--tls-key", &key_file];
+    let server = Server::with(&[&["--listen", "127.0.0.1:0"][..], &flags].concat());
+    let get = server.run(["get", "k", "--tls-ca", &certificate_file]);
+    assert_eq!(get.code, 3, "{get:?}");
+    assert!(
+        get.stderr.contains("-addext subjectAltName=DNS:"),
+        "{get:?}"
+    );
+}

@@ -34,6 +34,8 @@ pub enum CertificateFault {
     UnknownIssuer,
     /// It is for other names.
     WrongName,
+    /// It is for no name at all: it has no subjectAltName.
+    NoName,
     /// It has expired, or is not valid yet; or a clock is wrong.
     OutOfDate,
     /// It is that of an authority, and none that is trusted itself.
@@ -48,6 +50,9 @@ impl CertificateFault {
             // An authority of the same name with another key shows as a wrong signature.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 Some(CertificateFault::UnknownIssuer)
+            }
+            CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+                Some(CertificateFault::NoName)
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Some(CertificateFault::WrongName)

@@ -50,11 +50,7 @@ impl ServerCertificate {
                 (files(&made.certificate, &made.key, settings), Some(made))
             }
         };
-        let certificates = Certificates::load(files, now_s()).map_err(|error| {
-            Failure::Failed(format!(
-                "no TLS: {error}; --tls-cert, --tls-key and --client-ca say which files"
-            ))
-        })?;
+        let certificates = load(files)?;
         Ok(Some(ServerCertificate {
             tls: certificates.tls().clone(),
             watched: Arc::new(Mutex::new(Watched {
@@ -63,6 +59,17 @@ impl ServerCertificate {
             })),
             self_signed,
         }))
+    }
+
+    /// Checks that the files of the settings can be read and go together. Makes none.
+    pub fn check(settings: &Settings) -> Result<(), Failure> {
+        match settings.certificate() {
+            Some(CertificateSource::Files { certificate, key }) => {
+                load(files(certificate, key, settings)).map(drop)
+            }
+            // They may not have been made yet.
+            Some(CertificateSource::SelfSigned(_)) | None => Ok(()),
+        }
     }
 
     /// For listeners, and for who wants to know when it runs out.
@@ -121,6 +128,14 @@ impl ServerCertificate {
     fn left_s(&self) -> u64 {
         self.tls.validity().not_after_s.saturating_sub(now_s())
     }
+}
+
+fn load(files: TlsFiles) -> Result<Certificates, Failure> {
+    Certificates::load(files, now_s()).map_err(|error| {
+        Failure::Failed(format!(
+            "no TLS: {error}; --tls-cert, --tls-key and --client-ca say which files"
+        ))
+    })
 }
 
 fn files(certificate: &Path, key: &Path, settings: &Settings) -> TlsFiles {

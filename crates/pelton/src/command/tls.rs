@@ -95,6 +95,10 @@ fn certificate_hint(fault: Option<CertificateFault>) -> &'static str {
         Some(CertificateFault::WrongName) => {
             "--tls-server-name says which name the certificate must have, if it is not that of --address"
         }
+        Some(CertificateFault::NoName) => {
+            "the server needs a certificate that names its host: make it with -addext subjectAltName=DNS:HOST (or \
+             IP:ADDRESS) of openssl req"
+        }
         Some(CertificateFault::OutOfDate) => {
             "the server needs a new certificate, unless a clock is wrong (date -u)"
         }
