@@ -118,15 +118,10 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Status(status) => status.fmt(f),
-            CallError::DeadlineExceeded => f.write_str(
-                "no answer before the deadline; the server may have done it all the same",
-            ),
+            CallError::DeadlineExceeded => f.write_str("no answer before the deadline"),
             CallError::NotBegun(why) => why.fmt(f),
             CallError::ConnectionLost { reason } => {
-                write!(
-                    f,
-                    "the connection ended before the answer ({reason}); the server may have done it all the same"
-                )
+                write!(f, "the connection ended before the answer ({reason})")
             }
             CallError::BadAnswer { reason } => write!(f, "the answer makes no sense: {reason}"),
             CallError::BadRequest { reason } => write!(f, "the request cannot be sent: {reason}"),

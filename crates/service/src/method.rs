@@ -121,6 +121,28 @@ impl Method {
     pub fn is_interop(self) -> bool {
         self.path().starts_with("grpc.testing.")
     }
+
+    /// Whether a call of a method of `pelton.v1` may change what the server keeps.
+    pub fn changes_content(self) -> bool {
+        matches!(
+            self,
+            Method::Put
+                | Method::Delete
+                | Method::Append
+                | Method::Increment
+                | Method::Batch
+                | Method::Transact
+                | Method::Pipe
+                | Method::BlobUpload
+                | Method::BlobDelete
+                | Method::BlobDiscardUploads
+                | Method::AdminCreateDatabase
+                | Method::AdminDropDatabase
+                | Method::AdminConvertDatabase
+                | Method::AdminBackup
+                | Method::AdminSnapshot
+        )
+    }
 }
 
 #[cfg(test)]

@@ -138,6 +138,9 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
             Some(Code::NotFound) if error_text.contains("field database: ") => {
                 "`pelton database list` shows those that are there"
             }
+            _ if tls::call_hint(error).is_empty() && may_be_done(called, error) => {
+                "the server may have done it all the same"
+            }
             _ => tls::call_hint(error),
         }
         .into(),
@@ -145,6 +148,41 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
         is_miss: false,
     };
     failure.into()
+}
+
+/// Whether a call without an answer may have changed something.
+fn may_be_done(called: &str, error: &CallError) -> bool {
+    let is_unknown = matches!(
+        error,
+        CallError::DeadlineExceeded | CallError::ConnectionLost { .. }
+    );
+    let method = service::method::route(format!("/{called}").as_bytes());
+    is_unknown && method.is_some_and(Method::changes_content)
+}
+
+#[cfg(test)]
+#[test]
+fn only_a_write_that_may_have_been_sent_may_have_been_done() {
+    let lost = |reason: &str| CallError::ConnectionLost {
+        reason: reason.into(),
+    };
+    let is_told = |called: &str, error: &CallError| {
+        let text = call_failure("a:1", called, error).to_string();
+        text.contains("may have done it")
+    };
+    let (read, write) = (Method::Get.path(), Method::Put.path());
+    for error in [lost("the server closed it"), CallError::DeadlineExceeded] {
+        assert!(is_told(write, &error), "{error}");
+        assert!(!is_told(read, &error), "{error}");
+        assert!(!is_told("GET /", &error), "{error}");
+    }
+    // No request comes through a handshake that failed.
+    let alert = "the server gave up with the alert CertificateRequired";
+    for reason in [client::SERVER_SPEAKS_TLS, alert] {
+        assert!(!is_told(write, &lost(reason)), "{reason}");
+    }
+    let not_begun = CallError::NotBegun(client::NotBegun::Refused);
+    assert!(!is_told(write, &not_begun));
 }
 
 /// The message of a server without the method, which stands before it already.
