@@ -131,7 +131,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         .run()
         .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
     if ended.drained {
-        tracing::info!("stopped; all calls had ended");
+        tracing::info!("stopped; every call was answered or ended with a status");
         return Ok(Exit::Done);
     }
     let why = match ended.hurried {

@@ -228,6 +228,8 @@ pub struct ServeArguments {
 
     /// How long running calls may take to end after SIGTERM, SIGINT or SIGQUIT; a second signal stops at once
     /// [default: 10s]
+    ///
+    /// What still runs shortly before that ends with UNAVAILABLE, or UNKNOWN if a write of it may have been done.
     #[arg(long, value_name = "TIME", env = "PELTON_DRAIN_TIMEOUT")]
     #[serde(default, deserialize_with = "from_text")]
     pub drain_timeout: Option<Span>,
