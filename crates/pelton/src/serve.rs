@@ -127,9 +127,15 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     }
     say_trees_set_aside(server.trees_set_aside());
     warn(&settings, server.addresses(), metrics_address);
+    let store = server.shared().store.clone();
     let ended = server
         .run()
         .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
+    if (store.log_statistics()).is_some_and(|log| log.has_failed) {
+        let why =
+            "stopped with a log that had failed: writes were refused since then, as the log says";
+        return Err(Failure::Failed(why.into()));
+    }
     if ended.drained {
         tracing::info!("stopped; every call was answered or ended with a status");
         return Ok(Exit::Done);

@@ -298,3 +298,23 @@ fn databases_outlive_a_kill() {
     );
     assert_eq!(server.stop("TERM").0, 0);
 }
+
+#[test]
+fn a_stop_after_the_log_has_failed_is_no_clean_one() {
+    let folder = Folder::new("moved");
+    let server = Server::durable(&folder.data(), &[]);
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    let elsewhere = folder.data().with_extension("elsewhere");
+    std::fs::rename(folder.data(), &elsewhere).expect("it is on one file system");
+    // The server looks once a second.
+    let refused = loop {
+        let answer = server.run(["put", "k", "v"]);
+        if answer.code != 0 {
+            break answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert!(refused.stderr.contains("restart"), "{}", refused.stderr);
+    assert_eq!(server.run(["get", "k"]).code, 0, "reads go on");
+    assert_eq!(server.stop("TERM").0, 3);
+}

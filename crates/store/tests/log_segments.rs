@@ -209,7 +209,7 @@ fn a_name_that_may_not_be_durable_stops_preparation_until_a_restart() {
     client.fill();
     disk.plan_next(Step::SyncFolder, 0, Fault::Error);
     let error = client.try_prepare().expect_err("planned");
-    assert!(matches!(error, PrepareError::Device { .. }), "{error}");
+    assert!(matches!(error, PrepareError::Unsure { .. }), "{error}");
     for _ in 0..2 {
         let error = client.try_prepare().expect_err("only a restart helps");
         assert!(matches!(error, PrepareError::Stopped), "{error}");

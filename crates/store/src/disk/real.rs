@@ -125,7 +125,15 @@ fn flocked(
 
 /// Whether an open folder is still at its path; an error if it is surely not.
 pub(crate) fn check_place(folder: &File, path: &Path) -> io::Result<()> {
-    let ours = folder.metadata()?;
+    let ours = match folder.metadata() {
+        Ok(ours) => ours,
+        // On a network, of a folder that somebody has removed.
+        Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
+            return Err(error);
+        }
+        // It says nothing of the folder: the next look may.
+        Err(_) => return Ok(()),
+    };
     let is_there = match fs::metadata(path) {
         Ok(found) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
         Err(error) => {

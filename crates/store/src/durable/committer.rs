@@ -533,8 +533,9 @@ impl DurableCommitter {
         self.events.push(Event::Failed(why));
     }
 
-    /// Writes nothing more until a restart, since the data folder is gone from its place. Call it between two groups.
-    pub(super) fn lose_place(&mut self, error: &PrepareError) {
+    /// Writes nothing more until a restart: the data folder is gone from its place, or it is not known which files of the log
+    /// have their names on the device. Call it between two groups.
+    pub(super) fn give_up(&mut self, error: &PrepareError) {
         // What was answered before its sync is there, for those who put the folder back.
         self.sync();
         if !self.failed {
@@ -595,7 +596,7 @@ impl DurableCommitter {
         let why = error.to_string();
         let (refusal, event) = match error {
             PrepareError::Full { .. } => (Refusal::LogFull, Event::Full(why)),
-            PrepareError::Device { .. } | PrepareError::Stopped => {
+            PrepareError::Device { .. } | PrepareError::Unsure { .. } | PrepareError::Stopped => {
                 (Refusal::LogNotReady, Event::NotReady(why))
             }
         };

@@ -301,8 +301,8 @@ struct Helper {
     is_asked: bool,
     /// When to ask again after a failure; `u64::MAX`: there was none.
     retry_ns: u64,
-    /// The data folder is gone from its place, and the committer does not know yet.
-    place_lost: Option<PrepareError>,
+    /// Why nothing may be written any more, which the committer does not know yet.
+    given_up: Option<PrepareError>,
 }
 
 impl Helper {
@@ -351,7 +351,7 @@ impl Helper {
             done: all_done,
             is_asked: false,
             retry_ns: u64::MAX,
-            place_lost: None,
+            given_up: None,
         })
     }
 
@@ -378,8 +378,8 @@ impl Helper {
         while let Ok(done) = self.done.try_recv() {
             self.pass_on(done, committer, clock);
         }
-        if let Some(error) = self.place_lost.take() {
-            committer.lose_place(&error);
+        if let Some(error) = self.given_up.take() {
+            committer.give_up(&error);
         }
         if !self.is_asked && (self.retry_ns == u64::MAX || clock.now_ns() >= self.retry_ns) {
             self.ask(committer);
@@ -408,10 +408,13 @@ impl Helper {
     fn pass_on(&mut self, done: Done, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
         let prepared = match done {
             Done::Prepared(prepared) => prepared,
-            Done::NotRetired(error) => return committer.not_retired(&error),
+            Done::NotRetired(error) => {
+                committer.not_retired(&error);
+                return self.give_up_if_final(error);
+            }
             // Not in the midst of a group.
             Done::PlaceLost(error) => {
-                self.place_lost = Some(error);
+                self.given_up = Some(error);
                 return;
             }
         };
@@ -421,7 +424,15 @@ impl Helper {
             Err(error) => {
                 self.retry_ns = clock.now_ns() + limits::SEGMENT_RETRY_MS * 1_000_000;
                 committer.no_segment(&error);
+                self.give_up_if_final(error);
             }
+        }
+    }
+
+    /// What is never tried again is no passing shortage: callers and operators are told that a restart is needed.
+    fn give_up_if_final(&mut self, error: PrepareError) {
+        if error.is_final() {
+            self.given_up.get_or_insert(error);
         }
     }
 }

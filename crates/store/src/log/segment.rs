@@ -218,10 +218,7 @@ impl SegmentStock {
         self.disk
             .rename(source_name, &name)
             .map_err(|source| self.error(&name, source))?;
-        if let Err(source) = self.disk.sync_folder() {
-            self.broken = true;
-            return Err(self.error(&name, source));
-        }
+        self.sync_names(&name)?;
         Ok(ReadySegment(Segment {
             ordinal,
             file,
@@ -269,16 +266,22 @@ impl SegmentStock {
                 Err(source) => return Err(self.error(&name, source)),
             };
             // One after the other: the next one goes when it is durable that this one is gone.
-            if let Err(source) = self.disk.sync_folder() {
-                self.broken = true;
-                return Err(self.error(&name, source));
-            }
+            self.sync_names(&name)?;
             if is_kept {
                 self.spares.push(spare_name);
             }
             self.leaving.pop_front();
         }
         Ok(())
+    }
+
+    /// Makes what was renamed or removed durable.
+    fn sync_names(&mut self, name: &str) -> Result<(), PrepareError> {
+        self.disk.sync_folder().map_err(|source| {
+            self.broken = true;
+            let file = self.disk.describe(name);
+            PrepareError::Unsure { file, source }
+        })
     }
 
     fn error(&self, name: &str, source: io::Error) -> PrepareError {
@@ -333,8 +336,22 @@ pub enum PrepareError {
         /// What it said.
         source: io::Error,
     },
-    /// After an error that left open which names are durable.
+    /// It is not known which names are durable; only a restart finds out.
+    Unsure {
+        /// The file.
+        file: String,
+        /// What the sync of its folder said.
+        source: io::Error,
+    },
+    /// After such an error.
     Stopped,
+}
+
+impl PrepareError {
+    /// Whether nothing is tried again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, PrepareError::Unsure { .. } | PrepareError::Stopped)
+    }
 }
 
 impl fmt::Display for PrepareError {
@@ -355,6 +372,11 @@ impl fmt::Display for PrepareError {
                 formatter,
                 "{file}, a piece of the log, cannot be prepared or removed: {source}"
             ),
+            PrepareError::Unsure { file, source } => write!(
+                formatter,
+                "{file}, a piece of the log: whether its name is on the device is not known, as its folder could not be synced: \
+                 {source}"
+            ),
             PrepareError::Stopped => write!(
                 formatter,
                 "no more pieces of the log are prepared after an earlier error; restart the server"
@@ -366,7 +388,9 @@ impl fmt::Display for PrepareError {
 impl std::error::Error for PrepareError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            PrepareError::Full { source, .. } | PrepareError::Device { source, .. } => Some(source),
+            PrepareError::Full { source, .. }
+            | PrepareError::Device { source, .. }
+            | PrepareError::Unsure { source, .. } => Some(source),
             PrepareError::Stopped => None,
         }
     }

@@ -35,6 +35,8 @@ struct GateState {
     verdict: Option<Verdict>,
     /// Nobody is held any more.
     is_open: bool,
+    /// The thread's next sync of the folder fails.
+    fails_sync: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,6 +122,12 @@ impl Disk for GatedDisk {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
+        if thread::current().name() == Some("pelton-segments") {
+            let mut state = self.gate.state.lock().expect("no panic");
+            if std::mem::take(&mut state.fails_sync) {
+                return Err(io::Error::from_raw_os_error(5));
+            }
+        }
         self.disk.sync_folder()
     }
 
@@ -386,4 +394,38 @@ fn segments_come_late_early_and_not_in_every_order() {
     assert!(applied.iter().all(has));
     assert!(!refused.iter().any(has));
     assert_eq!(refused.len(), 16, "two at each of eight failures");
+}
+
+/// Whether the new name is durable is not known, so nothing more is prepared until a restart: that is a failed log, and not
+/// a shortage that passes.
+#[test]
+fn a_folder_that_cannot_be_synced_is_a_failed_log() {
+    let disk = GatedDisk {
+        disk: SimulatedDisk::new(2),
+        gate: Arc::default(),
+    };
+    let mut client = Client::start(&disk);
+    client.submit(1);
+    assert_eq!(client.answers(), [Decision::Applied]);
+    client.late();
+    client.gate.wait_until(true);
+    client.gate.state.lock().expect("no panic").fails_sync = true;
+    client.submit(1);
+    client.wait_until_decided();
+    client.gate.release(Verdict::Pass);
+    assert_eq!(client.answers().len(), 1);
+    client.expect(|event| matches!(event, Event::NotReady(why) if why.contains("os error 5")));
+    client.expect(|event| matches!(event, Event::Failed(why) if why.contains("is not known")));
+    for _ in 0..2 {
+        client.submit(1);
+        let failed = Decision::Refused(Refusal::LogFailed);
+        assert_eq!(client.answers(), [failed]);
+    }
+    let statistics = client.store.log_statistics().expect("it has a log");
+    assert!(statistics.has_failed, "whoever asks is told");
+    client.gate.open();
+    let stopped = client.durable.stop();
+    stopped.expect("what was written before has its end");
+    let (applied, refused) = (client.applied.clone(), client.refused.clone());
+    assert_eq!((applied.len(), refused.len()), (3, 3));
 }
