@@ -4,7 +4,7 @@
 mod fixture;
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,7 @@ const EXPIRY_MS: u64 = 86_400_000;
 
 #[test]
 fn exports_of_an_older_version_are_imported() {
-    for fixture in Fixture::all() {
+    for fixture in with_exports() {
         let before = fs::read_to_string(fixture.file("export.jsonl")).expect("readable");
         let database = &fixture.expected("stopped")["databases"][0];
         assert_eq!(
@@ -195,6 +195,61 @@ fn newest() -> Fixture {
     Fixture::all().pop().expect("there is one")
 }
 
+/// Those that have exports, of which there is at least one. Others were made when nothing had changed in these.
+fn with_exports() -> Vec<Fixture> {
+    let mut fixtures = Fixture::all();
+    fixtures.retain(|fixture| fixture.file("export.jsonl").exists());
+    assert!(!fixtures.is_empty(), "no fixture has exports");
+    fixtures
+}
+
+/// The numbers of the formats of what is in a data folder: of the folder, groups of the log, snapshots.
+fn formats_in(data: &Path) -> BTreeSet<(&'static str, u16)> {
+    let mut formats = BTreeSet::new();
+    for (path, bytes) in files_below(data) {
+        let version = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        if bytes.starts_with(b"PeltnSnp") {
+            formats.insert(("snapshot", version(8)));
+        } else if bytes.starts_with(b"PeltnLog") {
+            formats.insert(("log", version(8)));
+        } else if path.file_name().is_some_and(|name| name == "pelton-data") {
+            let text = String::from_utf8(bytes).expect("a text");
+            let mut numbers = text.lines().filter_map(|line| line.strip_prefix("format "));
+            let number = numbers.next().expect("it has one");
+            formats.insert(("folder", number.parse().expect("a number")));
+        }
+    }
+    formats
+}
+
+/// A raised number without a folder made by the version that raised it fails here.
+#[test]
+fn every_format_that_is_written_now_has_a_fixture() {
+    let folder = Folder::new("formats-written");
+    let mut known = BTreeSet::new();
+    for (number, fixture) in Fixture::all().iter().enumerate() {
+        let data = folder.0.join(number.to_string());
+        fixture.unpack("stopped", &data);
+        known.extend(formats_in(&data));
+    }
+    for version in [1, 2] {
+        assert!(known.contains(&("snapshot", version)), "{known:?}");
+    }
+    newest().unpack("stopped", &folder.data());
+    let server = serve(&folder.data());
+    assert_eq!(server.run(["put", "written now", "v"]).code, 0);
+    assert_eq!(server.run(["snapshot"]).code, 0);
+    assert_eq!(server.stop("TERM").0, 0);
+    let written = formats_in(&folder.data());
+    let kinds: BTreeSet<&str> = written.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, BTreeSet::from(["folder", "log", "snapshot"]));
+    let missing: Vec<_> = written.difference(&known).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?} have no fixture: see tests/formats/README.md"
+    );
+}
+
 /// Runs a check on a copy of a data folder in which something has the number of a later format.
 fn with_newer(archive: &str, name: &str, raise: impl Fn(&Path), check: impl Fn(&Path)) {
     let folder = Folder::new(name);
@@ -253,9 +308,10 @@ fn backup_of_a_newer_format_is_refused_and_left_as_it_was() {
 fn exports_of_a_newer_format_are_refused_and_write_nothing() {
     let folder = Folder::new("newer-export");
     let (lines, binary) = (folder.0.join("lines"), folder.0.join("binary"));
-    fs::copy(newest().file("export.jsonl"), &lines).expect("it is copied");
+    let fixture = with_exports().pop().expect("there is one");
+    fs::copy(fixture.file("export.jsonl"), &lines).expect("it is copied");
     replace(&lines, "\"format_version\":1", "\"format_version\":2");
-    let mut bytes = fs::read(newest().file("export.pelton")).expect("readable");
+    let mut bytes = fs::read(fixture.file("export.pelton")).expect("readable");
     // Behind the eight bytes by which the file is recognised.
     bytes[8] = 2;
     fs::write(&binary, bytes).expect("writable");
