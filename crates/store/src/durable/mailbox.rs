@@ -398,6 +398,43 @@ mod tests {
         }
     }
 
+    /// Two things that come before the committer looks are both there, and gone when it has looked.
+    #[test]
+    fn two_requests_in_one_round_are_both_kept() {
+        let hub = hub();
+        for _ in 0..2 {
+            for sequences in [[9, 4], [4, 9]] {
+                for sequence in sequences {
+                    hub.retire_through(sequence);
+                }
+                assert_eq!(hub.take_retire_sequence(0), 9);
+                assert_eq!(hub.take_retire_sequence(0), 0);
+            }
+            hub.tell(Some(Event::TreeWorks("one".into())));
+            hub.tell(None);
+            hub.tell(Some(Event::TreeWorks("two".into())));
+            let news = hub.take_tree_news().expect("there are some");
+            let expected = ["one", "two"].map(|name| Event::TreeWorks(name.into()));
+            assert_eq!(news, expected);
+            assert!(hub.take_tree_news().is_none());
+        }
+    }
+
+    /// It may have begun before something that the later caller has seen was written.
+    #[test]
+    fn a_sync_that_is_asked_for_during_another_is_another() {
+        let hub = hub();
+        for round in 0..2 {
+            hub.syncs.lock().asked += 1;
+            let first = hub.sync_asked().expect("one was asked for");
+            hub.syncs.lock().asked += 1;
+            hub.finish_syncs(first, Some(10 + round));
+            assert_eq!(hub.sync_asked(), Some(first + 1));
+            hub.finish_syncs(first + 1, Some(20 + round));
+            assert_eq!(hub.sync_asked(), None);
+        }
+    }
+
     #[test]
     fn a_number_with_outcomes_on_their_way_is_not_used_again() {
         let hub = hub();
