@@ -109,6 +109,10 @@ pub const JOINED_BATCH_BYTES: usize = 64 * 1024;
 /// Empty batches and outcome lists that are kept for each loop.
 pub const SPARE_BATCHES: usize = 4;
 
+/// For how long a stop still decides commits that wait, in milliseconds. Their callers are gone by then, or were cut. What is
+/// left is dropped undecided, as at a kill: a megabyte of small Appends to a large value would keep a stop for minutes.
+pub const STOP_DECIDES_MS: u64 = 2_000;
+
 /// How long to wait before the next piece of the log is tried again after a failure, in milliseconds: often enough that
 /// writing soon goes on when room was made, rare enough to cost nothing.
 pub const SEGMENT_RETRY_MS: u64 = 1_000;

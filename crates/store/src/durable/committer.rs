@@ -240,6 +240,11 @@ impl DurableCommitter {
         !self.gathered.is_empty() || self.conversion.is_some()
     }
 
+    /// Drops commits that are not decided: nobody waits for them any more.
+    pub(super) fn drop_gathered(&mut self) {
+        self.gathered.clear();
+    }
+
     /// Decides commits, in the order gathered, until the group is complete or nothing is left. Batches that are done
     /// go to `done`.
     pub fn decide(&mut self, clock: &mut dyn Clock, done: &mut dyn FnMut(usize, WriteBatch)) {

@@ -214,7 +214,13 @@ impl<C: Clock> Runner<C> {
             hub.signal.sleep(longest);
         }
         let is_clean = !self.stop.at_once.load(Ordering::Acquire);
-        while is_clean && self.round() {}
+        let end_ns = self.clock.now_ns() + limits::STOP_DECIDES_MS * 1_000_000;
+        while is_clean && self.round() {
+            if self.clock.now_ns() >= end_ns && !self.rounds.committer().is_converting() {
+                self.rounds.committer().drop_gathered();
+                break;
+            }
+        }
         let Runner {
             snapshots,
             mut rounds,

@@ -9,7 +9,7 @@ use store::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
 use store::log::LogConfig;
 use store::snapshot::SnapshotError;
-use store::suite::{Random, RunningClock, increment, put};
+use store::suite::{Random, RunningClock, append, increment, put};
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
 
 use crate::bench::{log_config, verify};
@@ -433,5 +433,57 @@ fn the_log_is_durable_before_a_snapshot_is() {
         assert!(opened.recovered.last_sequence >= report.last_sequence);
         let view = opened.store.view(DatabaseId::DEFAULT).expect("it exists");
         assert_eq!(view.statistics().entries, 50, "seed {seed}");
+    }
+}
+
+/// A clock on which each look takes a second.
+#[derive(Clone, Default)]
+struct SlowClock(Arc<AtomicU64>);
+
+impl Clock for SlowClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0.fetch_add(1_000_000_000, Ordering::SeqCst)
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        1_000 + self.now_ns() / 1_000_000
+    }
+}
+
+/// Small Appends to a large value are little to send and much to do: a stop does not wait for those that nobody waits for,
+/// and what it has decided is there, in order.
+#[test]
+fn a_stop_does_not_decide_all_that_waits() {
+    const APPENDS: u64 = 400;
+    let value = vec![7; 1 << 20];
+    for seed in 0..2 {
+        let disk = SimulatedDisk::new(seed);
+        let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
+        let Opened {
+            store, committer, ..
+        } = opened.expect("it is empty");
+        let durable = Durable::start(committer, SlowClock::default(), nothing_but_snapshots());
+        let durable = durable.expect("threads can be started");
+        let mailbox = durable.register(Box::new(|| {}));
+        let mut batch = store.write_batch();
+        for number in 0..=APPENDS {
+            let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
+            let operation = match number {
+                0 => put(b"k", &value),
+                _ => append(b"k", b"+"),
+            };
+            commit.push(&operation).expect("fits");
+            commit.submit();
+            mailbox.submit(&mut batch);
+        }
+        durable.stop().expect("it stops as always");
+        drop((mailbox, store));
+        let opened = Store::open(config(), Arc::new(disk), &log_config());
+        let store = opened.expect("a clean stop leaves a whole log").store;
+        verify(&store);
+        let view = store.view(DatabaseId::DEFAULT).expect("it exists");
+        let found = view.get(b"k", store.hasher().hash(b"k"), 1_000);
+        let appended = found.map_or(0, |found| found.value.len() - value.len());
+        assert!(appended < APPENDS as usize, "{appended} were decided");
     }
 }
