@@ -25,7 +25,7 @@ pub(crate) struct Account {
     charged: Arc<AtomicUsize>,
     limit_bytes: usize,
     /// Taken by calls for what they are about to produce, until it is charged.
-    claimed: AtomicUsize,
+    claimed: Claimed,
     /// Shared bodies that are held, by where they lie: how many answers hold each.
     shared: Mutex<HashMap<usize, usize>>,
     addresses: Mutex<Addresses>,
@@ -54,6 +54,43 @@ impl Address {
             PeerAddress::Simulated(node) => Address::Simulated(*node),
             PeerAddress::Tcp(socket) => Address::Tcp(AddressKey::of(socket.ip())),
         }
+    }
+}
+
+/// The bytes that are claimed, below, and how often that has changed, above: who has looked at what is charged before takes
+/// nothing if a claim has come and gone meanwhile, though the sum is the same again.
+#[derive(Debug, Default)]
+struct Claimed(AtomicU64);
+
+impl Claimed {
+    /// One change. Above a TiB of bytes; it may overflow.
+    const CHANGE: u64 = 1 << 40;
+
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        Claimed::of(self.0.load(Ordering::Acquire))
+    }
+
+    fn of(packed: u64) -> usize {
+        (packed % Claimed::CHANGE) as usize
+    }
+
+    /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it looked.
+    fn add_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
+        let add = |packed: u64| {
+            let changed = packed.wrapping_add(Claimed::CHANGE + bytes as u64);
+            may(Claimed::of(packed)).then_some(changed)
+        };
+        let added = (self.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+        added.is_ok()
+    }
+
+    fn add(&self, bytes: usize) {
+        (self.0).fetch_add(Claimed::CHANGE + bytes as u64, Ordering::AcqRel);
+    }
+
+    fn subtract(&self, bytes: usize) {
+        (self.0).fetch_add(Claimed::CHANGE - bytes as u64, Ordering::AcqRel);
     }
 }
 
@@ -112,7 +149,7 @@ impl Account {
         Arc::new(Account {
             charged: Arc::default(),
             limit_bytes,
-            claimed: AtomicUsize::new(0),
+            claimed: Claimed::default(),
             shared: Mutex::default(),
             addresses: Mutex::default(),
             holders: Mutex::default(),
@@ -152,26 +189,25 @@ impl Account {
         if bytes == 0 {
             return Some(0);
         }
-        let take = |claimed: usize| {
+        let is_taken = self.claimed.add_if(bytes, |claimed| {
             // Read behind what is claimed, and written before it: so what goes from one to the other is seen.
             let charged = self.charged.load(Ordering::Relaxed);
             let is_free = charged.saturating_add(claimed).saturating_add(bytes) <= self.limit_bytes;
             let is_alone = claimed == 0 && charged <= self.limit_bytes;
-            (is_free || is_alone).then_some(claimed + bytes)
-        };
-        let taken = (self.claimed).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        taken.is_ok().then_some(bytes)
+            is_free || is_alone
+        });
+        is_taken.then_some(bytes)
     }
 
     /// Takes memory although there may be none, for what is so little that a connection may always have it. To be
     /// followed by [`Account::end_claim`].
     pub fn claim_little(&self, bytes: usize) {
-        self.claimed.fetch_add(bytes, Ordering::AcqRel);
+        self.claimed.add(bytes);
     }
 
     /// What was claimed is charged, or was not produced.
     pub fn end_claim(&self, bytes: usize) {
-        self.claimed.fetch_sub(bytes, Ordering::AcqRel);
+        self.claimed.subtract(bytes);
     }
 
     /// Whether not even small callers can be let in.
@@ -618,8 +654,35 @@ mod tests {
             // The last one may go beyond.
             assert!(most.into_inner() <= 13 * MB);
             assert_eq!(account.charged_bytes(), 0);
-            assert_eq!(account.claimed.load(Ordering::Relaxed), 0);
+            assert_eq!(account.claimed.bytes(), 0);
         }
+    }
+
+    /// Between the look at what is charged and the claim another one comes, is charged, and goes: the sum of claims is the
+    /// same as before, and nothing may be claimed by the old look.
+    #[test]
+    fn a_claim_that_comes_and_goes_meanwhile_is_noticed() {
+        let claimed = Claimed::default();
+        for _ in 0..2 {
+            let looks = AtomicUsize::new(0);
+            let may = |bytes: usize| {
+                assert_eq!(bytes, 0);
+                let is_first = looks.fetch_add(1, Ordering::Relaxed) == 0;
+                if is_first {
+                    claimed.add(7);
+                    claimed.subtract(7);
+                }
+                is_first
+            };
+            assert!(!claimed.add_if(5, may), "the first look is old");
+            assert_eq!((looks.into_inner(), claimed.bytes()), (2, 0));
+            assert!(claimed.add_if(5, |bytes| bytes == 0));
+            claimed.subtract(5);
+        }
+        // The changes overflow, the bytes do not.
+        claimed.0.fetch_add(u64::MAX << 40, Ordering::Relaxed);
+        claimed.add(9);
+        assert_eq!(claimed.bytes(), 9);
     }
 
     #[test]
