@@ -44,6 +44,6 @@ pub use transport::Transport;
 pub use values::ValueSizes;
 pub use worker::{MetadataField, MetadataValue, Mode, RunError, Worker, WorkerPlan};
 pub use workload::{
-    KeyUse, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad, PeltonShape, PeltonWorkload,
-    Ping, SameRequest, Verdict, Workload,
+    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, Mix, MixError, PeltonLoad,
+    PeltonShape, PeltonWorkload, Ping, SameRequest, Verdict, Workload,
 };

@@ -23,7 +23,10 @@ fn kvstore(server: &Server, flags: &[&str]) -> (Answer, Value) {
         "--value-mean",
         "1KiB",
     ];
+    // Those that are there already stay, and nothing else.
+    assert_eq!(server.run(["put", "mine", "kept"]).code, 0);
     let answer = run(&mut server.command(words.iter().chain(flags)));
+    assert_eq!(server.run(["scan"]).text(), "mine\tkept\n", "{answer:?}");
     let json = match answer.stdout.is_empty() {
         true => Value::Null,
         false => answer.json(),

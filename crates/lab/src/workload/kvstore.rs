@@ -1,6 +1,8 @@
 //! Calls of `io.grpc.KeyValueService`, chosen as the client of the article "So You Want to Optimize gRPC" does.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use service::Method;
 use service::protobuf::{Reader, writer};
@@ -59,6 +61,68 @@ struct Entry {
     version: u64,
 }
 
+/// The keys that a run leaves behind, known when its workload has been dropped.
+#[derive(Clone, Debug, Default)]
+pub struct KvstoreLeft(Arc<Mutex<Vec<u64>>>);
+
+impl KvstoreLeft {
+    /// Returns the calls that delete them, and how many these are; `load` and `seed` are those of the run.
+    pub fn take(&self, load: KvstoreLoad, seed: u64) -> (KvstoreDeletes, u64) {
+        let mut numbers = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        numbers.sort_unstable();
+        numbers.dedup();
+        let count = numbers.len() as u64;
+        let keys = KvstoreWorkload::new(load, seed);
+        let deletes = KvstoreDeletes {
+            keys,
+            numbers,
+            at: 0,
+        };
+        (deletes, count)
+    }
+}
+
+/// Deletes the keys of a run, one a call.
+#[derive(Debug)]
+pub struct KvstoreDeletes {
+    keys: KvstoreWorkload,
+    numbers: Vec<u64>,
+    at: usize,
+}
+
+impl KvstoreDeletes {
+    /// Returns the same calls, from the first on.
+    pub fn again(&self) -> KvstoreDeletes {
+        KvstoreDeletes {
+            keys: KvstoreWorkload::new(self.keys.load, self.keys.seed),
+            numbers: self.numbers.clone(),
+            at: 0,
+        }
+    }
+}
+
+impl Workload for KvstoreDeletes {
+    fn paths(&self) -> Vec<String> {
+        vec![format!("/{}", Method::KvstoreDelete.path())]
+    }
+
+    fn choose(&mut self) -> usize {
+        0
+    }
+
+    fn encode(&mut self, out: &mut Vec<u8>) {
+        if let Some(number) = self.numbers.get(self.at) {
+            self.keys.write_key(*number);
+        }
+        self.at += 1;
+        writer::bytes(out, 1, &self.keys.key);
+    }
+
+    fn judge(&self, _kind: usize, _ticket: u32, _answer: &[u8]) -> Verdict {
+        Verdict::Good
+    }
+}
+
 /// The calls of one client. Keys and values follow from their numbers, so none is kept.
 #[derive(Debug)]
 pub struct KvstoreWorkload {
@@ -78,6 +142,9 @@ pub struct KvstoreWorkload {
     free_tickets: Vec<u32>,
     chosen: (usize, u32),
     key: Vec<u8>,
+    /// Numbers of keys of failed calls, which may be there, up to [`limits::MAX_KNOWN_KEYS`].
+    uncertain: Vec<u64>,
+    left: KvstoreLeft,
 }
 
 impl KvstoreWorkload {
@@ -100,6 +167,27 @@ impl KvstoreWorkload {
             free_tickets: Vec::new(),
             chosen: (CREATE, 0),
             key: Vec::new(),
+            uncertain: Vec::new(),
+            left: KvstoreLeft::default(),
+        }
+    }
+
+    /// The same calls; when they are over, `left` knows which keys they leave behind.
+    pub fn leaving(mut self, left: &KvstoreLeft) -> KvstoreWorkload {
+        self.left = left.clone();
+        self
+    }
+
+    /// Remembers the key of a failed call, if it may be there and is this run's own.
+    fn note_uncertain(&mut self, kind: usize, entry: Entry, failure: FailureKind) {
+        let is_certain = match failure {
+            FailureKind::NotBegun | NOT_FOUND => true,
+            // Somebody else's.
+            ALREADY_EXISTS => kind == CREATE,
+            _ => false,
+        };
+        if !is_certain && self.uncertain.len() < limits::MAX_KNOWN_KEYS {
+            self.uncertain.push(entry.number);
         }
     }
 
@@ -275,6 +363,9 @@ impl Workload for KvstoreWorkload {
     ) -> Result<bool, FailureKind> {
         let entry = self.tickets[ticket as usize];
         self.free_tickets.push(ticket);
+        if let Err(failure) = outcome {
+            self.note_uncertain(kind, entry, failure);
+        }
         match self.load.keys {
             KeyUse::Owned => {
                 self.learn_owned(kind, entry, outcome);
@@ -288,6 +379,19 @@ impl Workload for KvstoreWorkload {
                 }
             }
         }
+    }
+}
+
+impl Drop for KvstoreWorkload {
+    fn drop(&mut self) {
+        let known = self.known.iter().map(|entry| entry.number);
+        // The outcome of calls in flight is not known.
+        let ended: HashSet<u32> = self.free_tickets.iter().copied().collect();
+        let in_flight = (0..).zip(&self.tickets);
+        let in_flight = in_flight.filter(|(ticket, _)| !ended.contains(ticket));
+        let in_flight = in_flight.map(|(_, entry)| entry.number);
+        let mut left = (self.left.0.lock()).unwrap_or_else(PoisonError::into_inner);
+        left.extend(known.chain(in_flight).chain(mem::take(&mut self.uncertain)));
     }
 }
 

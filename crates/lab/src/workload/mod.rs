@@ -5,7 +5,9 @@ mod pelton;
 mod ping;
 mod same;
 
-pub use kvstore::{KINDS as KVSTORE_KINDS, KeyUse, KvstoreLoad, KvstoreWorkload};
+pub use kvstore::{
+    KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,
+};
 pub use pelton::{Mix, MixError, PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;
 pub use same::SameRequest;

@@ -18,7 +18,8 @@ pub enum LoadService {
     ///
     /// Create, Retrieve, Update and Delete in equal shares, on one connection. Prints the line of the article's client,
     /// counted as that counts, below it all operations, and beside both what the server's delays allow. Exit code 1: the
-    /// result is void, or calls failed.
+    /// result is void, or calls failed. Keys are written to the database that --kvstore-database of the server names, by
+    /// default the default database; those that it has made and not deleted are deleted at the end.
     Kvstore(KvstoreLoadArguments),
 
     /// Load Ydb.Debug.V1.DebugService as the YDB project's ping benchmark does

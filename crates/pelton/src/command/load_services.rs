@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lab::{
-    KeyUse, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length, Mode, Pace, Ping, PingTable, Plan,
-    Report, WorkerPlan,
+    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length, Mode,
+    Pace, Ping, PingTable, Plan, Report, WorkerPlan,
 };
 
 use super::load::{print_lines, run};
@@ -46,11 +46,22 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
             seed,
         )?
     };
-    let outcome = run(
-        &plan,
-        |_| KvstoreWorkload::new(load, seed),
-        &Interrupt::listen(),
-    )?;
+    let left = KvstoreLeft::default();
+    let make = |_| KvstoreWorkload::new(load, seed).leaving(&left);
+    let outcome = run(&plan, make, &Interrupt::listen());
+    let timeout = arguments.target.timeout;
+    let deleted = delete_left(&plan, timeout, left.take(load, seed));
+    let outcome = match (outcome, deleted) {
+        (Ok(outcome), deleted) => {
+            // What was measured is worth more than a word about what is left behind.
+            if let Err(failure) = deleted {
+                note(format_args!("pelton: {failure}"));
+            }
+            outcome
+        }
+        (Err(failure), Ok(())) => return Err(failure),
+        (Err(failure), Err(left)) => return Err(failure.with(&left.to_string())),
+    };
     let name = match keys {
         KeyUse::Shared => "shared",
         KeyUse::Owned => "owned",
@@ -74,6 +85,40 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
         }
     }
     super::load::verdict(report.report(), &arguments.target.address)
+}
+
+/// Deletes the keys that a run has left behind, also one that was interrupted.
+fn delete_left(
+    run: &Plan,
+    timeout: Span,
+    (deletes, count): (KvstoreDeletes, u64),
+) -> Result<(), Failure> {
+    if count == 0 {
+        return Ok(());
+    }
+    let mut plan = run.clone();
+    plan.warm_up = Duration::ZERO;
+    plan.length = Length::Calls(count);
+    plan.stop_on_failure = false;
+    plan.worker.in_flight = KVSTORE_IN_FLIGHT;
+    plan.worker.deadline_ns = Some(timeout.ms.saturating_mul(1_000_000));
+    // A plan of this load has one thread.
+    let why = match lab::run(&plan, |_| deletes.again(), &mut |_| true) {
+        Err(error) => error.to_string(),
+        Ok(outcome) => match outcome.tally.failures() + outcome.tally.unfinished {
+            0 => return Ok(()),
+            failed => format!(
+                "{failed} Deletes failed, the first: {}",
+                outcome
+                    .tally
+                    .first_failure
+                    .unwrap_or_else(|| "no answer in time".into())
+            ),
+        },
+    };
+    Err(Failure::Failed(format!(
+        "up to {count} keys of this load are left in the database that --kvstore-database of the server names: {why}"
+    )))
 }
 
 /// Loads the service of pings, once for each number of pings in flight.
