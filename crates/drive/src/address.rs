@@ -100,6 +100,12 @@ impl fmt::Display for AddressError {
                     "`{text}` has no port; write host:port, [ipv6]:port or unix:/path"
                 )
             }
+            AddressError::BadPort(text) if text.contains('/') => {
+                write!(
+                    f,
+                    "`{text}` has a path, and an address has none; write host:port"
+                )
+            }
             AddressError::BadPort(text) => {
                 write!(f, "the port of `{text}` is not a number from 0 to 65535")
             }

@@ -38,7 +38,7 @@ pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
             .rsplit_once(" at line ")
             .map_or(text.as_str(), |(what, _)| what);
         if error.is_data() {
-            what.to_owned()
+            format!("{what}, at column {}", error.column())
         } else {
             format!("no valid JSON, {what} at column {}", error.column())
         }

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
     // Wrong usage and --help end the program here, with codes 2 and 0.
     let matches = Arguments::command()
         .try_get_matches()
+        .map_err(|error| arguments::with_variable(error, std::env::args_os()))
         .unwrap_or_else(|error| end_usage(&error, format));
     let arguments =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_usage(&error, format));

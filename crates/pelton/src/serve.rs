@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,8 +184,12 @@ fn tell_manager(
 
 fn bind_metrics(address: &MetricsAddress) -> Result<Bound, Failure> {
     Bound::bind(address).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process listens there".into(),
+            _ => error.to_string(),
+        };
         Failure::Failed(format!(
-            "cannot serve metrics on {address}: {error}; --metrics-listen says where"
+            "cannot serve metrics on {address}: {why}; --metrics-listen says where"
         ))
     })
 }

@@ -97,6 +97,10 @@ fn wrong_lines_are_named() {
             "line 3: unknown field `ttl`",
         ),
         (
+            r#"{"operation":"get","key":5}"#,
+            "line 3: invalid type: integer `5`, expected a string, at column",
+        ),
+        (
             r#"{"operation":"get","key":"!","key_encoding":"base64"}"#,
             "line 3: `key` is not base64",
         ),

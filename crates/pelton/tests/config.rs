@@ -245,3 +245,63 @@ fn the_files_of_a_certificate_are_checked() {
         "{get:?}"
     );
 }
+
+#[test]
+fn a_message_names_the_variable_that_is_wrong() {
+    let serve = |flags: &[&str]| {
+        let mut command = pelton();
+        command.arg("serve").args(flags);
+        run(command.env("PELTON_MAX_VALUE", "4G"))
+    };
+    let variable = serve(&[]);
+    assert_eq!(variable.code, 2, "{variable:?}");
+    let told = "'--max-value <SIZE>, which the variable PELTON_MAX_VALUE gives'";
+    assert!(variable.stderr.contains(told), "{variable:?}");
+    for flags in [&["--max-value", "4G"][..], &["--max-value=4G"]] {
+        let flag = serve(flags);
+        assert_eq!(flag.code, 2, "{flag:?}");
+        assert!(!flag.stderr.contains("variable"), "{flag:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_words() {
+    let refused = |words: &[&str], code: i32, part: &str| {
+        let answer = support::run_within_patience(pelton().args(words));
+        assert_eq!(answer.code, code, "{answer:?}");
+        assert!(answer.stderr.contains(part), "{part}: {answer:?}");
+    };
+    let whole = "a version is a whole number";
+    refused(&["put", "k", "v", "--if-version", "x"], 2, whole);
+    refused(&["delete", "k", "--if-version", "x"], 2, whole);
+    refused(
+        &["get", "k", "--address", "127.0.0.1:1978/"],
+        2,
+        "an address has none",
+    );
+    let own = "name another folder";
+    refused(
+        &["config", "check", "--data", "d", "--backup-root", "d"],
+        2,
+        own,
+    );
+    refused(
+        &["config", "check", "--data", "d", "--backup-root", "d/b"],
+        2,
+        own,
+    );
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has an address").to_string();
+    let mut serve = vec![
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--durability",
+        "volatile",
+    ];
+    serve.extend(["--metrics-listen", &address]);
+    refused(&serve, 3, "another process listens there");
+    let server = Server::with(&["--listen", "127.0.0.1:0", "--memory-limit", "4GiB"]);
+    let status = server.run(["status"]);
+    assert!(status.text().contains(" of 4 GiB"), "{status:?}");
+}

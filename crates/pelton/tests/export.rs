@@ -142,6 +142,7 @@ fn an_import_that_is_refused_says_how_far_it_came() {
     let count: u64 = count.text().trim().parse().expect("a number");
     assert!(count > 0 && count < 10, "{count}: {text}");
     assert!(text.contains("RESOURCE_EXHAUSTED"), "{text}");
+    assert!(text.contains("of its quota of 700000"), "{text}");
     assert!(text.contains("all up to line"), "{text}");
     assert!(text.contains("import the file again"), "{text}");
 }

@@ -764,3 +764,10 @@ fn a_server_that_dies_in_the_midst_is_told() {
     assert!(kinds.starts_with("connection lost: "), "{json}");
     assert!(json["succeeded"].as_u64() > Some(0), "{json}");
 }
+
+#[test]
+fn a_key_size_that_is_none_is_explained() {
+    let key = run(pelton().args(["load", "--key-size", "1GB"]));
+    assert_eq!(key.code, 2, "{key:?}");
+    assert!(key.stderr.contains("a key has 1 to 65535 bytes"), "{key:?}");
+}

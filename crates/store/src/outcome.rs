@@ -375,10 +375,10 @@ pub enum Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut full = |what: &str, limit_bytes, used_bytes, added_bytes| {
+        let mut full = |what: &str, limit: &str, limit_bytes, used_bytes, added_bytes| {
             write!(
                 formatter,
-                "{what} is full: {used_bytes} bytes of its memory limit of {limit_bytes} are in use, \
+                "{what} is full: {used_bytes} bytes of its {limit} of {limit_bytes} are in use, \
                  and the request would add {added_bytes}; deletes and reads go on"
             )
         };
@@ -388,12 +388,24 @@ impl fmt::Display for Refusal {
                 limit_bytes,
                 used_bytes,
                 added_bytes,
-            } => full("the database", limit_bytes, used_bytes, added_bytes),
+            } => full(
+                "the database",
+                "quota",
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            ),
             Refusal::StoreFull {
                 limit_bytes,
                 used_bytes,
                 added_bytes,
-            } => full("the server", limit_bytes, used_bytes, added_bytes),
+            } => full(
+                "the server",
+                "memory limit",
+                limit_bytes,
+                used_bytes,
+                added_bytes,
+            ),
             Refusal::AnswerTooLarge { limit_bytes } => {
                 write!(
                     formatter,

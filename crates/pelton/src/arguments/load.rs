@@ -70,7 +70,7 @@ pub struct LoadArguments {
     pub keys: u64,
 
     /// Bytes of a key
-    #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "SIZE", default_value = "16", value_parser = parse_key_size)]
     pub key_size: u16,
 
     /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT (0.99 if not given)
@@ -212,6 +212,12 @@ fn parse_distribution(text: &str) -> Result<Distribution, String> {
             "`{text}` is no way to choose keys; write uniform, zipf, zipf:1.2 or sequential"
         )),
     }
+}
+
+fn parse_key_size(text: &str) -> Result<u16, String> {
+    let size: Size = text.parse().map_err(|error| format!("{error}"))?;
+    let size = u16::try_from(size.0).ok().filter(|size| *size > 0);
+    size.ok_or_else(|| format!("a key has 1 to {} bytes", u16::MAX))
 }
 
 fn parse_value_sizes(text: &str) -> Result<ValueSizes, String> {

@@ -39,7 +39,8 @@ pub use tls::TlsArguments;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// What stands below the help of `pelton` itself.
 const EXIT_CODES: &str = "\
@@ -294,10 +295,63 @@ pub fn output_format(words: impl IntoIterator<Item = OsString>) -> OutputFormat 
     OutputFormat::Text
 }
 
+/// The same error; where a value comes from a variable, with the name of that, since nobody wrote the flag.
+pub fn with_variable(
+    mut error: clap::Error,
+    words: impl IntoIterator<Item = OsString>,
+) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let (shown, value) = (
+        text(ContextKind::InvalidArg),
+        text(ContextKind::InvalidValue),
+    );
+    let flag = shown.split([' ', '=']).next().unwrap_or_default();
+    let Some(name) = flag.strip_prefix("--") else {
+        return error;
+    };
+    let is_flag = |word: &OsString| {
+        let rest = word.to_string_lossy();
+        rest.strip_prefix(flag)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    if words
+        .into_iter()
+        .take_while(|word| word != "--")
+        .any(|word| is_flag(&word))
+    {
+        return error;
+    }
+    let is_given = |variable: &String| {
+        std::env::var_os(variable).is_some_and(|given| given.to_string_lossy().contains(&value))
+    };
+    if let Some(variable) = variables(&Arguments::command(), name)
+        .into_iter()
+        .find(is_given)
+    {
+        let shown = format!("{shown}, which the variable {variable} gives");
+        error.insert(ContextKind::InvalidArg, ContextValue::String(shown));
+    }
+    error
+}
+
+/// The variables of all flags of this name: that of `pelton serve` may be another one than that of a client.
+fn variables(command: &clap::Command, flag: &str) -> Vec<String> {
+    let here = command
+        .get_arguments()
+        .filter(|one| one.get_long() == Some(flag));
+    let here = here.filter_map(|one| one.get_env().map(|name| name.to_string_lossy().into()));
+    let below = command
+        .get_subcommands()
+        .flat_map(|one| variables(one, flag));
+    here.chain(below).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn failures_are_printed_as_output_says() {

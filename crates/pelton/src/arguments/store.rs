@@ -100,7 +100,7 @@ pub struct ConditionArguments {
     pub if_present: bool,
 
     /// Write only if the key has this version; 0: only if it is not there
-    #[arg(long, value_name = "VERSION", conflicts_with = "if_value")]
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = parse_version)]
     pub if_version: Option<u64>,
 
     /// Write only if the key is there with exactly this value
@@ -229,7 +229,7 @@ pub struct DeleteArguments {
     pub limit: Option<u64>,
 
     /// Delete only if the key has this version
-    #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_value", value_parser = parse_version_there)]
     pub if_version: Option<u64>,
 
     /// Delete only if the key has exactly this value
@@ -367,5 +367,19 @@ fn parse_time_to_live(text: &str) -> Result<Span, String> {
             Err("a time to live is at most 100 years (36500d)".into())
         }
         _ => Ok(span),
+    }
+}
+
+fn parse_version(text: &str) -> Result<u64, String> {
+    let version = text.parse();
+    version
+        .map_err(|_| "a version is a whole number, as `pelton get --output json` shows it".into())
+}
+
+/// The version of a key that is there.
+fn parse_version_there(text: &str) -> Result<u64, String> {
+    match parse_version(text)? {
+        0 => Err("no key that is there has version 0".into()),
+        version => Ok(version),
     }
 }

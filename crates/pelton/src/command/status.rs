@@ -14,6 +14,7 @@ use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
+use crate::size::Size;
 
 /// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
 const ROUND_TRIPS: usize = 5;
@@ -146,10 +147,10 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
         format!(
             "databases: {}; entries: {entries}; memory: {} of {}; buffers: {} of {}",
             figures.databases.len(),
-            mebibytes(figures.memory_bytes),
-            mebibytes(figures.memory_limit_bytes),
-            mebibytes(figures.buffered_bytes),
-            mebibytes(figures.buffered_limit_bytes),
+            Size::rounded(figures.memory_bytes),
+            Size::rounded(figures.memory_limit_bytes),
+            Size::rounded(figures.buffered_bytes),
+            Size::rounded(figures.buffered_limit_bytes),
         ),
         format!("history: {:016x}", figures.history_id),
     ];
@@ -157,7 +158,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
     if let Some(log) = &figures.log {
         lines.push(format!(
             "log: {} in {} segments; durable up to sequence {}; since the start {} records in {} groups, {} syncs",
-            mebibytes(log.segment_bytes),
+            Size::rounded(log.segment_bytes),
             log.segments,
             log.durable_sequence,
             log.records,
@@ -179,14 +180,14 @@ fn blobs(figures: &StatisticsResponse<'_>) -> Option<String> {
     let used = BlobTotals::of(figures);
     let quota = match figures.blob_quota_bytes {
         0 => String::new(),
-        bytes => format!("; quota of each database: {}", mebibytes(bytes)),
+        bytes => format!("; quota of each database: {}", Size::rounded(bytes)),
     };
     let is_shown = figures.blob_quota_bytes > 0 || used.blobs + used.bytes + used.unfinished > 0;
     is_shown.then(|| {
         format!(
             "blobs: {} with {}; unfinished uploads: {}{quota}",
             used.blobs,
-            mebibytes(used.bytes),
+            Size::rounded(used.bytes),
             used.unfinished
         )
     })
@@ -210,10 +211,6 @@ impl BlobTotals {
         }
         totals
     }
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<'_>) {

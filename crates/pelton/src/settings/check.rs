@@ -36,6 +36,18 @@ impl Settings {
         })
     }
 
+    /// Whether backups have a folder of their own: the data folder is the server's alone.
+    fn check_backup_root(&self) -> Result<(), SettingsError> {
+        match (self.folder(), &self.backup_root) {
+            (Some(data), Some(root)) if root.starts_with(data) => {
+                Err(SettingsError::Contradiction(
+                    "backup-root is the data folder or in it, and nothing but data may be there: name another folder".into(),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether what is said about TLS makes sense together.
     fn check_tls(&self) -> Result<(), SettingsError> {
         let wrong = |message: &str| Err(SettingsError::Contradiction(message.into()));
@@ -106,6 +118,7 @@ impl Settings {
         }
         self.check_tls()?;
         self.check_kind()?;
+        self.check_backup_root()?;
         between_counts(
             "threads",
             self.threads as u64,
