@@ -32,7 +32,7 @@ def test_blobs_are_counted_everywhere(binary, tmp_path):
         one = figures.databases[0]
         assert (one.blobs, one.unfinished_uploads, figures.blob_quota_bytes) == (2, 1, 20 << 20)
         text, fields = status_of(binary, server)
-        assert "blobs: 2 with 0.0 MiB; unfinished uploads: 1; quota of each database: 20.0 MiB" in text
+        assert "blobs: 2 with 700 B; unfinished uploads: 1; quota of each database: 20 MiB" in text
         names = ["blobs", "blob_bytes", "unfinished_uploads", "blob_quota_bytes"]
         assert [fields[name] for name in names] == [2, 700, 1, 20 << 20]
         _, page = fetch(server)
