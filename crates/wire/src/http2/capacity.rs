@@ -175,11 +175,7 @@ impl Connection {
     /// sends. They are given back as those of [`Connection::reserve_send`].
     #[inline]
     pub fn reserve_more(&mut self, stream: StreamKey, bytes: usize) {
-        if self
-            .streams
-            .get(stream)
-            .is_some_and(|found| !found.is_dead())
-        {
+        if self.is_alive(stream) {
             self.streams[stream.slot].reserved_bytes += bytes;
             self.capacity.reserved_bytes += bytes;
         }
