@@ -44,14 +44,7 @@ fn a_segment_that_may_not_be_made_refuses_what_grows_until_it_may() {
                 }
             };
             assert_eq!(refused, Decision::Refused(Refusal::LogNotReady), "{step:?}");
-            let events = client.durable.rounds.take_events();
-            let is_told = |why: &String| why.contains(CAUSE) && why.contains(file);
-            assert!(
-                matches!(&events[..], [Event::NotReady(why)] if is_told(why)),
-                "{events:?}"
-            );
-            let log = client.durable.store.log_statistics().expect("there is one");
-            assert!(log.is_not_ready && !log.is_full && !log.has_failed);
+            client.expect_not_ready(file, CAUSE);
             disk.forget_plans();
             assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
             let events = client.durable.rounds.take_events();

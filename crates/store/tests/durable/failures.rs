@@ -88,6 +88,18 @@ impl Client {
     pub fn has(&self, database: DatabaseId, key: &[u8]) -> bool {
         has(&self.durable.store, database, key)
     }
+
+    /// Asserts that nothing was told since the last time but why the log is not ready, and that figures say the same.
+    pub fn expect_not_ready(&mut self, file: &str, cause: &str) {
+        let events = self.durable.rounds.take_events();
+        let is_told = |why: &String| why.contains(file) && why.contains(cause);
+        assert!(
+            matches!(&events[..], [Event::NotReady(why)] if is_told(why)),
+            "{events:?}"
+        );
+        let log = self.durable.store.log_statistics().expect("there is one");
+        assert!(log.is_not_ready && !log.is_full && !log.has_failed);
+    }
 }
 
 fn has(store: &Store, database: DatabaseId, key: &[u8]) -> bool {
@@ -238,14 +250,7 @@ fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
             disk.plan_next(Step::Create, before, Fault::Error);
         }
         assert_eq!(fill(&mut client), NOT_READY);
-        let events = client.durable.rounds.take_events();
-        let is_told = |why: &String| why.contains("segment.new") && why.contains("os error 5");
-        assert!(
-            matches!(&events[..], [Event::NotReady(why)] if is_told(why)),
-            "{events:?}"
-        );
-        let log = client.durable.store.log_statistics().expect("there is one");
-        assert!(log.is_not_ready && !log.is_full && !log.has_failed);
+        client.expect_not_ready("segment.new", "os error 5");
 
         // Now the disk is full too.
         disk.forget_plans();

@@ -91,6 +91,15 @@ struct GatedDisk {
     gate: Arc<Gate>,
 }
 
+impl GatedDisk {
+    fn new(seed: u64) -> GatedDisk {
+        GatedDisk {
+            disk: SimulatedDisk::new(seed),
+            gate: Arc::default(),
+        }
+    }
+}
+
 impl fmt::Debug for GatedDisk {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.disk.fmt(formatter)
@@ -190,6 +199,7 @@ struct Client {
 }
 
 impl Client {
+    /// Opens a new store, and has a commit applied: there was room in the first segment.
     fn start(disk: &GatedDisk) -> Client {
         let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
         let Opened {
@@ -204,7 +214,7 @@ impl Client {
         let durable = Durable::start(committer, clock.clone(), Box::new(reporter));
         let durable = durable.expect("threads can be started");
         let this = thread::current();
-        Client {
+        let mut client = Client {
             mailbox: durable.register(Box::new(move || this.unpark())),
             store,
             durable,
@@ -214,7 +224,10 @@ impl Client {
             next_key: 0,
             applied: Vec::new(),
             refused: Vec::new(),
-        }
+        };
+        client.submit(1);
+        assert_eq!(client.answers(), [Decision::Applied]);
+        client
     }
 
     /// Hands over commits of which each takes most of a segment, as groups of their own where they come one by one.
@@ -359,14 +372,8 @@ fn segments_come_late_early_and_not_in_every_order() {
         Client::early,
         Client::failing,
     ];
-    let disk = GatedDisk {
-        disk: SimulatedDisk::new(1),
-        gate: Arc::default(),
-    };
+    let disk = GatedDisk::new(1);
     let mut client = Client::start(&disk);
-    // It has room in the first segment.
-    client.submit(1);
-    assert_eq!(client.answers(), [Decision::Applied]);
     for first in kinds {
         for second in kinds {
             first(&mut client);
@@ -395,13 +402,7 @@ fn segments_come_late_early_and_not_in_every_order() {
 /// a shortage that passes.
 #[test]
 fn a_folder_that_cannot_be_synced_is_a_failed_log() {
-    let disk = GatedDisk {
-        disk: SimulatedDisk::new(2),
-        gate: Arc::default(),
-    };
-    let mut client = Client::start(&disk);
-    client.submit(1);
-    assert_eq!(client.answers(), [Decision::Applied]);
+    let mut client = Client::start(&GatedDisk::new(2));
     client.late();
     client.gate.wait_until(true);
     client.gate.state.lock().expect("no panic").fails_sync = true;
