@@ -240,6 +240,14 @@ pub const WINDOWS_PER_GLITCH: usize = 16;
 /// How many times its size a message may become when it is decompressed, free of charge.
 pub const USUAL_INFLATE_RATIO: usize = 32;
 
+/// A compressed message that becomes at most this is decompressed when it is found: some 60 to 130 µs, and memory that
+/// a connection may always have.
+pub const UNPACKED_AT_ONCE_BYTES: usize = 64 << 10;
+
+/// A larger one is decompressed in steps of this size, some 100 to 250 µs each, when there is memory for all of it. Stops
+/// a few bytes from holding up a loop for what a largest message takes, and many of them from taking all memory at once.
+pub const UNPACK_STEP_BYTES: usize = 128 << 10;
+
 /// What messages may become beyond [`USUAL_INFLATE_RATIO`], at once, in bytes. Stops small messages that each become the
 /// largest that is allowed: a thousand times the work of receiving them.
 pub const INFLATE_BURST_BYTES: u32 = 64 << 20;

@@ -130,6 +130,9 @@ const FLAG_NAME: u8 = 8;
 const FLAG_COMMENT: u8 = 16;
 const FLAGS_RESERVED: u8 = 0xe0;
 
+/// The most that deflate makes of a byte: a match of 258 bytes takes two bits at least.
+const DEFLATE_RATIO: usize = 1_032;
+
 /// What the output is given at once while its size is not known.
 const OUTPUT_STEP_BYTES: usize = 4096;
 
@@ -199,6 +202,112 @@ impl Inflater {
     }
 }
 
+/// A gzip member that is decompressed in steps. About 40 KiB from the first step on, beside what it becomes.
+#[derive(Debug)]
+pub(crate) struct Unzipping {
+    state: Option<Box<Decompress>>,
+    crc: Crc,
+    out: Vec<u8>,
+    announced_bytes: usize,
+}
+
+impl Unzipping {
+    /// Memory beside what the member becomes, nearly.
+    pub(crate) const STATE_BYTES: usize = 48 << 10;
+
+    /// Before the first step, of a member that announces so many bytes.
+    pub(crate) fn new(announced_bytes: usize) -> Unzipping {
+        Unzipping {
+            state: None,
+            crc: Crc::new(),
+            out: Vec::new(),
+            announced_bytes,
+        }
+    }
+
+    /// What the member becomes, in bytes.
+    pub(crate) fn announced_bytes(&self) -> usize {
+        self.announced_bytes
+    }
+
+    /// Goes on for at most `most_bytes` of output, and returns how many it made. `message` is the same each time. It has
+    /// ended when it made less.
+    ///
+    /// # Errors
+    /// If it is damaged, or becomes more than it announced.
+    pub(crate) fn step(
+        &mut self,
+        message: &[u8],
+        most_bytes: usize,
+    ) -> Result<usize, InflateError> {
+        let deflated = skip_header(message).ok_or(InflateError::Damaged)?;
+        let state = self.state.get_or_insert_with(|| {
+            self.out.reserve_exact(self.announced_bytes + 1);
+            Box::new(Decompress::new(false))
+        });
+        let before = self.out.len();
+        // One byte beyond what was announced shows that it was wrong.
+        let room = (before + most_bytes).min(self.announced_bytes + 1);
+        self.out.resize(room, 0);
+        let mut len = before;
+        let has_ended = loop {
+            let used = state.total_in() as usize;
+            let flow = state
+                .decompress(
+                    &deflated[used..],
+                    &mut self.out[len..],
+                    FlushDecompress::None,
+                )
+                .map_err(|_| InflateError::Damaged)?;
+            let stuck = state.total_in() as usize == used && state.total_out() as usize == len;
+            len = state.total_out() as usize;
+            if len > self.announced_bytes {
+                return Err(InflateError::Damaged);
+            }
+            match flow {
+                Flow::StreamEnd => break true,
+                _ if len == room => break false,
+                Flow::Ok | Flow::BufError if stuck => return Err(InflateError::Damaged),
+                Flow::Ok | Flow::BufError => {}
+            }
+        };
+        self.out.truncate(len);
+        self.crc.update(&self.out[before..]);
+        if has_ended {
+            let trailer = &deflated[state.total_in() as usize..];
+            if trailer != trailer_bytes(&self.crc, len) {
+                return Err(InflateError::Damaged);
+            }
+            self.state = None;
+        }
+        Ok(len - before)
+    }
+
+    /// Whether the member was decompressed to its end, and was whole.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.is_none() && self.out.capacity() > 0
+    }
+
+    /// What it became.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+}
+
+/// Returns what a gzip member says that it becomes, in bytes. RFC 1952 section 2.3.1, ISIZE.
+///
+/// # Errors
+/// If it is no gzip member, or says more than deflate can make of its size.
+pub(crate) fn announced_bytes(message: &[u8]) -> Result<usize, InflateError> {
+    let least = HEADER_BYTES + TRAILER_BYTES;
+    let bytes = message.last_chunk::<4>().ok_or(InflateError::Damaged)?;
+    let announced = u32::from_le_bytes(*bytes) as usize;
+    if message.len() < least || announced > message.len() * DEFLATE_RATIO {
+        return Err(InflateError::Damaged);
+    }
+    Ok(announced)
+}
+
 /// Inflates to `out` and says how much of `deflated` belonged to it.
 fn inflate(
     state: &mut Decompress,
@@ -261,8 +370,12 @@ fn skip_header(message: &[u8]) -> Option<&[u8]> {
 fn trailer_of(content: &[u8]) -> [u8; TRAILER_BYTES] {
     let mut crc = Crc::new();
     crc.update(content);
+    trailer_bytes(&crc, content.len())
+}
+
+fn trailer_bytes(crc: &Crc, len: usize) -> [u8; TRAILER_BYTES] {
     let [a, b, c, d] = crc.sum().to_le_bytes();
-    let [e, f, g, h] = (content.len() as u32).to_le_bytes();
+    let [e, f, g, h] = (len as u32).to_le_bytes();
     [a, b, c, d, e, f, g, h]
 }
 

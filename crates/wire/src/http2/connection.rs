@@ -22,6 +22,7 @@ use super::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use super::streams::{StreamKey, Streams};
 use super::timers::Timers;
 use super::turns::Turns;
+use super::unpack::Unpacks;
 use crate::grpc::Status;
 use crate::hpack::{Decoder, Encoder, Fields};
 use crate::limits;
@@ -142,6 +143,8 @@ pub struct Connection {
     pub(super) gather_bound: usize,
     /// Which of the large messages may come.
     pub(super) turns: Turns,
+    /// Compressed messages that take more than one step.
+    pub(super) unpacks: Unpacks,
     /// Streams that have been resumed and may have a backlog.
     pub(super) resumed: VecDeque<StreamKey>,
     /// Client: how the last finished call ended.
@@ -224,6 +227,7 @@ impl Connection {
             gathered_bytes: 0,
             gather_bound: usize::MAX,
             turns: Turns::default(),
+            unpacks: Unpacks::default(),
             resumed: VecDeque::new(),
             status: Status::OK,
             streams: Streams::default(),
@@ -296,7 +300,10 @@ impl Connection {
                         if self.resume_deferred() || self.resume_put_back() {
                             continue;
                         }
-                        return self.events.pop_front().or_else(|| self.next_writable());
+                        if !self.unpacks.may_step() {
+                            return self.events.pop_front().or_else(|| self.next_writable());
+                        }
+                        self.unpack_some(out)
                     }
                     Err(error) => Err(error),
                 }
@@ -441,6 +448,15 @@ impl Connection {
         self.was_compressed
     }
 
+    /// Returns what the last message became when it was decompressed on being found, in bytes; 0 if it was not.
+    #[inline]
+    pub fn unpacked_bytes(&self) -> usize {
+        match self.message_at {
+            MessageAt::Unpacked if self.was_compressed => self.unpacked.len(),
+            _ => 0,
+        }
+    }
+
     /// Client: how the call of the last Finished event ended. Trailing metadata stand in [`Connection::head`].
     pub fn status(&self) -> &Status {
         &self.status
@@ -495,6 +511,7 @@ impl Connection {
             + self.capacity.ready_bytes
             + self.pool.extra_bytes()
             + self.turns.active_bytes()
+            + self.unpacks.bytes()
     }
 
     /// Bytes of memory that the connection holds, nearly: what the allocator adds is not counted.
@@ -514,6 +531,7 @@ impl Connection {
             + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
                 * size_of::<Event>()
             + self.turns.memory_bytes()
+            + self.unpacks.memory_bytes()
             + self.late.memory_bytes()
             + self.capacity.memory_bytes()
     }

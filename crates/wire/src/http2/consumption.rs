@@ -224,7 +224,7 @@ impl Connection {
         let is_over = self
             .streams
             .get(key)
-            .is_none_or(|stream| stream.is_dead() || stream.held || stream.work_done);
+            .is_none_or(|stream| stream.is_dead() || stream.is_held() || stream.work_done);
         if is_over {
             self.resumed.pop_front();
             return Ok(None);

@@ -92,6 +92,7 @@ impl Connection {
     pub(super) fn silence(&mut self, slot: u32, dead: Dead) {
         self.drop_outbound(slot);
         self.drop_inbound(slot);
+        self.drop_unpacking(slot);
         self.end_turn(slot);
         self.streams.kill(slot, dead);
         let stream = &mut self.streams[slot];
@@ -159,6 +160,7 @@ impl Connection {
     /// Frees the stream's place.
     pub(super) fn remove_stream(&mut self, slot: u32) {
         self.drop_inbound(slot);
+        self.drop_unpacking(slot);
         self.end_turn(slot);
         self.release_reserved(slot);
         debug_assert!(
@@ -254,6 +256,7 @@ impl Connection {
             self.streams[key.slot].in_ready = false;
         }
         self.forget_turns();
+        self.forget_unpacking();
         let keys: Vec<_> = self.streams.keys().collect();
         for key in keys {
             if !self.streams[key.slot].is_dead() {

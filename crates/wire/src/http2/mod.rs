@@ -36,6 +36,7 @@ mod streams;
 mod timers;
 mod transmit;
 mod turns;
+mod unpack;
 
 pub use capacity::Pause;
 pub use client::{OpenError, RequestHead};

@@ -6,9 +6,8 @@ use super::event::Event;
 use super::frame::{self, FrameHeader, flag};
 use super::guard::Charge;
 use super::pool::Pool;
-use super::streams::{Dead, Encoding, Kind, Stream, StreamKey};
-use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step, compression};
-use crate::limits;
+use super::streams::{Dead, Kind, Stream, StreamKey};
+use crate::grpc::{Code, MessageError, PREFIX_BYTES, Status, Step};
 
 /// Says when to try again: gRPC proposal A6, "Pushback".
 pub const PUSHBACK_TRAILER: &[u8] = b"grpc-retry-pushback-ms";
@@ -177,7 +176,7 @@ impl Connection {
             return Ok(None);
         }
         let stream = &mut self.streams[slot];
-        if stream.held || !stream.inbound.backlog.is_empty() {
+        if stream.is_held() || !stream.inbound.backlog.is_empty() {
             return self.keep_back(frame, &input[*consumed..end], consumed, out);
         }
         if self.defers_first_message(slot) {
@@ -296,13 +295,14 @@ impl Connection {
 
     pub(super) fn check_gathered(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         // A message whose turn it is was counted before: it may end.
-        if self.gathered_bytes <= self.config.max_gathered_bytes.min(self.gather_bound)
+        let bytes = self.gathered_bytes + self.unpacks.packed_bytes();
+        if bytes <= self.config.max_gathered_bytes.min(self.gather_bound)
             || self.streams[slot].turn.is_active()
         {
             return Ok(None);
         }
         let max = self.config.max_gathered_bytes;
-        if self.gathered_bytes <= max {
+        if bytes <= max {
             // Its peer sends no more than the window that it was given.
             if self.streams[slot].is_bulk() {
                 return Ok(None);
@@ -354,8 +354,8 @@ impl Connection {
         self.end_turn(stream.slot);
         self.streams[stream.slot].has_delivered = true;
         self.was_compressed = compressed;
-        if compressed && let Err((status, cause)) = self.inflate(stream.slot, input)? {
-            return self.end_call(stream.slot, &status, cause, out);
+        if compressed {
+            return self.deliver_compressed(stream, last, input, out);
         }
         let last = self.take_end(stream, last);
         Ok(Some(Event::Message { stream, last }))
@@ -404,40 +404,6 @@ impl Connection {
         }
     }
 
-    /// Decompresses the message that has just been found, and charges what it became more than honest ones do. gRPC
-    /// documentation, "Compression".
-    fn inflate(
-        &mut self,
-        slot: u32,
-        input: &[u8],
-    ) -> Result<Result<(), (Status, Cause)>, ConnectionError> {
-        if self.streams[slot].encoding != Encoding::Gzip {
-            let message = "a message is compressed and no grpc-encoding was named";
-            return Ok(Err((
-                Status::new(Code::Internal, message),
-                Cause::BadMessage,
-            )));
-        }
-        let mut inflated = self.pool.take();
-        let packed = self.message(input);
-        let usual_bytes = packed.len() * limits::USUAL_INFLATE_RATIO;
-        let result = compression::gunzip(packed, self.config.max_message_bytes, &mut inflated);
-        let excess = inflated.len().saturating_sub(usual_bytes);
-        self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
-        if let Err(error) = result {
-            // What it became is of no use, and as large as a message may be: not kept.
-            let status = error.status();
-            if status.code() == Code::ResourceExhausted {
-                return Ok(Err((self.with_hint(&status), Cause::MessageTooLarge)));
-            }
-            return Ok(Err((status, Cause::BadMessage)));
-        }
-        self.pool
-            .give(std::mem::replace(&mut self.unpacked, inflated));
-        self.message_at = MessageAt::Unpacked;
-        Ok(Ok(()))
-    }
-
     pub(super) fn on_bad_message(
         &mut self,
         slot: u32,
@@ -457,7 +423,7 @@ impl Connection {
 
     /// Adds what is to be done about a message that is too large.
     #[cold]
-    fn with_hint(&self, status: &Status) -> Status {
+    pub(super) fn with_hint(&self, status: &Status) -> Status {
         let (message, hint) = (status.message(), self.config.too_large_hint);
         let separator = if hint.is_empty() { "" } else { "; " };
         Status::new(status.code(), format!("{message}{separator}{hint}"))
@@ -471,7 +437,7 @@ impl Connection {
             slot,
             id: stream.id,
         };
-        if stream.held || !stream.inbound.backlog.is_empty() {
+        if stream.is_held() || !stream.inbound.backlog.is_empty() {
             stream.inbound.end_waits = true;
             return Ok(None);
         }

@@ -86,6 +86,8 @@ pub(crate) struct Stream {
     pub(crate) head_received: bool,
     /// Messages stay in the backlog until the room above resumes the stream.
     pub(crate) held: bool,
+    /// Messages stay in the backlog until the one before them is decompressed.
+    pub(crate) is_unpacked: bool,
     /// What its receive window may grow to at most.
     pub(crate) window_limit: u32,
     /// Stands in the list of streams that have something to send and a window for it.
@@ -149,6 +151,7 @@ impl Stream {
             head_sent: false,
             head_received: false,
             held: false,
+            is_unpacked: false,
             window_limit: u32::MAX,
             in_ready: false,
             owes_writable: false,
@@ -192,6 +195,7 @@ impl Stream {
         self.head_sent = false;
         self.head_received = false;
         self.held = false;
+        self.is_unpacked = false;
         self.window_limit = u32::MAX;
         self.in_ready = false;
         self.owes_writable = false;
@@ -230,6 +234,12 @@ impl Stream {
                 !end || *left == 0
             }
         }
+    }
+
+    /// Whether its messages stay in the backlog.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.held || self.is_unpacked
     }
 
     #[inline]

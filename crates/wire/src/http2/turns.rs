@@ -134,25 +134,31 @@ impl Connection {
         self.turns.allowance = bytes;
     }
 
-    /// Whether messages wait for their turn and none has it since the layer above allows too
-    /// little.
+    /// Whether messages wait for their turn, or for memory to be decompressed, and none has it since
+    /// the layer above allows too little.
     #[inline]
     pub fn waits_for_turn(&self) -> bool {
         let first = self.turns.waiting.front();
-        self.turns.active.is_empty() && first.is_some_and(|&key| self.fits(key, usize::MAX))
+        !self.has_turn()
+            && (self.unpacks.awaits_memory()
+                || first.is_some_and(|&key| self.fits(key, usize::MAX)))
     }
 
     /// Returns what the message lacks that gets the next turn, in bytes; 0 if none waits.
     pub fn next_turn_bytes(&self) -> usize {
+        if self.unpacks.awaits_memory() {
+            return self.unpacks.next_bytes();
+        }
         let stream = (self.turns.waiting.front()).map(|key| &self.streams[key.slot]);
         stream
             .and_then(|stream| stream.inbound.deframer.missing())
             .unwrap_or(0)
     }
 
-    /// Whether it is the turn of a message.
+    /// Whether it is the turn of a message, or one is decompressed in steps.
+    #[inline]
     pub fn has_turn(&self) -> bool {
-        !self.turns.active.is_empty()
+        !self.turns.active.is_empty() || self.unpacks.is_granted()
     }
 
     /// Gives the first message that waits its turn, whatever the layer above allows, if none has it
@@ -160,6 +166,9 @@ impl Connection {
     pub fn force_turn(&mut self, out: &mut Vec<u8>) {
         if !self.waits_for_turn() {
             return;
+        }
+        if self.unpacks.awaits_memory() {
+            return self.unpacks.grant();
         }
         self.drop_idle_waiters();
         if self.waits_for_turn()
@@ -234,9 +243,22 @@ impl Connection {
         }
     }
 
+    /// Lets the next compressed message be unpacked, if there is memory for what it becomes.
+    #[cold]
+    fn grant_unpacking(&mut self) {
+        let bytes = self.unpacks.next_bytes();
+        if !self.windows_shut && bytes <= self.turns.allowance {
+            self.turns.allowance -= bytes;
+            self.unpacks.grant();
+        }
+    }
+
     /// Gives the messages that wait their turns, as far as the way and the memory are free.
     #[inline]
     pub(super) fn grant_turns(&mut self, out: &mut Vec<u8>) {
+        if self.unpacks.awaits_memory() {
+            self.grant_unpacking();
+        }
         if !self.turns.waiting.is_empty() {
             self.grant_some_turns(out);
         }

@@ -21,3 +21,4 @@ mod shared_limits;
 mod stream_states;
 mod time;
 mod turns;
+mod unpacking;
