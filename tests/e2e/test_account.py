@@ -4,6 +4,7 @@ Many who ask for much and read nothing end neither the process nor anybody's cal
 within its bound.
 """
 
+import gzip
 import threading
 from concurrent import futures
 
@@ -13,6 +14,7 @@ from flood import MIB, Flood, Honest, judge, status_bytes
 from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
+from raw import grpc_message
 from server import Server, expect_status, open_channel, wait_until
 
 SCAN = "/pelton.v1.KeyValue/Scan"
@@ -283,3 +285,93 @@ def begin_halves(flood, message, count):
     """Each message claims to be longer than what is sent of it."""
     body = b"\0" + (len(message) + 10).to_bytes(4) + message
     flood.calls("/pelton.v1.KeyValue/Put", lambda _: body, count, end=False, seconds=5)
+
+
+PUT = "/pelton.v1.KeyValue/Put"
+PIPE = "/pelton.v1.KeyValue/Pipe"
+
+
+def bomb(size):
+    """A Put whose value is `size` zeros, a thousandth of that when compressed, as a gRPC message."""
+    request = pb.PutRequest(key=b"bomb", value=bytes(size)).SerializeToString()
+    return grpc_message(gzip.compress(request, 9), compressed=1)
+
+
+def test_small_messages_that_become_large(binary):
+    """200 connections send messages of 15 KiB that become 16 MiB, again and again."""
+    body = bomb((16 << 20) - 64)
+    with Server(binary, "--memory-limit", "128MiB") as server:
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for _ in range(200):
+                    floods.append(Flood(server.address))
+                    floods[-1].calls(PUT, lambda _: body, 3, ("grpc-encoding", "gzip"))
+                honest.wait_rounds(30)
+                for flood in floods:
+                    flood.poll()
+                # What was received is dealt with, to the last.
+                wait_until(lambda: running_calls(server) <= 1, 120, "bombs are not dealt with")
+                for flood in floods:
+                    flood.poll()
+                ended = sum(flood.ended() for flood in floods)
+                assert ended == 600, f"{ended} of 600 have ended"
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 128 * MIB, 204, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_large_compressed_messages_among_them(binary):
+    """Who sends an honest one, compressed, has it stored whole while others send bombs."""
+    body, value = bomb(3_900_000), bytes(range(256)) * 15_000
+    with Server(binary, "--memory-limit", "256MiB") as server:
+        floods = []
+
+        def put_compressed(channel):
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            request = pb.PutRequest(key=b"honest", value=value)
+            kv.Put(request, timeout=60, compression=grpc.Compression.Gzip)
+            assert kv.Get(pb.GetRequest(key=b"honest"), timeout=60).value == value
+
+        try:
+            with Honest(server.address, call=put_compressed) as honest:
+                for _ in range(2):
+                    for _ in range(20):
+                        floods.append(Flood(server.address))
+                        floods[-1].calls(PUT, lambda _: body, 10, ("grpc-encoding", "gzip"))
+                    honest.wait_rounds(5)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 256 * MIB, 44, honest)
+        assert_all_is_given_back(server, 256 * MIB)
+
+
+def test_streams_that_are_opened_and_do_nothing(binary):
+    """140 connections with all the streams that they may have: charged, and not all that there are."""
+    with Server(binary, "--memory-limit", "128MiB", "--metrics-listen", "0") as server:
+        floods = []
+        try:
+            with Honest(server.address, call=many_calls) as honest:
+                for _ in range(2):
+                    for _ in range(70):
+                        floods.append(Flood(server.address))
+                        floods[-1].calls(PIPE, lambda _: b"", 4_096, end=False, seconds=5)
+                    honest.wait_rounds(10)
+                evicted = lambda: counter(server, "pelton_connections_evicted_total")  # noqa: E731
+                wait_until(lambda: evicted() > 0, 60, "nobody was closed to make room")
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 128 * MIB, 144, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def many_calls(channel):
+    """More calls at once than are always free."""
+    kv = kv_pb2_grpc.KeyValueStub(channel)
+    calls = [kv.Get.future(pb.GetRequest(key=b"honest/0"), timeout=30) for _ in range(100)]
+    for call in calls:
+        call.result()

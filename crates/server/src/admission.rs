@@ -26,11 +26,19 @@ impl Admission {
         }
     }
 
-    /// Whether another call may begin, with so many running in its loop. Those of one connection are bounded by the
-    /// protocol, which counts a stream until its call has ended, also if the peer has long reset it.
+    /// Whether another call may begin, with so many running in its loop, and so many of them on its connection. The less
+    /// is left, the fewer one connection may have, so that a few cannot use up what all share; a few calls it may have
+    /// always. A stream counts until its call has ended, also if the peer has long reset it.
     /// An overfull account refuses only those who have sent much that is not ended: the others wait at most.
-    pub fn admit(&self, in_loop: usize, holding: &Holding) -> Result<(), RefusedFor> {
-        if in_loop >= self.calls_per_loop {
+    pub fn admit(
+        &self,
+        in_loop: usize,
+        on_connection: usize,
+        holding: &Holding,
+    ) -> Result<(), RefusedFor> {
+        let left = self.calls_per_loop.saturating_sub(in_loop);
+        let most = (left / limits::LEFT_CALLS_SHARE).max(limits::CALLS_IN_ANY_CASE);
+        if on_connection >= most {
             return Err(RefusedFor::RunningCalls);
         }
         if self.account.is_overfull() && holding.has_sent_much() {
@@ -111,28 +119,63 @@ mod tests {
     use wire::Event;
 
     #[test]
-    fn calls_above_each_bound_are_shed() {
+    fn those_who_have_sent_much_are_shed_when_the_account_is_overfull() {
         let account = Account::new(1000);
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut large = account.open(&drive::PeerAddress::Unix, &wake);
         let small = account.open(&drive::PeerAddress::Unix, &wake);
-        let admission = Admission {
-            account,
-            calls_per_loop: 3,
-            waiting_write_bytes: 0,
-        };
+        let admission = Admission::new(account);
         for _ in 0..2 {
-            assert_eq!(admission.admit(2, &large), Ok(()));
-            assert_eq!(admission.admit(3, &large), Err(RefusedFor::RunningCalls));
+            assert_eq!(admission.admit(2, 2, &large), Ok(()));
             let held = Held {
                 charged_bytes: 100_000,
                 all_bytes: 100_000,
                 ..Held::default()
             };
             large.change(held, 0);
-            assert_eq!(admission.admit(0, &large), Err(RefusedFor::Buffers));
-            assert_eq!(admission.admit(0, &small), Ok(()));
+            assert_eq!(admission.admit(0, 0, &large), Err(RefusedFor::Buffers));
+            assert_eq!(admission.admit(0, 0, &small), Ok(()));
             large.change(Held::default(), 0);
+        }
+    }
+
+    /// Connections that open all streams they can leave the others their share, whoever comes first.
+    #[test]
+    fn a_few_connections_do_not_use_up_the_calls_of_a_loop() {
+        let account = Account::new(1 << 30);
+        let wake: crate::SharedWaker = Arc::new(|| {});
+        let holding = account.open(&drive::PeerAddress::Unix, &wake);
+        let admission = Admission::new(account);
+        let all = limits::RUNNING_CALLS_PER_LOOP;
+        let greedy = |count: usize, mut in_loop: usize| {
+            let mut calls = vec![0; count];
+            loop {
+                let before = in_loop;
+                for one in &mut calls {
+                    if *one < 4_096 && admission.admit(in_loop, *one, &holding).is_ok() {
+                        *one += 1;
+                        in_loop += 1;
+                    }
+                }
+                if in_loop == before {
+                    return (calls, in_loop);
+                }
+            }
+        };
+        for _ in 0..2 {
+            assert_eq!(greedy(16, 0).0, [4_096; 16], "as many as there are streams");
+            let (calls, in_loop) = greedy(140, 0);
+            assert!(
+                calls.iter().all(|&one| one.abs_diff(calls[0]) <= 1),
+                "equal shares"
+            );
+            assert!(in_loop < all - all / 16, "{in_loop} leave something");
+            let (newcomer, _) = greedy(1, in_loop);
+            assert!(newcomer[0] >= 1_000, "{}", newcomer[0]);
+            let (calls, _) = greedy(5_000, 0);
+            assert!(calls.iter().all(|&one| one == limits::CALLS_IN_ANY_CASE));
+            let (newcomer, _) = greedy(1, all);
+            assert_eq!(newcomer, [limits::CALLS_IN_ANY_CASE]);
         }
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Channel {
     pub defers_large: bool,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
+    /// Stands in the queue of those that decompress a large message.
+    pub unpacks: bool,
     /// Receives a large message beyond the server's limit.
     pub overdraws: bool,
     /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its answer.
@@ -84,6 +86,7 @@ impl Channel {
             deferred_reads: VecDeque::new(),
             defers_large: false,
             waits_for_turn: false,
+            unpacks: false,
             overdraws: false,
             without_http2: peer
                 .tls

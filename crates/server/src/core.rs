@@ -29,6 +29,7 @@ use crate::settings::{Detail, FailedCall, Settings};
 use crate::tasks::LoopTasks;
 use crate::timers::{Alarm, Timers};
 use crate::turns::TurnQueue;
+use crate::unpacking::{self, UnpackQueue};
 
 /// What a loop is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,10 @@ pub(crate) struct Core {
     pub(crate) revisit: Vec<ConnectionId>,
     /// Connections that wait for memory for their next large message.
     pub(crate) turn_queue: TurnQueue,
+    /// Connections that have a compressed message under way.
+    pub(crate) unpack_queue: UnpackQueue,
+    /// One of them has gone on in this tick.
+    pub(crate) has_unpacked: bool,
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
     pub(crate) figures: LoopFigures,
@@ -144,6 +149,8 @@ impl Core {
             fresh: Vec::new(),
             revisit: Vec::new(),
             turn_queue: TurnQueue::default(),
+            unpack_queue: UnpackQueue::default(),
+            has_unpacked: false,
             drain: None,
             waker,
             claimed_bytes: 0,
@@ -195,6 +202,7 @@ impl Core {
         }
         self.connections -= 1;
         self.leave_turns(&mut channel);
+        self.leave_unpacking(&mut channel);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -229,12 +237,13 @@ impl Core {
             connection.set_gather_bound(self.admission.gather_bound());
         }
         self.allow_turns(channel);
+        self.allow_unpacking(channel);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
         while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
+            turns = turns.saturating_sub(1 + extra_cost(channel));
             self.event(channel, io, event);
             self.note_growth(channel, io);
-            turns -= 1;
             if turns == 0 || io.output_is_full() || self.writes_are_many() {
                 io.set_unfinished(true);
                 break;
@@ -245,6 +254,7 @@ impl Core {
             }
         }
         io.input.consume(consumed);
+        self.note_unpacking(channel);
         self.after_walk(channel, io, now_ns);
     }
 
@@ -297,6 +307,8 @@ impl Core {
         self.after_step(channel, io);
         self.resume_reads(channel);
         self.settle_turns(channel, io, now_ns);
+        // Behind it, as it may have found memory for a message.
+        self.settle_unpacking(channel);
         if let Some(at_ns) = channel
             .http2()
             .and_then(|connection| connection.next_deadline_ns())
@@ -538,7 +550,7 @@ impl Core {
             channel.running < self.settings.http2.max_streams as usize,
             "the protocol refuses streams beyond its limit, running ones included"
         );
-        self.admission.admit(self.calls.len(), &channel.holding)
+        (self.admission).admit(self.calls.len(), channel.running, &channel.holding)
     }
 
     fn begin(
@@ -672,6 +684,17 @@ fn ends_a_request(event: Event) -> bool {
     }
 }
 
+/// What an event costs more than others, in events.
+#[inline]
+fn extra_cost(channel: &mut Channel) -> usize {
+    match channel.http2() {
+        Some(connection) if connection.message_was_compressed() => {
+            unpacking::cost_in_events(connection)
+        }
+        _ => 0,
+    }
+}
+
 fn has_events(channel: &mut Channel) -> bool {
     let connection = channel.http2();
     connection.is_some_and(|connection| connection.has_events())
@@ -690,12 +713,19 @@ fn route(connection: &mut Connection) -> Option<Method> {
 #[inline]
 fn held(connection: &Connection, io: &Io) -> Held {
     let output_bytes = large_output_bytes(io);
+    let calls_bytes = calls_bytes(connection.running());
     Held {
-        charged_bytes: connection.buffered_bytes() + output_bytes,
-        all_bytes: connection.held_bytes() + output_bytes,
+        charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
+        all_bytes: connection.held_bytes() + output_bytes + calls_bytes,
         unsent_bytes: connection.unsent_bytes() + output_bytes,
         sent_bytes: connection.sent_bytes(),
     }
+}
+
+/// What so many open streams and their calls take, beside what they have sent and will be sent.
+#[inline]
+fn calls_bytes(streams: usize) -> usize {
+    streams.saturating_sub(limits::CALLS_IN_ANY_CASE) * limits::CALL_BYTES
 }
 
 /// The output that waits for the socket, if it is more than what is usually written at once. The driver calls

@@ -48,6 +48,7 @@ mod ticking;
 mod timers;
 pub mod tls;
 mod turns;
+mod unpacking;
 mod worker;
 
 use std::fmt;

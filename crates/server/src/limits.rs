@@ -4,6 +4,10 @@
 /// small request is two events and about 0.3 µs, so this is some 150 µs, below the 200 µs that no step may exceed.
 pub const EVENTS_PER_TURN: usize = 1_024;
 
+/// Bytes that a connection's messages become when they are decompressed which count as one of [`EVENTS_PER_TURN`]: both
+/// take some 0.15 µs.
+pub const UNPACKED_BYTES_PER_EVENT: usize = 128;
+
 /// How long a connection may take to say by its first bytes which protocol it speaks, in milliseconds. Stops
 /// connections that are opened and left.
 pub const FIRST_BYTES_MS: u64 = 10_000;
@@ -31,9 +35,22 @@ pub fn request_bytes(value_bytes: usize) -> usize {
 /// before it have used it up.
 pub const READS_RESUMED: usize = 64;
 
-/// Running calls of one loop. A call above it gets UNAVAILABLE with a pushback and costs nothing else.
-/// Stops streams that are opened over many connections and never ended.
+/// Running calls of one loop, nearly: when there are as many, a connection may have [`CALLS_IN_ANY_CASE`]. A call above it
+/// gets UNAVAILABLE with a pushback and costs nothing else. Stops streams that are opened over many connections and never
+/// ended.
 pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
+
+/// The part of the calls that a loop could still run which one connection may have: a sixteenth. Those that take what they
+/// can get come to an equal share, and leave something (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998). A
+/// connection may have all streams of the protocol as long as three quarters are left.
+pub const LEFT_CALLS_SHARE: usize = 16;
+
+/// Calls that a connection may run however many there are, and that are not charged: what ordinary clients have at once.
+pub const CALLS_IN_ANY_CASE: usize = 64;
+
+/// What an open stream and its call take beyond [`CALLS_IN_ANY_CASE`] of a connection, in bytes: measured with Pipes that do
+/// nothing, 0.9 KiB.
+pub const CALL_BYTES: usize = 1 << 10;
 
 /// How long a connection that is over the limit may live to read its refusal, in milliseconds.
 pub const REFUSED_CONNECTION_LIFE_MS: u64 = 1_000;
@@ -54,7 +71,7 @@ pub const LAST_CALL_MS: u64 = 250;
 /// default limit of 70 % of what
 /// the process may use, a quarter comes to 87.5 % in all.
 ///
-/// Not counted, as they are there with every connection: input that is not consumed, at most
+/// Not counted, as they are there with every connection: [`CALLS_IN_ANY_CASE`], and input that is not consumed, at most
 /// [`drive::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output below
 /// [`drive::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the connections
 /// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
@@ -129,9 +146,24 @@ pub const ENDED_CALLS_KEPT: usize = 1_024;
 /// are under way on the device at once, which is what makes a fast one fast; more would mostly wait for a CPU.
 pub const READERS: usize = 16;
 
-/// Jobs that may wait for a reader. Calls beyond it get UNAVAILABLE with a pushback: the device is then so far behind that
-/// they would wait in vain.
-pub const READ_JOBS: usize = 4_096;
+/// Readers that long reads (pages of scans, counts, sweeps) may have at once, a half: the others are there for short ones.
+pub const LONG_READERS: usize = READERS / 2;
+
+/// Short jobs that readers begin, while long ones wait, until one of these is begun.
+pub const SHORT_JOBS_IN_ROW: usize = 8;
+
+/// Jobs that may wait for a reader, some 0.5 KiB each. Calls beyond it get UNAVAILABLE with a pushback: the device is then
+/// so far behind that they would wait in vain.
+pub const READ_JOBS: usize = 65_536;
+
+/// The part of the jobs that could still wait which one connection may have, as with [`LEFT_CALLS_SHARE`].
+pub const LEFT_READ_JOBS_SHARE: usize = 16;
+
+/// Jobs that a connection may have while there is room at all, however many others have.
+pub const READ_JOBS_IN_ANY_CASE: usize = 16;
+
+/// A connection with so many reads in one tick has jobs of its own for them. Fewer share one with those of others.
+pub const READS_OF_OWN_JOB: usize = 8;
 
 /// Reads of one tick that go to one reader together: enough to share its wake-up and its way back, few enough that several
 /// readers get something to do when many are asked for.

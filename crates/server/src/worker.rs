@@ -259,6 +259,7 @@ impl Handler for Worker {
         self.ring(connections, now_ns);
         self.end_the_patient(connections, now_ns);
         self.core.resume_turns();
+        self.core.resume_unpacking();
         self.core.end_tick();
         self.sweep_timers();
         for id in std::mem::take(&mut self.core.revisit) {

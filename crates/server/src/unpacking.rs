@@ -1,0 +1,239 @@
+//! Which connection goes on with a large compressed message: one of a loop after the other, a step each, so that many of
+//! them make a loop slower and do not stop it.
+
+use std::collections::VecDeque;
+
+use drive::ConnectionId;
+
+use crate::connection::{Channel, Protocol};
+use crate::core::Core;
+use crate::limits;
+
+/// Connections of a loop that have a compressed message under way. Bounded by the connections.
+#[derive(Debug, Default)]
+pub(crate) struct UnpackQueue(VecDeque<ConnectionId>);
+
+impl UnpackQueue {
+    fn is_next(&self, id: ConnectionId) -> bool {
+        self.0.front().is_none_or(|&first| first == id)
+    }
+
+    /// Puts a connection at the end, wherever it stood.
+    fn put_last(&mut self, id: ConnectionId) {
+        self.remove(id);
+        self.0.push_back(id);
+    }
+
+    fn remove(&mut self, id: ConnectionId) {
+        if self.0.front() == Some(&id) {
+            self.0.pop_front();
+        } else {
+            self.0.retain(|&other| other != id);
+        }
+    }
+}
+
+impl Core {
+    /// Allows a connection one step, if it is its turn and the tick has one left.
+    #[inline]
+    pub(crate) fn allow_unpacking(&self, channel: &mut Channel) {
+        let may_step = self.may_unpack(channel.id);
+        if let Protocol::Http2(connection) = &mut channel.protocol {
+            connection.set_unpack_allowance(match may_step {
+                true => wire::limits::UNPACK_STEP_BYTES,
+                false => 0,
+            });
+        }
+    }
+
+    /// Notes whether the connection has used what [`Core::allow_unpacking`] allowed: then others come before it.
+    #[inline]
+    pub(crate) fn note_unpacking(&mut self, channel: &mut Channel) {
+        let Protocol::Http2(connection) = &channel.protocol else {
+            return;
+        };
+        let step = wire::limits::UNPACK_STEP_BYTES;
+        if connection.unpack_allowance() < step && self.may_unpack(channel.id) {
+            self.has_unpacked = true;
+            if channel.unpacks {
+                self.unpack_queue.put_last(channel.id);
+            }
+        }
+    }
+
+    #[inline]
+    fn may_unpack(&self, id: ConnectionId) -> bool {
+        !self.has_unpacked && self.unpack_queue.is_next(id)
+    }
+
+    /// Has a connection wait for its next step if it has a message under way.
+    #[inline]
+    pub(crate) fn settle_unpacking(&mut self, channel: &mut Channel) {
+        let Protocol::Http2(connection) = &channel.protocol else {
+            return;
+        };
+        if connection.waits_to_unpack() != channel.unpacks {
+            channel.unpacks = !channel.unpacks;
+            match channel.unpacks {
+                true => self.unpack_queue.put_last(channel.id),
+                false => self.unpack_queue.remove(channel.id),
+            }
+        }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn leave_unpacking(&mut self, channel: &mut Channel) {
+        if std::mem::take(&mut channel.unpacks) {
+            self.unpack_queue.remove(channel.id);
+        }
+    }
+
+    /// Has the connection visited whose turn it is.
+    pub(crate) fn resume_unpacking(&mut self) {
+        self.has_unpacked = false;
+        self.revisit.extend(self.unpack_queue.0.front());
+    }
+}
+
+/// How many events of other connections a message costs that was decompressed when it was found.
+pub(crate) fn cost_in_events(connection: &wire::Connection) -> usize {
+    connection.unpacked_bytes() / limits::UNPACKED_BYTES_PER_EVENT
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Event, RequestHead, StreamKey};
+
+    use super::*;
+    use crate::account::Held;
+    use crate::pair::Pair;
+
+    const LARGE: usize = 1 << 20;
+
+    /// Begins a call of Echo with a message that is compressed.
+    fn call_compressed(pair: &mut Pair, bytes: usize) -> StreamKey {
+        let head = RequestHead {
+            gzip: true,
+            ..RequestHead::call("test", "/pelton.v1.Echo/Unary")
+        };
+        let opened = pair.client.open(&mut pair.sent, &head);
+        let stream = opened.expect("a stream is free");
+        pair.client.set_compress(stream, true);
+        let message = vec![7; bytes];
+        let append = |out: &mut Vec<u8>| out.extend_from_slice(&message);
+        pair.client
+            .send_last_message(stream, &mut pair.sent, append);
+        pair.client.transmit(&mut pair.sent, pair.now_ns);
+        stream
+    }
+
+    fn ends(pair: &mut Pair) -> usize {
+        let events = pair.turn();
+        let ends = events
+            .iter()
+            .filter(|event| matches!(event, Event::Finished { .. }));
+        ends.count()
+    }
+
+    #[test]
+    fn a_large_message_takes_a_step_of_each_tick() {
+        let mut pair = Pair::open();
+        for _ in 0..2 {
+            call_compressed(&mut pair, LARGE);
+            let mut ticks = 0;
+            while ends(&mut pair) == 0 {
+                ticks += 1;
+                assert!(ticks < 30, "it does not end");
+                // Whoever comes meanwhile is served at once.
+                if ticks == 3 {
+                    pair.call("/pelton.v1.Echo/Unary", b"");
+                    assert_eq!(ends(&mut pair), 1);
+                }
+            }
+            assert!(
+                ticks >= LARGE / wire::limits::UNPACK_STEP_BYTES - 2,
+                "{ticks} ticks"
+            );
+            assert!(pair.worker.core.unpack_queue.0.is_empty());
+        }
+    }
+
+    /// The account is used up, and comes to be free; messages wait for it and all of them end.
+    #[test]
+    fn messages_wait_for_memory_and_none_is_forgotten() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        for round in 0..3 {
+            let mut others = account.open(&drive::PeerAddress::Simulated(9), &wake);
+            let bytes = account.limit_bytes();
+            let held = Held {
+                charged_bytes: bytes,
+                all_bytes: bytes,
+                unsent_bytes: bytes,
+                sent_bytes: 0,
+            };
+            others.change(held, pair.now_ns);
+            // Somebody else receives a message beyond the limit: nothing is forced.
+            assert!(account.try_overdraft());
+            for _ in 0..3 {
+                call_compressed(&mut pair, LARGE);
+            }
+            for _ in 0..40 {
+                pair.now_ns += 10_000_000;
+                assert_eq!(ends(&mut pair), 0, "there is no memory");
+            }
+            match round {
+                0 => others.change(Held::default(), pair.now_ns),
+                1 => drop(others),
+                // One at a time is forced.
+                _ => account.end_overdraft(),
+            }
+            let mut ended = 0;
+            for _ in 0..200 {
+                pair.now_ns += 10_000_000;
+                ended += ends(&mut pair);
+            }
+            assert_eq!(ended, 3, "round {round}");
+            if round < 2 {
+                account.end_overdraft();
+            }
+            assert!(pair.worker.core.unpack_queue.0.is_empty());
+        }
+        pair.turn();
+        assert_eq!(account.charged_bytes(), 0);
+        assert!(account.try_overdraft(), "it was given back");
+    }
+
+    #[test]
+    fn who_leaves_is_forgotten() {
+        let mut pair = Pair::open();
+        call_compressed(&mut pair, LARGE);
+        pair.turn();
+        assert_eq!(pair.worker.core.unpack_queue.0.len(), 1);
+        pair.close();
+        assert!(pair.worker.core.unpack_queue.0.is_empty());
+        assert_eq!(pair.worker.account().charged_bytes(), 0);
+    }
+
+    #[test]
+    fn connections_have_their_steps_in_turn() {
+        let id = |slot| ConnectionId {
+            slot,
+            generation: 0,
+        };
+        let mut queue = UnpackQueue::default();
+        assert!(queue.is_next(id(5)), "nobody waits");
+        for slot in 0..3 {
+            queue.put_last(id(slot));
+        }
+        assert!(queue.is_next(id(0)) && !queue.is_next(id(1)));
+        queue.put_last(id(0));
+        assert!(queue.is_next(id(1)));
+        queue.remove(id(2));
+        queue.put_last(id(1));
+        assert!(queue.is_next(id(0)));
+        queue.remove(id(0));
+        assert!(queue.is_next(id(1)) && !queue.is_next(id(2)));
+    }
+}
