@@ -7,6 +7,7 @@ use drive::ConnectionId;
 use store::{DatabaseId, WriteBatch};
 
 use crate::calls::CallId;
+use crate::limits;
 
 /// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
 const ARENA_KEPT_BYTES: usize = 256 * 1024;
@@ -145,5 +146,58 @@ impl TickBatch {
     /// Whether another tick should follow at once.
     pub fn has_work(&self) -> bool {
         !self.reads.list.is_empty() || !self.long_work.is_empty() || self.has_writes()
+    }
+}
+
+/// Cuts reads, of which those of one connection stand together, into what goes to one reader at a time. A connection
+/// with many has jobs of its own, so that the others do not wait for all of them.
+pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
+    std::iter::from_fn(move || {
+        let mut taken = 0;
+        for alike in reads.chunk_by(|one, other| one.connection == other.connection) {
+            let is_many = alike.len() >= limits::READS_OF_OWN_JOB;
+            if taken > 0 && (is_many || taken + alike.len() > limits::READS_PER_JOB) {
+                break;
+            }
+            taken += alike.len().min(limits::READS_PER_JOB);
+            if is_many {
+                break;
+            }
+        }
+        let (job, rest) = reads.split_at(taken);
+        reads = rest;
+        (!job.is_empty()).then_some(job)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_with_many_reads_have_jobs_of_their_own() {
+        let sizes = |of: &[u32]| {
+            let mut reads = Vec::new();
+            for (slot, count) in (0..).zip(of) {
+                for _ in 0..*count {
+                    reads.push(Read {
+                        database: DatabaseId::DEFAULT,
+                        connection: ConnectionId {
+                            slot,
+                            generation: 0,
+                        },
+                        call: CallId::from_tag(0),
+                        kept: 0..0,
+                    });
+                }
+            }
+            jobs_of(&reads).map(<[Read]>::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&[1, 2, 3]), [6], "one for all");
+        assert_eq!(sizes(&[1; 70]), [32, 32, 6]);
+        assert_eq!(sizes(&[100]), [32, 32, 32, 4]);
+        assert_eq!(sizes(&[1, 2, 100, 1, 1]), [3, 32, 32, 32, 6]);
+        assert_eq!(sizes(&[7, 7, 7, 7, 7, 8, 8, 7]), [28, 7, 8, 8, 7]);
     }
 }

@@ -6,7 +6,7 @@ use service::keyvalue::reads_wait;
 use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
 use store::{Look, Shown, View};
 
-use crate::batch::{LongWork, Read, Reads};
+use crate::batch::{LongWork, Read, Reads, jobs_of};
 use crate::calls::CallId;
 use crate::core::Core;
 use crate::limits;
@@ -101,7 +101,7 @@ impl Worker {
         reads: &Reads,
         these: &[Read],
     ) {
-        for these in these.chunks(limits::READS_PER_JOB) {
+        for these in jobs_of(these) {
             let mut wishes = Wishes::default();
             for read in these {
                 if let Some(running) = self.core.calls.get_mut(read.call) {
@@ -113,7 +113,12 @@ impl Worker {
             if let Some(fetched) = Fetched::at_once(tree, &mut wishes, store) {
                 self.show_fetched(connections, &fetched);
             }
-            self.submit(connections, tree, wishes);
+            if !wishes.is_empty() {
+                let job = Fetch::new(tree.clone(), &mut wishes);
+                if let Err(full) = self.core.readers.fetch(these[0].connection, job) {
+                    self.refuse_reads(connections, &full);
+                }
+            }
         }
     }
 
@@ -124,15 +129,9 @@ impl Worker {
         }
     }
 
-    /// Has wishes fetched; without a place among those that wait, the calls are told so.
-    fn submit(&mut self, connections: &mut dyn Connections, tree: &TreeIndex, mut wishes: Wishes) {
-        if wishes.is_empty() {
-            return;
-        }
-        let job = Fetch::new(tree.clone(), &mut wishes);
-        let Err(Full(job)) = self.core.readers.fetch(job) else {
-            return;
-        };
+    /// Tells calls that there is no place among those that wait for a reader.
+    #[cold]
+    fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job): &Full<Fetch>) {
         for tag in job.wishes().tags() {
             let call = CallId::from_tag(tag);
             self.with_call(connections, call, |core, channel, io, call| {
@@ -208,13 +207,26 @@ impl Worker {
             Look::Memory(view) => Some(Shown::memory(view)),
             Look::Gone => None,
             Look::Disk(tree) => {
-                let mut wishes = Wishes::default();
-                self.wish(call, &[], &mut wishes);
-                return self.submit(connections, tree, wishes);
+                return self.fetch_slice(connections, tree, call);
             }
         };
         self.with_call(connections, call, |core, channel, io, call| {
             core.read(channel, io, call, shown.as_ref(), &[])
         });
+    }
+
+    /// Has the next slice of a long read fetched.
+    fn fetch_slice(&mut self, connections: &mut dyn Connections, tree: &TreeIndex, call: CallId) {
+        let Some(connection) = self.core.calls.get(call).map(|running| running.connection) else {
+            return;
+        };
+        let mut wishes = Wishes::default();
+        self.wish(call, &[], &mut wishes);
+        if !wishes.is_empty() {
+            let job = Fetch::new(tree.clone(), &mut wishes);
+            if let Err(full) = self.core.readers.fetch_slice(connection, job) {
+                self.refuse_reads(connections, &full);
+            }
+        }
     }
 }

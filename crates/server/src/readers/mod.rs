@@ -6,18 +6,21 @@
 //! device that does not answer takes no permit to compute.
 
 mod pool;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use drive::ConnectionId;
 use store::tree::{Fetch, Fetched, TreeError};
 use store::{Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
 pub(crate) use pool::{Brought, Pool};
+use queue::{Asker, Length};
 
 /// Who does the jobs of a loop.
 #[derive(Clone)]
@@ -31,11 +34,21 @@ pub(crate) enum Readers {
 /// A piece of work for a reader.
 enum Job {
     /// For calls that read.
-    Fetch(Fetch),
+    Fetch(Fetch, Length),
     /// For calls that write; the number comes back with it.
     ReadAhead { number: u64, batch: Box<WriteBatch> },
     /// For what has expired; comes back with the removals.
     Sweep { batch: Box<WriteBatch> },
+}
+
+impl Job {
+    fn length(&self) -> Length {
+        match self {
+            Job::Fetch(_, length) => *length,
+            Job::ReadAhead { .. } => Length::Short,
+            Job::Sweep { .. } => Length::Long,
+        }
+    }
 }
 
 /// What a reader gives back.
@@ -85,8 +98,27 @@ impl LoopReaders {
         }
     }
 
-    /// Has something fetched. What that brings comes out of [`LoopReaders::next`], in one piece or several.
-    pub fn fetch(&mut self, mut fetch: Fetch) -> Result<(), Full<Fetch>> {
+    /// Has the few keys fetched that calls of a connection wish. What that brings comes out of [`LoopReaders::next`], in
+    /// one piece or several.
+    pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
+        self.fetch_as(connection, fetch, Length::Short)
+    }
+
+    /// The same for a slice of a long read.
+    pub fn fetch_slice(
+        &mut self,
+        connection: ConnectionId,
+        fetch: Fetch,
+    ) -> Result<(), Full<Fetch>> {
+        self.fetch_as(connection, fetch, Length::Long)
+    }
+
+    fn fetch_as(
+        &mut self,
+        connection: ConnectionId,
+        mut fetch: Fetch,
+        length: Length,
+    ) -> Result<(), Full<Fetch>> {
         match &self.readers {
             Readers::Inline(store) => {
                 while !fetch.is_done() {
@@ -96,11 +128,19 @@ impl LoopReaders {
                 }
                 Ok(())
             }
-            Readers::Pool(pool) => match pool.submit(Job::Fetch(fetch), &self.inbox) {
-                Err(Full(Job::Fetch(fetch))) => Err(Full(fetch)),
-                _ => Ok(()),
-            },
+            Readers::Pool(pool) => {
+                let asker = Asker::Connection(self.number(), connection);
+                match pool.submit(asker, Job::Fetch(fetch, length), &self.inbox) {
+                    Err(Full(Job::Fetch(fetch, _))) => Err(Full(fetch)),
+                    _ => Ok(()),
+                }
+            }
         }
+    }
+
+    /// By which its jobs are told from those of other loops.
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.inbox).addr()
     }
 
     /// Has read ahead what commits must know. Given back is a batch that need not or cannot be waited for.
@@ -112,7 +152,7 @@ impl LoopReaders {
             }
             Readers::Pool(pool) => {
                 let job = Job::ReadAhead { number, batch };
-                match pool.submit(job, &self.inbox) {
+                match pool.submit(Asker::Loop(self.number()), job, &self.inbox) {
                     // The committer refuses what was not read.
                     Err(Full(Job::ReadAhead { batch, .. })) => Some(batch),
                     _ => None,
@@ -131,7 +171,8 @@ impl LoopReaders {
                 self.waiting.push_back(Brought::free(done));
             }
             Readers::Pool(pool) => {
-                if pool.submit(Job::Sweep { batch }, &self.inbox).is_err() {
+                let asker = Asker::Loop(self.number());
+                if (pool.submit(asker, Job::Sweep { batch }, &self.inbox)).is_err() {
                     store.put_off_tree_sweep();
                 }
             }

@@ -1,6 +1,5 @@
 //! Threads that wait for the device.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use service::ReaderFigures;
 use store::Store;
 
+use super::queue::{Asker, Length, ReadQueue};
 use super::{Done, Full, Job, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
@@ -21,17 +21,14 @@ pub(crate) struct Pool {
     store: Store,
     brought_limit_bytes: usize,
     figures: Arc<ReaderFigures>,
-    threads: Arc<ThreadPool<ReadQueue>>,
+    threads: Arc<ThreadPool<ReadQueue<Waiting>>>,
     room: Mutex<Room>,
     /// Something that was brought was taken up.
     has_room: Condvar,
 }
 
-/// Jobs that wait for a reader.
-struct ReadQueue {
-    jobs: VecDeque<(Job, Arc<Inbox<Brought>>, Arc<Pool>)>,
-    figures: Arc<ReaderFigures>,
-}
+/// A job, where its results go, and whose room they take.
+type Waiting = (Job, Arc<Inbox<Brought>>, Arc<Pool>);
 
 #[derive(Default)]
 struct Room {
@@ -40,27 +37,27 @@ struct Room {
     is_stopping: bool,
 }
 
-impl JobQueue for ReadQueue {
-    type Job = (Job, Arc<Inbox<Brought>>, Arc<Pool>);
+impl JobQueue for ReadQueue<Waiting> {
+    type Job = (Waiting, Length);
 
     fn pop(&mut self) -> Option<Self::Job> {
-        let job = self.jobs.pop_front()?;
-        self.figures.jobs.fetch_add(1, Ordering::Relaxed);
-        Some(job)
+        ReadQueue::pop(self)
     }
 
     fn len(&self) -> usize {
-        self.jobs.len()
+        self.ready()
     }
 
     fn show(&self, threads: usize) {
-        let waiting = self.jobs.len() as u64;
-        (self.figures.threads).store(threads as u64, Ordering::Relaxed);
-        self.figures.waiting_jobs.store(waiting, Ordering::Relaxed);
+        ReadQueue::show(self, threads);
     }
 
-    fn run(_: &Arc<ThreadPool<ReadQueue>>, (job, inbox, pool): Self::Job) {
+    fn run(threads: &Arc<ThreadPool<ReadQueue<Waiting>>>, (waiting, length): Self::Job) {
+        let (job, inbox, pool) = waiting;
         pool.run(job, &inbox);
+        if length == Length::Long {
+            threads.lock().queue.end_long();
+        }
     }
 }
 
@@ -101,10 +98,7 @@ impl Pool {
     /// At most `brought_limit_bytes` may wait for loops, or be on their way to them.
     pub fn new(store: Store, brought_limit_bytes: usize) -> Arc<Pool> {
         let figures: Arc<ReaderFigures> = Arc::default();
-        let queue = ReadQueue {
-            jobs: VecDeque::new(),
-            figures: Arc::clone(&figures),
-        };
+        let queue = ReadQueue::new(Arc::clone(&figures));
         let idle = Duration::from_millis(limits::IDLE_THREAD_MS);
         Arc::new(Pool {
             store,
@@ -119,20 +113,21 @@ impl Pool {
     /// Has a job done whose results go to `inbox`.
     pub(super) fn submit(
         self: &Arc<Pool>,
+        asker: Asker,
         job: Job,
         inbox: &Arc<Inbox<Brought>>,
     ) -> Result<(), Full<Job>> {
         let mut state = self.threads.lock();
-        let jobs = state.queue.len() + 1;
-        if state.is_stopping() || jobs > limits::READ_JOBS {
+        let jobs = state.queue.ready() + 1;
+        if state.is_stopping() || !self.threads.begin_threads(&mut state, jobs) {
             self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
             return Err(Full(job));
         }
-        if !self.threads.begin_threads(&mut state, jobs) {
+        let length = job.length();
+        let waiting = (job, Arc::clone(inbox), Arc::clone(self));
+        if let Err((job, _, _)) = state.queue.push(asker, length, waiting) {
             return Err(Full(job));
         }
-        let job = (job, Arc::clone(inbox), Arc::clone(self));
-        state.queue.jobs.push_back(job);
         state.show();
         drop(state);
         self.threads.notify(1);
@@ -143,12 +138,12 @@ impl Pool {
     pub fn stop(&self) {
         self.lock().is_stopping = true;
         self.has_room.notify_all();
-        self.threads.stop(|queue| queue.jobs.clear());
+        self.threads.stop(ReadQueue::clear);
     }
 
     fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
         match job {
-            Job::Fetch(mut fetch) => {
+            Job::Fetch(mut fetch, _) => {
                 while !fetch.is_done() && self.claim_room() {
                     let fetched = fetch.run(&self.store);
                     let bytes = fetched.bytes();

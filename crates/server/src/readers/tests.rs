@@ -396,8 +396,11 @@ fn so_many_jobs_wait_and_no_more() {
         let mut wishes = Wishes::default();
         wishes.begin(0, b"");
         wishes.key(b"key");
-        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes));
-        if pool.submit(job, &inbox).is_err() {
+        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes), Length::Short);
+        // Of one alone there are fewer.
+        let (slot, generation) = (accepted as u32, 0);
+        let asker = Asker::Connection(1, ConnectionId { slot, generation });
+        if pool.submit(asker, job, &inbox).is_err() {
             break;
         }
         accepted += 1;
@@ -449,8 +452,8 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         let mut wishes = Wishes::default();
         wishes.begin(tag as u64, b"");
         wishes.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
-        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes));
-        assert!(pool.submit(job, &inbox).is_ok());
+        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes), Length::Short);
+        assert!(pool.submit(Asker::Loop(1), job, &inbox).is_ok());
     }
     // No job brings more than is claimed for it beforehand.
     let bound = limits::BROUGHT_BYTES;

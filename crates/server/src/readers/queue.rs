@@ -1,0 +1,279 @@
+//! Jobs that wait for a reader, and who gets the next one: the connections in turn, so that one with thousands of jobs
+//! holds up its own. Long reads (pages of scans, counts) have a part of the readers and come behind short ones, so that a
+//! Get waits for no scan but those that are under way.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use drive::ConnectionId;
+use service::ReaderFigures;
+
+use crate::limits;
+
+/// For whom a job is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asker {
+    /// A connection of the loop with this number.
+    Connection(usize, ConnectionId),
+    /// The writes of a loop, and what it does by itself.
+    Loop(usize),
+}
+
+/// How long a job may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// A few keys.
+    Short,
+    /// A slice of something that goes on.
+    Long,
+}
+
+/// Jobs of one length: those of each asker in order, the askers in turn.
+#[derive(Debug)]
+struct Turns<J> {
+    askers: HashMap<Asker, VecDeque<J>>,
+    /// Those that have jobs.
+    order: VecDeque<Asker>,
+    jobs: usize,
+}
+
+impl<J> Turns<J> {
+    fn new() -> Turns<J> {
+        Turns {
+            askers: HashMap::new(),
+            order: VecDeque::new(),
+            jobs: 0,
+        }
+    }
+
+    fn push(&mut self, asker: Asker, job: J) {
+        let jobs = self.askers.entry(asker).or_default();
+        if jobs.is_empty() {
+            self.order.push_back(asker);
+        }
+        jobs.push_back(job);
+        self.jobs += 1;
+    }
+
+    fn pop(&mut self) -> Option<J> {
+        let asker = self.order.pop_front()?;
+        let jobs = self.askers.get_mut(&asker)?;
+        let job = jobs.pop_front()?;
+        if jobs.is_empty() {
+            self.askers.remove(&asker);
+        } else {
+            self.order.push_back(asker);
+        }
+        self.jobs -= 1;
+        Some(job)
+    }
+
+    fn of(&self, asker: Asker) -> usize {
+        self.askers.get(&asker).map_or(0, VecDeque::len)
+    }
+}
+
+/// Jobs that wait for a reader.
+pub(super) struct ReadQueue<J> {
+    short: Turns<J>,
+    long: Turns<J>,
+    /// Long ones that readers are at.
+    long_running: usize,
+    /// Short ones that were begun since a long one was.
+    short_in_row: usize,
+    figures: Arc<ReaderFigures>,
+}
+
+impl<J> ReadQueue<J> {
+    pub fn new(figures: Arc<ReaderFigures>) -> ReadQueue<J> {
+        ReadQueue {
+            short: Turns::new(),
+            long: Turns::new(),
+            long_running: 0,
+            short_in_row: 0,
+            figures,
+        }
+    }
+
+    /// Takes a job, unless too many wait: in all, or of this asker where not much is left. Then it is given back.
+    pub fn push(&mut self, asker: Asker, length: Length, job: J) -> Result<(), J> {
+        let left = limits::READ_JOBS.saturating_sub(self.len());
+        let most = (left / limits::LEFT_READ_JOBS_SHARE).max(limits::READ_JOBS_IN_ANY_CASE);
+        if left == 0 || self.short.of(asker) + self.long.of(asker) >= most {
+            self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
+            return Err(job);
+        }
+        match length {
+            Length::Short => self.short.push(asker, job),
+            Length::Long => self.long.push(asker, job),
+        }
+        Ok(())
+    }
+
+    /// Returns the next job. If it is a long one, [`ReadQueue::end_long`] is to follow.
+    pub fn pop(&mut self) -> Option<(J, Length)> {
+        let may_begin_long = self.long.jobs > 0 && self.long_running < limits::LONG_READERS;
+        let is_long_due = self.short.jobs == 0 || self.short_in_row >= limits::SHORT_JOBS_IN_ROW;
+        let popped = if may_begin_long && is_long_due {
+            self.long_running += 1;
+            self.short_in_row = 0;
+            (self.long.pop()?, Length::Long)
+        } else {
+            self.short_in_row += 1;
+            (self.short.pop()?, Length::Short)
+        };
+        self.figures.jobs.fetch_add(1, Ordering::Relaxed);
+        Some(popped)
+    }
+
+    /// A reader has done with a long job.
+    pub fn end_long(&mut self) {
+        self.long_running -= 1;
+    }
+
+    pub fn len(&self) -> usize {
+        self.short.jobs + self.long.jobs
+    }
+
+    /// Jobs that could be begun if there were readers.
+    pub fn ready(&self) -> usize {
+        let long_free = limits::LONG_READERS.saturating_sub(self.long_running);
+        self.short.jobs + self.long.jobs.min(long_free)
+    }
+
+    /// Forgets what waits.
+    pub fn clear(&mut self) {
+        (self.short, self.long) = (Turns::new(), Turns::new());
+    }
+
+    pub fn show(&self, threads: usize) {
+        (self.figures.threads).store(threads as u64, Ordering::Relaxed);
+        let waiting = self.len() as u64;
+        self.figures.waiting_jobs.store(waiting, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> ReadQueue<(u32, usize)> {
+        ReadQueue::new(Arc::default())
+    }
+
+    fn connection(slot: u32) -> Asker {
+        let id = ConnectionId {
+            slot,
+            generation: 0,
+        };
+        Asker::Connection(1, id)
+    }
+
+    fn order(queue: &mut ReadQueue<(u32, usize)>) -> Vec<(u32, usize)> {
+        std::iter::from_fn(|| queue.pop())
+            .map(|(job, _)| job)
+            .collect()
+    }
+
+    #[test]
+    fn connections_have_their_turns_and_each_its_order() {
+        let mut queue = queue();
+        for _ in 0..2 {
+            for number in 0..3 {
+                assert!(
+                    queue
+                        .push(connection(7), Length::Short, (7, number))
+                        .is_ok()
+                );
+            }
+            assert!(queue.push(connection(8), Length::Short, (8, 0)).is_ok());
+            assert!(queue.push(Asker::Loop(1), Length::Short, (9, 0)).is_ok());
+            assert_eq!(queue.len(), 5);
+            let expected = [(7, 0), (8, 0), (9, 0), (7, 1), (7, 2)];
+            assert_eq!(order(&mut queue), expected);
+            assert_eq!((queue.len(), queue.ready()), (0, 0));
+            assert!(queue.short.askers.is_empty() && queue.short.order.is_empty());
+        }
+    }
+
+    #[test]
+    fn long_jobs_have_a_part_of_the_readers_and_are_not_forgotten() {
+        let mut queue = queue();
+        for _ in 0..2 {
+            for number in 0..100 {
+                assert!(queue.push(connection(1), Length::Long, (1, number)).is_ok());
+                assert!(
+                    queue
+                        .push(connection(2), Length::Short, (2, number))
+                        .is_ok()
+                );
+            }
+            assert_eq!(queue.ready(), 100 + limits::LONG_READERS);
+            let first = queue.pop().map(|(_, length)| length);
+            assert_eq!(first, Some(Length::Short), "a Get waits for no scan");
+            let (mut long, mut before) = (0, 1);
+            while long < limits::LONG_READERS {
+                match queue.pop().expect("both wait").1 {
+                    Length::Short => before += 1,
+                    Length::Long => {
+                        assert_eq!(before, limits::SHORT_JOBS_IN_ROW);
+                        (long, before) = (long + 1, 0);
+                    }
+                }
+            }
+            let mut short = 0;
+            while let Some((_, length)) = queue.pop() {
+                assert_eq!(length, Length::Short, "all readers for long ones are busy");
+                short += 1;
+            }
+            assert!(short > 0 && queue.ready() == 0 && queue.len() == 100 - long);
+            for _ in 0..long {
+                queue.end_long();
+            }
+            assert_eq!(queue.ready(), limits::LONG_READERS);
+            while queue.pop().is_some() {
+                queue.end_long();
+            }
+            assert_eq!((queue.len(), queue.long_running), (0, 0));
+            queue.short_in_row = 0;
+        }
+    }
+
+    #[test]
+    fn one_who_asks_for_much_leaves_room_for_others() {
+        let mut queue = queue();
+        let fill = |queue: &mut ReadQueue<(u32, usize)>, slot| {
+            let mut taken = 0;
+            while queue
+                .push(connection(slot), Length::Long, (slot, taken))
+                .is_ok()
+            {
+                taken += 1;
+            }
+            taken
+        };
+        for _ in 0..2 {
+            let first = fill(&mut queue, 0);
+            assert!(first > 3_800, "{first}: about the streams of a connection");
+            let mut last = first;
+            for slot in 1..50 {
+                let taken = fill(&mut queue, slot);
+                assert!(taken <= last && taken > limits::READ_JOBS_IN_ANY_CASE);
+                last = taken;
+            }
+            for slot in 50..10_000 {
+                let taken = fill(&mut queue, slot);
+                assert!(taken <= last);
+                last = taken;
+            }
+            assert_eq!((last, queue.len()), (0, limits::READ_JOBS), "all is taken");
+            assert_eq!(
+                queue.figures.refused_jobs.swap(0, Ordering::Relaxed),
+                10_000
+            );
+            queue.clear();
+            assert_eq!((queue.len(), queue.ready()), (0, 0));
+        }
+    }
+}
