@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drive::{ConnectionId, PeerAddress};
 use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, UploadPeer, Work};
-use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode};
+use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::{Connection, Pause, SharedBytes, StreamKey};
 
 use crate::account::Account;
@@ -83,6 +83,11 @@ impl Step<'_> {
 
     /// The call is about to put a write into the batch.
     fn note_write(&mut self) {
+        let ConnectionId { slot, generation } = self.channel;
+        self.batch.set_source(Source {
+            address: self.upload_peer,
+            connection: u64::from(generation) << 32 | u64::from(slot),
+        });
         let batch = &*self.batch;
         let from = || (batch.commits(), batch.write_bytes());
         self.effects.written_from.get_or_insert_with(from);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use drive::ConnectionId;
-use store::{DatabaseId, WriteBatch};
+use store::{DatabaseId, Source, WriteBatch};
 
 use crate::calls::CallId;
 use crate::limits;
@@ -71,6 +71,13 @@ impl TickBatch {
         } else {
             &mut self.writes
         }
+    }
+
+    /// Says who asks for the commits to come.
+    #[inline]
+    pub fn set_source(&mut self, source: Source) {
+        self.writes.set_source(source);
+        self.disk_writes.set_source(source);
     }
 
     /// How many commits wait.

@@ -76,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) unpack_queue: UnpackQueue,
     /// One of them has gone on in this tick.
     pub(crate) has_unpacked: bool,
+    /// Tags of commits whose callers have left in this tick.
+    pub(crate) abandoned: Vec<u64>,
     pub(crate) drain: Option<Drain>,
     pub(crate) health_version: u64,
     pub(crate) figures: LoopFigures,
@@ -151,6 +153,7 @@ impl Core {
             turn_queue: TurnQueue::default(),
             unpack_queue: UnpackQueue::default(),
             has_unpacked: false,
+            abandoned: Vec::new(),
             drain: None,
             waker,
             claimed_bytes: 0,
@@ -660,11 +663,14 @@ impl Core {
     }
 
     fn cancelled(&mut self, channel: &mut Channel, stream: StreamKey) {
-        if let Some(mut running) = self
-            .call_of(channel, stream)
-            .and_then(|id| self.calls.remove(id))
+        let id = self.call_of(channel, stream);
+        if let Some(id) = id
+            && let Some(mut running) = self.calls.remove(id)
         {
             channel.running -= 1;
+            if running.commits > 0 {
+                self.abandoned.push(id.tag());
+            }
             self.ended(&running, Code::Cancelled, &channel.address);
             running.call.cancelled(&self.shared);
         }

@@ -19,6 +19,8 @@ pub(crate) struct Lane {
     first: u64,
     /// Of keys and values in all of them.
     bytes: usize,
+    /// Commits whose callers have left: the number of the first batch that was not there yet, and the tag.
+    abandoned: VecDeque<(u64, u64)>,
 }
 
 impl Lane {
@@ -71,6 +73,23 @@ impl Lane {
         self.go_on(mailbox);
     }
 
+    /// Tells the committer that the callers of some commits have left, by their tags, once it has these commits.
+    pub fn abandon(&mut self, tags: &mut Vec<u64>, mailbox: &Mailbox) {
+        let end = self.first + self.waiting.len() as u64;
+        self.abandoned.extend(tags.drain(..).map(|tag| (end, tag)));
+        self.pass_on_abandoned(mailbox);
+    }
+
+    fn pass_on_abandoned(&mut self, mailbox: &Mailbox) {
+        let are_there = (self.abandoned).partition_point(|&(end, _)| end <= self.first);
+        let mut tags = self
+            .abandoned
+            .drain(..are_there)
+            .map(|(_, tag)| tag)
+            .collect();
+        mailbox.abandon(&mut tags);
+    }
+
     fn go_on(&mut self, mailbox: &Mailbox) {
         while let Some(Some(ready)) = self.waiting.front_mut() {
             self.bytes -= ready.bytes();
@@ -78,5 +97,6 @@ impl Lane {
             self.waiting.pop_front();
             self.first += 1;
         }
+        self.pass_on_abandoned(mailbox);
     }
 }

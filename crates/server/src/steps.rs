@@ -107,6 +107,9 @@ impl Core {
     /// The call answered: it is no more.
     fn over(&mut self, channel: &mut Channel, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
+            if running.commits > 0 && code == Code::DeadlineExceeded {
+                self.abandoned.push(id.tag());
+            }
             self.ended(&running, code, &channel.address);
             channel.running -= 1;
             if let Protocol::Http2(connection) = &mut channel.protocol {

@@ -27,6 +27,15 @@ impl Core {
         }
     }
 
+    /// Tells the committer whose callers have left, behind their commits.
+    pub(crate) fn pass_on_abandoned(&mut self) {
+        match &self.mailbox {
+            _ if self.abandoned.is_empty() => {}
+            Some(mailbox) => self.lane.abandon(&mut self.abandoned, mailbox),
+            None => self.abandoned.clear(),
+        }
+    }
+
     /// A reader gives commits back, with what they must know.
     pub(crate) fn read_ahead_is_done(
         &mut self,
@@ -185,7 +194,8 @@ impl Core {
     }
 
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
-        if self.batch.has_work() || self.readers.has_brought() {
+        let has_abandoned = !self.abandoned.is_empty();
+        if has_abandoned || self.batch.has_work() || self.readers.has_brought() {
             return Some(0);
         }
         let next = [

@@ -148,6 +148,7 @@ impl Worker {
             self.core.commit(&mut outcomes);
             self.answer_writes(connections, &outcomes);
         }
+        self.core.pass_on_abandoned();
         while self.core.take_mail(&mut outcomes) {
             self.answer_writes(connections, &outcomes);
         }

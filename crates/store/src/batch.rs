@@ -11,7 +11,7 @@ use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
 use crate::read_before::ReadBefore;
-use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Whole};
+use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
 use crate::store::Store;
 use crate::tree::TreeError;
 
@@ -31,6 +31,8 @@ pub struct WriteBatch {
     wants_reads: bool,
     /// What was read for such commits.
     before: ReadBefore,
+    /// Who asks for the commits to come.
+    source: Source,
 }
 
 impl WriteBatch {
@@ -45,11 +47,18 @@ impl WriteBatch {
             bytes: Vec::new(),
             wants_reads: false,
             before: ReadBefore::default(),
+            source: Source::default(),
         }
     }
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Says who asks for the commits that begin from now on.
+    #[inline]
+    pub fn set_source(&mut self, source: Source) {
+        self.source = source;
     }
 
     /// Begins a commit. `tag` comes back with its outcome and means nothing here.
@@ -67,6 +76,9 @@ impl WriteBatch {
                 .value_bytes
                 .saturating_add(limits::COMMIT_BYTES_BESIDE_LARGEST)
                 .max(limits::ANSWER_BYTES),
+            source: self.source,
+            rewrites: false,
+            is_abandoned: false,
         };
         let bytes_start = self.bytes.len();
         Commit {
@@ -134,6 +146,9 @@ impl WriteBatch {
             end: first + 1,
             whole: Some(whole),
             answer_bytes: limits::ANSWER_BYTES,
+            source: self.source,
+            rewrites: false,
+            is_abandoned: false,
         };
         // Which databases there are is logged for all of them.
         self.submit(record, self.store.has_log());
@@ -233,6 +248,20 @@ impl WriteBatch {
     /// The commits of databases with a log.
     pub(crate) fn logged(&self) -> &[CommitRecord] {
         &self.logged
+    }
+
+    /// Marks commits from the given one on whose caller has left. Those on blobs, and those about databases as a whole, are
+    /// finished all the same: others wait for what comes of them. `tags` is in order.
+    pub(crate) fn abandon(&mut self, from: usize, tags: &[u64]) {
+        for commit in self.logged.iter_mut().skip(from) {
+            let is_finished = commit.whole.is_some() || commit.database == DatabaseId::BLOBS;
+            commit.is_abandoned |= !is_finished && tags.binary_search(&commit.tag).is_ok();
+        }
+    }
+
+    /// Puts commits that were passed over in front of those from `next` on, and forgets the others.
+    pub(crate) fn keep_logged(&mut self, held: &mut Vec<CommitRecord>, next: usize) {
+        self.logged.splice(..next, held.drain(..));
     }
 
     /// Forgets the commits of databases without a log.
@@ -382,6 +411,7 @@ impl Commit<'_> {
         batch.bytes.extend_from_slice(parts.value);
         batch.bytes.extend_from_slice(parts.expected);
         self.wants_reads |= self.known.is_on_disk && record.needs_state();
+        self.record.rewrites |= matches!(record.action, Action::Append);
         batch.operations.push(record);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);

@@ -90,6 +90,7 @@ pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };
 pub use range::{CountSlice, Direction, Range, ScanEnd};
+pub use record::Source;
 pub use shown::{Counted, Shown};
 pub use store::{DatabaseInfo, Look, Statistics, Store, StoreConfig, View};
 pub use sweep::SWEEP_TAG;

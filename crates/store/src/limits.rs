@@ -33,10 +33,14 @@ pub const COMMIT_BYTES_BESIDE_LARGEST: usize = 64 * 1024;
 /// ([`COMMIT_BYTES`]) this bounds what it produces: 32 MiB.
 pub const REWRITTEN_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that the Appends of one group of the log may copy, beyond which no further commit goes into
-/// it. Those that are refused or fail bring nothing into the log, and so would never fill a group:
-/// all others would wait for as many of them as have come.
+/// Bytes that the Appends of one group of the log may copy, beyond which no further Append goes into
+/// it, nor what comes behind one on its connection. Those that are refused or fail bring nothing into
+/// the log, and so would never fill a group.
 pub const GROUP_REWRITTEN_BYTES: usize = 4 * 1024 * 1024;
+
+/// Addresses that have their turn in one group of the log while their Appends want more copied than
+/// [`GROUP_REWRITTEN_BYTES`]; fewer where as many do not fit.
+pub const REWRITING_TURNS: usize = 64;
 
 /// Bytes of values that the answer to one commit may carry, unless the commit says otherwise: what the
 /// default client of every language accepts. One largest value always fits.

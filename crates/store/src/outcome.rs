@@ -371,6 +371,8 @@ pub enum Refusal {
     NoFolder,
     /// The database is being converted.
     Converting,
+    /// Whoever asked for it left before it was decided: nothing was done.
+    Abandoned,
 }
 
 impl fmt::Display for Refusal {
@@ -440,6 +442,10 @@ impl fmt::Display for Refusal {
             Refusal::LogBehind => write!(
                 formatter,
                 "the log is far behind; nothing was done; try again"
+            ),
+            Refusal::Abandoned => write!(
+                formatter,
+                "the caller left before the request was carried out; nothing was done"
             ),
             Refusal::NotReadAhead => write!(
                 formatter,

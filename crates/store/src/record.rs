@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::blob::UploadPeer;
 use crate::catalogue::DatabaseId;
 use crate::operation::{Condition, Expiry, List, Mode, Operation};
 
@@ -16,6 +17,20 @@ pub(crate) struct CommitRecord {
     /// It is about the database as a whole, and has one operation.
     pub(crate) whole: Option<Whole>,
     pub(crate) answer_bytes: usize,
+    pub(crate) source: Source,
+    /// Some operation may copy an existing value.
+    pub(crate) rewrites: bool,
+    /// Whoever asked for it has left.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Who asks for commits: what is scarce is shared among addresses, and the commits of one connection stay in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    /// Where it is: all connections from there share with each other.
+    pub address: UploadPeer,
+    /// Names the connection among those of one mailbox.
+    pub connection: u64,
 }
 
 impl CommitRecord {

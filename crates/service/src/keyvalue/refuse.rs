@@ -148,6 +148,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         | Refusal::NotRead
         | Refusal::NoFolder
         | Refusal::Converting => Code::Unavailable,
+        Refusal::Abandoned => Code::Cancelled,
         Refusal::Damaged => Code::DataLoss,
         _ => Code::ResourceExhausted,
     };

@@ -235,6 +235,17 @@ impl DurableCommitter {
         self.group_operations = operations;
     }
 
+    /// Refuses the commits of a loop that are not decided, and whose callers have left, by their tags.
+    pub(super) fn abandon(&mut self, from: usize, mut tags: Vec<u64>) {
+        if tags.is_empty() {
+            return;
+        }
+        tags.sort_unstable();
+        for gathered in self.gathered.iter_mut().filter(|one| one.from == from) {
+            gathered.batch.abandon(gathered.next, &tags);
+        }
+    }
+
     /// Whether there are commits that are not decided.
     pub fn has_gathered(&self) -> bool {
         !self.gathered.is_empty() || self.conversion.is_some()
@@ -256,17 +267,31 @@ impl DurableCommitter {
         self.decider
             .begin(most_operations.min(self.group_operations));
         self.decide_conversion();
-        while let Some(gathered) = self.gathered.front_mut() {
-            let answers = &mut self.answers[gathered.from];
-            self.answered.push(gathered.from);
-            let Gathered { batch, next, .. } = gathered;
+        // Those with commits that were passed over come back in front, in their order.
+        let mut passed_over = Vec::new();
+        while let Some(mut gathered) = self.gathered.pop_front() {
+            let Gathered { from, batch, next } = &mut gathered;
+            self.answered.push(*from);
+            let answers = &mut self.answers[*from];
+            let mut is_complete = false;
             if let Some(refusal) = refusal {
                 refuse(batch, next, refusal, &mut answers.synced);
-            } else if !(self.decider).decide(batch, next, now_ms, &self.trees, answers) {
+            } else {
+                let trees = &self.trees;
+                is_complete = !(self.decider).decide(*from, batch, next, now_ms, trees, answers);
+            }
+            self.decider.put_back(batch, next);
+            if *next < batch.logged_len() {
+                passed_over.push(gathered);
+            } else {
+                done(gathered.from, gathered.batch);
+            }
+            if is_complete {
                 break;
             }
-            let gathered = self.gathered.pop_front().expect("it is the first one");
-            done(gathered.from, gathered.batch);
+        }
+        for gathered in passed_over.into_iter().rev() {
+            self.gathered.push_front(gathered);
         }
         if self.wants_mark() {
             self.mark_asked = false;

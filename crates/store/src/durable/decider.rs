@@ -8,6 +8,7 @@ use super::convert::Frozen;
 use super::pending::{
     PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
 };
+use super::shares::Shares;
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::catalogue::{DatabaseId, State};
@@ -47,6 +48,8 @@ pub(super) struct Decider {
     databases: BTreeMap<DatabaseId, PendingDatabase>,
     /// Those in which the group has done something.
     touched: Vec<DatabaseId>,
+    /// Commits of the batch that are passed over.
+    held: Vec<CommitRecord>,
     work: Work,
 }
 
@@ -62,8 +65,8 @@ pub(super) struct Work {
     pub(super) needs_sync: bool,
     /// Operations of the group so far.
     operations: usize,
-    /// Bytes that its Appends have copied so far, also where nothing of it is logged.
-    rewritten_bytes: usize,
+    /// Who may have existing values copied in it.
+    shares: Shares,
     /// The group is complete with so many.
     most_operations: usize,
     /// Nothing more goes into the group.
@@ -150,6 +153,7 @@ impl Decider {
         Decider {
             databases: BTreeMap::new(),
             touched: Vec::new(),
+            held: Vec::new(),
             work: Work {
                 store: store.clone(),
                 effects: Effects::default(),
@@ -158,7 +162,7 @@ impl Decider {
                 growth_bytes: 0,
                 needs_sync: false,
                 operations: 0,
-                rewritten_bytes: 0,
+                shares: Shares::default(),
                 most_operations: usize::MAX,
                 is_complete: false,
                 refusal: None,
@@ -232,10 +236,11 @@ impl Decider {
         self.touched.iter().filter_map(|id| self.databases.get(id))
     }
 
-    /// Decides commits of a batch from `next` on, which it moves. Answers whether these were all; otherwise the group
-    /// is complete.
+    /// Decides commits of a batch of a loop from `next` on, which it moves; those that have no turn in the group are passed
+    /// over, and must be [put back](Decider::put_back). Returns whether these were all; otherwise the group is complete.
     pub(super) fn decide(
         &mut self,
+        from: usize,
         batch: &WriteBatch,
         next: &mut usize,
         now_ms: u64,
@@ -245,6 +250,11 @@ impl Decider {
         while let Some(first) = batch.logged().get(*next) {
             if self.work.is_complete() {
                 return false;
+            }
+            if self.work.passes_over(from, first) {
+                self.held.push(*first);
+                *next += 1;
+                continue;
             }
             if first.is_of_catalogue() {
                 let pending = self.databases.get(&first.database);
@@ -261,14 +271,23 @@ impl Decider {
                 .iter()
                 .take_while(|commit| commit.database == first.database && !commit.is_of_catalogue())
                 .count();
-            *next += self.decide_run(batch, &rest[..alike], now_ms, trees, answers);
+            *next += self.decide_run(from, batch, &rest[..alike], now_ms, trees, answers);
         }
         true
+    }
+
+    /// Puts those that were passed over back into their batch.
+    pub(super) fn put_back(&mut self, batch: &mut WriteBatch, next: &mut usize) {
+        if !self.held.is_empty() {
+            batch.keep_logged(&mut self.held, *next);
+            *next = 0;
+        }
     }
 
     /// Decides commits of one database; answers how many.
     fn decide_run(
         &mut self,
+        from: usize,
         batch: &WriteBatch,
         commits: &[CommitRecord],
         now_ms: u64,
@@ -294,6 +313,16 @@ impl Decider {
         for (index, commit) in commits.iter().enumerate() {
             if work.is_complete() {
                 return index;
+            }
+            if commit.is_abandoned {
+                let verdict = Decision::Refused(Refusal::Abandoned).into();
+                let mark = answers.written.mark();
+                answers.written.finish(&mark, commit, 0, verdict);
+                continue;
+            }
+            if work.passes_over(from, commit) {
+                self.held.push(*commit);
+                continue;
             }
             let operations = commit.operations();
             if operations.end > warm_until {
@@ -363,7 +392,7 @@ impl Decider {
         self.work.growth_bytes = 0;
         self.work.needs_sync = false;
         self.work.operations = 0;
-        self.work.rewritten_bytes = 0;
+        self.work.shares.end_group();
         self.work.is_complete = false;
     }
 }
@@ -375,10 +404,17 @@ impl Work {
     }
 
     fn is_complete(&self) -> bool {
+        // Values that were copied have a bound of their own: they leave others their room.
+        let copied_bytes = self.shares.copied_bytes();
         self.is_complete
             || self.operations >= self.most_operations
-            || self.records.is_full()
-            || self.rewritten_bytes >= limits::GROUP_REWRITTEN_BYTES
+            || self.records.is_full_beside(copied_bytes)
+    }
+
+    /// Whether a commit of a loop waits for a later group, with all of its connection that come behind it.
+    #[inline]
+    fn passes_over(&mut self, from: usize, commit: &CommitRecord) -> bool {
+        !commit.is_abandoned && (self.shares).holds(from, commit.source, commit.rewrites)
     }
 
     /// The next sequence; `None` completes the group, since the log must be synced before there is one.
@@ -430,7 +466,8 @@ impl Work {
     ) -> (Verdict, What, i64) {
         let mark = outcomes.mark();
         let decided = self.decide_keys(pending, visible, place, outcomes);
-        self.rewritten_bytes += self.effects.rewritten_bytes();
+        let source = place.commit.source;
+        (self.shares).charge(source, self.effects.rewritten_bytes());
         let checked =
             decided.and_then(|verdict| self.check_growth(pending, visible).map(|()| verdict));
         let verdict = match checked {

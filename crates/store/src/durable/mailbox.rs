@@ -196,6 +196,8 @@ pub(super) struct Slot {
 #[derive(Default)]
 struct Mail {
     submitted: VecDeque<WriteBatch>,
+    /// Tags of commits whose callers have left.
+    abandoned: Vec<u64>,
     delivered: VecDeque<Outcomes>,
     /// Commits whose outcomes the loop has not taken.
     under_way: usize,
@@ -204,13 +206,22 @@ struct Mail {
     spare_outcomes: Vec<Outcomes>,
 }
 
+impl Mail {
+    /// Whether the mailbox is in the list of those that the committer should look at.
+    fn is_listed(&self) -> bool {
+        !self.submitted.is_empty() || !self.abandoned.is_empty()
+    }
+}
+
 impl Slot {
     /// Takes what the loop has submitted, oldest first.
-    pub(super) fn collect(&self, take: &mut dyn FnMut(WriteBatch)) {
+    /// Returns the tags of commits, among these and earlier ones, whose callers have left.
+    pub(super) fn collect(&self, take: &mut dyn FnMut(WriteBatch)) -> Vec<u64> {
         let mut mail = self.mail.lock();
         while let Some(batch) = mail.submitted.pop_front() {
             take(batch);
         }
+        std::mem::take(&mut mail.abandoned)
     }
 
     /// Gives a batch back that is decided.
@@ -257,7 +268,7 @@ impl Mailbox {
         (self.slot.waiting_bytes).fetch_add(batch.bytes(), Ordering::Relaxed);
         let mut mail = self.slot.mail.lock();
         mail.under_way += batch.len();
-        let is_first = mail.submitted.is_empty();
+        let is_first = !mail.is_listed();
         match mail.submitted.back_mut() {
             Some(last) if last.bytes() + batch.bytes() <= limits::JOINED_BATCH_BYTES => {
                 last.append(batch);
@@ -269,6 +280,27 @@ impl Mailbox {
             }
         }
         drop(mail);
+        self.announce(is_first);
+    }
+
+    /// Says that the callers of some commits that were submitted have left, by their tags: what is not decided yet of
+    /// them is refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)).
+    pub fn abandon(&self, tags: &mut Vec<u64>) {
+        if tags.is_empty() {
+            return;
+        }
+        let mut mail = self.slot.mail.lock();
+        if mail.under_way == 0 {
+            return tags.clear();
+        }
+        let is_first = !mail.is_listed();
+        mail.abandoned.append(tags);
+        drop(mail);
+        self.announce(is_first);
+    }
+
+    /// Has the committer look at what was left for it.
+    fn announce(&self, is_first: bool) {
         if is_first {
             // Only who finds it in the list empties it, so that it is there once.
             self.hub.submitted.lock().push(Arc::clone(&self.slot));
@@ -293,8 +325,9 @@ impl Mailbox {
         (mail.spare_batches, mail.spare_outcomes) = (Vec::new(), Vec::new());
     }
 
-    /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits of one database have
-    /// their outcomes in the order in which they were submitted.
+    /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits of one connection
+    /// ([`Source`](crate::Source)) on one database have their outcomes in the order in which they were submitted, but for
+    /// those that were abandoned.
     pub fn take(&self, outcomes: &mut Outcomes) -> bool {
         let mut mail = self.slot.mail.lock();
         let Some(delivered) = mail.delivered.pop_front() else {

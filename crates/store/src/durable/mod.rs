@@ -21,6 +21,7 @@ mod replay;
 mod replay_trees;
 mod reserve;
 mod rounds;
+mod shares;
 mod snapshot_desk;
 mod snapshot_plan;
 mod statistics;

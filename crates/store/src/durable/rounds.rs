@@ -140,7 +140,8 @@ impl Rounds {
         self.hub.take_submitted(&mut self.submitted);
         for slot in self.submitted.drain(..) {
             let (from, committer) = (slot.number, &mut self.committer);
-            slot.collect(&mut |batch| committer.gather(from, batch));
+            let abandoned = slot.collect(&mut |batch| committer.gather(from, batch));
+            committer.abandon(from, abandoned);
             if from >= self.slots.len() {
                 self.slots.resize(from + 1, None);
             }

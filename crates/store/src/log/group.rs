@@ -320,7 +320,12 @@ impl GroupBuffer {
 
     /// Whether it should be written before another commit is added.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= limits::GROUP_BYTES
+        self.is_full_beside(0)
+    }
+
+    /// The same, but for so many bytes of it that are bounded elsewhere.
+    pub(crate) fn is_full_beside(&self, bytes: usize) -> bool {
+        self.bytes.len().saturating_sub(bytes) >= limits::GROUP_BYTES
     }
 
     /// Number of records.

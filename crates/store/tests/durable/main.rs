@@ -14,6 +14,7 @@ mod mailboxes;
 mod one_group;
 mod plan;
 mod segments;
+mod shares;
 mod snapshot_damage;
 mod snapshots;
 mod steady;
