@@ -184,6 +184,7 @@ impl Bench {
             has_room: true,
             puts_back: false,
             wake_at_ns: None,
+            reserved_bytes: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -243,6 +244,8 @@ pub(crate) struct Room<'a> {
     /// The message is to come once more.
     puts_back: bool,
     wake_at_ns: Option<u64>,
+    /// What is set aside for the next message.
+    reserved_bytes: usize,
 }
 
 impl Room<'_> {
@@ -351,7 +354,9 @@ impl Actions for Room<'_> {
         self.end(Status::OK);
     }
 
-    fn reserve(&mut self, _bytes: usize) {}
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved_bytes = bytes;
+    }
 
     fn send_room(&mut self) -> usize {
         usize::MAX
@@ -379,6 +384,7 @@ impl Actions for Room<'_> {
         let mut out = b"earlier".to_vec();
         encode(&mut out);
         self.messages.push(out.split_off(7));
+        self.reserved_bytes = 0;
         self.room = self.room.saturating_sub(1);
     }
 

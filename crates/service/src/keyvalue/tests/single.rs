@@ -159,6 +159,66 @@ fn a_previous_value_is_sent_only_if_wanted() {
     assert_eq!(previous.expect("there was one").value, b"new");
 }
 
+/// The previous entry and the new one differ in all of value, version and expiry, in both
+/// directions.
+#[test]
+fn a_previous_entry_comes_with_its_own_version_and_expiry() {
+    let now_ms = Bench::new().now_ms;
+    let put = |value, expiry| Operation::Put {
+        key: b"key",
+        value,
+        condition: Condition::None,
+        expiry,
+        want_previous: true,
+    };
+    let mut bench = Bench::new();
+    let mut before: Option<(&[u8], u64, u64)> = None;
+    for (value, expiry, expires_ms) in [
+        (&b"none"[..], Expiry::None, 0),
+        (b"soon", Expiry::AfterMs(5_000), now_ms + 5_000),
+        (b"later", Expiry::AfterMs(70_000), now_ms + 70_000),
+        (b"kept", Expiry::Keep, now_ms + 70_000),
+        (b"none again", Expiry::None, 0),
+        (b"last", Expiry::AfterMs(9_000), now_ms + 9_000),
+    ] {
+        let ended = bench.operation(Method::Put, put(value, expiry));
+        let response = PutResponse::decode(ended.answer()).expect("it is a message");
+        let previous = response
+            .previous
+            .map(|one| (one.value, one.version, one.expires_at_ms));
+        assert_eq!(previous, before);
+        before = Some((value, response.version, expires_ms));
+        assert_eq!(
+            bench.get(b"key"),
+            Some((value.to_vec(), response.version, expires_ms))
+        );
+    }
+    let unmet = Operation::Put {
+        key: b"key",
+        value: b"not put",
+        condition: Condition::Absent,
+        expiry: Expiry::AfterMs(1),
+        want_previous: true,
+    };
+    let ended = bench.operation(Method::Put, unmet);
+    let response = PutResponse::decode(ended.answer()).expect("it is a message");
+    let previous = response
+        .previous
+        .map(|one| (one.value, one.version, one.expires_at_ms));
+    assert_eq!(previous, before, "nothing has changed");
+    let delete = Operation::Delete {
+        key: b"key",
+        condition: Condition::None,
+        want_previous: true,
+    };
+    let ended = bench.operation(Method::Delete, delete);
+    let response = DeleteResponse::decode(ended.answer()).expect("it is a message");
+    let previous = response
+        .previous
+        .map(|one| (one.value, one.version, one.expires_at_ms));
+    assert_eq!(previous, before);
+}
+
 #[test]
 fn delete_says_what_it_found() {
     let mut bench = Bench::new();

@@ -4,6 +4,7 @@ use super::super::batches::{get, results};
 use super::super::single::put;
 use super::*;
 use crate::limits::*;
+use crate::protobuf::writer;
 
 #[test]
 fn limits_of_a_batch_are_limits_in_a_pipe() {
@@ -45,70 +46,121 @@ fn limits_of_a_batch_are_limits_in_a_pipe() {
 }
 
 #[test]
-fn too_many_batches_under_way_hold_the_caller() {
+fn too_many_batches_under_way_hold_the_caller_each_time() {
     let mut bench = Bench::new();
     let mut open = bench.open();
-    for number in 0..PIPE_BATCHES {
-        assert!(!open.room.is_held, "held after {number}");
-        open.send(&all(&[put(b"a", b"1")]));
+    for round in 0..3 {
+        for number in 0..PIPE_BATCHES {
+            assert!(!open.room.is_held, "{round}: held after {number}");
+            open.send(&all(&[put(b"a", b"1")]));
+        }
+        assert!(open.room.is_held, "{round}");
+        open.commit();
+        assert!(!open.room.is_held, "{round}");
+        assert_eq!(open.take().len(), PIPE_BATCHES);
     }
-    assert!(open.room.is_held);
+}
+
+/// Sends a batch until the caller is held, and has all committed; returns how many were sent.
+fn send_until_held(open: &mut Open<'_>, batch: &[u8]) -> usize {
+    let mut count = 0;
+    while !open.room.is_held {
+        assert!(count < PIPE_BATCHES, "the caller is not held");
+        open.send(batch);
+        count += 1;
+    }
     open.commit();
     assert!(!open.room.is_held);
-    assert_eq!(open.take().len(), PIPE_BATCHES);
+    count
 }
 
 #[test]
-fn too_many_bytes_under_way_hold_the_caller() {
+fn too_many_bytes_under_way_hold_the_caller_each_time() {
     let mut bench = Bench::new();
     let mut open = bench.open();
     let large = vec![b'x'; PIPE_REQUEST_BYTES / 4];
-    let mut count = 0;
-    while !open.room.is_held {
-        open.send(&failures_only(&[put(b"a", &large)]));
-        count += 1;
+    for _ in 0..3 {
+        assert_eq!(
+            send_until_held(&mut open, &failures_only(&[put(b"a", &large)])),
+            4
+        );
     }
-    assert_eq!(count, 4);
-    open.commit();
-    assert!(!open.room.is_held);
+    bench.put(b"a", b"");
 
     // Values that may be read count as large as they could be, within what the caller can receive.
     let mut open = bench.open();
-    let mut count = 0;
-    while !open.room.is_held {
-        open.send(&all(&[get(b"a"), get(b"a")]));
-        count += 1;
+    let most = (PIPE_ANSWER_BYTES / ANSWER_BYTES) as usize;
+    for _ in 0..3 {
+        assert_eq!(
+            send_until_held(&mut open, &all(&[get(b"a"), get(b"a")])),
+            most
+        );
+        assert_eq!(open.room.reserved_bytes, 0, "all is answered");
     }
-    assert_eq!(count, PIPE_ANSWER_BYTES / ANSWER_BYTES);
-    open.commit();
-    assert!(!open.room.is_held);
 
     // Where only failures are answered, what is read goes nowhere.
     let mut open = bench.open();
-    let mut count = 0;
-    while !open.room.is_held {
-        open.send(&failures_only(&[get(b"a"), get(b"a")]));
-        count += 1;
+    for _ in 0..3 {
+        let batch = failures_only(&[get(b"a"), get(b"a")]);
+        assert_eq!(send_until_held(&mut open, &batch), PIPE_BATCHES);
     }
-    assert_eq!(count, PIPE_BATCHES);
-    open.commit();
-    assert!(!open.room.is_held);
+}
+
+/// What the answers could have come to is given back however a batch ends.
+#[test]
+fn batches_that_fail_or_are_refused_leave_nothing_behind() {
+    let mut bench = Bench::new();
+    bench.put(b"a", &vec![b'x'; 3_000_000]);
+    let mut open = bench.open();
+    let answered = all(&[get(b"a")]);
+    let failing = all(&[get(b"a"), get(b"b"), failing(b"a")]);
+    let refused = all(&[get(b"a"), get(b"a")]);
+    let broken = {
+        let mut broken = all(&[get(b"a")]);
+        writer::message(&mut broken, 3, |_| {});
+        broken
+    };
+    let sent = [&answered, &failing, &refused, &broken];
+    let rounds = 2 * PIPE_ANSWER_BYTES / ANSWER_BYTES;
+    for round in 0..rounds {
+        for batch in sent {
+            open.send(batch);
+        }
+        assert!(
+            open.room.reserved_bytes > 0,
+            "{round}: set aside for what is under way"
+        );
+        open.commit();
+        assert!(!open.room.is_held, "{round}");
+        assert_eq!(open.room.reserved_bytes, 0, "{round}");
+        let answers = open.take();
+        let ends: Vec<_> = answers.iter().map(|answer| decode(answer)).collect();
+        assert_eq!(ends.len(), sent.len());
+        assert!(batch_of(&ends[0]).applied && !batch_of(&ends[1]).applied);
+        assert!(ends[2].failure.is_some() && ends[3].failure.is_some());
+    }
+    // As many may be under way as at first.
+    let most = (PIPE_ANSWER_BYTES / ANSWER_BYTES) as usize;
+    assert_eq!(send_until_held(&mut open, &refused), most);
 }
 
 #[test]
-fn a_caller_who_does_not_read_is_held() {
+fn a_caller_who_does_not_read_is_held_each_time() {
     let mut bench = Bench::new();
     bench.room = 2;
     let mut open = bench.open();
-    open.send(&all(&[put(b"a", b"1")]));
-    open.commit();
-    assert!(!open.room.is_held);
-    open.send(&all(&[put(b"a", b"1")]));
-    open.commit();
-    assert!(open.room.is_held);
-    open.make_room();
-    assert!(!open.room.is_held);
-    assert_eq!(open.take_done(), [1, 2]);
+    for _ in 0..3 {
+        open.room.room = 2;
+        open.send(&all(&[put(b"a", b"1")]));
+        open.commit();
+        assert!(!open.room.is_held);
+        open.send(&all(&[put(b"a", b"1")]));
+        open.commit();
+        assert!(open.room.is_held);
+        open.make_room();
+        assert!(!open.room.is_held);
+    }
+    assert_eq!(open.take_done(), [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Bench {
             has_room: true,
             puts_back: false,
             wake_at_ns: None,
+            reserved_bytes: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
