@@ -78,7 +78,11 @@ def test_put_get_head_delete(url, tmp_path):
     assert request(url + "a/b%20c", "-X", "DELETE", "-H", f"if-match: {etag}")[0] == 412
     assert request(url + "a/b%20c", "-X", "DELETE")[0] == 204
     assert request(url + "a/b%20c", "-X", "DELETE")[0] == 404
-    assert request(url + "a/b%20c")[0] == 404
+    status, missing, body = request(url + "a/b%20c")
+    assert (status, int(missing["content-length"])) == (404, len(body)) and body
+    # What HEAD says is what GET would bring (RFC 9110 section 9.3.2).
+    status, headers, body = request(url + "a/b%20c", "-I")
+    assert (status, headers["content-length"]) == (404, missing["content-length"])
 
 
 def test_what_is_empty_is_there(url):

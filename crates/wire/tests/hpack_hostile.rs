@@ -113,6 +113,55 @@ fn strings_beyond_the_limit() {
     );
 }
 
+/// Wherever its fields come from: the static table, the dynamic one, or the block, as text or
+/// Huffman coded.
+#[test]
+fn a_list_may_have_as_many_bytes_as_its_bound_and_no_more() {
+    let name = [b'n'; 20];
+    let entry = literal(&name, &[b'v'; 50]);
+    let with_value = |head: &[u8]| [head, &[5], b"value"].concat();
+    let huffman = {
+        let mut block = Vec::new();
+        let text = b"aaaaaaaaaa";
+        Encoder::new().field(&name, text, Indexing::Without, &mut block);
+        assert!(block.len() < 20 + text.len(), "it is Huffman coded");
+        block
+    };
+    let cases = [
+        ("static field", vec![0x82], 7 + 3),
+        ("dynamic field", vec![NEWEST], 20 + 50),
+        ("static name", with_value(&[0x02]), 7 + 5),
+        ("dynamic name", with_value(&[0x0f, 62 - 15]), 20 + 5),
+        ("new name", with_value(b"\x00\x04name"), 4 + 5),
+        ("Huffman", huffman, 20 + 10),
+    ];
+    for (what, block, bytes) in cases {
+        for count in 1..4 {
+            let exact = count * (bytes + 32);
+            let block = block.repeat(count);
+            for (max_list_bytes, expected) in
+                [(exact, Ok(())), (exact - 1, Err(DecodeError::ListTooLarge))]
+            {
+                let mut decoder = Decoder::new(4096);
+                let mut fields = decode(&mut decoder, &entry).expect("it fits");
+                let limits = FieldLimits {
+                    max_fields: 64,
+                    max_list_bytes,
+                };
+                let decoded = decoder.decode(&block, &limits, &mut fields);
+                assert_eq!(decoded, expected, "{what}, {count} times, {max_list_bytes}");
+                if decoded.is_ok() {
+                    assert_eq!(
+                        (fields.len(), fields.list_bytes()),
+                        (count, exact),
+                        "{what}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_too_long_is_an_error_before_it_enters_the_table() {
     // CVE-2023-33953: neither skipped nor buffered without end, and the table stays as it was.

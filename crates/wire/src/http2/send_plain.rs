@@ -20,8 +20,9 @@ impl Connection {
         let Some(found) = self.streams.get(stream) else {
             return;
         };
-        let body = if found.is_head_request { &[] } else { body };
+        // The answer to HEAD has the length that GET would have brought (RFC 9110 section 9.3.2).
         let length = body.len().to_string();
+        let body = if found.is_head_request { &[] } else { body };
         let headers: Vec<_> = headers
             .iter()
             .copied()

@@ -397,3 +397,25 @@ impl Connection {
         self.grant_turns(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_hold_the_memory_that_they_report() {
+        for (waiting, active) in [(0, 0), (100, 0), (0, 100), (1_000, 30), (30, 1_000)] {
+            let key = |slot| StreamKey { slot, id: slot };
+            let mut turns = Turns::default();
+            let allocated = allocation_counter::measure(|| {
+                turns.waiting.extend((0..waiting).map(key));
+                turns.active.extend((0..active).map(key));
+            });
+            assert_eq!(turns.memory_bytes() as i64, allocated.bytes_current);
+            turns.waiting.clear();
+            turns.active.clear();
+            turns.trim();
+            assert_eq!(turns.memory_bytes(), 0);
+        }
+    }
+}

@@ -259,6 +259,12 @@ fn plain_answers() {
         .send_plain(stream, &mut server.output, 200, &[], b"not for HEAD");
     let frames = server.frames();
     assert_eq!((frames.len(), frames[0].ends_stream()), (1, true));
+    let fields = server.decode(&frames[0]);
+    assert_eq!(
+        (field(&fields, ":status"), field(&fields, "content-length")),
+        (Some("200"), Some("12")),
+        "as long as the answer to GET"
+    );
 
     let stream = requests(&server.feed(&headers(5, &GET, true)))[0];
     server
