@@ -112,6 +112,8 @@ pub(super) struct ContentError {
 #[derive(Debug)]
 pub(super) struct Contents {
     source: Arc<dyn Disk>,
+    /// The source is a backup, whose files have only what they must have.
+    is_of_backup: bool,
     target: Option<Arc<dyn Disk>>,
     waiting: std::vec::IntoIter<Needed>,
     walk: Option<(Needed, Walk)>,
@@ -129,11 +131,24 @@ impl Contents {
     ) -> Contents {
         Contents {
             source,
+            is_of_backup: false,
             target,
             waiting: needed.into_iter(),
             walk: None,
             done_bytes: 0,
             begun: Vec::new(),
+        }
+    }
+
+    /// The same from a backup: what was added to a file there is found too.
+    pub(super) fn of_backup(
+        source: Arc<dyn Disk>,
+        target: Option<Arc<dyn Disk>>,
+        needed: Vec<Needed>,
+    ) -> Contents {
+        Contents {
+            is_of_backup: true,
+            ..Contents::new(source, target, needed)
         }
     }
 
@@ -170,6 +185,9 @@ impl Contents {
         let name = blob::file_name(needed.number);
         let opened = self.source.open(&name);
         let walk = opened.map_err(CheckError::Device).and_then(|source| {
+            if self.is_of_backup {
+                blob::check_form(&*source, needed.number, needed.size_bytes, needed.crc32c)?;
+            }
             let target = match &self.target {
                 None => None,
                 Some(target) => {

@@ -75,7 +75,7 @@ fn check_blobs(
     }
     let folder = open_blobs(source, &needed)?;
     let found = (needed.len() as u64, bytes_of(&needed));
-    let mut contents = Contents::new(folder, None, needed);
+    let mut contents = Contents::of_backup(folder, None, needed);
     walk_blobs(&mut contents, before_bytes, before_bytes + found.1, watch)?;
     Ok(found)
 }

@@ -22,7 +22,7 @@ pub(crate) const GROUP_BYTES: u64 = (limits::BLOCK_BYTES * limits::GROUP_BLOCKS)
 pub(crate) const MARK_PLACES: [u64; 2] = [2048, 3072];
 
 const MAGIC: [u8; 8] = *b"pelblob1";
-const MARK_BYTES: usize = 44;
+pub(crate) const MARK_BYTES: usize = 44;
 const IDENTITY_BYTES: usize = 2048;
 
 /// Where a byte of content stands in the file.
@@ -128,7 +128,7 @@ impl Mark {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Mark> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Mark> {
         let checksum = crc32c::crc32c(&bytes[4..MARK_BYTES]);
         let mark = Mark {
             count: u64_at(bytes, 4),

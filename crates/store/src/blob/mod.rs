@@ -38,7 +38,7 @@ pub(crate) use open::{Opening, Removed};
 pub use peer::UploadPeer;
 pub use sealed::{Sealed, Settled};
 pub use upload::{Begin, End, Owner, Upload};
-pub(crate) use walk::{CheckError, Walk};
+pub(crate) use walk::{CheckError, Walk, check_form};
 pub use work::{Chunk, News, Permit, Work};
 
 /// The folder of the contents, in the data folder and in a backup.

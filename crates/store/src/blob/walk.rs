@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::layout::{HEAD_BYTES, Identity};
+use super::layout::{
+    GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, Mark, SUMS_BYTES, sums_place_of,
+};
 use super::limits;
 use super::reader::ContentFile;
 use super::writer::ContentWriter;
@@ -21,6 +23,46 @@ pub(crate) enum CheckError {
 impl From<io::Error> for CheckError {
     fn from(error: io::Error) -> CheckError {
         CheckError::Device(error)
+    }
+}
+
+/// Fails unless a file that was written in one go has nothing but its head, its checksums and the content, each in its
+/// place. The content itself is for a [walk](Walk).
+pub(crate) fn check_form(
+    file: &dyn DiskFile,
+    number: u64,
+    size_bytes: u64,
+    crc32c: u32,
+) -> Result<(), CheckError> {
+    let mut head = vec![0; HEAD_BYTES as usize];
+    let is_whole = file.read_up_to(&mut head, 0)? == head.len();
+    let identity = Identity::decode(&head).filter(|identity| is_whole && identity.number == number);
+    let identity = identity.ok_or(CheckError::Damaged)?;
+    let seal = Mark::newest_in(&head)
+        .filter(|mark| mark.is_sealed && (mark.offset, mark.crc32c) == (size_bytes, crc32c));
+    seal.ok_or(CheckError::Damaged)?;
+    // Whatever is neither the identity nor a mark is zero.
+    let mut expected = identity.encode();
+    for place in MARK_PLACES {
+        let place = place as usize..place as usize + MARK_BYTES;
+        let mark = &head[place.clone()];
+        if Mark::decode(mark).is_some() {
+            expected[place].copy_from_slice(mark);
+        }
+    }
+    let in_group = match size_bytes % GROUP_BYTES {
+        0 if size_bytes > 0 => GROUP_BYTES,
+        in_group => in_group,
+    };
+    let blocks = in_group.div_ceil(limits::BLOCK_BYTES as u64) as usize;
+    let mut sums = vec![0; SUMS_BYTES];
+    let sums_place = sums_place_of(size_bytes.saturating_sub(1));
+    let has_sums = file.read_up_to(&mut sums, sums_place)? == sums.len();
+    let is_zero = sums[4 * blocks..].iter().all(|&byte| byte == 0);
+    let end = sums_place + SUMS_BYTES as u64 + in_group;
+    match head == expected && has_sums && is_zero && file.len()? == end {
+        true => Ok(()),
+        false => Err(CheckError::Damaged),
     }
 }
 

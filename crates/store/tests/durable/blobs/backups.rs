@@ -96,6 +96,25 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
 
     let name = bench.files(&target).pop().expect("there are contents");
     let path = format!("blobs/{name}");
+    // What no checksum covers: padding behind the name, between and behind the marks, and what was added.
+    let whole = target.contents(&path);
+    let padded = [1_000, 2_040, 2_900, 3_050, 4_000];
+    for place in padded.into_iter().map(Some).chain([None]) {
+        let damaged = target.fork();
+        match place {
+            Some(place) => damaged.flip(&path, place, 1),
+            None => {
+                let file = damaged.open(&path).expect("it is there");
+                let end = whole.len() as u64;
+                file.write_all_at(b"more", end).expect("there is room");
+            }
+        }
+        let verified = backup::verify(&damaged, &mut |_, _| ControlFlow::Continue(()));
+        let is_changed = matches!(verified, Err(RestoreError::Changed { .. }));
+        assert!(is_changed, "{place:?}: {verified:?}");
+        let refused = restore(&damaged, &SimulatedDisk::new(7));
+        assert!(refused.is_err(), "{place:?}");
+    }
     target.flip(&path, 70_000, 4);
     let verified = backup::verify(&target, &mut |_, _| ControlFlow::Continue(()));
     assert!(
