@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use drive::{Address, BindError, Listen, LoopConfig};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
 use service::ServerInfo;
@@ -330,6 +331,7 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
             history_id: random(),
         });
     };
+    check_file_size(settings.log_segment.0)?;
     let disk = store::durable::open_folder(folder).map_err(|error| folder_failure(&error))?;
     let log_id = LogId {
         history: random(),
@@ -578,6 +580,22 @@ fn say_blobs_found(found: &Found) {
     }
 }
 
+/// Bytes of the largest file that this process may make; `None`: any.
+fn largest_file_bytes() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// Fails if this process may not even make the files of the log.
+fn check_file_size(segment_bytes: u64) -> Result<(), Failure> {
+    match largest_file_bytes() {
+        Some(bytes) if bytes < segment_bytes => Err(Failure::Failed(format!(
+            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` of systemd), and a file of \
+             the log has {segment_bytes}: raise that limit, or lower --log-segment"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Puts into the log what an operator should know.
 fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>) {
     if settings.max_value.0 > store::limits::VALUE_BYTES as u64 {
@@ -586,6 +604,12 @@ fn warn(settings: &Settings, addresses: &[Address], metrics: Option<SocketAddr>)
              more, so that they may not be able to read what they have stored",
             settings.max_value,
             store::limits::VALUE_BYTES
+        );
+    }
+    if let Some(bytes) = largest_file_bytes().filter(|_| settings.folder().is_some()) {
+        tracing::warn!(
+            "this process may make no file of more than {bytes} bytes (`ulimit -f`, `LimitFSIZE=` of systemd): larger blobs, \
+             snapshots, backups and tables of databases on disk fail"
         );
     }
     // Who must show a certificate of an authority that the operator has named is not everybody.

@@ -139,11 +139,36 @@ fn not_made(path: &str, error: &BackupError) -> TaskFailure {
         error if error.is_full() => TaskFailureKind::Full,
         BackupError::LogFailed => TaskFailureKind::LogFailed,
         BackupError::Stopping | BackupError::Cancelled => TaskFailureKind::Stopping,
-        BackupError::Log(_) => TaskFailureKind::Damaged,
+        error if error.is_of_damage() => TaskFailureKind::Damaged,
         _ => TaskFailureKind::Device,
     };
     TaskFailure {
         kind,
         message: format!("the backup {path} was not made, and nothing of it is left: {error}"),
     }
+}
+
+#[cfg(test)]
+#[test]
+fn backup_that_cannot_read_for_now_is_not_told_as_loss_of_data() {
+    use service::Code;
+    use store::log::GroupError;
+
+    const EIO: i32 = 5;
+    const EMFILE: i32 = 24;
+    let file = || "1.log".to_owned();
+    for code in [EIO, EMFILE] {
+        let error = BackupError::Log(GroupError::Device {
+            file: file(),
+            offset: 512,
+            source: io::Error::from_raw_os_error(code),
+        });
+        let failure = not_made("backup", &error);
+        assert_eq!(failure.status().code, Code::Unavailable, "{error}");
+    }
+    let damaged = BackupError::Log(GroupError::Damaged {
+        file: file(),
+        offset: 512,
+    });
+    assert_eq!(not_made("backup", &damaged).status().code, Code::DataLoss);
 }

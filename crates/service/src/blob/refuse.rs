@@ -66,9 +66,10 @@ pub(crate) fn not_stored(error: &UploadError) -> Status {
             Code::DataLoss
         }
         UploadError::Size { .. } => Code::InvalidArgument,
-        UploadError::Quota { .. } | UploadError::Full { .. } | UploadError::TooMany { .. } => {
-            Code::ResourceExhausted
-        }
+        UploadError::Quota { .. }
+        | UploadError::Full { .. }
+        | UploadError::FileSize
+        | UploadError::TooMany { .. } => Code::ResourceExhausted,
         UploadError::Completing | UploadError::System { .. } | UploadError::Descriptors { .. } => {
             Code::Unavailable
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::manifest::ManifestError;
-use crate::disk::is_full;
+use crate::disk::{Advised, is_full};
 use crate::durable;
 use crate::log::{self, GroupError, WriteError};
 use crate::snapshot::{self, SnapshotError};
@@ -64,13 +64,25 @@ impl BackupError {
             _ => false,
         }
     }
+
+    /// Whether the reason is that something of the server's is not what was written, and not only out of reach for now.
+    pub fn is_of_damage(&self) -> bool {
+        match self {
+            BackupError::Tree(error) => error.is_of_damage(),
+            BackupError::Log(error) => error.is_of_damage(),
+            BackupError::BlobDamaged { .. } | BackupError::BlobMissing { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for BackupError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BackupError::Snapshot(error) => error.fmt(formatter),
-            BackupError::Device { file, source } => write!(formatter, "{file}: {source}"),
+            BackupError::Device { file, source } => {
+                write!(formatter, "{file}: {}", Advised(source))
+            },
             BackupError::Tree(error) => error.fmt(formatter),
             BackupError::Converting => formatter.write_str(
                 "a database is being converted; try again when that is done",
@@ -210,7 +222,9 @@ impl fmt::Display for RestoreError {
                 formatter,
                 "{folder}: the files of the backup do not fit together: {what}"
             ),
-            RestoreError::Device { file, source } => write!(formatter, "{file}: {source}"),
+            RestoreError::Device { file, source } => {
+                write!(formatter, "{file}: {}", Advised(source))
+            }
             RestoreError::NotEmpty { folder } => write!(
                 formatter,
                 "{folder} is not empty; a backup is restored into a new or an empty folder"
@@ -235,6 +249,45 @@ impl std::error::Error for RestoreError {
             RestoreError::Open(error) => Some(error),
             RestoreError::Close(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_on_the_size_of_files_is_not_told_as_a_full_disk() {
+        let file = || "file".to_owned();
+        let of = |kind: io::ErrorKind| {
+            let device = BackupError::Device {
+                file: file(),
+                source: kind.into(),
+            };
+            let restore = RestoreError::Device {
+                file: file(),
+                source: kind.into(),
+            };
+            let snapshot = SnapshotError::new(file(), kind.into());
+            assert!(device.is_full() && snapshot.is_full());
+            [
+                device.to_string(),
+                restore.to_string(),
+                snapshot.to_string(),
+            ]
+        };
+        for said in of(io::ErrorKind::FileTooLarge) {
+            assert!(
+                said.contains("ulimit -f") && !said.contains("disk is full"),
+                "{said}"
+            );
+        }
+        for said in of(io::ErrorKind::StorageFull) {
+            assert!(
+                said.contains("disk is full") && !said.contains("ulimit"),
+                "{said}"
+            );
         }
     }
 }

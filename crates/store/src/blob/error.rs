@@ -63,6 +63,8 @@ pub enum UploadError {
         /// What is left free for other purposes.
         reserved_bytes: u64,
     },
+    /// The file of the content may not be so large.
+    FileSize,
     /// There are too many unfinished uploads, and none of them makes room.
     TooMany {
         /// How many there may be.
@@ -176,6 +178,11 @@ impl fmt::Display for UploadError {
                 formatter,
                 "the disk of the data folder is full: {free_bytes} bytes are free, and {reserved_bytes} are kept free \
                  for the log"
+            ),
+            UploadError::FileSize => write!(
+                formatter,
+                "the content is larger than the server may make a file; raise that limit (`ulimit -f`, `LimitFSIZE=` of \
+                 systemd) and restart the server"
             ),
             UploadError::TooMany {
                 uploads,

@@ -14,7 +14,7 @@ use super::peer::UploadPeer;
 use super::upload::{Begin, Owner};
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
-use crate::disk::is_full;
+use crate::disk::{NoRoom, is_full};
 
 /// An upload that is not complete.
 pub(super) struct Unfinished {
@@ -370,13 +370,14 @@ impl Blobs {
     }
 
     pub(super) fn device(&self, error: io::Error) -> UploadError {
-        if is_full(&error) {
-            return UploadError::Full {
+        match NoRoom::of(&error) {
+            Some(NoRoom::FileSize) => UploadError::FileSize,
+            Some(NoRoom::Disk | NoRoom::Quota) => UploadError::Full {
                 free_bytes: self.disk.free_bytes().unwrap_or(0),
                 reserved_bytes: self.config.free_bytes,
-            };
+            },
+            None => UploadError::device(error),
         }
-        UploadError::device(error)
     }
 }
 

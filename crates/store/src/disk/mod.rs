@@ -10,7 +10,7 @@ mod real;
 mod simulated;
 mod window;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,10 +26,57 @@ pub(crate) use window::Window;
 /// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or below the limit on the size
 /// of a file.
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
+    NoRoom::of(error).is_some()
+}
+
+/// What has no room, and so what is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The disk is full.
+    Disk,
+    /// The user's quota of it is used up.
+    Quota,
+    /// The file would be larger than this process may make one.
+    FileSize,
+}
+
+impl NoRoom {
+    /// What an operation had no room in; `None`: it has failed for another reason.
+    pub fn of(error: &io::Error) -> Option<NoRoom> {
+        match error.kind() {
+            io::ErrorKind::StorageFull => Some(NoRoom::Disk),
+            io::ErrorKind::QuotaExceeded => Some(NoRoom::Quota),
+            io::ErrorKind::FileTooLarge => Some(NoRoom::FileSize),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            NoRoom::Disk => "the disk is full; free some space",
+            NoRoom::Quota => {
+                "what this user may have of the disk is used up; free some space, or raise the quota"
+            }
+            NoRoom::FileSize => {
+                "the file would be larger than this process may make one; raise that limit (`ulimit -f`, `LimitFSIZE=` of \
+                 systemd) and restart"
+            }
+        })
+    }
+}
+
+/// An error of the operating system with what to do, where that is known.
+pub(crate) struct Advised<'a>(pub(crate) &'a io::Error);
+
+impl fmt::Display for Advised<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NoRoom::of(self.0) {
+            Some(why) => fmt::Display::fmt(&why, formatter),
+            None => fmt::Display::fmt(self.0, formatter),
+        }
+    }
 }
 
 /// Whether an operation has failed for want of file descriptors, in this process or in the system.

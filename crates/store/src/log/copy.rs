@@ -193,6 +193,14 @@ pub enum GroupError {
 }
 
 impl GroupError {
+    /// Whether the log is not what was written, and not only out of reach for now.
+    pub fn is_of_damage(&self) -> bool {
+        match self {
+            GroupError::Device { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            GroupError::Damaged { .. } | GroupError::TooShort { .. } => true,
+        }
+    }
+
     fn device(disk: &dyn Disk, place: Place, source: io::Error) -> GroupError {
         GroupError::Device {
             file: disk.describe(&segment_name(place.segment)),

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::page::FORMAT_VERSION;
-use crate::disk::{Disk, is_full};
+use crate::disk::{Disk, NoRoom};
 
 /// Why no snapshot was made. Nothing is lost by it but time: the log holds everything.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub enum SnapshotError {
     Full {
         /// The file.
         file: String,
+        /// What has no room.
+        why: NoRoom,
     },
     /// The device, or the operating system, refused.
     Device {
@@ -30,14 +32,13 @@ pub enum SnapshotError {
 }
 
 impl SnapshotError {
-    pub(super) fn new(file: String, source: io::Error) -> SnapshotError {
-        if is_full(&source) {
-            SnapshotError::Full { file }
-        } else {
-            SnapshotError::Device {
+    pub(crate) fn new(file: String, source: io::Error) -> SnapshotError {
+        match NoRoom::of(&source) {
+            Some(why) => SnapshotError::Full { file, why },
+            None => SnapshotError::Device {
                 file,
                 source: Arc::new(source),
-            }
+            },
         }
     }
 }
@@ -52,10 +53,9 @@ impl SnapshotError {
 impl fmt::Display for SnapshotError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SnapshotError::Full { file } => write!(
-                formatter,
-                "the disk is full: no room for the snapshot {file}; free some space"
-            ),
+            SnapshotError::Full { file, why } => {
+                write!(formatter, "no room for the snapshot {file}: {why}")
+            }
             SnapshotError::Device { file, source } => write!(
                 formatter,
                 "the snapshot {file} could not be written: {source}"
