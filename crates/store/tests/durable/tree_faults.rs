@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use store::disk::{Fault, Step};
+use store::durable::ConvertError;
 use store::suite::{StandingClock, SuiteView, delete, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
@@ -275,6 +277,34 @@ fn no_commit_makes_a_folder() {
         drop(client.made.rounds.take_garbage());
         assert_eq!(client.folders(), before, "what was dropped is gone");
         assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    }
+}
+
+/// It needs a mark in the log, for which there is no next file, and not for want of room.
+#[test]
+fn conversion_while_the_log_cannot_grow_says_so_and_not_that_the_disk_is_full() {
+    let mut client = Client::new();
+    assert_eq!(client.create("in-memory", Kind::Memory), APPLIED);
+    let id = client.id("in-memory");
+    let disk = client.made.disk.clone();
+    for _ in 0..10_000 {
+        disk.plan_next(Step::Create, 0, Fault::Error);
+        disk.plan_next(Step::Rename, 0, Fault::Error);
+    }
+    let value = vec![7; 6_000];
+    let refused = refused(Refusal::LogNotReady);
+    for length in [6_000, 1] {
+        // Until nothing at all can be logged.
+        while client.commit(id, &[put(b"k", &value[..length])]) == APPLIED {}
+        assert_eq!(client.commit(id, &[put(b"k", &value[..length])]), refused);
+    }
+    for _ in 0..2 {
+        let error = (client.made.rounds).convert(id, Kind::Disk, &mut client.clock);
+        let error = error.expect_err("its mark cannot be logged");
+        assert!(
+            matches!(error, ConvertError::Refused(Refusal::LogNotReady)),
+            "{error}"
+        );
     }
 }
 

@@ -217,10 +217,17 @@ impl Begun {
     fn check_durable(&self, durable_sequence: Option<u64>) -> Result<(), ConvertError> {
         match durable_sequence {
             None => Err(ConvertError::LogFailed),
-            Some(durable) if durable < self.sequence => {
-                Err(ConvertError::Refused(Refusal::LogFull))
-            }
+            Some(durable) if durable < self.sequence => Err(self.not_durable()),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Why the log has taken nothing, though no write of it has failed before.
+    fn not_durable(&self) -> ConvertError {
+        match self.store.log_statistics() {
+            Some(log) if log.has_failed => ConvertError::LogFailed,
+            Some(log) if log.is_full => ConvertError::Refused(Refusal::LogFull),
+            _ => ConvertError::Refused(Refusal::LogNotReady),
         }
     }
 
