@@ -146,20 +146,35 @@ fn a_folder_of_a_newer_version() {
     let folder = filled("newer");
     let format = folder.data().join("pelton-data");
     let text = fs::read_to_string(&format).expect("readable");
-    fs::write(&format, text.replace("format 2", "format 3")).expect("writable");
+    fs::write(&format, text.replace("format 3", "format 4")).expect("writable");
     refused(
         &folder,
         &mut pelton(),
         &folder.data(),
-        &["format 3", "reads formats up to 2"],
+        &["format 4", "reads formats up to 3"],
     );
+}
+
+#[test]
+fn a_folder_whose_own_file_is_damaged_or_gone() {
+    let folder = filled("unmarked");
+    let format = folder.data().join("pelton-data");
     fs::write(&format, "").expect("writable");
-    refused(
-        &folder,
-        &mut pelton(),
-        &folder.data(),
-        &["this is not a data folder"],
-    );
+    let words = ["pelton-data: this file", "is damaged", "--accept-loss"];
+    refused(&folder, &mut pelton(), &folder.data(), &words);
+    fs::remove_file(&format).expect("it is there");
+    let words = ["`pelton-data` is missing", "restore a backup"];
+    refused(&folder, &mut pelton(), &folder.data(), &words);
+}
+
+#[test]
+fn a_process_that_may_not_make_a_file_of_the_log() {
+    let folder = filled("file-size");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 32; exec \"$0\" \"$@\""]);
+    limited.arg(pelton().get_program());
+    let words = ["ulimit -f", "LimitFSIZE=", "--log-segment"];
+    refused(&folder, &mut limited, &folder.data(), &words);
 }
 
 #[test]

@@ -184,6 +184,10 @@ fn said(log: &dyn Log, event: Event) {
             log.storage_recovered(&format!("the disk takes what is written to {which} again"));
         }
         Event::NoPriority(why) => log.storage(&why),
+        Event::FolderRemade => log.storage(
+            "the file `pelton-data` of the data folder was damaged and was made anew, as --accept-loss allows: an end of the \
+             log that is missing was not noticed",
+        ),
     }
 }
 

@@ -78,6 +78,7 @@ fn damage_of(disk: &SimulatedDisk) -> Option<Damage> {
                 last_good: Default::default(),
                 witness: None,
                 missing_segment: 0,
+                newest_gone: 0,
                 lost_sequence: 0,
                 known_sequence: 0,
                 cut: None,

@@ -61,13 +61,7 @@ fn read(
     })?;
     let known = snapshots.last().map_or(Known::default(), Summary::known);
     // What the folder itself says of its log.
-    let durable_sequence = durable::durable_sequence(&disk)
-        .map_err(|error| Failure::Failed(error.to_string()))?
-        .unwrap_or(0);
-    let known = Known {
-        durable_sequence: known.durable_sequence.max(durable_sequence),
-        ..known
-    };
+    let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
     let log = verify_known(&disk, &known, visit)
         .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
     Ok(Contents { snapshots, log })

@@ -180,7 +180,7 @@ impl Durable {
                 Event::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
                 Event::SnapshotFailed(_) | Event::NotRetired(_) | Event::NoPriority(_) => {}
-                Event::TreeFailed(_) | Event::TreeWorks(_) => {
+                Event::TreeFailed(_) | Event::TreeWorks(_) | Event::FolderRemade => {
                     unreachable!("a simulated store has no databases on disk")
                 }
             }

@@ -16,7 +16,7 @@ use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
 use crate::disk::{Disk, RealDisk};
-use crate::durable::{FolderState, Opened, Rounds, TreePlace, mark_folder};
+use crate::durable::{FolderState, Opened, Rounds, TreePlace, mark_folder, new_owner};
 use crate::log::LogConfig;
 use crate::store::{Store, StoreConfig};
 
@@ -206,8 +206,12 @@ impl Restoring<'_> {
         };
         let closed = Rounds::new(committer).close(clock);
         closed.map_err(RestoreError::Close)?;
-        let durable_sequence = recovered.next_sequence - 1;
-        Ok((restored, FolderState { durable_sequence }))
+        let state = FolderState {
+            owner: new_owner(self.config.log.new_log_id),
+            durable_sequence: recovered.next_sequence - 1,
+            newest_segment: 0,
+        };
+        Ok((restored, state))
     }
 }
 
@@ -222,7 +226,7 @@ impl Restoring<'_> {
         let target = self.target.subfolder(blob::FOLDER);
         let target = target.map_err(|error| device(&**self.target, blob::FOLDER, error))?;
         let copied = (needed.len() as u64, check::bytes_of(&needed));
-        let mut contents = Contents::new(source, Some(target), needed);
+        let mut contents = Contents::of_backup(source, Some(target), needed);
         let walked = check::walk_blobs(&mut contents, 0, copied.1, watch);
         if walked.is_err() {
             contents.discard();

@@ -1,10 +1,11 @@
 //! The durable committer as a value: each step is a call.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::convert::{Conversion, Frozen};
 use super::decider::{Answers, Decider, ORIGIN};
-use super::folder;
+use super::folder::FolderFile;
 use super::halves::Halves;
 use super::pending::Rule;
 use super::publish::Publisher;
@@ -15,7 +16,7 @@ use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::catalogue::{DatabaseId, Durability};
 use crate::committer::Clock;
-use crate::disk::{self, FolderLock};
+use crate::disk::{FolderLock, NoRoom};
 use crate::durations::Durations;
 use crate::garbage::Garbage;
 use crate::index::Index;
@@ -71,6 +72,8 @@ pub struct DurableCommitter {
     delay_ns: u64,
     /// Of the folder above them, which is unlocked behind this.
     _removals: Removals,
+    /// Says what the log must have.
+    folder_file: Arc<FolderFile>,
     _lock: FolderLock,
 }
 
@@ -81,6 +84,8 @@ pub(super) struct Parts {
     pub(super) lock: FolderLock,
     pub(super) snapshots: SnapshotPlan,
     pub(super) trees: ReplayedTrees,
+    pub(super) folder_file: Arc<FolderFile>,
+    pub(super) folder_was_damaged: bool,
 }
 
 /// Ends the removal of folders of trees when it is dropped: the next start may begin then.
@@ -139,6 +144,9 @@ pub enum Event {
     TreeWorks(String),
     /// A thread whose work can wait has the priority of those that answer calls.
     NoPriority(String),
+    /// The folder's own file was damaged, which was accepted: it was made anew, and an end of the log that is missing was not
+    /// noticed.
+    FolderRemade,
 }
 
 /// How far the writing of a group has come.
@@ -178,10 +186,14 @@ impl DurableCommitter {
             mark_asked: false,
             failed: false,
             shortage: None,
-            events: Vec::new(),
+            events: match parts.folder_was_damaged {
+                true => vec![Event::FolderRemade],
+                false => Vec::new(),
+            },
             snapshots: parts.snapshots,
             sync_durations: Durations::default(),
             _removals: Removals(store.trees().cloned()),
+            folder_file: parts.folder_file,
             _lock: parts.lock,
         };
         committer.raise_reserve();
@@ -348,8 +360,10 @@ impl DurableCommitter {
             Err(WriteError::NoRoom { source, .. }) => {
                 // With a source, the next segment is there and only this group too large for it: smaller ones go on.
                 let refusal = match &source {
-                    Some(source) if disk::is_full(source) => Refusal::LogFull,
-                    Some(_) => Refusal::LogNotReady,
+                    Some(source) => match NoRoom::of(source) {
+                        Some(NoRoom::Disk | NoRoom::Quota) => Refusal::LogFull,
+                        Some(NoRoom::FileSize) | None => Refusal::LogNotReady,
+                    },
                     None => self.shortage.unwrap_or(Refusal::LogNotReady),
                 };
                 self.refuse_group(refusal, refusal, &Rule::ALL);
@@ -792,10 +806,8 @@ impl DurableCommitter {
         debug_assert!(self.gathered.is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
         let last_sequence = self.last_sequence().max(self.log.written().sequence);
-        let disk = self.snapshots.disk().clone();
         self.log.close(last_sequence, now_ms)?;
-        // If that fails, the folder knows of less, and nothing is lost.
-        let _ = folder::note_durable(&*disk, last_sequence);
+        self.folder_file.note_durable(last_sequence);
         Ok(())
     }
 }

@@ -1,22 +1,31 @@
 //! The data folder: whose it is, which version wrote it, and what its log must have.
 //!
-//! The file `pelton-data` is a text: [`HEADING`], `format` and the version, and `log` and a sequence, if there was ever a
-//! log in the folder: it was durable through that sequence. It is written anew at each start and clean stop, so that a
-//! folder whose log is gone, or ends too early, is not taken for a new one.
+//! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the folder's identity, and, if
+//! there was ever a log in it, `log` and a sequence, through which it was durable, and `segment` and the number of its
+//! newest file. It is written anew at each start and clean stop, and for each new file of the log, so that a folder whose
+//! log is gone, or ends too early, is not taken for a new one.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::disk::{Disk, FolderLock, RealDisk, is_full};
+use crate::log::{Known, LogId, SegmentListener, is_segment};
+use crate::snapshot;
 
 /// The version of the folder's layout that this code writes.
-pub const FOLDER_VERSION: u32 = 2;
+pub const FOLDER_VERSION: u32 = 3;
 
 /// The first version, whose file says nothing of the log, and whose groups nothing of the size of their segment. It is
 /// read, and becomes one of this version when a server has started.
 const FOLDER_VERSION_1: u32 = 1;
+
+/// The second version, which says neither the identity of the folder nor the newest file of its log, and whose trees have
+/// not noted their tables. It is read, and becomes one of this version when a server has started.
+const FOLDER_VERSION_2: u32 = 2;
 
 /// The file that says whose folder it is.
 const FORMAT_NAME: &str = "pelton-data";
@@ -30,10 +39,32 @@ const LOCK_NAME: &str = "lock";
 const FORMAT_BYTES_MAX: usize = 4096;
 
 /// What a data folder says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FolderState {
+    /// Tells this folder from others; 0: it has no identity yet.
+    pub(crate) owner: u64,
     /// The log was durable through this sequence; 0: there never was one.
     pub(crate) durable_sequence: u64,
+    /// The number of the newest file of the log that had its name on the device; 0: not known.
+    pub(crate) newest_segment: u64,
+}
+
+impl FolderState {
+    /// Adds what the folder says of its log to what is known from elsewhere.
+    pub(super) fn add_to(&self, known: Known) -> Known {
+        Known {
+            durable_sequence: known.durable_sequence.max(self.durable_sequence),
+            newest_segment: known.newest_segment.max(self.newest_segment),
+            ..known
+        }
+    }
+}
+
+/// The identity of a folder that has none, from numbers that were drawn at random.
+pub(crate) fn new_owner(drawn: LogId) -> u64 {
+    let mut bytes = drawn.history.to_le_bytes().to_vec();
+    bytes.extend(drawn.secret.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64(&bytes).max(1)
 }
 
 /// Opens a data folder, and makes it if there is none.
@@ -44,10 +75,10 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
     };
     let disk = RealDisk::open_or_create(path).map_err(failed)?;
     // A folder that has only folders in it is not ours either, and the file layer does not see them.
-    let is_ours = path.join(FORMAT_NAME).exists();
+    let has_files = !disk.list().map_err(failed)?.is_empty();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if !is_ours && entry.file_type().map_err(failed)?.is_dir() {
+        if !has_files && entry.file_type().map_err(failed)?.is_dir() {
             return Err(FolderError::Foreign {
                 folder: path.display().to_string(),
                 file: entry.file_name().to_string_lossy().into_owned(),
@@ -57,35 +88,76 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
     Ok(Arc::new(disk))
 }
 
-/// Locks a data folder and checks its version; an empty one becomes a data folder.
-pub(super) fn claim(disk: &dyn Disk) -> Result<(FolderLock, FolderState), FolderError> {
-    let folder = || disk.describe("");
-    let failed = |source| FolderError::Io {
-        folder: folder(),
-        source,
+/// A data folder that is ours.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) lock: FolderLock,
+    pub(super) file: FolderFile,
+    /// Its own file was damaged, which was accepted: nothing is known of its log.
+    pub(super) was_damaged: bool,
+}
+
+/// Locks a data folder and checks its version; an empty one becomes a data folder. With `accept_loss` one whose own file is
+/// damaged is taken too.
+pub(super) fn claim(
+    disk: &Arc<dyn Disk>,
+    drawn: LogId,
+    accept_loss: bool,
+) -> Result<Claimed, FolderError> {
+    let check = || match check(&**disk) {
+        Err(FolderError::Damaged { .. }) if accept_loss => Ok((Some(FolderState::default()), true)),
+        state => state.map(|state| (state, false)),
     };
     // Before the lock, which makes a file: what is not ours is left as it is.
-    check(disk)?;
-    let lock = lock(disk)?;
+    check()?;
+    let lock = lock(&**disk)?;
     // Another server may have made it ours since, or written more to its log.
-    let state = match check(disk)? {
+    let (state, was_damaged) = check()?;
+    let state = match state {
         Some(state) => state,
         None => {
             let state = FolderState {
-                durable_sequence: 0,
+                owner: new_owner(drawn),
+                ..FolderState::default()
             };
-            mark(disk, state).map_err(failed)?;
+            mark(&**disk, state).map_err(|source| FolderError::Io {
+                folder: disk.describe(""),
+                source,
+            })?;
             state
         }
     };
-    Ok((lock, state))
+    let file = FolderFile {
+        disk: disk.clone(),
+        state: Mutex::new(state),
+        is_marked: true,
+    };
+    Ok(Claimed {
+        lock,
+        file,
+        was_damaged,
+    })
 }
 
-/// The sequence through which the log in a data folder was durable, as the folder's own file says; 0: it has none. `None`:
-/// it is not a data folder, but empty.
-pub fn durable_sequence(disk: &dyn Disk) -> Result<Option<u64>, FolderError> {
-    let state = check(disk)?;
-    Ok(state.map(|state| state.durable_sequence))
+/// Locks a folder that becomes a data folder when it is [marked](mark).
+pub(super) fn claim_unmarked(disk: &Arc<dyn Disk>) -> Result<Claimed, FolderError> {
+    let lock = lock(&**disk)?;
+    let file = FolderFile {
+        disk: disk.clone(),
+        state: Mutex::default(),
+        is_marked: false,
+    };
+    Ok(Claimed {
+        lock,
+        file,
+        was_damaged: false,
+    })
+}
+
+/// Adds what a data folder's own file says of its log to what is known of that from elsewhere.
+pub fn known(disk: &dyn Disk, known: Known) -> Result<Known, FolderError> {
+    let state = check(disk)?.unwrap_or_default();
+    Ok(state.add_to(known))
 }
 
 /// Locks a folder that becomes a data folder when it is [marked](mark).
@@ -107,6 +179,13 @@ fn check(disk: &dyn Disk) -> Result<Option<FolderState>, FolderError> {
     };
     let names = disk.list().map_err(failed)?;
     if !names.iter().any(|name| name == FORMAT_NAME) {
+        let is_of_ours = |name: &&String| is_segment(name) || snapshot::is_snapshot(name);
+        if let Some(file) = names.iter().find(is_of_ours) {
+            return Err(FolderError::Unmarked {
+                folder: folder(),
+                file: file.clone(),
+            });
+        }
         let is_foreign = |name: &&String| ![LOCK_NAME, NEW_NAME].contains(&name.as_str());
         return match names.iter().find(is_foreign) {
             None => Ok(None),
@@ -135,9 +214,8 @@ fn read(disk: &dyn Disk) -> Result<FolderState, FolderError> {
             folder: folder(),
             version,
         }),
-        None => Err(FolderError::Foreign {
-            folder: folder(),
-            file: FORMAT_NAME.into(),
+        None => Err(FolderError::Damaged {
+            file: disk.describe(FORMAT_NAME),
         }),
     }
 }
@@ -149,16 +227,27 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
         return None;
     }
     let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
-    let durable_sequence = match version {
+    let mut state = FolderState::default();
+    match version {
         // Nobody knows how far its log came. But the version that made it made its log in the same moment.
-        FOLDER_VERSION_1 => 1,
-        FOLDER_VERSION => match lines.next() {
-            None => 0,
-            Some(line) => line.strip_prefix("log ")?.parse().ok()?,
-        },
+        FOLDER_VERSION_1 => state.durable_sequence = 1,
+        FOLDER_VERSION_2 | FOLDER_VERSION => {
+            if version == FOLDER_VERSION {
+                let owner = lines.next()?.strip_prefix("folder ")?;
+                state.owner = u64::from_str_radix(owner, 16).ok()?;
+            }
+            if let Some(line) = lines.next() {
+                state.durable_sequence = line.strip_prefix("log ")?.parse().ok()?;
+            }
+            if version == FOLDER_VERSION
+                && let Some(line) = lines.next()
+            {
+                state.newest_segment = line.strip_prefix("segment ")?.parse().ok()?;
+            }
+        }
         version => return Some(Err(version)),
-    };
-    Some(Ok(FolderState { durable_sequence }))
+    }
+    Some(Ok(state))
 }
 
 /// Makes a folder ours, or says anew what its log must have, whole or not at all.
@@ -168,8 +257,10 @@ pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
     }
     let file = disk.create(NEW_NAME)?;
     let mut text = format!("{HEADING}\nformat {FOLDER_VERSION}\n");
+    text.push_str(&format!("folder {:016x}\n", state.owner));
     if state.durable_sequence > 0 {
         text.push_str(&format!("log {}\n", state.durable_sequence));
+        text.push_str(&format!("segment {}\n", state.newest_segment));
     }
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync()?;
@@ -177,23 +268,74 @@ pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
     disk.sync_folder()
 }
 
-/// Notes in a data folder that its log is durable through a sequence, so that this much of it is missed if it is gone. A
-/// folder that is not marked as ours stays so.
-///
-/// Where the disk is full, the folder goes on with what it knows: that is less, and true.
-pub(super) fn note_durable(disk: &dyn Disk, durable_sequence: u64) -> Result<(), FolderError> {
-    let failed = |source| FolderError::Io {
-        folder: disk.describe(""),
-        source,
-    };
-    let names = disk.list().map_err(failed)?;
-    let is_ours = names.iter().any(|name| name == FORMAT_NAME);
-    if !is_ours || read(disk)?.durable_sequence >= durable_sequence {
-        return Ok(());
+/// The folder's own file, and what it says. One that is not marked as ours stays so.
+#[derive(Debug)]
+pub(super) struct FolderFile {
+    disk: Arc<dyn Disk>,
+    state: Mutex<FolderState>,
+    is_marked: bool,
+}
+
+impl FolderFile {
+    /// What the file says.
+    pub(super) fn state(&self) -> FolderState {
+        *self.state.lock()
     }
-    match mark(disk, FolderState { durable_sequence }) {
-        Err(source) if !is_full(&source) => Err(failed(source)),
-        _ => Ok(()),
+
+    /// Notes what a start has found, or made: that the log is durable through a sequence, and which is its newest file.
+    /// So much of it is missed from now on if it is gone.
+    ///
+    /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
+    pub(super) fn note_start(
+        &self,
+        drawn: LogId,
+        durable_sequence: u64,
+        newest_segment: u64,
+    ) -> Result<(), FolderError> {
+        let noted = self.change(|state| {
+            if state.owner == 0 {
+                state.owner = new_owner(drawn);
+            }
+            state.durable_sequence = state.durable_sequence.max(durable_sequence);
+            // Not the higher one: files that are missing may have been given up.
+            state.newest_segment = newest_segment;
+        });
+        match noted {
+            Err(source) if !is_full(&source) => Err(FolderError::Io {
+                folder: self.disk.describe(""),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the log is durable through a sequence. If that fails, the folder knows of less.
+    pub(super) fn note_durable(&self, durable_sequence: u64) {
+        let _ = self.change(|state| {
+            state.durable_sequence = state.durable_sequence.max(durable_sequence);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut FolderState)) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let mut changed = *state;
+        change(&mut changed);
+        if !self.is_marked || changed == *state {
+            return Ok(());
+        }
+        mark(&*self.disk, changed)?;
+        *state = changed;
+        Ok(())
+    }
+}
+
+/// If it cannot be noted, the folder knows of less until the next file of the log.
+impl SegmentListener for FolderFile {
+    fn segment_ready(&self, segment: u64, durable_sequence: u64) {
+        let _ = self.change(|state| {
+            state.newest_segment = state.newest_segment.max(segment);
+            state.durable_sequence = state.durable_sequence.max(durable_sequence);
+        });
     }
 }
 
@@ -210,6 +352,18 @@ pub enum FolderError {
         /// The folder.
         folder: String,
         /// Something in it.
+        file: String,
+    },
+    /// Its own file is missing, though files of a log or a snapshot are there.
+    Unmarked {
+        /// The folder.
+        folder: String,
+        /// One of these.
+        file: String,
+    },
+    /// Its own file makes no sense.
+    Damaged {
+        /// The file.
         file: String,
     },
     /// Another version of the program made it.
@@ -238,6 +392,17 @@ impl fmt::Display for FolderError {
             FolderError::Foreign { folder, file } => write!(
                 formatter,
                 "{folder}: this is not a data folder, and not empty (there is {file}); choose another folder"
+            ),
+            FolderError::Unmarked { folder, file } => write!(
+                formatter,
+                "{folder}: the file `{FORMAT_NAME}` is missing, or no file, though there is data of pelton in the folder ({file}): put it \
+                 back, or restore a backup. If a restore has been interrupted here, restore anew into an empty folder. If there \
+                 is neither copy nor backup, make an empty file `{FORMAT_NAME}` and start once with --accept-loss"
+            ),
+            FolderError::Damaged { file } => write!(
+                formatter,
+                "{file}: this file, which says what belongs to the data folder, is damaged: put it back, or restore a backup. \
+                 `serve --accept-loss` makes it anew from what is there; an end of the log that is missing is then not noticed"
             ),
             FolderError::Version { folder, version } => write!(
                 formatter,
@@ -268,18 +433,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_file_is_read_in_both_versions_and_no_other() {
-        let state = |text: &str| state_in(text.as_bytes());
-        let durable = |durable_sequence| Some(Ok(FolderState { durable_sequence }));
-        assert_eq!(state(&format!("{HEADING}\nformat 1\n")), durable(1));
-        assert_eq!(state(&format!("{HEADING}\nformat 2\n")), durable(0));
-        assert_eq!(
-            state(&format!("{HEADING}\nformat 2\nlog 77\n")),
-            durable(77)
-        );
-        assert_eq!(state(&format!("{HEADING}\nformat 3\n")), Some(Err(3)));
-        assert_eq!(state(&format!("{HEADING}\nformat 2\nlog x\n")), None);
-        assert_eq!(state(&format!("{HEADING}\n")), None);
-        assert_eq!(state("format 2\n"), None);
+    fn the_format_file_is_read_in_all_versions_and_no_other() {
+        let state = |text: &str| state_in(format!("{HEADING}\n{text}").as_bytes());
+        let of = |owner, durable_sequence, newest_segment| {
+            Some(Ok(FolderState {
+                owner,
+                durable_sequence,
+                newest_segment,
+            }))
+        };
+        assert_eq!(state("format 1\n"), of(0, 1, 0));
+        assert_eq!(state("format 2\n"), of(0, 0, 0));
+        assert_eq!(state("format 2\nlog 77\n"), of(0, 77, 0));
+        assert_eq!(state("format 3\nfolder 1f\n"), of(31, 0, 0));
+        let all = "format 3\nfolder 1f\nlog 77\nsegment 4\n";
+        assert_eq!(state(all), of(31, 77, 4));
+        assert_eq!(state("format 4\n"), Some(Err(4)));
+        for damaged in ["format 2\nlog x\n", "format 3\n", "format 3\nlog 77\n", ""] {
+            assert_eq!(state(damaged), None, "{damaged:?}");
+        }
+        assert_eq!(state_in(b"format 2\n"), None);
+        assert_eq!(state_in(b""), None);
     }
 }

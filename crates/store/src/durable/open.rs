@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
-use super::folder::{self, FolderError, FolderState, claim};
+use super::folder::{self, Claimed, FolderError, FolderState, claim};
 use super::replay::{Replay, ReplayError};
 use super::replay_trees::ReplayTrees;
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
 use crate::catalogue::CreateError;
-use crate::disk::{Disk, FolderLock};
+use crate::disk::Disk;
 use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
@@ -69,7 +69,8 @@ impl Store {
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
-        let claimed = claim(&*disk).map_err(OpenError::Folder)?;
+        let claimed = claim(&disk, log_config.new_log_id, log_config.accept_loss);
+        let claimed = claimed.map_err(OpenError::Folder)?;
         Store::open_locked(config, disk, log_config, trees, claimed)
     }
 
@@ -80,9 +81,7 @@ impl Store {
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
     ) -> Result<Opened, OpenError> {
-        let lock = folder::lock(&*disk).map_err(OpenError::Folder)?;
-        let durable_sequence = 0;
-        let claimed = (lock, FolderState { durable_sequence });
+        let claimed = folder::claim_unmarked(&disk).map_err(OpenError::Folder)?;
         Store::open_locked(config, disk, log_config, trees, claimed)
     }
 
@@ -91,10 +90,20 @@ impl Store {
         disk: Arc<dyn Disk>,
         log_config: &LogConfig,
         trees: Option<&TreePlace>,
-        (lock, folder_state): (FolderLock, FolderState),
+        claimed: Claimed,
     ) -> Result<Opened, OpenError> {
+        let Claimed {
+            lock,
+            file,
+            was_damaged,
+        } = claimed;
+        let folder_state = file.state();
+        let folder_file = Arc::new(file);
         let trees = trees.map(|place| Trees::open(&place.folder, place.config));
         let trees = trees.transpose().map_err(OpenError::Tree)?;
+        if let Some(trees) = &trees {
+            trees.set_owner(folder_state.owner);
+        }
         let store = Store::new(config, true, trees).map_err(OpenError::Config)?;
         let mut replay = Replay::new(&store).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
@@ -128,12 +137,22 @@ impl Store {
         let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
-            stock,
+            mut stock,
             recovered,
         } = read.open().map_err(OpenError::Log)?;
         // From now on the log is missed if it is gone.
-        let noted = folder::note_durable(&*disk, recovered.next_sequence - 1);
-        noted.map_err(OpenError::Folder)?;
+        let durable_sequence = recovered.next_sequence - 1;
+        folder_file
+            .note_start(
+                log_config.new_log_id,
+                durable_sequence,
+                log.newest_segment(),
+            )
+            .map_err(OpenError::Folder)?;
+        stock.set_listener(folder_file.clone());
+        if let Some(trees) = store.trees() {
+            trees.set_owner(folder_file.state().owner);
+        }
         let trees = trees.finish(log_config.now_ms);
         let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
@@ -167,6 +186,8 @@ impl Store {
             lock,
             snapshots: plan,
             trees,
+            folder_file,
+            folder_was_damaged: was_damaged,
         };
         let committer = DurableCommitter::new(&store, parts);
         Ok(Opened {
@@ -258,10 +279,7 @@ fn with_snapshot(
     folder_state: FolderState,
 ) -> LogConfig {
     let known = snapshot.map_or(Known::default(), Summary::known);
-    let known = Known {
-        durable_sequence: known.durable_sequence.max(folder_state.durable_sequence),
-        ..known
-    };
+    let known = folder_state.add_to(known);
     LogConfig {
         known: Some(known),
         least_sequence: log_config.least_sequence.max(known.durable_sequence),
@@ -312,6 +330,13 @@ pub enum OpenError {
     Log(log::OpenError),
     /// A database on disk cannot be used.
     Tree(TreeError),
+    /// The same, and it is known which.
+    Database {
+        /// Its name; empty: the default one.
+        name: String,
+        /// What is wrong with it.
+        error: TreeError,
+    },
     /// A database on disk has commits that the log has not, although it should.
     TreeAhead {
         /// The last commit on disk.
@@ -347,6 +372,12 @@ impl fmt::Display for OpenError {
             OpenError::Snapshot(error) => error.fmt(formatter),
             OpenError::Log(error) => error.fmt(formatter),
             OpenError::Tree(error) => error.fmt(formatter),
+            OpenError::Database { name, error } if name.is_empty() => {
+                write!(formatter, "the default database: {error}")
+            }
+            OpenError::Database { name, error } => {
+                write!(formatter, "the database `{name}`: {error}")
+            }
             OpenError::TreeAhead {
                 tree_sequence,
                 last_sequence,
@@ -387,7 +418,7 @@ impl std::error::Error for OpenError {
             OpenError::Config(error) => Some(error),
             OpenError::Snapshot(error) => Some(error),
             OpenError::Log(error) => Some(error),
-            OpenError::Tree(error) => Some(error),
+            OpenError::Tree(error) | OpenError::Database { error, .. } => Some(error),
             OpenError::Blobs { source, .. } => Some(source),
             OpenError::TreeAhead { .. }
             | OpenError::Replay(_)

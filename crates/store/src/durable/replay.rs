@@ -246,8 +246,14 @@ impl<'a> Replay<'a> {
         }
         self.current = None;
         self.store.finish_loading();
-        if let Some(error) = self.trees.take_problem() {
-            return Err(OpenError::Tree(error));
+        if let Some((id, error)) = self.trees.take_problem() {
+            return Err(match self.store.find(id) {
+                Some(database) => OpenError::Database {
+                    name: database.name.to_string(),
+                    error,
+                },
+                None => OpenError::Tree(error),
+            });
         }
         let is_on_disk = self.trees.has(DatabaseId::DEFAULT);
         let database = self.store.find(DatabaseId::DEFAULT);

@@ -249,14 +249,14 @@ impl<'a> ReplayTrees<'a> {
     }
 
     /// Why what is left of the databases on disk cannot be used, if so.
-    pub(super) fn take_problem(&mut self) -> Option<TreeError> {
-        if let Some((_, error)) = self.lost.pop_first() {
-            return Some(error);
+    pub(super) fn take_problem(&mut self) -> Option<(DatabaseId, TreeError)> {
+        if let Some(lost) = self.lost.pop_first() {
+            return Some(lost);
         }
         let is_lost = |current: &Current| matches!(current.tree, State::Lost(_));
         let (&id, _) = (self.current.iter()).find(|(_, current)| is_lost(current))?;
         match self.current.remove(&id)?.tree {
-            State::Lost(error) => Some(error),
+            State::Lost(error) => Some((id, error)),
             _ => unreachable!("it was just looked at"),
         }
     }
@@ -281,6 +281,7 @@ impl<'a> ReplayTrees<'a> {
                 State::Lost(error) => return Err(error),
             };
             writer.index().make()?;
+            writer.index().note_tables();
             writer.end_commit(current.last.max(writer.index().sequence()));
             replayed.writers.insert(id, writer);
         }

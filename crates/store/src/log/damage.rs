@@ -18,6 +18,8 @@ pub struct Damage {
     pub witness: Option<Witness>,
     /// The first file that is missing, although a later one is there; 0: none is.
     pub missing_segment: u64,
+    /// The newest file that was there, which is missing, perhaps with others before it; 0: it is not missing.
+    pub newest_gone: u64,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
     /// The folder, a snapshot or a database on disk knows the log to have been durable up to this sequence, which is
@@ -76,7 +78,7 @@ impl fmt::Display for Damage {
                 "it ends with sequence {}, though everything up to {} is known to have been durable",
                 last_good.sequence, self.known_sequence
             ),
-            None if self.missing_segment > 0 || self.cut.is_some() => {
+            None if self.missing_segment > 0 || self.newest_gone > 0 || self.cut.is_some() => {
                 write!(
                     formatter,
                     "whole is everything up to sequence {}",
@@ -99,6 +101,13 @@ impl fmt::Display for Damage {
             write!(
                 formatter,
                 "; the file {name} is missing, though a later one is there: put it back"
+            )?;
+        }
+        if self.newest_gone > 0 {
+            let name = segment_name(self.newest_gone);
+            write!(
+                formatter,
+                "; the newest file of the log, {name}, is missing, and any others between: put them back"
             )?;
         }
         if self.witness.is_some() && self.known_sequence > 0 {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::scan::Scan;
+use super::segment::segment_name;
 
 /// What is known of a log from what goes with it, or from there being nothing: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Known {
     pub base_sequence: u64,
     /// The log was durable up to this sequence.
     pub durable_sequence: u64,
+    /// The number of the newest file that had its name on the device; 0: not known.
+    pub newest_segment: u64,
 }
 
 /// Why a log does not go with the newest snapshot, or cannot stand alone.
@@ -34,6 +37,15 @@ pub enum Misfit {
         /// What is known to have been durable in it.
         durable_sequence: u64,
     },
+    /// Its newest files are missing.
+    NewestGone {
+        /// The last sequence in the log.
+        last_sequence: u64,
+        /// The first file that is missing.
+        missing_segment: u64,
+        /// The newest one.
+        newest_segment: u64,
+    },
 }
 
 impl Known {
@@ -53,9 +65,23 @@ impl Known {
                 return Some(Misfit::OtherHistory);
             }
         }
-        (last_sequence < self.durable_sequence).then_some(Misfit::End {
-            last_sequence,
-            durable_sequence: self.durable_sequence,
+        if last_sequence < self.durable_sequence {
+            return Some(Misfit::End {
+                last_sequence,
+                durable_sequence: self.durable_sequence,
+            });
+        }
+        // Nothing was written behind a clean stop: whoever removed the file that was ready for more took nothing.
+        self.missing_files(scan).filter(|_| !scan.closed)
+    }
+
+    /// The newest files, where they are missing.
+    pub(super) fn missing_files(&self, scan: &Scan) -> Option<Misfit> {
+        let newest = scan.segments.last().map_or(0, |segment| segment.ordinal);
+        (newest < self.newest_segment).then_some(Misfit::NewestGone {
+            last_sequence: scan.chain.map_or(0, |chain| chain.position.sequence),
+            missing_segment: newest + 1,
+            newest_segment: self.newest_segment,
         })
     }
 }
@@ -91,6 +117,16 @@ impl fmt::Display for Misfit {
                 formatter,
                 "the log ends with sequence {last_sequence}, though everything up to {durable_sequence} is known to have \
                  been durable"
+            ),
+            Misfit::NewestGone {
+                last_sequence,
+                missing_segment,
+                newest_segment,
+            } => write!(
+                formatter,
+                "the log ends with sequence {last_sequence}, and its newest files are missing, {} to {}: put them back",
+                segment_name(*missing_segment),
+                segment_name(*newest_segment)
             ),
         }
     }

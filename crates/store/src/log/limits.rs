@@ -35,3 +35,7 @@ pub const READ_BYTES: usize = 1024 * 1024;
 
 /// Segments in one log. More than any disk has room for; a bound on what a folder full of rubbish makes a start do.
 pub const SEGMENTS: usize = 1_000_000;
+
+/// Sequences that are passed over where the newest files of a log are gone, and given up: more than can have been in them
+/// and in what was not logged meanwhile.
+pub const LOST_SEQUENCES: u64 = 1 << 32;

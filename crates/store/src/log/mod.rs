@@ -59,6 +59,7 @@ pub use scan::{Place, ReadError};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
 };
+pub(crate) use segment::{SegmentListener, is_segment};
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
 pub(crate) use verify::verify_copy;
 pub use verify::{Ending, Report, SegmentReport, verify, verify_known};

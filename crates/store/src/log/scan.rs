@@ -215,6 +215,7 @@ impl Scan {
                 .map_or(Position::default(), |chain| chain.position),
             witness: None,
             missing_segment: self.missing_segment(),
+            newest_gone: 0,
             lost_sequence: 0,
             known_sequence: 0,
             cut: None,
@@ -279,27 +280,45 @@ impl Scan {
 
     /// Notes as damage that the log ends before a sequence that was durable in it.
     pub(super) fn expect_through(&mut self, sequence: u64) {
-        let last_good = self
-            .chain
-            .map_or(Position::default(), |chain| chain.position);
-        if last_good.sequence >= sequence {
+        if self.last_good().sequence >= sequence {
             return;
         }
+        let damage = self.note_damage();
+        damage.known_sequence = sequence;
+        damage.lost_sequence = damage.lost_sequence.max(sequence);
+    }
+
+    /// Notes as damage that the newest files are missing, up to this one.
+    pub(super) fn expect_segment(&mut self, newest_segment: u64) {
+        let damage = self.note_damage();
+        damage.newest_gone = newest_segment;
+        // How many there were nobody knows.
+        let lost_sequence = damage.last_good.sequence + limits::LOST_SEQUENCES;
+        damage.lost_sequence = damage.lost_sequence.max(lost_sequence);
+    }
+
+    fn last_good(&self) -> Position {
+        (self.chain).map_or(Position::default(), |chain| chain.position)
+    }
+
+    /// The damage that was found, or a new one at the end.
+    fn note_damage(&mut self) -> &mut Damage {
         let first_segment = Place {
             segment: 1,
             offset: 0,
         };
-        let damage = self.damage.get_or_insert(Damage {
-            place: self.end().unwrap_or(first_segment),
+        let place = self.end().unwrap_or(first_segment);
+        let last_good = self.last_good();
+        self.damage.get_or_insert(Damage {
+            place,
             last_good,
             witness: None,
             missing_segment: 0,
+            newest_gone: 0,
             lost_sequence: 0,
             known_sequence: 0,
             cut: None,
-        });
-        damage.known_sequence = sequence;
-        damage.lost_sequence = damage.lost_sequence.max(sequence);
+        })
     }
 
     /// Behind the last group that counts; `None`: there are no files.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::limits;
-use crate::disk::{Disk, DiskFile, is_full, is_out_of_descriptors};
+use crate::disk::{Advised, Disk, DiskFile, NoRoom, is_out_of_descriptors};
 
 const LOG_SUFFIX: &str = ".log";
 const SPARE_SUFFIX: &str = ".spare";
@@ -56,10 +56,24 @@ impl FoundSegment {
     }
 }
 
+/// Whether a file of this name is a segment.
+pub(crate) fn is_segment(name: &str) -> bool {
+    segment_ordinal(name).is_some()
+}
+
+/// Is told of each segment that has its name on the device, before anything is written to it.
+pub(crate) trait SegmentListener: fmt::Debug + Send + Sync {
+    /// Called on the thread that makes segments ready. The log was durable through `durable_sequence` when the segment was
+    /// asked for.
+    fn segment_ready(&self, segment: u64, durable_sequence: u64);
+}
+
 /// The segment that a log will need next, to be [prepared](SegmentStock::prepare).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedSegment {
     pub(super) ordinal: u64,
+    /// The log is durable through it.
+    pub(super) durable_sequence: u64,
 }
 
 /// A segment that is durable in name and size.
@@ -113,6 +127,7 @@ pub struct SegmentStock {
     /// It is not known which names are durable; only a restart finds out.
     broken: bool,
     descriptor: SpareDescriptor,
+    listener: Option<Arc<dyn SegmentListener>>,
 }
 
 impl SegmentStock {
@@ -141,7 +156,13 @@ impl SegmentStock {
             leaving: VecDeque::new(),
             broken: false,
             descriptor: SpareDescriptor::default(),
+            listener: None,
         })
+    }
+
+    /// Has each segment that is made ready from now on told to somebody.
+    pub(crate) fn set_listener(&mut self, listener: Arc<dyn SegmentListener>) {
+        self.listener = Some(listener);
     }
 
     /// An error if the folder of the log is no longer where it was opened.
@@ -159,6 +180,14 @@ impl SegmentStock {
     ///
     /// After an error the next call tries again, but for one that left open which names are durable.
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
+        let ready = self.make_ready(wanted)?;
+        if let Some(listener) = &self.listener {
+            listener.segment_ready(wanted.ordinal, wanted.durable_sequence);
+        }
+        Ok(ready)
+    }
+
+    fn make_ready(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
         if self.broken {
             return Err(PrepareError::Stopped);
         }
@@ -286,10 +315,9 @@ impl SegmentStock {
 
     fn error(&self, name: &str, source: io::Error) -> PrepareError {
         let file = self.disk.describe(name);
-        if is_full(&source) {
-            PrepareError::Full { file, source }
-        } else {
-            PrepareError::Device { file, source }
+        match NoRoom::of(&source) {
+            Some(NoRoom::Disk | NoRoom::Quota) => PrepareError::Full { file, source },
+            Some(NoRoom::FileSize) | None => PrepareError::Device { file, source },
         }
     }
 }
@@ -322,7 +350,7 @@ pub(super) fn fill_with_zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Re
 /// Why no segment was made ready, or none taken back.
 #[derive(Debug)]
 pub enum PrepareError {
-    /// There is no room on the disk. Try again when there is.
+    /// There is no room on the disk, or in what the user may have of it. Try again when there is.
     Full {
         /// The file.
         file: String,
@@ -357,20 +385,15 @@ impl PrepareError {
 impl fmt::Display for PrepareError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PrepareError::Full { file, source } if source.kind() == io::ErrorKind::FileTooLarge => {
-                write!(
-                    formatter,
-                    "{file}, the next piece of the log, would be larger than this process may make a file: raise that limit \
-                 (`ulimit -f`, `LimitFSIZE=` of systemd)"
-                )
-            }
-            PrepareError::Full { file, .. } => write!(
+            PrepareError::Full { file, source } => write!(
                 formatter,
-                "the disk is full: no room for {file}, the next piece of the log; free some space"
+                "no room for {file}, the next piece of the log: {}",
+                Advised(source)
             ),
             PrepareError::Device { file, source } => write!(
                 formatter,
-                "{file}, a piece of the log, cannot be prepared or removed: {source}"
+                "{file}, a piece of the log, cannot be prepared or removed: {}",
+                Advised(source)
             ),
             PrepareError::Unsure { file, source } => write!(
                 formatter,

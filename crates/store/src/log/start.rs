@@ -204,6 +204,13 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
             durable_sequence, ..
         }) => {
             scan.expect_through(durable_sequence);
+            if let Some(Misfit::NewestGone { newest_segment, .. }) = known.missing_files(scan) {
+                scan.expect_segment(newest_segment);
+            }
+            Ok(())
+        }
+        Some(Misfit::NewestGone { newest_segment, .. }) => {
+            scan.expect_segment(newest_segment);
             Ok(())
         }
         Some(misfit) => Err(OpenError::Misfit {

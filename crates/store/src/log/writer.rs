@@ -13,7 +13,7 @@ use super::segment::{
     ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, fill_with_zeros,
     segment_name,
 };
-use crate::disk::{Disk, is_full};
+use crate::disk::{Advised, Disk};
 
 /// The end of a log: what the next group must repeat.
 #[derive(Clone, Copy, Debug)]
@@ -239,7 +239,14 @@ impl LogWriter {
     pub fn wanted_segment(&self) -> Option<WantedSegment> {
         (self.next.is_none() && !self.poisoned).then_some(WantedSegment {
             ordinal: self.current.ordinal + 1,
+            durable_sequence: self.durable.sequence,
         })
+    }
+
+    /// The number of the newest segment that is there.
+    pub(crate) fn newest_segment(&self) -> u64 {
+        let newest = self.next.as_ref().unwrap_or(&self.current);
+        newest.ordinal
     }
 
     /// Takes the segment that was wanted.
@@ -461,10 +468,10 @@ impl fmt::Display for WriteError {
                 write!(formatter, "no room in the log for {group_bytes} bytes")?;
                 match source {
                     None => write!(formatter, ": its next file is not ready"),
-                    Some(source) if is_full(source) => {
-                        write!(formatter, ": {source}; free some space on the disk")
+                    Some(source) => {
+                        let source = Advised(source);
+                        write!(formatter, ": its next file cannot grow: {source}")
                     }
-                    Some(source) => write!(formatter, ": its next file cannot grow: {source}"),
                 }
             }
             WriteError::Failed { file, source } => {

@@ -23,6 +23,11 @@ fn sequence_of(name: &str) -> Option<u64> {
     (file_name(sequence) == name).then_some(sequence)
 }
 
+/// Whether a file of this name is a snapshot.
+pub(crate) fn is_snapshot(name: &str) -> bool {
+    sequence_of(name).is_some()
+}
+
 /// The base sequences of the snapshots in a folder, oldest first.
 pub fn list(disk: &dyn Disk) -> io::Result<Vec<u64>> {
     let names = disk.list()?;

@@ -15,6 +15,7 @@ mod page;
 mod reader;
 
 pub use error::{ReadError, SnapshotError};
+pub(crate) use files::is_snapshot;
 pub use files::{file_name, list, remove_older, remove_unfinished};
 pub use header::{Header, Totals};
 pub use making::{Making, SnapshotReport, Step};

@@ -39,6 +39,7 @@ impl Summary {
             history_id: Some(self.header.history_id),
             base_sequence: self.header.replay_sequence,
             durable_sequence: self.totals.last_sequence,
+            newest_segment: 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::is_full;
+use crate::disk::{Advised, is_full};
 
 /// Why a tree could not be read or changed.
 #[derive(Debug)]
@@ -77,8 +77,25 @@ impl TreeError {
                 TreeError::damaged(folder, "a file is missing")
             }
             lsm_tree::Error::Io(source) => TreeError::io(folder, source),
-            other => TreeError::damaged(folder, other.to_string()),
+            other => TreeError::damaged(folder, in_words(&other)),
         }
+    }
+}
+
+/// What the engine means.
+fn in_words(error: &lsm_tree::Error) -> String {
+    use lsm_tree::Error as E;
+    match error {
+        E::ChecksumMismatch { .. } => "a part of a table does not fit its checksum".into(),
+        E::Decompress(_) => "a part of a table cannot be decompressed".into(),
+        E::InvalidVersion(version) => {
+            format!("it has a format of the engine, {version}, that is not known")
+        }
+        E::Unrecoverable => "its list of tables and its tables do not fit together".into(),
+        E::InvalidTag(_) | E::InvalidTrailer | E::InvalidHeader(_) | E::Utf8(_) => {
+            format!("a part of a table makes no sense ({error})")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -86,6 +103,7 @@ impl fmt::Display for TreeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TreeError::Io { folder, source } => {
+                let source = Advised(source);
                 write!(formatter, "the tree in {}: {source}", folder.display())
             }
             TreeError::Missing { folder } => write!(

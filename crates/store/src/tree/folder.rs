@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
+use super::known::{self, KnownTables, Origin};
 use super::opening::{self, Held};
 use super::rows::{Rows, TreeRows};
 use super::writer::TreeWriter;
@@ -76,7 +77,7 @@ impl Generation {
         format!("{}-{}", self.database, self.sequence)
     }
 
-    fn parse(name: &str) -> Option<Generation> {
+    pub(super) fn parse(name: &str) -> Option<Generation> {
         let (database, sequence) = name.split_once('-')?;
         let generation = Generation {
             database: DatabaseId(database.parse().ok()?),
@@ -97,6 +98,8 @@ pub struct Trees {
     cache: Arc<Cache>,
     rows: Arc<Rows>,
     descriptors: Arc<DescriptorTable>,
+    /// The identity of the data folder; 0: it is not known.
+    owner: Arc<AtomicU64>,
     /// Nothing is removed any more from then on: see [`close`](Trees::close).
     closes_at: Arc<Mutex<Option<Instant>>>,
 }
@@ -126,8 +129,21 @@ impl Trees {
             cache: Arc::new(Cache::with_capacity_bytes(blocks_bytes)),
             rows: Arc::new(Rows::new(rows_bytes)),
             descriptors: Arc::new(DescriptorTable::new(config.open_files)),
+            owner: Arc::default(),
             closes_at: Arc::default(),
         })
+    }
+
+    /// Says in which data folder this is: trees that were noted to be of another one are not opened.
+    pub(crate) fn set_owner(&self, owner: u64) {
+        self.owner.store(owner, Ordering::Relaxed);
+    }
+
+    pub(super) fn origin(&self, generation: Generation) -> Origin {
+        Origin {
+            generation,
+            owner: self.owner.load(Ordering::Relaxed),
+        }
     }
 
     /// The folder of all trees.
@@ -323,9 +339,12 @@ impl Trees {
     ) -> Result<TreeWriter, TreeError> {
         let (counters, stop) = (Counters::default(), Arc::default());
         let tree = self.engine(&folder, &counters, &stop)?;
+        let known = KnownTables::check(&folder, self.origin(generation), &tree)?;
         let origin = (generation, Arc::default());
         let engine = Some((tree, counters, stop));
-        let index = TreeIndex::new(Shared::new(self, folder, generation, origin, engine));
+        let shared = Shared::new(self, folder, generation, origin, engine);
+        *shared.known_tables.lock() = known;
+        let index = TreeIndex::new(shared);
         index.shared.show(index.persisted_sequence());
         Ok(TreeWriter::new(&index))
     }
@@ -385,7 +404,7 @@ impl Trees {
             .use_descriptor_table(Some(self.descriptors.clone()))
             .with_compaction_filter_factory(Some(Arc::new(StopFilter(stop.clone()))))
             .open();
-        match opened.map_err(|error| TreeError::engine(folder, error))? {
+        match opened.map_err(|error| known::not_opened(folder, error))? {
             AnyTree::Standard(tree) => Ok(tree),
             AnyTree::Blob(_) => Err(TreeError::damaged(folder, "it is of another kind")),
         }

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use super::error::TreeError;
 use super::figures::{TreeStatistics, Trouble};
 use super::folder::{Counters, Generation, TreeConfig, Trees};
+use super::known::{self, KnownTables};
 use super::limits;
 use super::pace::Pressure;
 use super::rows::TreeRows;
@@ -81,6 +82,8 @@ pub(super) struct Shared {
     list: AtomicU64,
     /// Of all generations of the database.
     pub(super) tickets: Arc<Tickets>,
+    /// What the folder has noted of its tables.
+    pub(super) known_tables: Mutex<KnownTables>,
     /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone.
     pub(super) lineage: Generation,
     /// The folder goes with the last handle.
@@ -315,6 +318,14 @@ impl TreeIndex {
         }
     }
 
+    /// Notes in the folder what tells its tables from others of the same name, where an earlier version or a restore has
+    /// left a folder without. For a start that is not refused any more.
+    pub(crate) fn note_tables(&self) {
+        if let Some(tree) = self.shared.engine.get() {
+            self.shared.note_known_tables(tree);
+        }
+    }
+
     /// Visits all files of the tree as it is between two changes of its set of tables, by their paths within its folder,
     /// until the visitor answers `false`. Waits for a flush or compaction that goes on, and these wait for it: for
     /// something that is quick, such as links. What is sealed in memory and not flushed is not among them.
@@ -335,6 +346,10 @@ impl TreeIndex {
             for file in fs::read_dir(shared.folder.join(&folder)).map_err(failed)? {
                 let file = file.map_err(failed)?;
                 let path = folder.join(file.file_name());
+                if path == Path::new(known::NAME) {
+                    // It is of this folder. Whatever is made of a copy has its own.
+                    continue;
+                }
                 if file.file_type().map_err(failed)?.is_dir() {
                     folders.push(path);
                 } else if !visit(&path, &file.path()) {
@@ -450,6 +465,7 @@ impl Shared {
             list: AtomicU64::new(tree.map_or(0, list)),
             engine,
             making: Mutex::default(),
+            known_tables: Mutex::new(KnownTables::none(trees.origin(generation))),
             generation,
             config: trees.config(),
             rows: trees.rows(),
@@ -495,6 +511,16 @@ impl Shared {
             .store(table_entries(tree), Ordering::Relaxed);
         // One that flushes and one that compacts may come here in another order than to the engine.
         self.list.fetch_max(list(tree), Ordering::Relaxed);
+        self.note_known_tables(tree);
+    }
+
+    /// Notes in the folder what tells its tables from others of the same name.
+    fn note_known_tables(&self, tree: &Tree) {
+        // Under the lock, so that no older set of tables takes the place of a newer one.
+        let mut known = self.known_tables.lock();
+        let origin = self.trees.origin(self.generation);
+        // Without it a start reads more. The next one tries again.
+        let _ = known.note(&self.folder, origin, tree);
     }
 
     /// A commit is in the memtable as a whole: from now on views show it.

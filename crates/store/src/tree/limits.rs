@@ -77,3 +77,6 @@ pub const SWEEP_ROUND_MS: u64 = 60_000;
 /// Bytes of keys and values that one run of a fetch brings, unless one call alone wishes more: what waits for a loop has
 /// a bound, and answers that are ready need not wait for many large ones behind them.
 pub const FETCHED_BYTES: usize = 4 << 20;
+
+/// Bytes of a table that are read at once where a start reads it as a whole, to compare its checksum.
+pub const CHECK_BYTES: usize = 1 << 20;

@@ -26,6 +26,7 @@ mod handover;
 mod index;
 mod keeper;
 mod key;
+mod known;
 mod manifest;
 mod opening;
 mod pace;

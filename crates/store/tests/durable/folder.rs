@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use store::disk::{Disk, SimulatedDisk};
-use store::durable::{FolderError, OpenError, open_folder};
+use store::durable::{Event, FolderError, OpenError, open_folder};
+use store::log::LogConfig;
 use store::suite::{StandingClock, put};
 use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
 
@@ -88,17 +89,52 @@ fn a_newer_or_strange_format_is_refused() {
     open(&folder.0).expect("it is made");
     let path = folder.0.join("pelton-data");
     let text = fs::read_to_string(&path).expect("it is there");
-    fs::write(&path, text.replace("format 2", "format 3")).expect("it can be written");
+    fs::write(&path, text.replace("format 3", "format 4")).expect("it can be written");
     let before = files(&folder.0);
     let error = open(&folder.0).expect_err("nobody knows what this is");
     assert!(
-        error.contains("format 3") && error.contains("formats up to 2"),
+        error.contains("format 4") && error.contains("formats up to 3"),
         "{error}"
     );
-    fs::write(&path, "something").expect("it can be written");
-    let error = open(&folder.0).expect_err("nobody knows what this is");
-    assert!(error.contains("not a data folder"), "{error}");
     assert_eq!(files(&folder.0), before);
+}
+
+#[test]
+fn data_folder_whose_own_file_is_gone_or_damaged_is_told_from_a_foreign_one() {
+    let folder = TestFolder::new("unmarked");
+    open(&folder.0).expect("it is made");
+    let path = folder.0.join("pelton-data");
+    let before = files(&folder.0);
+    for text in ["something", ""] {
+        for _ in 0..2 {
+            fs::write(&path, text).expect("it can be written");
+            let error = open(&folder.0).expect_err("nobody knows what its log must have");
+            assert!(error.contains("pelton-data: this file"), "{error}");
+            assert!(error.contains("serve --accept-loss"), "{error}");
+            assert_eq!(files(&folder.0), before);
+        }
+        let disk = open_folder(&folder.0).expect("it is there");
+        let accepting = LogConfig {
+            accept_loss: true,
+            ..log_config()
+        };
+        let opened = Store::open(config(Durability::Synced), disk, &accepting);
+        let mut opened = opened.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(opened.committer.take_events(), [Event::FolderRemade]);
+        drop(opened);
+        open(&folder.0).expect("the file is made anew");
+    }
+    for _ in 0..2 {
+        fs::remove_file(&path).expect("it is there");
+        let error = open(&folder.0).expect_err("nobody knows what its log must have");
+        assert!(
+            error.contains("`pelton-data` is missing, or no file"),
+            "{error}"
+        );
+        assert!(error.contains("00000000000000000001.log"), "{error}");
+        assert!(!path.exists());
+        fs::write(&path, "").expect("it can be written");
+    }
 }
 
 #[test]
@@ -204,8 +240,16 @@ fn what_is_of_the_wrong_type_is_refused_by_name() {
         ("lock", make_pipe, "lock"),
         ("blobs", make_file, "blobs"),
         ("blobs", make_pipe, "blobs"),
-        ("pelton-data", make_folder, "not a data folder"),
-        ("pelton-data", make_pipe, "not a data folder"),
+        (
+            "pelton-data",
+            make_folder,
+            "`pelton-data` is missing, or no file",
+        ),
+        (
+            "pelton-data",
+            make_pipe,
+            "`pelton-data` is missing, or no file",
+        ),
         (&log, make_folder, "log"),
         (&log, make_pipe, "log"),
     ];

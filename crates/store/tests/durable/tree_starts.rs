@@ -143,7 +143,7 @@ impl Crashed {
 
     fn tree_error(&self) -> TreeError {
         match refused(&self.disk, &self.folder, &log_config()) {
-            OpenError::Tree(error) => error,
+            OpenError::Tree(error) | OpenError::Database { error, .. } => error,
             other => panic!("{other}"),
         }
     }
@@ -161,6 +161,8 @@ fn an_older_copy_of_a_tree_is_refused() {
     let newer = read_folder(&crashed.tree);
     assert!(older != newer);
     replace_folder(&crashed.tree, &older);
+    let named = refused(&crashed.disk, &crashed.folder, &log_config()).to_string();
+    assert!(named.starts_with("the default database: "), "{named}");
     let why = crashed.tree_error();
     assert!(matches!(why, TreeError::Older { .. }), "{why}");
     assert!(why.to_string().contains("is an older copy"), "{why}");

@@ -138,7 +138,11 @@ fn damage_is_told() {
     drop(writer);
     let whole = read_folder(&folder.0);
     let expected = content(&log);
-    let names: Vec<_> = whole.keys().cloned().collect();
+    // What else is known of the tables is of no use for reading them.
+    let names = whole
+        .keys()
+        .filter(|name| !format!("{name:?}").contains("known-tables"));
+    let names: Vec<_> = names.cloned().collect();
     let mut told = 0;
     for round in 0..300 {
         let mut files = whole.clone();

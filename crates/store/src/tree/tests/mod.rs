@@ -1,6 +1,7 @@
 //! Trees against a model: a list of commits, and what they leave.
 
 mod crash;
+mod known;
 mod property;
 mod settle;
 mod threads;
