@@ -134,7 +134,8 @@ pub struct ServeArguments {
 
     /// Start though something is lost: without what is missing of the log, and without blobs that nothing names
     ///
-    /// It has two meanings. Where the log is damaged, cut short or gone: give up what comes after the damage. Where more
+    /// It has several meanings. Where the log is damaged, cut short or gone: give up what comes after the damage, or is
+    /// missing. Where the file `pelton-data` is damaged: make it anew from what is there. Where more
     /// files are complete blobs that nothing names than a crash leaves: move them into the folder `set-aside` of the data
     /// folder, where they stay for seven days; so do folders of databases on disk that the log does not name. The message
     /// of the start that was refused says which of them, and what is lost. Not needed after a crash or a power loss.

@@ -254,6 +254,9 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
 pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
     if disk.list()?.iter().any(|name| name == NEW_NAME) {
         disk.remove(NEW_NAME)?;
+        // What an attempt before has left, perhaps in part, is gone for certain: else the renaming below could outlive a
+        // power loss that its removal does not.
+        disk.sync_folder()?;
     }
     let file = disk.create(NEW_NAME)?;
     let mut text = format!("{HEADING}\nformat {FOLDER_VERSION}\n");

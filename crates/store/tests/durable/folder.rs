@@ -171,6 +171,28 @@ fn the_making_of_a_folder_may_be_interrupted() {
     assert!(step > 5);
 }
 
+/// A second power loss, at any step of the start that follows the first, may keep a renaming and lose what came before it.
+#[test]
+fn the_second_making_of_a_folder_may_be_interrupted_too() {
+    const STEPS: usize = 24;
+    for seed in 0..6 * STEPS * STEPS {
+        let (first, second) = (seed / 6 / STEPS, seed / 6 % STEPS);
+        let disk = SimulatedDisk::new(seed as u64);
+        for step in [first, second] {
+            disk.plan(disk.step_count() + step, store::disk::Fault::PowerLoss);
+            drop(Durable::open(config(Durability::Synced), &disk));
+            disk.lose_power();
+        }
+        // Steps that a start did not come to are met by the next one.
+        for _ in 0..3 {
+            drop(Durable::open(config(Durability::Synced), &disk));
+            disk.lose_power();
+        }
+        Durable::open(config(Durability::Synced), &disk)
+            .unwrap_or_else(|error| panic!("seed {seed}, steps {first} and {second}: {error}"));
+    }
+}
+
 #[test]
 fn a_default_database_with_content_cannot_become_volatile() {
     let disk = SimulatedDisk::new(1);
