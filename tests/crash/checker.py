@@ -213,6 +213,9 @@ class Checker:
 
     def check_restored(self, state, notes):
         """A folder that was being restored is complete, or no server takes it for one of ours."""
+        if not self.history.backups:
+            # Of a recovery, which restores nothing: what lies beside the data was judged before.
+            return
         is_complete = self.history.restored_place <= state.moment.place
         if not (self.place / RESTORED).exists():
             if is_complete:
