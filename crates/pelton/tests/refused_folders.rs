@@ -170,7 +170,7 @@ fn a_folder_whose_own_file_is_damaged_or_gone() {
 #[test]
 fn a_process_that_may_not_make_a_file_of_the_log() {
     let folder = filled("file-size");
-    let mut limited = Command::new("sh");
+    let mut limited = pelton_at(Path::new("sh"));
     limited.args(["-c", "ulimit -f 32; exec \"$0\" \"$@\""]);
     limited.arg(pelton().get_program());
     let words = ["ulimit -f", "LimitFSIZE=", "--log-segment"];

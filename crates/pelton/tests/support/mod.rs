@@ -18,7 +18,7 @@ pub fn pelton() -> Command {
     pelton_at(Path::new(env!("CARGO_BIN_EXE_pelton")))
 }
 
-/// The same for a copy of the binary that lies elsewhere.
+/// The same for a copy of the binary that lies elsewhere, or a shell that runs it.
 pub fn pelton_at(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
