@@ -1,14 +1,16 @@
 """Downloads that nobody reads and uploads that nobody goes on with take what they may, no more."""
 
+import struct
 import time
 
 import grpc
 import pytest
 from blob_client import begin, chunk, download, pattern, stub, upload
 from flood import MIB, Flood, Honest, judge, status_bytes
+from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
-from raw import grpc_message
+from raw import MAX_WINDOW, WINDOW_UPDATE, Connection, frame, grpc_message, settings_payload
 from server import Server, open_channel, wait_until
 
 DOWNLOAD = "/pelton.v1.Blob/Download"
@@ -215,3 +217,24 @@ def assert_uploads(server, name):
                 assert upload(stub(channel), blob, CONTENT[:100_000], **fields).applied
             except grpc.RpcError as error:
                 raise AssertionError(f"{error.code()}: {error.details()}") from None
+
+
+def test_a_client_alone_that_reads_late(binary, place):
+    """It holds what all may hold, and does not read for a while: that hurts nobody, so it goes on."""
+    wide = settings_payload(initial_window_size=MAX_WINDOW)
+    flags = ["--memory-limit", "2MiB", "--metrics-listen", "0", *place]
+    with Server(binary, *flags) as server:
+        with open_channel(server.address) as channel:
+            upload(stub(channel), "blob", CONTENT, chunk_bytes=MIB)
+        with Connection(server.address, settings=wide, receive_buffer=MIB // 4) as client:
+            client.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", MAX_WINDOW - 65_535)))
+            for _ in range(2):
+                request = pb.DownloadRequest(name="blob").SerializeToString()
+                streams = [client.unary(DOWNLOAD, request) for _ in range(4)]
+                # Longer than a server that needs the memory would wait for it.
+                time.sleep(5)
+                for stream in streams:
+                    answer = client.wait(stream, 60)
+                    assert answer.grpc_status == 0, answer.grpc_message
+                    assert len(answer.body) > len(CONTENT)
+        assert counter(server, "pelton_connections_evicted_total") == 0

@@ -299,9 +299,13 @@ impl Account {
 
 impl Holder {
     fn is_stalled(&self, now_ns: u64) -> bool {
-        let still_ns = now_ns.saturating_sub(self.moved_ns.load(Ordering::Relaxed));
-        still_ns >= limits::STALLED_MS * 1_000_000 && !self.is_condemned.load(Ordering::Relaxed)
+        is_stalled(self.moved_ns.load(Ordering::Relaxed), now_ns)
+            && !self.is_condemned.load(Ordering::Relaxed)
     }
+}
+
+fn is_stalled(moved_ns: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(moved_ns) >= limits::STALLED_MS * 1_000_000
 }
 
 /// Charges a shared body as long as it lives.
@@ -394,7 +398,7 @@ impl Holding {
         (self.charged_bytes, self.held_bytes) = (charged_bytes, held_bytes);
         self.changed_ns = now_ns;
         self.show();
-        self.account.relieve(now_ns);
+        self.relieve(now_ns);
     }
 
     /// A connection moves when a share of what it holds has come or gone: a byte a minute is no movement.
@@ -498,9 +502,16 @@ impl Holding {
         (self.held_bytes > 0).then_some(self.changed_ns)
     }
 
-    /// Looks again whether the account is to be relieved, as time has passed.
+    /// Looks whether the account is to be relieved, for the sake of this connection: one that only waits for its own peer
+    /// to read needs nothing, and ends nobody, itself least of all.
     pub fn relieve(&self, now_ns: u64) {
-        self.account.relieve(now_ns);
+        if !self.waits_for_its_peer(now_ns) {
+            self.account.relieve(now_ns);
+        }
+    }
+
+    fn waits_for_its_peer(&self, now_ns: u64) -> bool {
+        self.unsent_bytes >= limits::SMALL_HOLDING_BYTES && is_stalled(self.moved_ns, now_ns)
     }
 }
 
@@ -749,17 +760,47 @@ mod tests {
         holdings[0].change(unsent(4 * MB), now_ns);
         holdings[1].change(unsent(3 * MB - 1), now_ns);
         assert_eq!(condemned(&holdings), [false, false, true]);
-        holdings[2].relieve(now_ns + SECOND_NS / 100);
+        holdings[0].relieve(now_ns + SECOND_NS / 100);
         assert_eq!(
             condemned(&holdings),
             [false, false, true],
             "time to go first"
         );
-        holdings[2].relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
+        holdings[0].relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
         assert_eq!(condemned(&holdings), [false, true, true]);
         holdings.clear();
         assert_eq!(account.charged_bytes(), 0);
         assert!(lock(&account.holders).is_empty());
+    }
+
+    /// A client alone that takes its time over what it was sent stays; it goes when another needs the memory.
+    #[test]
+    fn a_slow_reader_is_ended_only_for_another() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let mut slow = [holding(&account, 1), holding(&account, 2)];
+            for holding in &mut slow {
+                holding.change(unsent(5 * MB), now_ns);
+            }
+            now_ns += 2 * limits::STALLED_MS * 1_000_000;
+            // It says something, and is still not reading.
+            slow[0].change(unsent(5 * MB - 1), now_ns);
+            slow[1].relieve(now_ns);
+            assert!(account.is_full() && !slow.iter().any(Holding::is_condemned));
+            // One that sends waits for the server, not for its own peer.
+            let mut sender = holding(&account, 3);
+            let held = Held {
+                unsent_bytes: 0,
+                ..unsent(MB)
+            };
+            sender.change(held, now_ns);
+            assert!(slow[1].is_condemned() && !slow[0].is_condemned());
+            now_ns += SECOND_NS;
+            sender.relieve(now_ns + 2 * limits::STALLED_MS * 1_000_000);
+            assert!(slow[0].is_condemned());
+            now_ns += 3 * limits::STALLED_MS * 1_000_000;
+        }
     }
 
     /// The verdict of one time is not carried out at another.
@@ -773,7 +814,7 @@ mod tests {
             one.change(unsent(6 * MB), now_ns);
             other.change(unsent(3 * MB), now_ns);
             now_ns += stalled_ns;
-            one.relieve(now_ns);
+            holding(&account, 3).relieve(now_ns);
             assert!(one.is_condemned() && !other.is_condemned());
             // Both move, and the account is full all the while.
             one.change(unsent(5 * MB), now_ns);
@@ -794,7 +835,7 @@ mod tests {
             large.change(unsent(9 * MB), now_ns);
             assert!(!large.evict_if_condemned());
             now_ns += limits::STALLED_MS * 1_000_000;
-            large.relieve(now_ns);
+            holding(&account, 2).relieve(now_ns);
             assert_eq!(account.evicted().load(Ordering::Relaxed), round);
             for _ in 0..2 {
                 assert!(large.evict_if_condemned());
