@@ -102,7 +102,8 @@ class Calls(Connection):
         answer = self.wait(stream, SECONDS)
         if answer.grpc_status != 0 or answer.resets:
             raise Refused(method, answer)
-        found, body = [], answer.body
+        # A view: to cut a large body again for each message would take seconds.
+        found, body = [], memoryview(answer.body)
         while body:
             length = int.from_bytes(body[1:5])
             found.append(ANSWERS[method].FromString(body[5 : 5 + length]))

@@ -59,7 +59,7 @@ class Started:
             said = self.process.stderr.read().decode()
             raise Wrong(f"the start is refused, exit code {code}:\n{said}")
         except BaseException:
-            self.__exit__()
+            self.__exit__(None)
             raise
 
     def stop(self):
@@ -68,12 +68,16 @@ class Started:
         if self.process.returncode != 0:
             raise Wrong(f"a stop ended with {self.process.returncode}:\n{errors.decode()}")
 
-    def __exit__(self, *_):
+    def __exit__(self, _, error=None, __=None):
         if self.calls:
             self.calls.socket.close()
-        if self.process.poll() is None:
+        ended = self.process.poll()
+        if ended is None:
             self.process.kill()
         self.process.wait()
+        if error is not None and not self.process.stderr.closed:
+            said = self.process.stderr.read().decode()
+            error.add_note(f"the server (exit code {ended}) said:\n{said}")
         self.process.stdout.close()
         self.process.stderr.close()
 
