@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use drive::{Closed, ConnectionId, Io};
-use service::{Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status};
+use service::{
+    Actions, Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status,
+};
 use store::durable::Mailbox;
 use store::{Committer, DatabaseId, Outcomes};
 use wire::{Connection, Event, Pause, StreamKey};
@@ -27,6 +29,7 @@ use crate::readers::LoopReaders;
 use crate::reaper::Reaper;
 use crate::settings::{Detail, FailedCall, Settings};
 use crate::tasks::LoopTasks;
+use crate::ticking::deadline_exceeded;
 use crate::timers::{Alarm, Timers};
 use crate::turns::TurnQueue;
 use crate::unpacking::{self, UnpackQueue};
@@ -586,6 +589,13 @@ impl Core {
         connection.set_token(stream, token(id));
         channel.running += 1;
         self.figures.started(method);
+        if timeout_ns == Some(0) {
+            // Before anything is done for it: what is done within this tick would be answered.
+            let status = deadline_exceeded();
+            return self.step(channel, &mut io.output, id, |_, _, step| {
+                step.finish(status)
+            });
+        }
         if deadline_ns != u64::MAX {
             self.fresh.push(id);
         }
@@ -737,7 +747,7 @@ fn calls_bytes(streams: usize) -> usize {
 /// The output that waits for the socket, if it is more than what is usually written at once. The driver calls
 /// `Handler::writable` when it has become less, so that it is not counted for longer.
 #[inline]
-fn large_output_bytes(io: &Io) -> usize {
+pub(crate) fn large_output_bytes(io: &Io) -> usize {
     let bytes = io.output.len();
     if bytes > drive::limits::OUTPUT_LOW_WATER_BYTES {
         bytes

@@ -43,6 +43,8 @@ mod settings;
 mod steps;
 mod storage;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod ticking;
 mod timers;

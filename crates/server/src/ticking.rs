@@ -130,15 +130,7 @@ impl Core {
     }
 
     pub(crate) fn deadline_passed(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
-        self.end(
-            channel,
-            io,
-            id,
-            Status::new(
-                Code::DeadlineExceeded,
-                "the deadline of the call has passed",
-            ),
-        );
+        self.end(channel, io, id, deadline_exceeded());
     }
 
     /// Whether a call still wants to be woken now: it may have asked for a later time since. Takes the wish.
@@ -205,4 +197,12 @@ impl Core {
         ];
         next.into_iter().flatten().min()
     }
+}
+
+/// The status of a call whose deadline has passed.
+pub(crate) fn deadline_exceeded() -> Status {
+    Status::new(
+        Code::DeadlineExceeded,
+        "the deadline of the call has passed",
+    )
 }

@@ -9,6 +9,7 @@ use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Cause, ErrorCode, RequestHead, StreamKey};
 
 const GET: &str = "/pelton.v1.KeyValue/Get";
+const PUT: &str = "/pelton.v1.KeyValue/Put";
 const ECHO: &str = "/pelton.v1.Echo/Unary";
 const ECHO_STREAM: &str = "/pelton.v1.Echo/Stream";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
@@ -218,11 +219,48 @@ fn a_deadline_that_has_passed_already_is_one() {
         timeout_ns: Some(0),
         ..RequestHead::call("test", ECHO_STREAM)
     };
-    let stream = caller.open_head(&head);
+    for _ in 0..2 {
+        // Also one that would be answered within the same tick, or whose client has sent all.
+        let put = |key: &[u8]| {
+            let mut message = Vec::new();
+            writer::bytes(&mut message, 2, key);
+            message
+        };
+        let streams = [
+            caller.open_head(&head),
+            caller.call_head(&RequestHead { path: ECHO, ..head }, &[]),
+            caller.call_head(&RequestHead { path: PUT, ..head }, &put(b"late")),
+        ];
+        // Our own client says 1n where no time is left.
+        let least = b"\x021n";
+        let mut changed = 0;
+        for at in 0..caller.out.len() - least.len() {
+            if caller.out[at..].starts_with(least) {
+                caller.out[at + 1] = b'0';
+                changed += 1;
+            }
+        }
+        assert_eq!(changed, streams.len());
+        caller.exchange(&mut host);
+        for stream in streams {
+            let heard = caller.heard(stream);
+            assert_eq!((heard.code(), heard.ends), (Code::DeadlineExceeded, 1));
+            assert!(heard.messages.is_empty());
+        }
+        let found = caller.call(GET, &put(b"late"));
+        caller.exchange(&mut host);
+        let found = caller.heard(found);
+        assert_eq!(found.code(), Code::Ok);
+        assert_eq!(found.messages, [vec![]], "nothing was stored");
+    }
+    let in_time = RequestHead {
+        timeout_ns: Some(1),
+        path: ECHO,
+        ..head
+    };
+    let stream = caller.call_head(&in_time, &[]);
     caller.exchange(&mut host);
-    host.advance_ms(1);
-    caller.exchange(&mut host);
-    assert_eq!(caller.heard(stream).code(), Code::DeadlineExceeded);
+    assert_eq!(caller.heard(stream).code(), Code::Ok);
 }
 
 // --- running work
@@ -471,6 +509,39 @@ fn a_connection_that_goes_in_its_turn_holds_up_nobody() {
     }
 }
 
+/// One that waits for memory and goes is waited for by nobody, however often that happens.
+#[test]
+fn a_connection_that_goes_while_it_waits_for_memory_holds_up_nobody() {
+    const LARGE: usize = 1 << 20;
+    let mut host = Host::new(&Options {
+        memory_limit_bytes: LARGE as u64,
+        ..Options::default()
+    });
+    for round in 0..3 {
+        let mut first = Caller::new(&mut host);
+        let whole = first.call(GET, &vec![0xff; LARGE]);
+        let sent = std::mem::take(&mut first.out);
+        host.push(first.id, &sent);
+        host.serve(first.id);
+        let mut waiting: Vec<_> = (0..3).map(|_| Caller::new(&mut host)).collect();
+        let mut streams = Vec::new();
+        for caller in &mut waiting {
+            streams.push(caller.call(GET, &vec![0xff; LARGE]));
+            caller.exchange(&mut host);
+            assert_eq!(caller.heard(streams[streams.len() - 1]).ends, 0, "it waits");
+        }
+        host.close(waiting[0].id);
+        host.close(waiting[1].id);
+        first.exchange(&mut host);
+        assert_eq!(first.heard(whole).ends, 1, "{round}");
+        host.advance_ms(server::limits::TURN_RETRY_MS);
+        waiting[2].exchange(&mut host);
+        assert_eq!(waiting[2].heard(streams[2]).ends, 1, "{round}");
+        host.close(waiting[2].id);
+        host.close(first.id);
+    }
+}
+
 // --- one connection too many
 
 #[test]
@@ -558,6 +629,50 @@ fn a_drain_ends_every_call_once() {
         caller.heard
     );
     assert!(host.is_drained() && host.is_closing(caller.id));
+}
+
+/// How long a stop waits for peers, and for its own work, whatever time it was given.
+#[test]
+fn the_times_of_a_stop_follow_from_how_long_it_may_take() {
+    for (drain_ms, patience_ms, last_call_ms) in [
+        (10_000, 500, 9_750),
+        (2_000, 500, 1_750),
+        (1_000, 500, 750),
+        (800, 400, 600),
+        (100, 50, 75),
+    ] {
+        let mut host = Host::new(&Options {
+            drain_ms,
+            ..Options::default()
+        });
+        let mut caller = Caller::new(&mut host);
+        let waits_for_peer = caller.open(GET);
+        let works = caller.call(ECHO, &delayed(60_000));
+        caller.exchange(&mut host);
+        host.stop();
+        caller.exchange(&mut host);
+        let begun_ns = host.now_ns;
+        for (stream, ends_ms) in [(waits_for_peer, patience_ms), (works, last_call_ms)] {
+            let ends_ns = begun_ns + ends_ms * MILLISECOND_NS;
+            let left_ms = (ends_ns - host.now_ns) / MILLISECOND_NS;
+            host.advance_ms(left_ms - 1);
+            caller.exchange(&mut host);
+            assert_eq!(
+                caller.heard(stream).ends,
+                0,
+                "{drain_ms}: {ends_ms} are not over"
+            );
+            host.advance_ms(2);
+            caller.exchange(&mut host);
+            assert_eq!(
+                caller.heard(stream).ends,
+                1,
+                "{drain_ms}: {ends_ms} are over"
+            );
+            assert_eq!(caller.heard(stream).code(), Code::Unavailable);
+        }
+        assert!(host.is_drained(), "{drain_ms}");
+    }
 }
 
 #[test]

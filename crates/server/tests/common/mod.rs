@@ -43,6 +43,8 @@ impl Connections for Table {
 pub struct Options {
     pub memory_limit_bytes: u64,
     pub max_streams: u32,
+    /// How long a stop may take.
+    pub drain_ms: u64,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
         Options {
             memory_limit_bytes: 1 << 30,
             max_streams: 4_096,
+            drain_ms: drive::limits::DRAIN_MS,
         }
     }
 }
@@ -66,7 +69,10 @@ impl Host {
     pub fn new(options: &Options) -> Host {
         let time = Arc::new(ManualTime::default());
         let config = Config {
-            loops: LoopConfig::default(),
+            loops: LoopConfig {
+                drain_ms: options.drain_ms,
+                ..LoopConfig::default()
+            },
             server: ServerInfo {
                 name: "pelton",
                 version: "0.0.0",

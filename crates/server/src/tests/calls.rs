@@ -1,0 +1,150 @@
+//! What a call may ask of the layer above it, and what that returns.
+
+use service::Method;
+use service::admin::messages::{ConvertDatabaseRequest, DatabaseKind};
+use service::keyvalue::messages::BatchRequest;
+use service::protobuf::{Reader, writer};
+use store::{Condition, Expiry, Mode, Operation};
+use wire::grpc::Code;
+use wire::{Event, RequestHead, StreamKey};
+
+use super::path;
+use crate::core::large_output_bytes;
+use crate::limits;
+use crate::pair::Pair;
+
+/// Some turns; returns the code and the message of the call if it has ended.
+fn end_of(pair: &mut Pair, call: StreamKey) -> Option<(Code, String)> {
+    for _ in 0..10 {
+        for event in pair.turn() {
+            if event == (Event::Finished { stream: call }) {
+                let status = pair.client.status();
+                let end = (status.code(), status.message().to_owned());
+                pair.client.forget(call);
+                return Some(end);
+            }
+        }
+    }
+    None
+}
+
+fn batch(operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut message = Vec::new();
+    BatchRequest::encode(&mut message, "", Mode::Atomic, 0, operations);
+    message
+}
+
+#[test]
+fn an_answer_for_which_others_have_taken_the_memory_waits_for_it() {
+    const COUNT: usize = 300;
+    let mut pair = Pair::open();
+    let keys: Vec<_> = (0..COUNT).map(|number| format!("key {number}")).collect();
+    let puts: Vec<_> = (keys.iter())
+        .map(|key| Operation::Put {
+            key: key.as_bytes(),
+            value: &[b'v'; 1_000],
+            condition: Condition::None,
+            expiry: Expiry::None,
+            want_previous: false,
+        })
+        .collect();
+    let stored = pair.call(&path(Method::Batch), &batch(&puts));
+    assert_eq!(end_of(&mut pair, stored).map(|end| end.0), Some(Code::Ok));
+    let gets: Vec<_> = (keys.iter())
+        .map(|key| Operation::Get {
+            key: key.as_bytes(),
+        })
+        .collect();
+    let account = std::sync::Arc::clone(pair.worker.account());
+    for round in 0..3 {
+        let taken_bytes = account.limit_bytes();
+        account.claim_little(taken_bytes);
+        pair.messages.clear();
+        let call = pair.call(&path(Method::Batch), &batch(&gets));
+        for _ in 0..3 {
+            assert_eq!(end_of(&mut pair, call), None, "{round}: there is no memory");
+            pair.now_ns += limits::CLAIM_RETRY_MS * 1_000_000;
+        }
+        account.end_claim(taken_bytes);
+        pair.now_ns += limits::CLAIM_RETRY_MS * 1_000_000;
+        let end = end_of(&mut pair, call).map(|end| end.0);
+        assert_eq!(end, Some(Code::Ok), "{round}: there is memory again");
+        let [(_, answer)] = &pair.messages[..] else {
+            panic!("{round}: {} messages", pair.messages.len());
+        };
+        assert!(answer.len() > COUNT * 1_000, "{round}");
+        // As long as something is claimed, nobody may exceed what is left.
+        let whole = account.claim(taken_bytes);
+        assert_eq!(whole, Some(taken_bytes), "{round}: its claim has ended");
+        account.end_claim(taken_bytes);
+    }
+}
+
+#[test]
+fn output_counts_as_large_above_what_is_usually_written_at_once() {
+    let mut io = drive::Io::new();
+    let most = drive::limits::OUTPUT_LOW_WATER_BYTES;
+    for (bytes, large) in [(0, 0), (most - 1, 0), (most, 0), (most + 1, most + 1)] {
+        io.output.resize(bytes, 0);
+        assert_eq!(large_output_bytes(&io), large, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_server_that_keeps_nothing_refuses_to_copy_it() {
+    let name = |text: &str| {
+        let mut message = Vec::new();
+        writer::bytes(&mut message, 1, text.as_bytes());
+        message
+    };
+    let mut convert = Vec::new();
+    let request = ConvertDatabaseRequest {
+        name: "",
+        kind: DatabaseKind::Disk,
+    };
+    request.encode(&mut convert);
+    let mut pair = Pair::open();
+    for _ in 0..2 {
+        for (method, message, why) in [
+            (Method::AdminSnapshot, Vec::new(), "nothing to copy"),
+            (Method::AdminBackup, name("copy"), "nothing to copy"),
+            (
+                Method::AdminConvertDatabase,
+                convert.clone(),
+                "start it with --data DIR",
+            ),
+        ] {
+            let call = pair.call(&path(method), &message);
+            let (code, words) = end_of(&mut pair, call).expect("it is refused at once");
+            assert_eq!(code, Code::FailedPrecondition, "{words}");
+            assert!(words.contains(why), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_call_reads_the_wall_clock_to_the_microsecond_that_is_known() {
+    let mut pair = Pair::open();
+    let path = path(Method::YdbPingStream);
+    let head = RequestHead::call("test", &path);
+    let call = (pair.client.open(&mut pair.sent, &head)).expect("a stream is free");
+    for round in 0..3_u64 {
+        pair.now_ns = round * 2_500_000;
+        pair.client.send_message(call, &mut pair.sent, |_| {});
+        for _ in 0..3 {
+            pair.turn();
+        }
+        let (_, message) = pair.messages.remove(0);
+        let mut found_us = None;
+        let fields = Reader::new(&message).for_each(|number, value| {
+            if number == 1 {
+                found_us = Some(value.varint()?);
+            }
+            Ok(())
+        });
+        assert_eq!(fields, Ok(()));
+        // The clock of the pair has whole milliseconds, and began at the 1000th second.
+        let expected_ms = 1_000_000 + round * 5 / 2;
+        assert_eq!(found_us, Some(expected_ms * 1_000), "{round}");
+    }
+}
