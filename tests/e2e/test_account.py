@@ -410,3 +410,33 @@ def test_long_reads_of_one_connection(binary, place):
                 flood.socket.close()
         judge(server, 256 * MIB, 9, honest)
         assert_all_is_given_back(server, 256 * MIB)
+
+
+def conditional_puts(numbers):
+    """A Batch that is refused for what each of its keys has, and writes nothing."""
+    request = pb.BatchRequest(mode=pb.BATCH_MODE_ATOMIC)
+    for number in numbers:
+        put = request.operations.add().put
+        put.key, put.if_version = b"large/%d" % number, 1 << 60
+    return request.SerializeToString()
+
+
+def test_writes_that_must_know_large_values(binary, tmp_path):
+    """What is on disk is read before a write is decided: in parts, where it is much."""
+    flags = ["--data", str(tmp_path / "data"), "--kind", "disk", "--durability", "written"]
+    flags += ["--memory-limit", "128MiB", "--disk-cache", "8MiB"]
+    with Server(binary, *flags) as server:
+        put(server, [(b"large/%d" % number, LARGE) for number in range(24)])
+        for _ in range(2):
+            with Honest(server.address) as honest:
+                floods = [Flood(server.address, window=1 << 20) for _ in range(12)]
+                for at, flood in enumerate(floods):
+                    message = conditional_puts((at + 2 * step) % 24 for step in range(12))
+                    assert len(flood.calls(BATCH, message, 8)) == 8
+                honest.wait_rounds(10)
+                for flood in floods:
+                    wait_until(lambda: flood.poll(0.1) or flood.ended() == 8, 120)
+                    assert flood.statuses() == {0: 8}
+                    flood.socket.close()
+            judge(server, 128 * MIB, 14, honest)
+        assert_all_is_given_back(server, 128 * MIB)

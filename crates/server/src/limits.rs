@@ -117,6 +117,10 @@ pub const RELIEVE_MS: u64 = 100;
 /// that is more.
 pub const KEPT_ADDRESSES: usize = 1_024;
 
+/// How long commits that found no room for what they must know wait until it is read again, in milliseconds: as long as a
+/// group of the log takes that gives some back.
+pub const READ_AHEAD_RETRY_MS: u64 = 2;
+
 /// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same
 /// deadline from holding up a loop.
 pub const ALARMS_PER_TICK: usize = 1_024;

@@ -152,8 +152,8 @@ impl Worker {
                 Some(Done::Ahead {
                     number,
                     batch,
-                    failure,
-                }) => self.core.read_ahead_is_done(number, batch, failure),
+                    read,
+                }) => self.core.read_ahead_is_done(number, batch, read),
                 Some(Done::Swept { batch, failure }) => self.core.swept(batch, failure),
                 None => debug_assert!(false, "what was brought is taken once"),
             }

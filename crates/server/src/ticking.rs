@@ -4,7 +4,7 @@ use drive::Io;
 use service::{Code, Status};
 use store::durable::Mailbox;
 use store::tree::TreeError;
-use store::{Outcomes, WriteBatch};
+use store::{Outcomes, ReadAhead, WriteBatch};
 
 use crate::calls::CallId;
 use crate::connection::Channel;
@@ -41,13 +41,23 @@ impl Core {
         &mut self,
         number: u64,
         batch: Box<WriteBatch>,
-        failure: Option<TreeError>,
+        read: ReadAhead,
     ) {
-        if let Some(why) = &failure {
+        if let Some(why) = &read.failure {
             self.tell_damage(why);
         }
         if let Some(mailbox) = &self.mailbox {
-            self.lane.arrived(number, batch, mailbox);
+            self.lane.arrived(number, batch, read.commits, mailbox);
+        }
+    }
+
+    /// Has commits read again for which there was no room, when it is time to.
+    pub(crate) fn read_ahead_again(&mut self) {
+        if let Some(mailbox) = &self.mailbox
+            && self.lane.is_stuck()
+        {
+            let now_ns = self.clock.tick_ns();
+            self.lane.try_again(now_ns, &self.readers, mailbox);
         }
     }
 
@@ -194,6 +204,7 @@ impl Core {
             self.timers.next_ns(),
             self.drain_deadline_ns(),
             self.sweep_due_ns(),
+            self.lane.retry_ns(),
         ];
         next.into_iter().flatten().min()
     }

@@ -254,6 +254,7 @@ impl Handler for Worker {
         self.serve_long_reads(connections);
         self.take_up_brought(connections);
         self.tell_of_blobs(connections);
+        self.core.read_ahead_again();
         self.serve_writes(connections);
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);

@@ -10,10 +10,9 @@ use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, K
 use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
-use crate::read_before::ReadBefore;
+use crate::read_before::{ReadAhead, ReadBefore};
 use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
 use crate::store::Store;
-use crate::tree::TreeError;
 
 /// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log, which wait for
 /// [`durable`](crate::durable). Owns all its bytes, so that it can travel.
@@ -200,22 +199,55 @@ impl WriteBatch {
     /// ([`Refusal::Damaged`](crate::Refusal::Damaged)). Answers the first such failure.
     ///
     /// What is added to the batch afterwards is not read. Until the batch is decided or [cleared](WriteBatch::clear), what
-    /// others write to these databases stays in memory.
-    pub fn read_ahead(&mut self) -> Option<TreeError> {
-        if !self.wants_reads {
-            return None;
-        }
+    /// others write to these databases stays in memory. What is read has its room in memory, which all batches share: the
+    /// answer says for how many commits there was some.
+    pub fn read_ahead(&mut self) -> ReadAhead {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
-        let mut databases: Vec<_> = self.logged.iter().map(|commit| commit.database).collect();
-        databases.sort_unstable();
-        databases.dedup();
-        let mut error = None;
-        for database in databases {
-            error = error.or(before.read(self, database, &self.logged));
-        }
+        let done = match self.wants_reads {
+            true => before.read_all(self, &self.logged),
+            false => ReadAhead {
+                commits: self.logged.len(),
+                failure: None,
+            },
+        };
         self.before = before;
-        error
+        done
+    }
+
+    /// Makes an empty batch of the same store.
+    pub fn next_batch(&self) -> WriteBatch {
+        WriteBatch::new(&self.store)
+    }
+
+    /// Forgets what was read ahead, and gives its room back.
+    pub fn forget_reads(&mut self) {
+        self.before.clear();
+    }
+
+    /// Moves the commits from the given one on into `rest`, which is empty; what was read for those before it stays.
+    pub fn split_off(&mut self, commits: usize, rest: &mut WriteBatch) {
+        debug_assert!(rest.is_empty() && self.commits.is_empty());
+        let Some(first) = self.logged.get(commits).map(|commit| commit.first) else {
+            return;
+        };
+        let start = self.operations.get(first).map(|operation| operation.start);
+        let start = start.unwrap_or(self.bytes.len());
+        rest.logged
+            .extend(self.logged.drain(commits..).map(|commit| CommitRecord {
+                first: commit.first - first,
+                end: commit.end - first,
+                ..commit
+            }));
+        let moved = |operation: OperationRecord| OperationRecord {
+            start: operation.start - start,
+            ..operation
+        };
+        rest.operations
+            .extend(self.operations.drain(first..).map(moved));
+        rest.bytes.extend_from_slice(&self.bytes[start..]);
+        self.bytes.truncate(start);
+        rest.wants_reads = self.wants_reads;
     }
 
     /// What was read for the commits.

@@ -71,6 +71,7 @@ mod operation;
 mod outcome;
 mod range;
 mod read_before;
+mod read_room;
 mod record;
 mod shown;
 mod store;
@@ -90,6 +91,7 @@ pub use outcome::{
     CommitOutcome, Decision, KeyState, OperationOutcome, OperationStatus, Outcomes, Refusal,
 };
 pub use range::{CountSlice, Direction, Range, ScanEnd};
+pub use read_before::ReadAhead;
 pub use record::Source;
 pub use shown::{Counted, Shown};
 pub use store::{DatabaseInfo, Look, Statistics, Store, StoreConfig, View};

@@ -161,6 +161,17 @@ pub const HELD_LOG_BYTES: u64 = 64 << 30;
 /// wait with it in memory. Four times what a commit writes by default.
 pub const READ_BEFORE_BYTES: usize = 64 * 1024 * 1024;
 
+/// What all commits together may know of existing entries while they wait to be decided, as a share of the memory limit; what
+/// finds no room waits before it is read. One batch at a time may go beyond it, by what its commits need: small calls wait
+/// for milliseconds, and thousands of calls about large values do not take more than one.
+pub const READ_BEFORE_SHARE: u64 = 16;
+
+/// The least of it, in bytes: one value of the default size, twice.
+pub const READ_BEFORE_LEAST_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most of it, in bytes: more would not make a group of the log larger.
+pub const READ_BEFORE_ALL_BYTES: usize = 64 * 1024 * 1024;
+
 /// How much lower the priority of the threads that flush memtables and make segments of the log ready is than that of the
 /// threads that answer calls, as a nice value. Their share of a CPU is a third: writers wait for these in the end, so
 /// less would only hold them back later and longer, and the same share lets them take the CPU for milliseconds while calls

@@ -9,8 +9,19 @@ use crate::catalogue::DatabaseId;
 use crate::limits;
 use crate::outcome::Refusal;
 use crate::range::{Direction, Range};
+use crate::read_room::Held;
 use crate::record::{CommitRecord, Whole};
 use crate::tree::{Generation, OwnedValue, Ticket, TreeError, TreeIndex, TreeView};
+
+/// How far reading ahead has come ([`WriteBatch::read_ahead`]).
+#[derive(Debug)]
+pub struct ReadAhead {
+    /// For how many of the commits there was room, from the first one on. What the others must know is to be read later:
+    /// [`WriteBatch::split_off`].
+    pub commits: usize,
+    /// The first read that failed. The commits that needed it are refused.
+    pub failure: Option<TreeError>,
+}
 
 /// What was found under a key.
 #[derive(Debug)]
@@ -30,6 +41,9 @@ pub(crate) struct ReadBefore {
     /// Databases that were looked at as a whole.
     wholes: Vec<LookedWhole>,
     tickets: Vec<Ticket>,
+    held: Held,
+    /// The first commit found no room the last time: it is read again when it may exceed it, so that this is not in vain.
+    lacked_room: bool,
 }
 
 /// Where something was looked up.
@@ -78,6 +92,19 @@ impl ReadBefore {
         self.table.clear();
         self.wholes.clear();
         self.tickets.clear();
+        self.held = Held::default();
+    }
+
+    /// Forgets what was read for operations from the given one on.
+    fn forget_from(&mut self, operation: usize) {
+        let held = &mut self.held;
+        self.table.retain(|looked| {
+            let stays = looked.operation < operation;
+            if let (false, Found::Entry(value)) = (stays, &looked.found) {
+                held.give_back(value.len());
+            }
+            stays
+        });
     }
 
     /// Takes over what was read for a batch that comes behind `operations` operations.
@@ -89,6 +116,7 @@ impl ReadBefore {
         }
         self.wholes.append(&mut other.wholes);
         self.tickets.append(&mut other.tickets);
+        self.held.append(&mut other.held);
     }
 
     /// What was found under a key; `None`: nobody has looked, or in a tree that is not
@@ -132,14 +160,40 @@ impl ReadBefore {
         })
     }
 
-    /// Reads what the commits of a batch need to know of one database. Answers the first error.
-    pub(crate) fn read(
+    /// Reads what the commits of a batch need to know, as far as there is room.
+    pub(crate) fn read_all(&mut self, batch: &WriteBatch, commits: &[CommitRecord]) -> ReadAhead {
+        let mut done = ReadAhead {
+            commits: commits.len(),
+            failure: None,
+        };
+        if self.lacked_room && !self.held.try_overdraw(batch.store().read_room()) {
+            done.commits = 0;
+            return done;
+        }
+        for database in databases_of(commits) {
+            // Behind a commit for which there is no room, nothing more is read.
+            let (read, failure) = self.read(batch, database, &commits[..done.commits]);
+            done.commits = read;
+            done.failure = done.failure.or(failure);
+        }
+        if let Some(unread) = commits.get(done.commits) {
+            self.forget_from(unread.first);
+        }
+        self.lacked_room = done.commits == 0;
+        done
+    }
+
+    /// Reads what the commits of a batch need to know of one database. Answers for how many there was room, and the first
+    /// error.
+    fn read(
         &mut self,
         batch: &WriteBatch,
         database: DatabaseId,
         commits: &[CommitRecord],
-    ) -> Option<TreeError> {
-        let tree = batch.store().tree(database)?;
+    ) -> (usize, Option<TreeError>) {
+        let Some(tree) = batch.store().tree(database) else {
+            return (commits.len(), None);
+        };
         let (view, ticket) = tree.view_for_commit();
         let mut reading = Reading {
             before: self,
@@ -149,13 +203,24 @@ impl ReadBefore {
             database,
             error: None,
         };
-        for commit in commits.iter().filter(|commit| commit.database == database) {
-            reading.commit(commit);
-        }
+        let has_no_room = |commit: &CommitRecord| {
+            commit.database == database && reading.commit(commit).is_break()
+        };
+        let unread = commits.iter().position(has_no_room);
         let error = reading.error;
         self.tickets.push(ticket);
-        error
+        (unread.unwrap_or(commits.len()), error)
     }
+}
+
+/// The databases of commits, that of the first commit first: so that it is the first to find room.
+fn databases_of(commits: &[CommitRecord]) -> impl Iterator<Item = DatabaseId> {
+    let places = commits.iter().enumerate();
+    let mut databases: Vec<_> = places.map(|(at, commit)| (commit.database, at)).collect();
+    databases.sort_unstable();
+    databases.dedup_by_key(|&mut (database, _)| database);
+    databases.sort_unstable_by_key(|&(_, at)| at);
+    databases.into_iter().map(|(database, _)| database)
 }
 
 /// The reads for commits on one database.
@@ -169,10 +234,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn commit(&mut self, commit: &CommitRecord) {
+    /// Reads for a commit; breaks off where there is no room for what it must know.
+    fn commit(&mut self, commit: &CommitRecord) -> ControlFlow<()> {
         if commit.whole == Some(Whole::DropEmpty) {
-            return self.whole();
+            self.whole();
+            return ControlFlow::Continue(());
         }
+        let room = self.batch.store().read_room();
         let mut bytes_left = limits::READ_BEFORE_BYTES;
         for place in commit.operations() {
             let operation = self.batch.operation(place);
@@ -183,6 +251,9 @@ impl Reading<'_> {
             };
             if !operation.needs_state() || known(self.before) {
                 continue;
+            }
+            if !self.before.held.may_take(room) {
+                return ControlFlow::Break(());
             }
             let found = match self.view.find_owned(key) {
                 Ok(None) => Found::Absent,
@@ -195,6 +266,9 @@ impl Reading<'_> {
                     })
                 }
                 Ok(Some(value)) => {
+                    if !self.before.held.take(room, value.len()) {
+                        return ControlFlow::Break(());
+                    }
                     bytes_left = bytes_left.saturating_sub(value.len());
                     Found::Entry(value)
                 }
@@ -218,6 +292,8 @@ impl Reading<'_> {
                 .table
                 .insert_unique(hash, looked, |looked| looked.hash);
         }
+        self.before.held.end_commit();
+        ControlFlow::Continue(())
     }
 
     fn whole(&mut self) {

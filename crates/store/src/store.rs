@@ -22,6 +22,7 @@ use crate::hash::KeyHasher;
 use crate::index::Index;
 use crate::memory::MemoryIndex;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::read_room::ReadRoom;
 use crate::sweep::{Passed, Schedule};
 use crate::tree::{Generation, TreeIndex, TreeSweep, Trees};
 use crate::value::Entry;
@@ -73,6 +74,8 @@ struct Shared {
     clock_ms: AtomicU64,
     memory_bytes: AtomicU64,
     memory_limit_bytes: u64,
+    /// For what commits on disk must know.
+    read_room: Arc<ReadRoom>,
     /// Commits refused since the store was full.
     memory_refusals: AtomicU64,
     schedule: Schedule,
@@ -117,6 +120,7 @@ impl Store {
             clock_ms: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             memory_limit_bytes: config.memory_bytes,
+            read_room: ReadRoom::new(config.memory_bytes),
             memory_refusals: AtomicU64::new(0),
             schedule: Schedule::new(),
             tree_sweep: TreeSweep::new(trees.is_some()),
@@ -469,6 +473,15 @@ impl Store {
 
     pub(crate) fn count_memory_refusal(&self) {
         self.shared.memory_refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read_room(&self) -> &Arc<ReadRoom> {
+        &self.shared.read_room
+    }
+
+    /// Bytes of existing entries that were read for commits that are not decided yet.
+    pub fn read_before_bytes(&self) -> usize {
+        self.shared.read_room.held_bytes()
     }
 
     /// The bound on [`Store::memory_bytes`].

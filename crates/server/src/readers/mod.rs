@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drive::ConnectionId;
 use store::tree::{Fetch, Fetched, TreeError};
-use store::{Store, WriteBatch};
+use store::{ReadAhead, Store, WriteBatch};
 
 use crate::SharedWaker;
 use crate::inbox::Inbox;
@@ -55,11 +55,11 @@ impl Job {
 pub(crate) enum Done {
     /// For calls that read; there may be more of the same job.
     Fetched(Fetched),
-    /// Commits that can be decided now, or will be refused for what could not be read.
+    /// Commits of which as many as were read can be decided now, or will be refused for what could not be read.
     Ahead {
         number: u64,
         batch: Box<WriteBatch>,
-        failure: Option<TreeError>,
+        read: ReadAhead,
     },
     /// Removals of what has expired, which nobody waits for.
     Swept {
@@ -143,18 +143,26 @@ impl LoopReaders {
         Arc::as_ptr(&self.inbox).addr()
     }
 
-    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be waited for.
-    pub fn read_ahead(&self, number: u64, mut batch: Box<WriteBatch>) -> Option<Box<WriteBatch>> {
+    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be waited for, with the number
+    /// of commits that may go to the committer.
+    pub fn read_ahead(
+        &self,
+        number: u64,
+        mut batch: Box<WriteBatch>,
+    ) -> Option<(Box<WriteBatch>, usize)> {
         match &self.readers {
             Readers::Inline(_) => {
-                batch.read_ahead();
-                Some(batch)
+                let read = batch.read_ahead().commits;
+                Some((batch, read))
             }
             Readers::Pool(pool) => {
                 let job = Job::ReadAhead { number, batch };
                 match pool.submit(Asker::Loop(self.number()), job, &self.inbox) {
                     // The committer refuses what was not read.
-                    Err(Full(Job::ReadAhead { batch, .. })) => Some(batch),
+                    Err(Full(Job::ReadAhead { batch, .. })) => {
+                        let all = batch.len();
+                        Some((batch, all))
+                    }
                     _ => None,
                 }
             }
@@ -202,7 +210,12 @@ impl LoopReaders {
 /// Walks on, and reads what the removals must know.
 fn sweep(store: &Store, batch: &mut WriteBatch) -> Option<TreeError> {
     match store.sweep_trees(batch) {
-        Ok(()) => batch.read_ahead(),
+        Ok(()) => {
+            let read = batch.read_ahead();
+            // Removals for which there is no room now come again with a later sweep.
+            batch.split_off(read.commits, &mut store.write_batch());
+            read.failure
+        }
         Err(why) => Some(why),
     }
 }

@@ -152,11 +152,11 @@ impl Pool {
                 }
             }
             Job::ReadAhead { number, mut batch } => {
-                let failure = batch.read_ahead();
+                let read = batch.read_ahead();
                 let result = Done::Ahead {
                     number,
                     batch,
-                    failure,
+                    read,
                 };
                 self.bring(result, 0, inbox);
             }

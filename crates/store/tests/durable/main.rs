@@ -13,6 +13,7 @@ mod lost_log;
 mod mailboxes;
 mod one_group;
 mod plan;
+mod read_room;
 mod segments;
 mod shares;
 mod snapshot_damage;

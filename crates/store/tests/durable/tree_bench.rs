@@ -173,7 +173,7 @@ impl Engine for OnDisk {
 
     fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes) {
         let count = batch.len();
-        assert!(batch.read_ahead().is_none(), "the tables are whole");
+        assert!(batch.read_ahead().failure.is_none(), "the tables are whole");
         self.keep(clock);
         drop(self.committer.run(batch, clock, outcomes));
         self.mailbox.submit(batch);

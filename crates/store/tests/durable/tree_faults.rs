@@ -61,7 +61,7 @@ impl Client {
     fn run(&mut self, fill: &dyn Fn(&mut store::WriteBatch)) -> Vec<Decision> {
         let mut batch = self.made.store.write_batch();
         fill(&mut batch);
-        assert!(batch.read_ahead().is_none(), "the tables are whole");
+        assert!(batch.read_ahead().failure.is_none(), "the tables are whole");
         self.made.mailbox.submit(&mut batch);
         let (mut outcomes, mut decisions) = (Outcomes::new(), Vec::new());
         while self.made.rounds.round(&mut self.clock) {}

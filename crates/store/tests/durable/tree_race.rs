@@ -106,7 +106,7 @@ fn hold(made: &OnDisk, random: &mut Random, tag: u64) -> Held {
         !matches!(act, Act::Put | Act::Clear),
         "a plain Put reads nothing"
     );
-    assert!(batch.read_ahead().is_none());
+    assert!(batch.read_ahead().failure.is_none());
     Held {
         batch,
         act,
@@ -306,7 +306,7 @@ fn what_was_read_before_a_conversion_is_not_believed() {
         let operation = store::suite::increment(b"counter", 1);
         commit.push(&operation).expect("small");
         commit.submit();
-        assert!(batch.read_ahead().is_none());
+        assert!(batch.read_ahead().failure.is_none());
         batch
     };
     let (mut early, mut outcomes) = (increment(&made), Outcomes::new());

@@ -54,7 +54,7 @@ fn run_loop(number: u64, store: &Store, durable: &Durable) -> u64 {
         commit.push(&increment(b"all", 1)).expect("fits");
         commit.push(&put(&key, &[7; 300])).expect("fits");
         commit.submit();
-        assert!(batch.read_ahead().is_none());
+        assert!(batch.read_ahead().failure.is_none());
         mailbox.submit(&mut batch);
         while woken.swap(0, Ordering::Acquire) == 0 {
             thread::park_timeout(Duration::from_secs(20));

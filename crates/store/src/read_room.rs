@@ -1,0 +1,177 @@
+//! The memory for what is read before commits are decided: bounded for all loops together, charged before a value is kept.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::limits;
+
+/// What all batches together may hold of the values that their commits must know.
+#[derive(Debug)]
+pub(crate) struct ReadRoom {
+    limit_bytes: usize,
+    held_bytes: AtomicUsize,
+    /// One batch may hold more than there is room, so that a commit that needs much has its turn.
+    is_overdrawn: AtomicBool,
+}
+
+impl ReadRoom {
+    pub(crate) fn new(memory_limit_bytes: u64) -> Arc<ReadRoom> {
+        let share = memory_limit_bytes / limits::READ_BEFORE_SHARE;
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        Arc::new(ReadRoom {
+            limit_bytes: share.clamp(
+                limits::READ_BEFORE_LEAST_BYTES,
+                limits::READ_BEFORE_ALL_BYTES,
+            ),
+            held_bytes: AtomicUsize::new(0),
+            is_overdrawn: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let fits = |held: usize| {
+            let sum = held.checked_add(bytes)?;
+            (sum <= self.limit_bytes).then_some(sum)
+        };
+        (self.held_bytes)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
+    }
+}
+
+/// What one batch holds of it. Given back when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    room: Option<Arc<ReadRoom>>,
+    bytes: usize,
+    /// It is the one that holds more than there is room.
+    overdraws: bool,
+    /// That was for an earlier commit.
+    is_spent: bool,
+}
+
+impl Held {
+    /// What is taken from now on is for another commit.
+    pub(crate) fn end_commit(&mut self) {
+        self.is_spent = self.overdraws;
+    }
+
+    /// Takes room for a value; returns whether there is some.
+    pub(crate) fn take(&mut self, room: &Arc<ReadRoom>, bytes: usize) -> bool {
+        if !room.take(bytes) {
+            if self.is_spent || !self.try_overdraw(room) {
+                return false;
+            }
+            room.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.room.get_or_insert_with(|| Arc::clone(room));
+        self.bytes += bytes;
+        true
+    }
+
+    /// Becomes the one that may exceed the room, if nobody is; returns whether it is.
+    pub(crate) fn try_overdraw(&mut self, room: &Arc<ReadRoom>) -> bool {
+        if !self.overdraws && !room.is_overdrawn.swap(true, Ordering::Relaxed) {
+            self.room.get_or_insert_with(|| Arc::clone(room));
+            self.overdraws = true;
+        }
+        self.overdraws
+    }
+
+    /// Whether it is worth while to read something, which then asks for room: a batch begins when half of it is free, so that
+    /// it is seldom read in vain.
+    pub(crate) fn may_take(&self, room: &ReadRoom) -> bool {
+        let enough_bytes = match self.bytes {
+            0 => room.limit_bytes / 2,
+            _ => room.limit_bytes,
+        };
+        let may_overdraw = self.overdraws || !room.is_overdrawn.load(Ordering::Relaxed);
+        room.held_bytes() < enough_bytes || (may_overdraw && !self.is_spent)
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        if let Some(room) = &self.room {
+            room.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.bytes -= bytes;
+        }
+    }
+
+    /// Takes over what another batch holds.
+    pub(crate) fn append(&mut self, other: &mut Held) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.overdraws |= std::mem::take(&mut other.overdraws);
+        self.room = self.room.take().or_else(|| other.room.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+        if let (true, Some(room)) = (self.overdraws, &self.room) {
+            room.is_overdrawn.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = limits::READ_BEFORE_LEAST_BYTES;
+
+    /// Beside what fits, one commit at a time may exceed it, by all that it needs; all comes back, each time.
+    #[test]
+    fn one_commit_may_exceed_the_room() {
+        let room = ReadRoom::new(0);
+        for _ in 0..2 {
+            let (mut one, mut two, mut three) = <(Held, Held, Held)>::default();
+            assert!(one.take(&room, LIMIT - 10) && two.take(&room, 10));
+            assert!(two.may_take(&room) && two.take(&room, LIMIT) && two.take(&room, 1));
+            assert!(!one.may_take(&room) && !one.take(&room, 1) && !three.take(&room, 1));
+            assert!(!three.may_take(&room) && two.may_take(&room));
+            assert_eq!(room.held_bytes(), 2 * LIMIT + 1);
+            two.end_commit();
+            assert!(!two.may_take(&room) && !two.take(&room, 1));
+            two.give_back(LIMIT);
+            // What is joined with another stays what it is.
+            three.append(&mut two);
+            drop(two);
+            assert_eq!(room.held_bytes(), LIMIT + 1);
+            assert!(!one.take(&room, 1));
+            drop(three);
+            one.end_commit();
+            assert!(one.take(&room, 10) && one.take(&room, 1));
+            drop(one);
+            assert_eq!(room.held_bytes(), 0);
+            assert!(!room.is_overdrawn.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Who has the right to exceed it before anything is taken has it for the first commit.
+    #[test]
+    fn the_right_to_exceed_the_room_lasts_for_a_commit() {
+        let room = ReadRoom::new(0);
+        for _ in 0..2 {
+            let (mut one, mut two) = <(Held, Held)>::default();
+            assert!(one.try_overdraw(&room) && one.try_overdraw(&room) && !two.try_overdraw(&room));
+            assert!(two.take(&room, LIMIT) && one.may_take(&room) && one.take(&room, LIMIT));
+            one.end_commit();
+            assert!(!one.take(&room, 1) && !two.take(&room, 1));
+            drop(one);
+            assert!(two.take(&room, 1));
+        }
+        assert_eq!(room.held_bytes(), 0);
+    }
+
+    #[test]
+    fn the_room_is_a_share_of_the_memory() {
+        let limit = |bytes| ReadRoom::new(bytes).limit_bytes;
+        assert_eq!(limit(0), limits::READ_BEFORE_LEAST_BYTES);
+        assert_eq!(limit(128 << 20), 8 << 20);
+        assert_eq!(limit(u64::MAX), limits::READ_BEFORE_ALL_BYTES);
+    }
+}
