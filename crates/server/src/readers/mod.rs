@@ -8,7 +8,7 @@
 mod pool;
 mod queue;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

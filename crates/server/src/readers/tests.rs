@@ -30,10 +30,10 @@ use crate::pair::Pair;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A folder that goes with the value.
-struct TempFolder(PathBuf);
+pub(crate) struct TempFolder(pub PathBuf);
 
 impl TempFolder {
-    fn new() -> TempFolder {
+    pub(crate) fn new() -> TempFolder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("pelton-readers-{}-{number}", std::process::id());

@@ -1,6 +1,7 @@
 //! Calls of a worker that no socket, thread or clock is behind.
 
 mod calls;
+mod lane;
 mod stop;
 
 /// The path of a request for a method.

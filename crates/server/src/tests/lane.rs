@@ -1,0 +1,193 @@
+//! The lane of writes to databases on disk, where there is no room for what they must know.
+
+use std::sync::Arc;
+
+use store::disk::SimulatedDisk;
+use store::durable::{Mailbox, Opened, Rounds, TreePlace};
+use store::log::{LogConfig, LogId};
+use store::suite::{StandingClock, append, put};
+use store::tree::TreeConfig;
+use store::{
+    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Store, StoreConfig,
+    WriteBatch,
+};
+
+use crate::lane::Lane;
+use crate::limits;
+use crate::readers::tests::TempFolder;
+use crate::readers::{LoopReaders, Readers};
+
+const VALUE_BYTES: usize = 3_000_000;
+const RETRY_NS: u64 = limits::READ_AHEAD_RETRY_MS * 1_000_000;
+
+/// A lane before a store on disk with room for two of its values, whose committer runs when the test says so.
+struct Bench {
+    lane: Lane,
+    readers: LoopReaders,
+    store: Store,
+    rounds: Rounds,
+    mailbox: Mailbox,
+    clock: StandingClock,
+    now_ns: u64,
+    _folder: TempFolder,
+}
+
+impl Bench {
+    fn new(values: u64) -> Bench {
+        let (folder, mut clock) = (TempFolder::new(), StandingClock { now_ms: 1_000_000 });
+        let config = StoreConfig {
+            memory_bytes: 128 << 20,
+            default_database: DatabaseConfig {
+                durability: Durability::Synced,
+                ..DatabaseConfig::default()
+            },
+            ..StoreConfig::new(1)
+        };
+        let place = TreePlace {
+            folder: folder.0.clone(),
+            config: TreeConfig::default(),
+        };
+        let id = LogId {
+            history: 7,
+            secret: 8,
+        };
+        let log = LogConfig::new(id, 1);
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let opened = Store::open_with_trees(config, disk, &log, Some(&place));
+        let Opened {
+            store, committer, ..
+        } = opened.expect("an empty disk is well");
+        let mut rounds = Rounds::new(committer);
+        let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
+        converted.expect("an empty database is converted");
+        let mailbox = rounds.register(Box::new(|| {}));
+        let readers = LoopReaders::new(Readers::Inline(store.clone()), Arc::new(|| {}));
+        let mut bench = Bench {
+            lane: Lane::default(),
+            readers,
+            store,
+            rounds,
+            mailbox,
+            clock,
+            now_ns: 1_000_000_000,
+            _folder: folder,
+        };
+        for number in 0..values {
+            let mut batch = bench.store.write_batch();
+            let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
+            let value = vec![7; VALUE_BYTES];
+            commit.push(&put(&key(number), &value)).expect("fits");
+            commit.submit();
+            bench.send(&mut batch);
+            assert_eq!(bench.decided(), [number]);
+        }
+        bench
+    }
+
+    /// A batch with a commit for each of these lists of keys, to whose values it appends; numbered from `tag` on.
+    fn appends(&self, tag: u64, keys_of: &[&[u64]]) -> WriteBatch {
+        let mut batch = self.store.write_batch();
+        for (tag, keys) in (tag..).zip(keys_of) {
+            let mut commit = batch.begin(tag, DatabaseId::DEFAULT, Mode::Atomic);
+            for &number in *keys {
+                commit.push(&append(&key(number), b"x")).expect("fits");
+            }
+            commit.submit();
+        }
+        batch
+    }
+
+    fn send(&mut self, batch: &mut WriteBatch) {
+        let store = &self.store;
+        let empty = || store.write_batch();
+        self.lane.send(batch, empty, &self.readers, &self.mailbox);
+        assert!(batch.is_empty());
+    }
+
+    /// The tags of what has been applied, in order, after the committer ran.
+    fn decided(&mut self) -> Vec<u64> {
+        let (mut outcomes, mut tags) = (Outcomes::new(), Vec::new());
+        while self.rounds.round(&mut self.clock) {}
+        while self.mailbox.take(&mut outcomes) {
+            for outcome in outcomes.iter() {
+                let decision = outcome.decision;
+                assert!(matches!(decision, Decision::Applied), "{decision:?}");
+                tags.push(outcome.tag);
+            }
+        }
+        tags
+    }
+
+    /// The time comes at which the first batch is read again, and not before.
+    fn try_again(&mut self) {
+        for step_ns in [0, RETRY_NS - 1, 1] {
+            assert!(self.lane.is_stuck() && self.decided().is_empty());
+            self.now_ns += step_ns;
+            (self.lane).try_again(self.now_ns, &self.readers, &self.mailbox);
+        }
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("large{number}").into_bytes()
+}
+
+/// While others hold the room nothing goes, not even what needs none; afterwards all goes in order. What was read behind
+/// a batch that waits is given back.
+#[test]
+fn what_finds_no_room_waits_and_keeps_its_order() {
+    let mut bench = Bench::new(4);
+    for _ in 0..2 {
+        let mut others = bench.appends(0, &[&[0, 1, 2]]);
+        assert_eq!(others.read_ahead().commits, 1);
+        let held_bytes = bench.store.read_before_bytes();
+        for (tag, keys) in [(10, &[0, 1, 2, 3][..]), (11, &[3])] {
+            let mut batch = bench.appends(tag, &[keys]);
+            bench.send(&mut batch);
+        }
+        let mut batch = bench.store.write_batch();
+        let mut commit = batch.begin(12, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(b"small", b"value")).expect("fits");
+        commit.submit();
+        bench.send(&mut batch);
+        assert!(bench.lane.bytes() > 0 && bench.lane.retry_ns().is_some());
+        assert_eq!(bench.store.read_before_bytes(), held_bytes);
+        bench.try_again();
+        drop(others);
+        // There is room for this one, but it is behind others.
+        let mut batch = bench.appends(13, &[&[1]]);
+        bench.send(&mut batch);
+        assert_eq!(bench.store.read_before_bytes(), 0);
+        bench.try_again();
+        assert_eq!(bench.decided(), [10]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [11, 12]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [13]);
+        assert!(bench.lane.is_empty() && bench.lane.retry_ns().is_none());
+        assert_eq!(
+            (bench.lane.bytes(), bench.store.read_before_bytes()),
+            (0, 0)
+        );
+    }
+}
+
+/// A batch goes as far as there is room for it, and the rest later.
+#[test]
+fn a_batch_goes_in_parts() {
+    let mut bench = Bench::new(6);
+    for _ in 0..2 {
+        let mut batch = bench.appends(20, &[&[0], &[1], &[2], &[3], &[4, 5], &[0]]);
+        bench.send(&mut batch);
+        assert_eq!(bench.decided(), [20, 21, 22]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [23, 24]);
+        bench.try_again();
+        assert_eq!(bench.decided(), [25]);
+        assert!(bench.lane.is_empty());
+        assert_eq!(
+            (bench.lane.bytes(), bench.store.read_before_bytes()),
+            (0, 0)
+        );
+    }
+}
