@@ -38,11 +38,40 @@ pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
             .rsplit_once(" at line ")
             .map_or(text.as_str(), |(what, _)| what);
         if error.is_data() {
-            format!("{what}, at column {}", error.column())
+            format!("{}, at column {}", in_plain_words(what), error.column())
         } else {
             format!("no valid JSON, {what} at column {}", error.column())
         }
     })
+}
+
+/// What a decoder says of a field, as somebody would say it who has not written a decoder.
+fn in_plain_words(what: &str) -> String {
+    let (first, expected) = match what.split_once(", expected ") {
+        Some((first, expected)) => (first, Some(expected)),
+        None => (what, None),
+    };
+    let after = |words: &str| first.strip_prefix(words);
+    if let Some(name) = after("missing field ") {
+        return format!("the field {name} is missing");
+    }
+    if let Some(name) = after("duplicate field ") {
+        return format!("the field {name} stands there twice");
+    }
+    let Some(expected) = expected else {
+        return what.to_owned();
+    };
+    if let Some(name) = after("unknown field ") {
+        let names = expected.trim_start_matches("one of ");
+        return format!("there is no field {name}; the fields are {names}");
+    }
+    if let Some(name) = after("unknown variant ") {
+        return format!("{name} is not {expected}");
+    }
+    if let Some(found) = after("invalid type: ").or(after("invalid value: ")) {
+        return format!("{expected} belongs here, not {found}");
+    }
+    format!("{expected} belongs here")
 }
 
 /// Which operation.
@@ -354,18 +383,25 @@ mod tests {
     fn wrong_operations_are_explained() {
         for (line, expected) in [
             ("{", "column 1"),
-            ("[]", "an object that describes"),
-            (r#"{"key":"k"}"#, "missing field `operation`"),
-            (r#"{"operation":"get"}"#, "missing field `key`"),
+            ("[]", "an object that describes an operation belongs here"),
+            (r#"{"key":"k"}"#, "the field `operation` is missing"),
+            (r#"{"operation":"get"}"#, "the field `key` is missing"),
             (
                 r#"{"operation":"set","key":"k"}"#,
-                "unknown variant `set`, expected one of",
+                "`set` is not one of `get`, `put`",
             ),
             (
                 r#"{"operation":"get","key":"k","ttl":1}"#,
-                "unknown field `ttl`",
+                "there is no field `ttl`; the fields are `operation`, `key`",
             ),
-            (r#"{"operation":"get","key":1}"#, "expected a string"),
+            (
+                r#"{"operation":"get","key":1}"#,
+                "a string belongs here, not integer `1`",
+            ),
+            (
+                r#"{"operation":"get","operation":"get","key":"k"}"#,
+                "the field `operation` stands there twice",
+            ),
             (r#"{"operation":"put","key":"k"}"#, "`value` is missing"),
             (
                 r#"{"operation":"get","key":"k","value":"v"}"#,

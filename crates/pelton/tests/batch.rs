@@ -90,15 +90,15 @@ fn wrong_lines_are_named() {
         ),
         (
             r#"{"operation":"set","key":"k"}"#,
-            "line 3: unknown variant `set`",
+            "line 3: `set` is not one of `get`, `put`",
         ),
         (
             r#"{"operation":"get","key":"k","ttl":3}"#,
-            "line 3: unknown field `ttl`",
+            "line 3: there is no field `ttl`; the fields are",
         ),
         (
             r#"{"operation":"get","key":5}"#,
-            "line 3: invalid type: integer `5`, expected a string, at column",
+            "line 3: a string belongs here, not integer `5`, at column",
         ),
         (
             r#"{"operation":"get","key":"!","key_encoding":"base64"}"#,

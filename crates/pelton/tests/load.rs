@@ -607,18 +607,17 @@ fn errors_of_the_server_are_counted_by_status() {
         "failed calls have no latency: {json}"
     );
 
-    let (answer, json) = load(
-        &server,
-        &["--database", "nowhere", "--pipe", "--calls", "30"],
-    );
-    assert_eq!(answer.code, 3, "{answer:?}");
-    assert_eq!(json["failures_by_kind"], "NOT_FOUND: 30", "{json}");
-    let filled = run(&mut server.command(["load", "--fill", "--database", "nowhere"]));
-    assert_eq!(filled.code, 3);
-    assert!(
-        filled.stderr.contains("cannot store the keys"),
-        "{filled:?}"
-    );
+    // A database that is not there is told before anything is sent, with or without what would be stored.
+    for more in [["--calls", "30"], ["--keys", "30"]] {
+        for fill in [&[][..], &["--fill"], &["--pipe"]] {
+            let arguments = [&["load", "--database", "nowhere"], &more[..], fill].concat();
+            let answer = run(&mut server.command(&arguments));
+            assert_eq!(answer.code, 3, "{answer:?}");
+            assert!(answer.stderr.contains("NOT_FOUND"), "{answer:?}");
+            assert!(answer.stderr.contains("pelton database list"), "{answer:?}");
+            assert!(answer.stdout.is_empty(), "{answer:?}");
+        }
+    }
 
     // Some succeed and some do not: the result is shown, and the exit code says that not all is well.
     assert_eq!(server.run(["put", "x", "y"]).code, 0);

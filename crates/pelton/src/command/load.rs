@@ -14,7 +14,7 @@ use lab::{
 };
 
 use super::CONNECT_HINT;
-use super::load_database::{OwnDatabase, check_memory};
+use super::load_database::{OwnDatabase, check_existence, check_memory};
 use super::tls::{client_tls, connect_failure};
 use crate::arguments::{
     LoadArguments, LoadArrivals, LoadFormat, LoadMode, LoadService, OutputFormat,
@@ -172,6 +172,14 @@ fn load_database(
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let load = pelton_load(arguments)?;
+    // The default database is always there.
+    if let Some(database) = arguments
+        .database
+        .as_deref()
+        .filter(|name| !name.is_empty())
+    {
+        check_existence(arguments, database)?;
+    }
     if will_fill(arguments, &load) {
         check_memory(arguments, arguments.database.as_deref())?;
     }

@@ -9,6 +9,8 @@ use service::admin::messages::{
     CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DropDatabaseRequest,
     StatisticsResponse, decode_databases, decode_dropped, encode_create_database,
 };
+use service::keyvalue::messages::Request;
+use store::Operation;
 
 use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, LoadArguments, OutputFormat};
@@ -65,6 +67,22 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
         gibibytes(bytes),
         gibibytes(limit),
     )))
+}
+
+/// Refuses a load of a database that is not there, by asking it for a key.
+pub fn check_existence(arguments: &LoadArguments, database: &str) -> Result<(), Failure> {
+    let mut request = Vec::new();
+    Request {
+        database,
+        operation: Operation::Get { key: b"load" },
+    }
+    .encode(&mut request);
+    let mut caller = Caller::connect(&connection(arguments))?;
+    match caller.unary(Method::Get, &request) {
+        Err(Failure::Call(call)) if call.status == Some(Code::NotFound) => Err(Failure::Call(call)),
+        // Whatever else there is to say, the load itself finds out, and counts it.
+        _ => Ok(()),
+    }
 }
 
 fn gibibytes(bytes: u64) -> f64 {
