@@ -250,6 +250,11 @@ impl WriteBatch {
         rest.wants_reads = self.wants_reads;
     }
 
+    /// The key of the last operation.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        self.operations.last().map(|last| self.key(last))
+    }
+
     /// What was read for the commits.
     pub(crate) fn before(&self) -> &ReadBefore {
         &self.before

@@ -162,8 +162,8 @@ pub const HELD_LOG_BYTES: u64 = 64 << 30;
 pub const READ_BEFORE_BYTES: usize = 64 * 1024 * 1024;
 
 /// What all commits together may know of existing entries while they wait to be decided, as a share of the memory limit; what
-/// finds no room waits before it is read. One batch at a time may go beyond it, by what its commits need: small calls wait
-/// for milliseconds, and thousands of calls about large values do not take more than one.
+/// finds no room waits before it is read. One commit at a time may go beyond it, by what it needs: small calls wait for
+/// milliseconds, and thousands of calls about large values do not take more than one.
 pub const READ_BEFORE_SHARE: u64 = 16;
 
 /// The least of it, in bytes: one value of the default size, twice.

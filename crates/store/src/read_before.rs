@@ -266,6 +266,7 @@ impl Reading<'_> {
                     })
                 }
                 Ok(Some(value)) => {
+                    let value = value.detached();
                     if !self.before.held.take(room, value.len()) {
                         return ControlFlow::Break(());
                     }

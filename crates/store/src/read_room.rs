@@ -10,7 +10,7 @@ use crate::limits;
 pub(crate) struct ReadRoom {
     limit_bytes: usize,
     held_bytes: AtomicUsize,
-    /// One batch may hold more than there is room, so that a commit that needs much has its turn.
+    /// One batch may hold more than there is room, for one of its commits, so that one that needs much has its turn.
     is_overdrawn: AtomicBool,
 }
 

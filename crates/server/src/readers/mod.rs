@@ -207,15 +207,7 @@ impl LoopReaders {
     }
 }
 
-/// Walks on, and reads what the removals must know.
+/// Walks on through the databases on disk.
 fn sweep(store: &Store, batch: &mut WriteBatch) -> Option<TreeError> {
-    match store.sweep_trees(batch) {
-        Ok(()) => {
-            let read = batch.read_ahead();
-            // Removals for which there is no room now come again with a later sweep.
-            batch.split_off(read.commits, &mut store.write_batch());
-            read.failure
-        }
-        Err(why) => Some(why),
-    }
+    store.sweep_trees(batch).err()
 }

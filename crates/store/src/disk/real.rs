@@ -87,6 +87,12 @@ impl RealDisk {
         match fs::create_dir(&path) {
             Ok(()) => sync_parent(&path)?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // The system's words would be taken for the folder itself, which need not be there.
+                let words =
+                    "the folder in which it is to be made is not there; make that one first";
+                return Err(io::Error::new(io::ErrorKind::NotFound, words));
+            }
             Err(error) => return Err(error),
         }
         RealDisk::open(path)

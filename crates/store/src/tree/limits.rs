@@ -80,3 +80,7 @@ pub const FETCHED_BYTES: usize = 4 << 20;
 
 /// Bytes of a table that are read at once where a start reads it as a whole, to compare its checksum.
 pub const CHECK_BYTES: usize = 1 << 20;
+
+/// Values below this are copied when they are kept until a commit is decided, in bytes: they are parts of blocks of a few KiB,
+/// which would be kept with them. The block of a larger one is mostly that value.
+pub const DETACHED_BYTES: usize = 16 << 10;

@@ -72,11 +72,12 @@ impl Store {
         self.tree_sweep().due_ms.store(due_ms, Ordering::Relaxed);
     }
 
-    /// Walks a slice of the databases on disk, and puts commits into `batch` that remove what has expired there: on a
-    /// thread that may wait for the device. Sets when it is due again.
+    /// Walks a slice of the databases on disk, and puts commits into `batch`, which is empty, that remove what has expired
+    /// there, with what they must know: on a thread that may wait for the device. Sets when it is due again. What finds no room
+    /// ([`ReadAhead`](crate::ReadAhead)) comes with the next slice.
     ///
     /// # Errors
-    /// If a tree could not be read. The walk goes on with the next database.
+    /// If a tree could not be read. The walk goes on: with the next database if it was the walk that failed.
     pub fn sweep_trees(&self, batch: &mut WriteBatch) -> Result<(), TreeError> {
         let mut place = self.tree_sweep().place.lock();
         let walked = self.sweep_slice(&mut place, batch);
@@ -105,14 +106,30 @@ impl Store {
                 continue;
             }
             let walked = self.sweep_tree(id, &tree, place.passed.as_deref(), batch);
+            let read = batch.read_ahead();
+            if let Some(last) = self.leave_out_unread(batch, read.commits) {
+                // The next slice begins behind what is removed now.
+                place.passed = last.or(place.passed.take());
+                return read.failure.map_or(Ok(false), Err);
+            }
             place.passed = walked.as_ref().ok().cloned().flatten();
             if place.passed.is_none() {
                 place.database = id.next();
             }
-            return walked.map(|_| false);
+            return walked.and(read.failure.map_or(Ok(false), Err));
         }
         (place.database, place.passed) = (DatabaseId::DEFAULT, None);
         Ok(true)
+    }
+
+    /// Takes the commits from the given one on out of a batch, for which there was no room to read what they must know. Returns
+    /// the last key that stays in it, if there is one; `None`: there was room for all.
+    fn leave_out_unread(&self, batch: &mut WriteBatch, read: usize) -> Option<Option<Box<[u8]>>> {
+        if read == batch.len() {
+            return None;
+        }
+        batch.split_off(read, &mut self.write_batch());
+        Some(batch.last_key().map(Into::into))
     }
 
     /// Walks a slice of one database. Answers the key that it has passed; `None`: that was the end.

@@ -7,6 +7,7 @@ use std::fmt;
 
 use lsm_tree::Slice;
 
+use super::limits::DETACHED_BYTES;
 use crate::value::{Entry, Value};
 
 /// What is stored under a key.
@@ -39,6 +40,15 @@ impl OwnedValue {
             value: Value::Inline(stored.value),
             version: stored.version,
             expires_ms: stored.expires_ms,
+        }
+    }
+
+    /// The same value, to be kept for a while: a small one without the block or memtable that it is a part of, so that no
+    /// more is kept than is counted.
+    pub fn detached(self) -> OwnedValue {
+        match self.0.len() {
+            0..DETACHED_BYTES => OwnedValue(Slice::from(&self.0[..])),
+            _ => self,
         }
     }
 
@@ -102,6 +112,33 @@ impl<'a> Stored<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is kept of a small value is that value alone; a large one is shared, each time.
+    #[test]
+    fn small_values_are_kept_without_their_block() {
+        let mut bytes = Vec::new();
+        for (len, is_copied) in [
+            (100, true),
+            (DETACHED_BYTES - 3, true),
+            (DETACHED_BYTES, false),
+        ] {
+            let value = vec![7; len];
+            let stored = Stored {
+                version: 1,
+                expires_ms: 0,
+                value: &value,
+            };
+            stored.encode(&mut bytes);
+            let block = Slice::from(&bytes[..]);
+            for _ in 0..2 {
+                let shared = OwnedValue::new(block.clone()).expect("it was encoded here");
+                assert_eq!(shared.0.as_ptr(), block.as_ptr());
+                let kept = shared.clone().detached();
+                assert_eq!(kept, shared);
+                assert_eq!(kept.0.as_ptr() != block.as_ptr(), is_copied, "{len}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_stored_comes_back() {

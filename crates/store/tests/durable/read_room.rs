@@ -1,8 +1,9 @@
 //! What is read for commits on disk before they are decided: bounded for all of them together, and given back.
 
-use store::suite::{StandingClock, append, put};
+use store::suite::{StandingClock, append, put, put_expiring, put_if};
 use store::{
-    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, StoreConfig, WriteBatch,
+    Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode, Outcomes,
+    Refusal, StoreConfig, WriteBatch,
 };
 
 use crate::tree_bench::OnDisk;
@@ -33,20 +34,54 @@ impl Client {
 
     /// The tags of what was applied.
     fn applied(&mut self) -> Vec<u64> {
-        let (mut outcomes, mut tags) = (Outcomes::new(), Vec::new());
+        let decided = self.decided();
+        assert!(
+            decided
+                .iter()
+                .all(|(_, decision)| *decision == Decision::Applied),
+            "{decided:?}"
+        );
+        decided.into_iter().map(|(tag, _)| tag).collect()
+    }
+
+    /// What became of commits, with their tags; all is in tables then.
+    fn decided(&mut self) -> Vec<(u64, Decision)> {
+        let (mut outcomes, mut decided) = (Outcomes::new(), Vec::new());
         while self.made.rounds.round(&mut self.clock) {}
-        self.made.rounds.flush_trees().expect("there is room");
+        self.flush();
         while self.made.mailbox.take(&mut outcomes) {
-            for outcome in outcomes.iter() {
-                assert!(
-                    matches!(outcome.decision, Decision::Applied),
-                    "{:?}",
-                    outcome.decision
-                );
-                tags.push(outcome.tag);
-            }
+            let found = outcomes.iter();
+            decided.extend(found.map(|outcome| (outcome.tag, outcome.decision)));
         }
-        tags
+        decided
+    }
+
+    fn flush(&mut self) {
+        self.made.rounds.flush_trees().expect("there is room");
+    }
+
+    /// Stores a value, in a commit of its own.
+    fn put(&mut self, database: DatabaseId, key: &[u8], value: &[u8]) {
+        let mut batch = self.made.store.write_batch();
+        let mut commit = batch.begin(0, database, Mode::Atomic);
+        commit.push(&put(key, value)).expect("fits");
+        commit.submit();
+        self.submit(&mut batch);
+        assert_eq!(self.applied(), [0]);
+    }
+
+    /// Makes a second database on disk.
+    fn other_database(&mut self) -> DatabaseId {
+        let store = self.made.store.clone();
+        let config = DatabaseConfig {
+            durability: Durability::Synced,
+            ..DatabaseConfig::default()
+        };
+        let mut batch = store.write_batch();
+        batch.create_database(100, "other", &config.of_kind(Kind::Disk));
+        self.submit(&mut batch);
+        assert_eq!(self.applied(), [100]);
+        store.database("other").expect("it was made")
     }
 }
 
@@ -70,14 +105,7 @@ fn commits_that_must_know_much_are_read_in_parts() {
     let mut client = Client::new();
     let store = client.made.store.clone();
     for number in 0..8 {
-        let mut batch = store.write_batch();
-        let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
-        commit
-            .push(&put(&key(number), &vec![7; VALUE_BYTES]))
-            .expect("fits");
-        commit.submit();
-        client.submit(&mut batch);
-        assert_eq!(client.applied(), [number]);
+        client.put(DatabaseId::DEFAULT, &key(number), &vec![7; VALUE_BYTES]);
     }
     for round in 0..2 {
         let mut batch = store.write_batch();
@@ -124,26 +152,10 @@ fn commits_that_must_know_much_are_read_in_parts() {
 fn batches_that_need_more_than_the_room_have_their_turns() {
     let mut client = Client::new();
     let store = client.made.store.clone();
-    let mut batch = store.write_batch();
-    let config = DatabaseConfig {
-        durability: Durability::Synced,
-        ..DatabaseConfig::default()
-    };
-    let config = config.of_kind(Kind::Disk);
-    batch.create_database(100, "other", &config);
-    client.submit(&mut batch);
-    assert_eq!(client.applied(), [100]);
-    let other = store.database("other").expect("it was made");
+    let other = client.other_database();
     for number in 0..4 {
         for database in [DatabaseId::DEFAULT, other] {
-            let mut batch = store.write_batch();
-            let mut commit = batch.begin(number, database, Mode::Atomic);
-            commit
-                .push(&put(&key(number), &vec![7; VALUE_BYTES]))
-                .expect("fits");
-            commit.submit();
-            client.submit(&mut batch);
-            assert_eq!(client.applied(), [number]);
+            client.put(database, &key(number), &vec![7; VALUE_BYTES]);
         }
     }
     let mut waiting = Vec::new();
@@ -191,4 +203,108 @@ fn batches_that_need_more_than_the_room_have_their_turns() {
         assert_eq!(store.read_before_bytes(), 0);
     }
     assert_eq!(rounds, 6);
+}
+
+/// A commit that must know more than one may is refused, wherever in it the excess is; one value is always read.
+#[test]
+fn a_commit_that_must_know_too_much_is_refused() {
+    let mut client = Client::new();
+    let most = store::limits::READ_BEFORE_BYTES / VALUE_BYTES;
+    for number in 0..=most as u64 {
+        client.put(DatabaseId::DEFAULT, &key(number), &vec![7; VALUE_BYTES]);
+    }
+    for _ in 0..2 {
+        for (keys, fits) in [(1, true), (most, true), (most + 1, false), (1, true)] {
+            let mut batch = client.made.store.write_batch();
+            let mut commit = batch.begin(5, DatabaseId::DEFAULT, Mode::Atomic);
+            for number in 0..keys as u64 {
+                let name = key(number);
+                let operation = put_if(&name, b"", Condition::Present);
+                commit.push(&operation).expect("fits");
+            }
+            // The last one is not met: nothing is written.
+            let operation = put_if(b"nothing", b"", Condition::Present);
+            commit.push(&operation).expect("fits");
+            commit.submit();
+            assert_eq!(batch.read_ahead().commits, 1);
+            client.submit(&mut batch);
+            let (tag, decision) = client.decided().remove(0);
+            assert_eq!(tag, 5);
+            let is_refused = matches!(decision, Decision::Refused(Refusal::ReadsTooMuch { limit_bytes })
+                    if limit_bytes == store::limits::READ_BEFORE_BYTES);
+            assert_eq!(is_refused, !fits, "{keys} keys: {decision:?}");
+            assert_eq!(client.made.store.read_before_bytes(), 0);
+        }
+    }
+}
+
+/// Two batches whose reads are old when they are decided together: what was written since then is still in memory for both,
+/// though it was brought into tables.
+#[test]
+fn what_joined_batches_have_read_is_followed_by_what_came_later() {
+    let mut client = Client::new();
+    let store = client.made.store.clone();
+    let databases = [client.other_database(), DatabaseId::DEFAULT];
+    for round in 0..2 {
+        let mut waiting = Vec::new();
+        for (tag, database) in (0..).zip(databases) {
+            client.put(database, b"k", b"old");
+            let mut batch = store.write_batch();
+            let mut commit = batch.begin(tag, database, Mode::Atomic);
+            let operation = put_if(b"k", b"wrong", Condition::ValueIs(b"old"));
+            commit.push(&operation).expect("fits");
+            commit.submit();
+            waiting.push(batch);
+        }
+        for batch in &mut waiting {
+            assert_eq!(batch.read_ahead().commits, 1);
+        }
+        for database in databases {
+            client.put(database, b"k", b"new");
+        }
+        for batch in &mut waiting {
+            client.submit(batch);
+        }
+        client.flush();
+        for (_, decision) in client.decided() {
+            assert!(
+                matches!(decision, Decision::Failed { index: 0, .. }),
+                "round {round}: {decision:?}"
+            );
+        }
+    }
+}
+
+/// Large entries that have expired are removed as fast as there is room to read them, and none is passed over.
+#[test]
+fn large_entries_that_have_expired_are_removed_in_one_walk() {
+    const EXPIRING_BYTES: usize = 300_000;
+    let keys = 2 * store::limits::SWEEP_KEYS as u64 + 10;
+    let mut client = Client::new();
+    let store = client.made.store.clone();
+    for round in 0..2 {
+        for number in 0..keys {
+            let mut batch = store.write_batch();
+            let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
+            let value = vec![7; EXPIRING_BYTES];
+            let name = format!("expiring{number:03}");
+            let operation = put_expiring(name.as_bytes(), &value, Expiry::AfterMs(10));
+            commit.push(&operation).expect("fits");
+            commit.submit();
+            client.submit(&mut batch);
+            assert_eq!(client.applied(), [number]);
+        }
+        client.clock.now_ms += 10;
+        store.clock_ms(client.clock.now_ms);
+        let mut slices = Vec::new();
+        for _ in 0..20 {
+            let mut batch = store.write_batch();
+            store.sweep_trees(&mut batch).expect("the tables are whole");
+            slices.push(batch.len());
+            client.submit(&mut batch);
+            client.decided();
+            assert_eq!(store.read_before_bytes(), 0);
+        }
+        assert_eq!(slices[..4], [1, 1, 1, 0], "round {round}: {slices:?}");
+    }
 }
