@@ -162,13 +162,13 @@ impl Manifest {
         let (log, trees) = rest.split_at(rest.iter().take_while(|file| !is_tree(file)).count());
         let mut names = self.files.iter().map(|file| &*file.name);
         !log.is_empty()
-            && names.all(is_name)
+            && names.all(|name| is_name(name) || trees::is_stray(name))
             && snapshot.name.ends_with(".snapshot")
             && log.iter().all(|file| file.name.ends_with(".log"))
             && log.is_sorted_by(|one, next| one.name < next.name)
             && trees
                 .iter()
-                .all(|file| trees::path_of(&file.name).is_some())
+                .all(|file| trees::path_of(&file.name).is_some() || trees::is_stray(&file.name))
             && trees.is_sorted_by(|one, next| one.name < next.name)
     }
 }
@@ -263,10 +263,14 @@ pub(super) fn read(disk: &dyn Disk) -> Result<Manifest, ManifestError> {
     Manifest::decode(&text[..count])
 }
 
-/// Writes the manifest: everything that it names is on the device. When this returns, the backup is complete.
+/// Writes the manifest: everything that it names is on the device. When this returns, the backup is complete. One that
+/// could not be read again is not written.
 pub(super) fn write(disk: &dyn Disk, manifest: &Manifest) -> io::Result<()> {
     let text = manifest.encode();
-    debug_assert!(text.len() <= limits::MANIFEST_BYTES);
+    if text.len() > limits::MANIFEST_BYTES || Manifest::decode(text.as_bytes()).is_err() {
+        let what = "a backup cannot hold what was to be in it, and would not be restored";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
     let file = disk.create(MANIFEST_NEW_NAME)?;
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync()?;
@@ -277,6 +281,7 @@ pub(super) fn write(disk: &dyn Disk, manifest: &Manifest) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::SimulatedDisk;
 
     fn manifest() -> Manifest {
         let file = |name: &str, bytes, checksum| FileEntry {
@@ -356,6 +361,23 @@ mod tests {
         assert!(with(&|changed| drop(changed.files.remove(0))).is_err());
         assert!(with(&|changed| changed.files[2].name = changed.files[1].name.clone()).is_err());
         assert!(with(&|changed| changed.server = "two\nlines".into()).is_err());
+    }
+
+    /// Nothing is called complete that could not be restored.
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let disk = SimulatedDisk::new(1);
+        for name in ["3.17..DS_Store.tree", "3.17.v1-copy.tree", "3.tree"] {
+            let mut wrong = manifest();
+            wrong.files.push(FileEntry {
+                name: name.into(),
+                ..wrong.files[0].clone()
+            });
+            write(&disk, &wrong).expect_err("it has a file that leads nowhere");
+            assert!(matches!(read(&disk), Err(ManifestError::Missing)), "{name}");
+        }
+        write(&disk, &manifest()).expect("there is room");
+        assert_eq!(read(&disk).ok(), Some(manifest()));
     }
 
     #[test]

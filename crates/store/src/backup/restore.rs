@@ -129,6 +129,9 @@ impl Restoring<'_> {
 
     fn copy(&self, file: &FileEntry, watch: Watch<'_>) -> Result<u64, RestoreError> {
         let failed = |error| device(&**self.target, &file.name, error);
+        if trees::is_stray(&file.name) {
+            return check::read_file(self.source, file, &mut |end, _| watch(end, file.bytes));
+        }
         let copy = if file.name.ends_with(trees::SUFFIX) {
             let Some(place) = &self.config.trees else {
                 let folder = self.source.describe("");

@@ -31,6 +31,21 @@ pub(super) fn path_of(name: &str) -> Option<PathBuf> {
         .then(|| Path::new(&tree).join(path.collect::<PathBuf>()))
 }
 
+/// A temporary file in the folder of a tree, which some backups have.
+const STRAY_PATH: &str = ".tmp-known-tables";
+
+/// Whether a file is one that an earlier version took into a backup although nothing needs it: a temporary file that was
+/// there for a moment, or was left by a full disk. It is checked as all files are, and restored nowhere.
+pub(super) fn is_stray(name: &str) -> bool {
+    let tree = name
+        .strip_suffix(SUFFIX)
+        .and_then(|path| path.strip_suffix(STRAY_PATH))
+        .and_then(|tree| tree.strip_suffix('.'));
+    let parts = tree.and_then(|tree| tree.split_once('.'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    parts.is_some_and(|(database, sequence)| is_number(database) && is_number(sequence))
+}
+
 /// Trees that are being copied.
 #[derive(Debug)]
 pub(super) struct Copying {

@@ -14,8 +14,9 @@ use parking_lot::{Mutex, RwLock};
 use super::error::TreeError;
 use super::figures::{TreeStatistics, Trouble};
 use super::folder::{Counters, Generation, TreeConfig, Trees};
-use super::known::{self, KnownTables};
+use super::known::KnownTables;
 use super::limits;
+use super::opening;
 use super::pace::Pressure;
 use super::rows::TreeRows;
 use super::tickets::{Ticket, Tickets};
@@ -326,8 +327,9 @@ impl TreeIndex {
         }
     }
 
-    /// Visits all files of the tree as it is between two changes of its set of tables, by their paths within its folder,
-    /// until the visitor answers `false`. Waits for a flush or compaction that goes on, and these wait for it: for
+    /// Visits the files that make the tree as it is between two changes of its set of tables, by their paths within its
+    /// folder, until the visitor answers `false`. What else is in the folder (temporary files, what others put there) is
+    /// left out: a copy of the tree has no use for it. Waits for a flush or compaction that goes on, and these wait for it: for
     /// something that is quick, such as links. What is sealed in memory and not flushed is not among them.
     pub fn visit_files(
         &self,
@@ -346,8 +348,7 @@ impl TreeIndex {
             for file in fs::read_dir(shared.folder.join(&folder)).map_err(failed)? {
                 let file = file.map_err(failed)?;
                 let path = folder.join(file.file_name());
-                if path == Path::new(known::NAME) {
-                    // It is of this folder. Whatever is made of a copy has its own.
+                if !opening::is_of_engine(&path) {
                     continue;
                 }
                 if file.file_type().map_err(failed)?.is_dir() {

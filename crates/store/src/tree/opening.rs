@@ -17,6 +17,22 @@ const TABLES: &str = "tables";
 /// What the engine looks over in the folder of tables.
 const FOREIGN: [&str; 2] = [".DS_Store", "._"];
 
+/// The file that names the list of tables.
+const CURRENT: &str = "current";
+
+/// Whether the engine reads what is at this path within the folder of a tree: the lists of tables, the name of the one that
+/// holds, and the tables with their folder.
+pub(super) fn is_of_engine(path: &Path) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(path) = path.to_str() else {
+        return false;
+    };
+    match path.split_once('/') {
+        None => path == CURRENT || path == TABLES || path.strip_prefix('v').is_some_and(is_number),
+        Some((folder, table)) => folder == TABLES && is_number(table),
+    }
+}
+
 /// Fails unless everything that the engine reads in a folder is of the type that it takes for granted.
 pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
     if !fs::metadata(folder).is_ok_and(|found| found.is_dir()) {

@@ -1,9 +1,11 @@
 //! Backups of databases on disk, made while commits, flushes and compactions go on.
 
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
-use store::backup::{self, Making, RestoreConfig, Step};
+use store::backup::{self, MANIFEST_NAME, Making, RestoreConfig, Step};
 use store::disk::{Disk, RealDisk};
 use store::durable::TreePlace;
 use store::log::{LogConfig, LogId};
@@ -70,6 +72,9 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
         for _ in 0..random.below(60) {
             commit(&mut made, &mut random, &mut clock);
         }
+        if seed % 2 == 0 {
+            add_strangers(&made.folder.0.join("trees"));
+        }
         let folder = TempFolder::new();
         let target = RealDisk::open_or_create(folder.0.join("backup")).expect("there is room");
         let target: Arc<dyn Disk> = Arc::new(target);
@@ -94,18 +99,65 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
             .rfind(|(sequence, _)| *sequence <= report.sequence);
         let (_, expected) = at_cut.expect("it began before");
         backup::verify(&*target, &mut |_, _| ControlFlow::Continue(())).expect("it is whole");
-        let restored = restore(seed, &*target, &folder, &mut clock);
+        let restored = restore(seed, &*target, &folder.0.join("data"), &mut clock);
         assert_eq!(&restored, expected, "seed {seed}");
+        if add_stray_files(&folder.0.join("backup")) > 0 {
+            backup::verify(&*target, &mut |_, _| ControlFlow::Continue(())).expect("it is whole");
+            let restored = restore(seed, &*target, &folder.0.join("again"), &mut clock);
+            assert_eq!(&restored, expected, "seed {seed}, with stray files");
+        }
     }
 }
 
-fn restore(seed: u64, backup: &dyn Disk, folder: &TempFolder, clock: &mut StandingClock) -> State {
-    let data = folder.0.join("data");
-    let (target, _) = backup::new_folder(&data).expect("it is new");
+/// Files that are no part of a tree: what a full disk leaves of the server's own, and what others put there.
+fn add_strangers(trees: &Path) {
+    for tree in fs::read_dir(trees).expect("it is there") {
+        let tree = tree.expect("it can be read").path();
+        for name in [".tmp-known-tables", ".tmp-current", "notes.txt", "v1.bak"] {
+            fs::write(tree.join(name), b"half").expect("there is room");
+        }
+        let tables = tree.join("tables");
+        if tables.exists() {
+            fs::write(tables.join(".DS_Store"), b"of a file manager").expect("there is room");
+        }
+    }
+}
+
+/// Adds to a backup what earlier versions took into it: a temporary file of each tree. Answers how many.
+fn add_stray_files(backup: &Path) -> usize {
+    let manifest = fs::read_to_string(backup.join(MANIFEST_NAME)).expect("it is text");
+    let (lines, _) = manifest
+        .split_once("checksum ")
+        .expect("it is the last line");
+    let (mut trees, mut lines): (Vec<_>, Vec<_>) = lines
+        .lines()
+        .map(str::to_owned)
+        .partition(|line| line.contains(".tree "));
+    let currents = trees.iter().filter_map(|line| {
+        let name = line.strip_prefix("file ")?;
+        Some(name.split_once(".current.tree")?.0.to_owned())
+    });
+    let currents: Vec<_> = currents.collect();
+    for tree in &currents {
+        let name = format!("{tree}..tmp-known-tables.tree");
+        fs::write(backup.join(&name), b"half").expect("there is room");
+        trees.push(format!("file {name} 4 {:08x}", crc32c::crc32c(b"half")));
+    }
+    trees.sort();
+    lines.append(&mut trees);
+    let text = lines.join("\n") + "\n";
+    let checksum = crc32c::crc32c(text.as_bytes());
+    let text = format!("{text}checksum {checksum:08x}\n");
+    fs::write(backup.join(MANIFEST_NAME), text).expect("there is room");
+    currents.len()
+}
+
+fn restore(seed: u64, backup: &dyn Disk, data: &Path, clock: &mut StandingClock) -> State {
+    let (target, _) = backup::new_folder(data).expect("it is new");
     let target: Arc<dyn Disk> = Arc::new(target);
     let trees = TreePlace {
         folder: data.join("trees"),
-        ..place(&data)
+        ..place(data)
     };
     let id = LogId {
         history: 4711,
