@@ -14,7 +14,7 @@ from flood import MIB, Flood, Honest, judge, status_bytes
 from metrics_page import counter
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
-from raw import grpc_message
+from raw import MAX_WINDOW, grpc_message
 from server import Server, expect_status, open_channel, wait_until
 
 SCAN = "/pelton.v1.KeyValue/Scan"
@@ -127,6 +127,27 @@ def test_many_scans_without_a_window(binary, place):
             honest.wait_rounds(20)
             flood.poll()
         judge(server, 128 * MIB, 4, honest)
+        assert_all_is_given_back(server, 128 * MIB)
+
+
+def test_scans_of_long_keys_that_are_not_read(binary, place):
+    """What each of 50 000 scans keeps to go on from, a key of 64 kB, is memory too."""
+    with Server(binary, "--memory-limit", "128MiB", *place) as server:
+        put(server, [(b"k%03d" % number + b"k" * 65_000, b"v") for number in range(20)])
+        request = pb.ScanRequest(prefix=b"k", keys_only=True).SerializeToString()
+        floods = []
+        try:
+            with Honest(server.address) as honest:
+                for _ in range(100):
+                    floods.append(
+                        Flood(server.address, MIB, connection_window=MAX_WINDOW, receive_buffer=4096)
+                    )
+                    floods[-1].calls(SCAN, request, 500, seconds=1)
+                honest.wait_rounds(20)
+        finally:
+            for flood in floods:
+                flood.socket.close()
+        judge(server, 128 * MIB, 104, honest)
         assert_all_is_given_back(server, 128 * MIB)
 
 

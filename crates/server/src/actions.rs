@@ -104,6 +104,10 @@ impl Step<'_> {
 impl Actions for Step<'_> {
     #[inline]
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+        if keep.len() >= limits::KEPT_BYTES {
+            // Twice: what waits for a disk has a copy.
+            self.connection.hold_ready(self.stream, 2 * keep.len());
+        }
         self.batch.add_read(database, self.channel, self.id, keep);
     }
 
@@ -247,6 +251,10 @@ impl Actions for Step<'_> {
 
     fn can_send(&mut self) -> bool {
         self.connection.can_send(self.stream)
+    }
+
+    fn can_begin(&mut self) -> bool {
+        self.connection.can_begin(self.stream)
     }
 
     fn send_room(&mut self) -> usize {

@@ -31,6 +31,10 @@ pub fn request_bytes(value_bytes: usize) -> usize {
     (16 << 20).max(value_bytes + store::limits::KEY_BYTES + (64 << 10))
 }
 
+/// Bytes that are kept for a read which are counted as held by its connection: less is within what every call is reckoned
+/// with ([`CALL_BYTES`]).
+pub const KEPT_BYTES: usize = 512;
+
 /// Reads of one connection that have waited for its send capacity and are taken up in one tick: each may find that those
 /// before it have used it up.
 pub const READS_RESUMED: usize = 64;

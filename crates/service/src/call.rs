@@ -166,6 +166,10 @@ pub trait Actions {
     /// Whether a further message may be sent now. If not, the call waits for [`State::writable`].
     fn can_send(&mut self) -> bool;
 
+    /// [`Actions::can_send`] for a call that does not [hold](Actions::hold_ready) anything yet and will when it has sent
+    /// something: while memory is short, those of its connection come first that do.
+    fn can_begin(&mut self) -> bool;
+
     /// Returns how many bytes the peer's windows would let out at once, which may be sent also where
     /// [`Actions::can_send`] says no. If none, [`State::writable`] follows when there are some.
     fn send_room(&mut self) -> usize;

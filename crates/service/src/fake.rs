@@ -255,6 +255,10 @@ impl Actions for Recorder {
         self.can_send
     }
 
+    fn can_begin(&mut self) -> bool {
+        self.can_send
+    }
+
     fn can_send_large(&mut self, _bytes: usize) -> bool {
         self.can_send()
     }

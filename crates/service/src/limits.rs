@@ -15,6 +15,10 @@ pub const SCAN_PAGE_BYTES: usize = 256 << 10;
 /// and a page should take at most 100 µs.
 pub const SCAN_PAGE_ROWS: u32 = 100;
 
+/// Bytes of keys that a scan or count keeps between two steps from which on they are counted as held by its connection.
+/// Less is within what every call is reckoned with.
+pub const HELD_KEY_BYTES: usize = 512;
+
 /// Rows walked in one slice of a count, at some 36 ns each: 100 µs.
 pub const COUNT_SLICE_ROWS: u32 = 2_500;
 

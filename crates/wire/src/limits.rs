@@ -167,6 +167,10 @@ pub const LEAST_ROOM_BYTES: usize = 16 << 10;
 /// Bytes that may wait on one stream before `can_send` says no.
 pub const STREAM_UNSENT_BYTES: usize = 256 << 10;
 
+/// What the calls of a connection may hold ready, or keep until they go on, before others of its calls begin to, while memory
+/// is short: about what a connection may hold then in any case.
+pub const READY_BYTES: usize = 64 << 10;
+
 /// Bytes that the connection appends to the output before it keeps the rest back. The driver hands them to the kernel in
 /// one go.
 pub const OUTPUT_BOUND_BYTES: usize = 256 << 10;

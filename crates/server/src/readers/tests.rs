@@ -295,6 +295,40 @@ fn nobody_else_waits_for_a_device_that_does_not_answer() {
     assert_eq!(bench.get_ok("").as_deref(), Some(&b"more"[..]));
 }
 
+/// Long keys that wait for a device are charged, and given back when it has answered or the caller has gone.
+#[test]
+fn what_is_kept_for_reads_that_wait_is_charged() {
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let tree = bench
+        .store
+        .tree(DatabaseId::DEFAULT)
+        .expect("it is on disk");
+    let charged = |bench: &Bench| bench.pair.worker.account().charged_bytes();
+    let at_rest = charged(&bench);
+    for is_reset in [false, true, false, true] {
+        let held = tree.hold_reads();
+        let reads = [(); 3].map(|()| bench.get("", &[b'k'; 60_000]));
+        assert!(reads.iter().all(|read| bench.waits(*read)));
+        assert!(charged(&bench) >= at_rest + 6 * 60_000);
+        if is_reset {
+            let Pair { client, sent, .. } = &mut bench.pair;
+            for read in reads {
+                client.reset(read, sent, ErrorCode::Cancel);
+            }
+        }
+        bench.turn();
+        drop(held);
+        if !is_reset {
+            for read in reads {
+                bench.wait_ok(read);
+            }
+        }
+        bench.turn();
+        assert_eq!(charged(&bench), at_rest);
+    }
+}
+
 #[test]
 fn what_comes_for_a_call_that_is_gone_is_for_nobody() {
     let mut bench = Bench::new(true);

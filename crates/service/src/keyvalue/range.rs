@@ -13,7 +13,9 @@ use super::messages::{
 };
 use super::refuse;
 use crate::call::{Actions, Shared};
-use crate::limits::{COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+use crate::limits::{
+    COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, HELD_KEY_BYTES, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS,
+};
 use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
@@ -49,6 +51,22 @@ impl Rest {
         }
     }
 
+    /// Has what is kept of the keys counted as held by the caller's connection, unless it is little. Anew after each page,
+    /// as what was held ready is given back when something is sent.
+    fn hold(&self, actions: &mut impl Actions) {
+        fn length(bound: &Bound<Vec<u8>>) -> usize {
+            match bound {
+                Bound::Included(key) | Bound::Excluded(key) => key.capacity(),
+                Bound::Unbounded => 0,
+            }
+        }
+        // Twice: what waits for a disk has a copy.
+        let bytes = 2 * (length(&self.start) + length(&self.end));
+        if bytes >= HELD_KEY_BYTES {
+            actions.hold_ready(bytes);
+        }
+    }
+
     /// The walk has passed `key`.
     fn pass(&mut self, key: &[u8], direction: Direction) {
         let bound = match direction {
@@ -76,6 +94,8 @@ pub(super) struct Scan {
     left: u64,
     /// A view was asked for and has not come yet: one page at a time.
     asked: bool,
+    /// There was a page: where the next one begins is kept.
+    has_begun: bool,
 }
 
 /// An entry with its value.
@@ -116,6 +136,7 @@ impl Scan {
             ..
         } = request;
         let left = if limit == 0 { u64::MAX } else { limit };
+        rest.hold(actions);
         actions.read_long(database);
         Ok(Box::new(Scan {
             database,
@@ -124,6 +145,7 @@ impl Scan {
             keys_only,
             left,
             asked: true,
+            has_begun: false,
         }))
     }
 
@@ -147,7 +169,7 @@ impl Scan {
     ) -> Result<(), NotFetched> {
         self.asked = false;
         // Asked for while there was room; other calls of the same connection may have used it up since.
-        if !actions.can_send() {
+        if !self.may_go_on(actions) {
             return Ok(());
         }
         let now_ms = actions.now_ms();
@@ -177,15 +199,24 @@ impl Scan {
         if let Some(key) = page.passed {
             self.rest.pass(key, self.direction);
         }
+        self.has_begun = true;
+        self.rest.hold(actions);
         self.go_on(actions);
         Ok(())
     }
 
     /// Asks for the next page as soon as there is room for it.
     pub(super) fn go_on(&mut self, actions: &mut impl Actions) {
-        if !self.asked && actions.can_send() {
+        if !self.asked && self.may_go_on(actions) {
             self.asked = true;
             actions.read_long(self.database);
+        }
+    }
+
+    fn may_go_on(&self, actions: &mut impl Actions) -> bool {
+        match self.has_begun {
+            true => actions.can_send(),
+            false => actions.can_begin(),
         }
     }
 
@@ -321,10 +352,12 @@ impl Count {
         let request = CountRequest::decode(bytes)
             .map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
+        let rest = Rest::new(request.keys);
+        rest.hold(actions);
         actions.read_long(database);
         Ok(Box::new(Count {
             database,
-            rest: Rest::new(request.keys),
+            rest,
             may_estimate: request.estimate,
             counted: 0,
             views: 0,
@@ -353,6 +386,7 @@ impl Count {
         match slice.passed {
             Some(key) => {
                 self.rest.pass(key, Direction::Forward);
+                self.rest.hold(actions);
                 actions.read_long(self.database);
             }
             None => {

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::event::Event;
 use super::outbound::Charge;
 use super::streams::{StreamKey, Streams};
+use crate::limits;
 
 /// What is held back of what calls would produce for a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct Capacity {
     pub(super) put_back: VecDeque<StreamKey>,
     /// Streams that are owed a Writable event as soon as there is capacity.
     waiting: VecDeque<StreamKey>,
+    /// Those that are owed one as soon as calls may begin to hold something ready.
+    waiting_begin: VecDeque<StreamKey>,
     /// Those that are owed one as soon as a large message may be sent.
     waiting_large: VecDeque<StreamKey>,
     /// Those that are owed one as soon as the connection's send window lets something out.
@@ -54,6 +57,7 @@ impl Capacity {
         self.deferred.clear();
         self.put_back.clear();
         self.waiting.clear();
+        self.waiting_begin.clear();
         self.waiting_large.clear();
         self.waiting_room.clear();
     }
@@ -63,6 +67,7 @@ impl Capacity {
             &self.deferred,
             &self.put_back,
             &self.waiting,
+            &self.waiting_begin,
             &self.waiting_large,
             &self.waiting_room,
         ];
@@ -116,6 +121,32 @@ impl Connection {
             );
         }
         false
+    }
+
+    /// Returns whether a stream's call that holds nothing [ready](Self::hold_ready) may send a message and hold something
+    /// from then on: while the layer above holds something back, calls of a connection that hold more than
+    /// [`limits::READY_BYTES`] together are to come to their ends first. If not, a Writable event follows as soon as it
+    /// may, unless the stream ends before.
+    pub fn can_begin(&mut self, stream: StreamKey) -> bool {
+        if self.may_begin() || !self.can_send(stream) {
+            return self.can_send(stream);
+        }
+        if !self.streams[stream.slot].awaits_capacity {
+            self.streams[stream.slot].awaits_capacity = true;
+            let most = self.most_waiting();
+            enter(
+                &mut self.capacity.waiting_begin,
+                stream,
+                most,
+                &self.streams,
+            );
+        }
+        false
+    }
+
+    fn may_begin(&self) -> bool {
+        let is_little = self.capacity.ready_bytes < limits::READY_BYTES;
+        self.has_capacity() && (self.capacity.pause == Pause::No || is_little)
     }
 
     /// Returns whether a stream's call may send another message. If not, a Writable event follows as soon as it may,
@@ -267,6 +298,7 @@ impl Connection {
         let is_large_awaited =
             !self.capacity.put_back.is_empty() || !self.capacity.waiting_large.is_empty();
         (is_awaited && self.has_capacity())
+            || (!self.capacity.waiting_begin.is_empty() && self.may_begin())
             || (is_large_awaited && self.has_large_capacity())
             || (!self.capacity.waiting_room.is_empty() && self.has_free_room())
     }
@@ -293,6 +325,9 @@ impl Connection {
     pub(super) fn next_writable(&mut self) -> Option<Event> {
         while self.has_capacity() {
             let mut stream = self.capacity.waiting.pop_front();
+            if stream.is_none() && self.may_begin() {
+                stream = self.capacity.waiting_begin.pop_front();
+            }
             if stream.is_none() && self.has_large_capacity() {
                 stream = self.capacity.waiting_large.pop_front();
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wire::grpc::Status;
-use wire::{Config, ErrorCode, Event, StreamKey};
+use wire::{Config, ErrorCode, Event, Pause, StreamKey};
 
 use crate::support::*;
 
@@ -124,6 +124,48 @@ fn the_connections_window_goes_to_one_after_the_other() {
         server.connection.promise_room(waiting, 65_535);
         assert!(!server.connection.has_events());
         told.push(waiting);
+    }
+}
+
+/// While memory is short, calls that would begin to hold something wait for those that hold something already.
+#[test]
+fn calls_begin_to_hold_something_one_after_the_other_while_memory_is_short() {
+    let mut server = server(1 << 20);
+    for round in 0..2 {
+        let first = 1 + 6 * round;
+        let calls = [call(first), call(first + 2), call(first + 4)].concat();
+        let streams = requests(&server.feed(&calls));
+        let connection = &mut server.connection;
+        connection.hold_ready(streams[0], 64 << 10);
+        assert!(connection.can_begin(streams[1]), "there is memory");
+        connection.set_pause(Pause::Large);
+        assert!(connection.can_send(streams[0]), "it goes on");
+        assert!(!connection.can_begin(streams[1]) && !connection.can_begin(streams[2]));
+        assert!(!connection.has_events());
+        // It has sent what it held, and has come to its end.
+        connection.hold_ready(streams[0], (64 << 10) - 1);
+        assert!(connection.has_events());
+        assert_eq!(
+            next(&mut server, &[]),
+            Some(Event::Writable { stream: streams[1] })
+        );
+        let connection = &mut server.connection;
+        assert!(connection.can_begin(streams[1]));
+        connection.hold_ready(streams[1], 1);
+        assert!(!connection.has_events());
+        // There is memory again.
+        connection.set_pause(Pause::No);
+        assert!(connection.has_events());
+        assert_eq!(
+            next(&mut server, &[]),
+            Some(Event::Writable { stream: streams[2] })
+        );
+        let resets = [first, first + 2, first + 4].map(|id| rst(id, ErrorCode::Cancel));
+        server.feed(&resets.concat());
+        for stream in streams {
+            server.connection.forget(stream);
+        }
+        assert_eq!(server.connection.buffered_bytes(), 0);
     }
 }
 

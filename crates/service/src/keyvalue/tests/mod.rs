@@ -92,6 +92,10 @@ pub(crate) struct Ended {
     ticks: usize,
     /// How long it waited for alarms.
     pub(crate) waited_ns: u64,
+    /// What it said that it holds, each time.
+    held: Vec<usize>,
+    /// How often it asked whether it may begin.
+    begins: usize,
 }
 
 impl Ended {
@@ -185,6 +189,8 @@ impl Bench {
             puts_back: false,
             wake_at_ns: None,
             reserved_bytes: 0,
+            held: Vec::new(),
+            begins: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -225,6 +231,8 @@ impl Bench {
             status,
             ticks,
             waited_ns: room.now_ns,
+            held: room.held,
+            begins: room.begins,
         }
     }
 }
@@ -246,6 +254,8 @@ pub(crate) struct Room<'a> {
     wake_at_ns: Option<u64>,
     /// What is set aside for the next message.
     reserved_bytes: usize,
+    held: Vec<usize>,
+    begins: usize,
 }
 
 impl Room<'_> {
@@ -368,7 +378,9 @@ impl Actions for Room<'_> {
 
     fn promise_room(&mut self, _bytes: usize) {}
 
-    fn hold_ready(&mut self, _bytes: usize) {}
+    fn hold_ready(&mut self, bytes: usize) {
+        self.held.push(bytes);
+    }
 
     fn take_progress(&mut self) -> bool {
         false
@@ -406,6 +418,11 @@ impl Actions for Room<'_> {
 
     fn can_send(&mut self) -> bool {
         self.room > 0
+    }
+
+    fn can_begin(&mut self) -> bool {
+        self.begins += 1;
+        self.can_send()
     }
 
     fn can_send_large(&mut self, _bytes: usize) -> bool {

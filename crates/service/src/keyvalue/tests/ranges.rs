@@ -245,6 +245,49 @@ pub(super) fn a_scan_sends_only_when_it_may() {
     assert!(ended.ticks > ended.messages.len(), "it waited in between");
 }
 
+/// What is kept of long keys between two pages is told, each time; and before it is kept, the call asks.
+#[test]
+fn a_scan_and_a_count_tell_what_they_keep() {
+    let mut bench = Bench::new();
+    bench.room = 1;
+    let key = |number: usize| format!("{number:05}{}", "k".repeat(60_000));
+    bench.fill((0..9).map(key), b"");
+    let (found, ended) = bench.scan(SCAN);
+    assert_eq!((found.len(), ended.messages.len()), (9, 3));
+    assert_eq!(ended.begins, 1, "before the first page only");
+    assert_eq!(ended.held.len(), 2, "after each page but the last");
+    assert!(ended.held.iter().all(|bytes| *bytes >= 2 * 60_000));
+    let (start, end) = (key(0), key(3));
+    let range = ScanRequest {
+        keys: Keys::Range {
+            start: start.as_bytes(),
+            end: end.as_bytes(),
+        },
+        ..SCAN
+    };
+    let (_, ended) = bench.scan(range);
+    assert!(ended.held[0] >= 4 * 60_000, "{:?}", ended.held);
+    let short = (0..2 * COUNT_SLICE_ROWS).map(|number| format!("a{number}"));
+    bench.fill(short, b"");
+    let mut request = Vec::new();
+    CountRequest {
+        keys: Keys::Prefix(key(1).as_bytes()),
+        ..CountRequest::default()
+    }
+    .encode(&mut request);
+    assert!(bench.call(Method::Count, &request).held[0] >= 4 * 60_000);
+    assert_eq!(
+        bench
+            .scan(ScanRequest {
+                keys: Keys::Prefix(b"a"),
+                ..SCAN
+            })
+            .1
+            .held,
+        []
+    );
+}
+
 #[test]
 pub(super) fn expired_entries_are_not_shown() {
     let mut bench = Bench::new();

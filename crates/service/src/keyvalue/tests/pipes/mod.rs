@@ -33,6 +33,8 @@ impl Bench {
             puts_back: false,
             wake_at_ns: None,
             reserved_bytes: 0,
+            held: Vec::new(),
+            begins: 0,
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
