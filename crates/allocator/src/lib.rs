@@ -12,6 +12,13 @@ pub fn give_back_at_once() {
     set_purge_delay_ms(0);
 }
 
+/// Gives back what the calling thread has freed and what others have freed of its memory, as far as whole pages are free.
+/// Threads keep that for what they will need next, and only they can give it back.
+pub fn give_back() {
+    // SAFETY: it may be called by any thread at any time, and touches nothing that is not free.
+    unsafe { libmimalloc_sys::mi_collect(false) };
+}
+
 fn set_purge_delay_ms(delay_ms: std::ffi::c_long) {
     // SAFETY: the option exists in this version, and any number is a delay. It is a plain variable of the allocator, written
     // before there are threads that read it; whoever calls later changes when memory is given back, and nothing else.
@@ -47,6 +54,24 @@ mod tests {
         assert!(resident_bytes() >= before + (60 << 20), "it is filled");
         drop(std::hint::black_box(filled));
         resident_bytes().saturating_sub(before)
+    }
+
+    /// Any thread may, also one that has nothing, and nothing that is in use is touched.
+    #[test]
+    fn what_is_in_use_is_kept() {
+        let kept: Vec<_> = (0..2_000_usize).map(|at| vec![at; 100]).collect();
+        for _ in 0..2 {
+            let freed: Vec<_> = (0..2_000).map(|_| vec![7_usize; 100]).collect();
+            std::thread::spawn(move || {
+                drop(freed);
+                give_back();
+            })
+            .join()
+            .expect("it has nothing to do");
+            give_back();
+            let is_whole = |(at, one): (usize, &Vec<usize>)| one.iter().all(|value| *value == at);
+            assert!(kept.iter().enumerate().all(is_whole));
+        }
     }
 
     #[test]

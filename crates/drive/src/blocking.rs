@@ -13,7 +13,7 @@ use crate::config::LoopConfig;
 use crate::core::Core;
 use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
 use crate::handler::{ConnectionId, Handler, Peer};
-use crate::limits::RECEIVE_WAIT_MS;
+use crate::limits::{self, RECEIVE_WAIT_MS};
 use crate::notice::{Notice, Notices};
 use crate::permits::Waiter;
 use crate::pool::ThreadPool;
@@ -78,6 +78,9 @@ pub(crate) struct ConnectionThread {
     is_quiet: bool,
     /// Nothing was to be done for a while, and memory was given back.
     is_at_rest: bool,
+    give_back: fn(),
+    /// The bytes that it had moved when it last gave memory back to the allocator.
+    given_back_at_bytes: u64,
     waiter: Arc<Waiter>,
     arrivals: Vec<(OwnedFd, Peer)>,
     notices: Arc<dyn Notices>,
@@ -116,6 +119,8 @@ impl ConnectionThread {
             idle_ns: config.idle_thread_ms.saturating_mul(1_000_000),
             is_quiet: false,
             is_at_rest: false,
+            give_back: config.give_back,
+            given_back_at_bytes: 0,
             waiter: Waiter::of_this_thread(),
             arrivals: Vec::new(),
             notices: config.notices.clone(),
@@ -219,11 +224,22 @@ impl ConnectionThread {
             _ if self.is_at_rest || !is_far => self.wait_for_all(timeout_ns).map(drop),
             _ => {
                 if self.wait_for_all(Some(RECEIVE_WAIT_NS))? {
-                    self.core.rest();
-                    self.is_at_rest = true;
+                    self.rest();
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Nothing was to be done for a while: gives memory back.
+    fn rest(&mut self) {
+        self.core.rest();
+        self.is_at_rest = true;
+        let counters = &self.shared.counters;
+        let moved_bytes = counters.bytes_in.get() + counters.bytes_out.get();
+        if moved_bytes >= self.given_back_at_bytes + limits::GIVE_BACK_BYTES {
+            self.given_back_at_bytes = moved_bytes;
+            (self.give_back)();
         }
     }
 

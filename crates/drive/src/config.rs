@@ -56,6 +56,10 @@ pub struct LoopConfig {
     pub handle_signals: bool,
     /// Who is told what happens.
     pub notices: Arc<dyn Notices>,
+    /// Called by a thread of [`Driver::Blocking`] that rests after it has moved much
+    /// ([`limits::GIVE_BACK_BYTES`]): an allocator that keeps what is freed for the thread that had it may give that
+    /// back. Default: nothing is done.
+    pub give_back: fn(),
 }
 
 /// Where to listen, and how. Read from a text it is plain.
@@ -108,6 +112,7 @@ impl Default for LoopConfig {
             drain_ms: limits::DRAIN_MS,
             handle_signals: true,
             notices: Arc::new(Silent),
+            give_back: || {},
         }
     }
 }

@@ -133,6 +133,10 @@ pub const THREAD_NOTICE_MS: u64 = 10_000;
 /// everybody can. Bounds how late it learns of a stop; a silent connection costs one wake-up more.
 pub const RECEIVE_WAIT_MS: u64 = 100;
 
+/// Bytes that a thread of the blocking driver has received and sent since it last gave memory back, from which on it does
+/// so when it rests: with less there is little to give, and who makes a small call each second should not pay for it.
+pub const GIVE_BACK_BYTES: u64 = 64 * 1024;
+
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
 /// system call; others to the millisecond.
 pub const PRECISE_WAIT_NS: u64 = 2_000_000;

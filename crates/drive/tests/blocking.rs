@@ -4,13 +4,13 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
     Directory, Habits, LONG_DRAIN_MS, Server, blocking, eventually, fall_asleep, keep_deadlines,
 };
-use drive::limits::{OUTPUT_HIGH_WATER_BYTES, SPARE_THREADS};
+use drive::limits::{GIVE_BACK_BYTES, OUTPUT_HIGH_WATER_BYTES, SPARE_THREADS};
 use drive::{Closed, LoopConfig, LoopCounters, RunError};
 
 fn expect_served(stream: &mut TcpStream) {
@@ -346,6 +346,31 @@ fn a_quiet_thread_keeps_no_buffers() {
 }
 
 /// It may not wait in `recv`, where nobody but its peer can wake it.
+/// Memory is given back to the allocator when a thread rests that has moved much, each time; not for small calls.
+#[test]
+fn a_thread_that_rests_gives_memory_back_if_it_has_moved_much() {
+    static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
+    let server = Server::start(LoopConfig {
+        give_back: || {
+            GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
+        },
+        ..blocking(1)
+    });
+    let mut stream = server.connect();
+    let half = vec![1; GIVE_BACK_BYTES as usize / 2];
+    for round in 0..3 {
+        expect_served(&mut stream);
+        fall_asleep(&server);
+        assert_eq!(GIVEN_BACK.load(Ordering::Relaxed), round);
+        stream.write_all(&half).expect("the server reads");
+        stream.read_exact(&mut half.clone()).expect("echo");
+        eventually("memory is given back", || {
+            GIVEN_BACK.load(Ordering::Relaxed) > round
+        });
+        assert_eq!(GIVEN_BACK.load(Ordering::Relaxed), round + 1);
+    }
+}
+
 #[test]
 fn a_thread_whose_handler_awaits_a_wake_waits_in_poll() {
     let server = Server::start(blocking(1));

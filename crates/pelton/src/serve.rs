@@ -279,6 +279,7 @@ fn config(
             drain_ms: settings.drain_timeout.ms,
             handle_signals: true,
             notices: Arc::new(ServerLog(Arc::clone(notifier))),
+            give_back: allocator::give_back,
             ..LoopConfig::default()
         },
         server: INFO,
