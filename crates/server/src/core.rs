@@ -254,7 +254,9 @@ impl Core {
                 io.set_unfinished(true);
                 break;
             }
-            if self.role == LoopRole::OneConnection && ends_a_request(event) {
+            // What is long is not begun before the rest is looked at: the caller may have taken it back.
+            let is_next = ends_a_request(event) && self.batch.long_work() == 0;
+            if self.role == LoopRole::OneConnection && is_next {
                 io.set_unfinished(consumed < io.input.len() || has_events(channel));
                 break;
             }

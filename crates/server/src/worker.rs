@@ -313,9 +313,9 @@ impl Handler for Worker {
 #[cfg(test)]
 mod tests {
     use drive::Handler;
-    use wire::Event;
     use wire::grpc::Code;
     use wire::limits::GLITCH_BURST;
+    use wire::{ErrorCode, Event};
 
     use crate::limits;
     use crate::pair::Pair;
@@ -461,6 +461,25 @@ mod tests {
             pair.client.forget(stream);
         }
         assert!(!pair.worker.awaits_wake(), "nothing runs");
+    }
+
+    /// A client that takes back long reads at once makes no work by them.
+    #[test]
+    fn a_worker_with_one_connection_does_not_begin_long_reads_that_were_taken_back() {
+        let mut pair = Pair::alone();
+        for _ in 0..2 {
+            for _ in 0..3 {
+                let stream = pair.call("/pelton.v1.KeyValue/Count", b"");
+                let Pair { client, sent, .. } = &mut pair;
+                client.reset(stream, sent, ErrorCode::Cancel);
+            }
+            pair.turn();
+            let totals = pair.worker.shared().figures.totals();
+            assert_eq!(totals.running_calls, 0);
+            assert!(!pair.io.is_unfinished() && pair.io.input.is_empty());
+        }
+        let stream = pair.call("/pelton.v1.KeyValue/Count", b"");
+        assert_eq!(pair.turn().last(), Some(&Event::Finished { stream }));
     }
 
     /// A call that is answered later holds up neither what its client sends nor what it asks meanwhile.
