@@ -373,8 +373,17 @@ def test_of_several_files_the_one_that_fails_is_named(binary, durable, tmp_path)
     assert done.stdout.startswith("several/few: 1000 bytes") and len(done.stdout.splitlines()) == 1
     assert done.stderr.startswith(f"pelton: {files[1]}: ") and "--blob-quota" in done.stderr
     run = [binary, "download", "--address", durable.address, "--parallel", "1", "--force", "--to", str(tmp_path)]
-    run += ["several/few", "several/not"]
+    # What is missing keeps nothing from coming, and is named.
+    run += ["several/not", "several/few", "several/neither"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.startswith("pelton: several/not: ") and "there is no blob" in done.stderr
+    first, second = done.stderr.splitlines()
+    assert first.startswith("pelton: several/not: ") and "there is no blob" in first
+    assert second.startswith("pelton: several/neither: ")
     assert "1000 bytes" in done.stdout
+    # Another failure leaves out the rest, and says what.
+    run[run.index("several/not")] = "../bad"
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.startswith("pelton: ../bad: ")
+    assert "not begun: several/few, several/neither" in done.stderr

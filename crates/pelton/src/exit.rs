@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use client::Code;
 use serde_json::{Map, Value};
 
-use crate::output::object;
+use crate::arguments::OutputFormat;
+use crate::output::{note, object};
 use crate::settings::SettingsError;
 
 /// The exit codes, as the help and docs/cli.md list them.
@@ -138,6 +139,14 @@ impl Failure {
             Failure::Call(failure) if failure.is_miss => Exit::Miss,
             Failure::Failed(_) | Failure::Call(_) => Exit::Failed,
             Failure::BrokenPipe => Exit::Done,
+        }
+    }
+
+    /// Tells it on standard error.
+    pub fn report(&self, format: OutputFormat) {
+        match format {
+            OutputFormat::Text => note(format_args!("pelton: {self}")),
+            OutputFormat::Json => note(Value::Object(self.fields())),
         }
     }
 

@@ -76,10 +76,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
         Err(failure) => {
-            match format {
-                OutputFormat::Text => note(format_args!("pelton: {failure}")),
-                OutputFormat::Json => note(Value::Object(failure.fields())),
-            }
+            failure.report(format);
             failure.exit().into()
         }
     }

@@ -213,31 +213,28 @@ fn nobody_listens() {
     }
 }
 
-/// What was stored before is there still; from a pipe nothing is.
+/// Where there is no server, nothing was sent and nothing is waited for, however many attempts there may be.
 #[test]
-fn an_upload_that_fails_says_how_to_go_on() {
-    let upload = |file: &str| {
-        let words = [
-            "upload",
-            file,
-            "--name",
-            "x",
-            "--attempts",
-            "1",
-            "--address",
-            "127.0.0.1:1",
-        ];
-        let answer = run(pelton().args(words));
+fn a_transfer_without_a_server_ends_at_once() {
+    let transfer = |words: &[&str]| {
+        let more = ["--attempts", "1000000", "--address", "127.0.0.1:1"];
+        let answer = run(pelton().args(words).args(more));
         assert_eq!(answer.code, 3);
+        assert!(answer.stderr.contains("`pelton serve`"), "{answer:?}");
         answer.stderr
     };
-    let file = upload(env!("CARGO_MANIFEST_PATH"));
-    assert!(
-        file.contains("the same command goes on from there"),
-        "{file}"
-    );
-    let pipe = upload("-");
+    let file = env!("CARGO_MANIFEST_PATH");
+    let one = transfer(&["upload", file, "--name", "x"]);
+    assert!(!one.contains("goes on from there"), "{one}");
+    let two = transfer(&["upload", file, file, "--parallel", "1"]);
+    assert!(two.contains(&format!("not begun: {file}")), "{two}");
+    let pipe = transfer(&["upload", "-", "--name", "x"]);
     assert!(pipe.contains("nothing is kept"), "{pipe}");
+    let fetched = transfer(&["download", "a", "b", "--to", "/tmp", "--parallel", "1"]);
+    assert!(
+        fetched.contains("a: ") && fetched.contains("not begun: b"),
+        "{fetched}"
+    );
 }
 
 /// A server that accepts and never answers.

@@ -1,7 +1,7 @@
 //! Trying again what a broken connection has ended, and several at a time.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use std::time::Duration;
 use client::CallError;
 use wire::grpc::Code;
 
-use crate::exit::Failure;
+use super::super::Caller;
+use crate::arguments::{ConnectionArguments, OutputFormat};
+use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
@@ -64,15 +66,26 @@ pub(super) struct Transfers {
     progress: Progress,
     done_bytes: AtomicU64,
     attempts: u32,
+    /// There was a connection to the server.
+    was_reached: AtomicBool,
+    /// Of what is told on the way.
+    format: OutputFormat,
 }
 
 impl Transfers {
-    pub(super) fn new(what: &'static str, total_bytes: Option<u64>, attempts: u32) -> Transfers {
+    pub(super) fn new(
+        what: &'static str,
+        total_bytes: Option<u64>,
+        attempts: u32,
+        format: OutputFormat,
+    ) -> Transfers {
         Transfers {
             interrupt: Interrupt::listen(),
             progress: Progress::transfer(what, total_bytes),
             done_bytes: AtomicU64::new(0),
             attempts: attempts.max(1),
+            was_reached: AtomicBool::new(false),
+            format,
         }
     }
 
@@ -128,8 +141,23 @@ impl Transfers {
         }
     }
 
-    /// Does each piece of work, some at a time. What was begun is ended; after a failure nothing more is begun. The answer
-    /// is what was done, and the first failure; where there is more than one piece of work, it says which one failed.
+    /// Connects to the server. Where there was none before, there is none to wait for: that is told at once, as by all other
+    /// commands. One that has gone may come again.
+    pub(super) fn connect(&self, arguments: &ConnectionArguments) -> Result<Caller, Ended> {
+        self.check_interrupt()?;
+        match Caller::connect(arguments) {
+            Ok(caller) => {
+                self.was_reached.store(true, Ordering::Relaxed);
+                Ok(caller)
+            }
+            Err(failure) if self.was_reached.load(Ordering::Relaxed) => Err(Ended::Again(failure)),
+            Err(failure) => Err(Ended::Final(failure)),
+        }
+    }
+
+    /// Does each piece of work, some at a time. What was begun is ended. Where something is missing the others are done all
+    /// the same; after another failure nothing more is begun. The answer is what was done, and a failure, the others are
+    /// told here; where there is more than one piece of work, it says which one failed, and which were not begun.
     pub(super) fn all<W: Send, R: Send>(
         &self,
         work: Vec<W>,
@@ -142,24 +170,29 @@ impl Transfers {
         let waiting: Mutex<VecDeque<W>> = Mutex::new(work.into());
         let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let take = || lock().pop_front();
+        let leave_out = || -> Vec<String> { lock().drain(..).map(|one| name(&one)).collect() };
         let results = thread::scope(|scope| {
             let worker = || {
-                let mut done = Vec::new();
+                let (mut done, mut failures) = (Vec::new(), Vec::new());
                 while let Some(one) = take() {
-                    match each(&one) {
-                        Ok(result) => done.push(result),
-                        Err(failure) => {
-                            lock().clear();
-                            let failure = if is_one {
-                                failure
-                            } else {
-                                failure.about(&name(&one))
-                            };
-                            return (done, Err(failure));
+                    let failure = match each(&one) {
+                        Ok(result) => {
+                            done.push(result);
+                            continue;
                         }
-                    }
+                        Err(failure) if is_one => failure,
+                        Err(failure) => failure.about(&name(&one)),
+                    };
+                    let left_out = match failure.exit() {
+                        Exit::Miss => Vec::new(),
+                        _ => leave_out(),
+                    };
+                    failures.push(match left_out.is_empty() {
+                        true => failure,
+                        false => failure.with(&format!("not begun: {}", left_out.join(", "))),
+                    });
                 }
-                (done, Ok(()))
+                (done, failures)
             };
             let spawn = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
             let handles: Vec<_> = (1..threads).map_while(spawn).collect();
@@ -171,11 +204,17 @@ impl Transfers {
             );
             results
         });
-        let (mut all, mut outcome) = (Vec::new(), Ok(()));
-        for (mut done, ended) in results {
+        let (mut all, mut failures) = (Vec::new(), Vec::new());
+        for (mut done, mut failed) in results {
             all.append(&mut done);
-            outcome = outcome.and(ended);
+            failures.append(&mut failed);
         }
-        (all, outcome)
+        // The program ends with the worst.
+        failures.sort_by_key(|failure| failure.exit() != Exit::Miss);
+        let last = failures.pop();
+        for failure in failures {
+            failure.report(self.format);
+        }
+        (all, last.map_or(Ok(()), Err))
     }
 }

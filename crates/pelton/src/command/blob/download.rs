@@ -21,7 +21,8 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
     let chunk_bytes = chunk_bytes(&arguments.transfer)?;
     let targets = targets(arguments)?;
     let transfer = &arguments.transfer;
-    let transfers = Transfers::new("downloading", Some(0), transfer.attempts);
+    let format = arguments.place.connection.output;
+    let transfers = Transfers::new("downloading", Some(0), transfer.attempts, format);
     let downloading = Downloading {
         arguments,
         transfers: &transfers,
@@ -142,9 +143,7 @@ impl Downloading<'_> {
     }
 
     fn attempt(&self, target: &Target, sink: &mut Sink<'_>) -> Result<(), Ended> {
-        self.transfers.check_interrupt()?;
-        let connected = Caller::connect(&self.arguments.place.connection);
-        let mut caller = connected.map_err(Ended::Again)?;
+        let mut caller = (self.transfers).connect(&self.arguments.place.connection)?;
         let received = self.receive(&mut caller, target, sink);
         let ended = received.and_then(|()| sink.check());
         sink.is_hopeless = matches!(ended, Err(Ended::Final(_)));

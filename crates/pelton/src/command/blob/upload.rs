@@ -35,7 +35,8 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
     let sources = sources(arguments)?;
     let total_bytes = sources.iter().map(|source| source.size_bytes).sum();
     let transfer = &arguments.transfer;
-    let transfers = Transfers::new("uploading", total_bytes, transfer.attempts);
+    let format = arguments.place.connection.output;
+    let transfers = Transfers::new("uploading", total_bytes, transfer.attempts, format);
     let uploading = Uploading {
         arguments,
         transfers: &transfers,
@@ -183,13 +184,12 @@ impl Uploading<'_> {
             is_resumable |= matches!(ended, Err(Ended::Again(_)));
             ended
         });
-        // A server that was not reached, or an interrupted upload: what is stored of it waits for the next attempt.
-        stored.map_err(
-            |failure| match is_resumable || self.transfers.interrupt.is_set() {
-                true => failure.with(RESUMED),
-                false => failure,
-            },
-        )
+        // The connection was lost, or the upload interrupted: what is stored of it waits for the next attempt.
+        let may_go_on = is_resumable || self.transfers.interrupt.is_set();
+        stored.map_err(|failure| match may_go_on && summed.bytes > 0 {
+            true => failure.with(RESUMED),
+            false => failure,
+        })
     }
 
     /// One attempt to store a file: goes on where the server is. `reached` moves as more of it is stored.
@@ -238,8 +238,7 @@ impl Uploading<'_> {
     }
 
     fn connect(&self) -> Result<Caller, Ended> {
-        self.transfers.check_interrupt()?;
-        Caller::connect(&self.arguments.place.connection).map_err(Ended::Again)
+        self.transfers.connect(&self.arguments.place.connection)
     }
 
     fn stat(
