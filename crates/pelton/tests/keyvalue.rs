@@ -606,6 +606,29 @@ fn missing_things_have_one_exit_code_each() {
     }
 }
 
+/// A refusal says what would do.
+#[test]
+fn misses_name_what_to_do() {
+    let server = Server::start();
+    server.run(["put", "text", "5"]);
+    for (words, what) in [
+        (&["incr", "text"][..], "`pelton put KEY --number N`"),
+        (&["database", "drop", "default"], "`pelton delete --all`"),
+    ] {
+        let answer = run(&mut server.command(words));
+        assert_eq!(answer.code, 1, "{answer:?}");
+        assert!(answer.stderr.contains(what), "{answer:?}");
+    }
+    let other = server.run(["database", "drop", "other"]);
+    assert!(
+        other.stderr.ends_with("there is no database `other`\n"),
+        "{other:?}"
+    );
+    for words in [["database", "ls"], ["blob", "ls"]] {
+        assert_ne!(server.run(words).code, 2, "{words:?}");
+    }
+}
+
 /// What cannot be told on standard error does not change how a command ends.
 #[test]
 fn exit_codes_hold_when_standard_error_cannot_be_written() {

@@ -90,6 +90,7 @@ pub struct DownloadArguments {
 #[derive(Debug, Subcommand)]
 pub enum BlobCommand {
     /// List blobs in the order of their names: size, version and name, separated by tabs
+    #[command(visible_alias = "ls")]
     List(ListBlobsArguments),
 
     /// Describe a blob; exit code 1 if there is none

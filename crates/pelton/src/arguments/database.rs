@@ -18,6 +18,7 @@ pub enum DatabaseCommand {
     Create(CreateDatabaseArguments),
 
     /// List all databases with what is in them
+    #[command(visible_alias = "ls")]
     List(ListDatabasesArguments),
 
     /// Remove a database with all that is in it

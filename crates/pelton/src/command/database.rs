@@ -198,9 +198,15 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     let name = &arguments.name;
+    let hint = match name.as_str() {
+        "default" | "(default)" => {
+            "; the default database has the empty name, and is always there: `pelton delete --all` empties it"
+        }
+        _ => "",
+    };
     say_miss(
         arguments.connection.output,
-        &format!("nothing dropped: there is no database `{name}`"),
+        &format!("nothing dropped: there is no database `{name}`{hint}"),
     );
     Ok(Exit::Miss)
 }

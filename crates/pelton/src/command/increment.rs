@@ -69,7 +69,10 @@ pub fn refusal_name(refusal: IncrementRefusal) -> &'static str {
 /// Why nothing was added, as what follows "the key".
 pub fn refusal(answer: &IncrementResponse) -> String {
     match answer.refusal {
-        Some(IncrementRefusal::NotANumber) => "has a value that is no number of 8 bytes".into(),
+        Some(IncrementRefusal::NotANumber) => {
+            "has a value that is no number of 8 bytes (`pelton put KEY --number N` stores one)"
+                .into()
+        }
         Some(IncrementRefusal::Overflow) => {
             format!(
                 "has the number {}, the sum does not fit into 64 bits",

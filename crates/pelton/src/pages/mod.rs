@@ -130,8 +130,9 @@ fn describe(command: &Command, path: &str, page: &mut String) {
         .or(command.get_about())
         .expect("every command is explained");
     writeln!(page, "## {path}\n\n{about}\n").expect("a String takes what is written");
+    let above = path.rsplit_once(' ').map_or(path, |(above, _)| above);
     let aliases: Vec<String> = (command.get_visible_aliases())
-        .map(|alias| format!("`pelton {alias}`"))
+        .map(|alias| format!("`{above} {alias}`"))
         .collect();
     if !aliases.is_empty() {
         let aliases = aliases.join(", ");
