@@ -62,12 +62,15 @@ mod tests {
         let kept: Vec<_> = (0..2_000_usize).map(|at| vec![at; 100]).collect();
         for _ in 0..2 {
             let freed: Vec<_> = (0..2_000).map(|_| vec![7_usize; 100]).collect();
-            std::thread::spawn(move || {
+            let gives_back = move || {
                 drop(freed);
                 give_back();
-            })
-            .join()
-            .expect("it has nothing to do");
+            };
+            let thread = std::thread::Builder::new().spawn(gives_back);
+            thread
+                .expect("the system has a thread to give")
+                .join()
+                .expect("it has nothing to do");
             give_back();
             let is_whole = |(at, one): (usize, &Vec<usize>)| one.iter().all(|value| *value == at);
             assert!(kept.iter().enumerate().all(is_whole));
