@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::MetricsAddress;
 use super::exposition::CONTENT_TYPE;
-use crate::limits::{METRICS_ACCEPT_BACKOFF_MS, METRICS_CONNECTIONS, METRICS_REQUEST_BYTES};
+use crate::limits::{
+    METRICS_ACCEPT_BACKOFF_MS, METRICS_CONNECTIONS, METRICS_REQUEST_BYTES, METRICS_UNREAD_BYTES,
+};
 
 /// Makes the page of metrics, as they are now.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
@@ -52,6 +54,7 @@ impl Bound {
             stopped: AtomicBool::new(false),
             open: Mutex::default(),
             ended: Condvar::new(),
+            given_back: Condvar::new(),
         });
         let (listens, serves) = (Arc::clone(&bound), Arc::clone(&scrapers));
         let acceptor = thread::Builder::new()
@@ -87,16 +90,39 @@ struct Scrapers {
     open: Mutex<Open>,
     /// A thread has ended.
     ended: Condvar,
+    /// A page was given back.
+    given_back: Condvar,
 }
 
 /// The connections that are open.
 #[derive(Default)]
 struct Open {
-    /// Another handle of each socket, by the order of arrival.
-    sockets: BTreeMap<u64, TcpStream>,
+    /// By the order of arrival.
+    connections: BTreeMap<u64, Connection>,
     next: u64,
+    /// Bytes of pages that threads have, also those whose connection was closed just now.
+    unread_bytes: usize,
     /// Threads; some are those of connections that were closed just now.
     threads: usize,
+}
+
+struct Connection {
+    /// Another handle.
+    socket: TcpStream,
+    has_page: bool,
+}
+
+impl Open {
+    fn close_first(&mut self, is_meant: impl Fn(&Connection) -> bool) -> bool {
+        let first = self.connections.iter().find(|(_, one)| is_meant(one));
+        let number = first.map(|(&number, _)| number);
+        let closed = number.and_then(|number| self.connections.remove(&number));
+        if let Some(closed) = &closed {
+            // It is no connection any more, or will be none.
+            let _ = closed.socket.shutdown(Shutdown::Both);
+        }
+        closed.is_some()
+    }
 }
 
 fn accept(listener: &TcpListener, scrapers: &Arc<Scrapers>) {
@@ -119,16 +145,18 @@ impl Scrapers {
     fn begin(self: &Arc<Self>, socket: TcpStream) -> io::Result<()> {
         let number = {
             let mut open = self.open();
-            if open.sockets.len() >= METRICS_CONNECTIONS
-                && let Some((_, oldest)) = open.sockets.pop_first()
-            {
-                let _ = oldest.shutdown(Shutdown::Both);
+            if open.connections.len() >= METRICS_CONNECTIONS {
+                open.close_first(|_| true);
             }
             if open.threads >= 2 * METRICS_CONNECTIONS {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let number = open.next;
-            open.sockets.insert(number, socket.try_clone()?);
+            let connection = Connection {
+                socket: socket.try_clone()?,
+                has_page: false,
+            };
+            open.connections.insert(number, connection);
             open.next += 1;
             open.threads += 1;
             number
@@ -137,7 +165,7 @@ impl Scrapers {
         let run = move || {
             let mut socket = socket;
             // A scraper that goes away early has lost its own answer, and nothing else.
-            let _ = serve(&mut socket, &|| this.page(), this.patience);
+            let _ = serve(&mut socket, &|| this.page(number), this.patience);
             drop(socket);
             this.end(number);
         };
@@ -148,17 +176,32 @@ impl Scrapers {
             .inspect_err(|_| self.end(number))
     }
 
-    fn page(&self) -> String {
-        let _one = self
-            .rendering
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        (self.render)()
+    /// Makes a page for a connection, once there is room for one more: others that do not read theirs are closed for it.
+    fn page(&self, number: u64) -> Page<'_> {
+        let one_at_a_time = self.rendering.lock();
+        let _rendering = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open();
+        while open.unread_bytes >= METRICS_UNREAD_BYTES {
+            open.close_first(|connection| connection.has_page);
+            let given_back = self.given_back.wait(open);
+            open = given_back.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(open);
+        let text = (self.render)();
+        let mut open = self.open();
+        open.unread_bytes += text.len();
+        if let Some(connection) = open.connections.get_mut(&number) {
+            connection.has_page = true;
+        }
+        Page {
+            text,
+            scrapers: self,
+        }
     }
 
     fn end(&self, number: u64) {
         let mut open = self.open();
-        open.sockets.remove(&number);
+        open.connections.remove(&number);
         open.threads -= 1;
         self.ended.notify_all();
     }
@@ -166,13 +209,30 @@ impl Scrapers {
     /// Closes all connections, and waits for their threads.
     fn close_all(&self) {
         let mut open = self.open();
-        for socket in open.sockets.values() {
-            let _ = socket.shutdown(Shutdown::Both);
+        for connection in open.connections.values() {
+            let _ = connection.socket.shutdown(Shutdown::Both);
         }
         while open.threads > 0 {
             let ended = self.ended.wait(open);
             open = ended.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// A page of metrics, which counts until it is dropped.
+struct Page<'a> {
+    text: String,
+    scrapers: &'a Scrapers,
+}
+
+impl Drop for Page<'_> {
+    fn drop(&mut self) {
+        // Before somebody else has its room.
+        let text = std::mem::take(&mut self.text);
+        let bytes = text.len();
+        drop(text);
+        self.scrapers.open().unread_bytes -= bytes;
+        self.scrapers.given_back.notify_all();
     }
 }
 
@@ -199,17 +259,18 @@ impl fmt::Display for Answer {
     }
 }
 
-fn serve(
+fn serve<'a>(
     socket: &mut TcpStream,
-    render: &dyn Fn() -> String,
+    page: &dyn Fn() -> Page<'a>,
     patience: Duration,
 ) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     let answer = read_request(socket, deadline)?;
-    let (body, content_type) = match answer {
-        Answer::Page { .. } => (render(), CONTENT_TYPE),
-        _ => (
-            "Metrics for Prometheus are at /metrics.\n".to_owned(),
+    let page = matches!(answer, Answer::Page { .. }).then(page);
+    let (body, content_type) = match &page {
+        Some(page) => (page.text.as_str(), CONTENT_TYPE),
+        None => (
+            "Metrics for Prometheus are at /metrics.\n",
             "text/plain; charset=utf-8",
         ),
     };
@@ -218,13 +279,14 @@ fn serve(
         _ => "",
     };
     let length = body.len();
-    let mut response = format!(
+    let head = format!(
         "HTTP/1.1 {answer}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
+    write_all(socket, head.as_bytes(), deadline)?;
     if answer != (Answer::Page { with_body: false }) {
-        response.push_str(&body);
+        write_all(socket, body.as_bytes(), deadline)?;
     }
-    write_all(socket, response.as_bytes(), deadline)?;
+    drop(page);
     linger(socket, deadline)
 }
 
@@ -311,12 +373,14 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn endpoint(patience: Duration) -> Endpoint {
+        endpoint_with(Arc::new(|| "a_metric 1\n".into()), patience)
+    }
+
+    fn endpoint_with(render: Render, patience: Duration) -> Endpoint {
         let address = "0".parse().expect("a port");
         let bound = Bound::bind(&address).expect("a port is free");
         assert!(bound.address().ip().is_loopback());
-        bound
-            .serve(Arc::new(|| "a_metric 1\n".into()), patience)
-            .expect("threads can be had")
+        bound.serve(render, patience).expect("threads can be had")
     }
 
     fn ask(endpoint: &Endpoint, request: &[u8]) -> String {
@@ -413,7 +477,7 @@ mod tests {
                 assert!(answer.ends_with("a_metric 1\n"), "{answer}");
             }
         }
-        let open = endpoint.scrapers.open().sockets.len();
+        let open = endpoint.scrapers.open().connections.len();
         assert!(open <= METRICS_CONNECTIONS, "{open}");
         // The first of them was closed to make room.
         let mut first = slow.swap_remove(0);
@@ -422,7 +486,47 @@ mod tests {
         let scrapers = Arc::clone(&endpoint.scrapers);
         drop(endpoint);
         let open = scrapers.open();
-        assert_eq!((open.sockets.len(), open.threads), (0, 0));
+        assert_eq!(
+            (open.connections.len(), open.threads, open.unread_bytes),
+            (0, 0, 0)
+        );
+    }
+
+    /// Scrapers that do not read pages of some megabytes: what is kept for them all has a bound, whoever reads gets a whole
+    /// page, and everything is given back; and all of it once more.
+    #[test]
+    fn pages_that_nobody_reads_have_a_bound() {
+        // More than the system takes for a connection.
+        const PAGE_BYTES: usize = METRICS_UNREAD_BYTES - 1;
+        let endpoint = endpoint_with(Arc::new(|| "x".repeat(PAGE_BYTES)), LONG);
+        let unread_bytes = || endpoint.scrapers.open().unread_bytes;
+        let wait_for = |wanted: &dyn Fn(usize) -> bool| {
+            let deadline = Instant::now() + LONG;
+            while !wanted(unread_bytes()) {
+                assert!(Instant::now() < deadline, "{}", unread_bytes());
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for _ in 0..2 {
+            let mut slow = Vec::new();
+            for count in 1..=5 {
+                let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
+                socket
+                    .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+                    .expect("it reads");
+                // Its answer begins once it has its page.
+                socket.read_exact(&mut [0]).expect("it answers");
+                slow.push(socket);
+                assert_eq!(unread_bytes(), PAGE_BYTES * count.min(2), "{count}");
+            }
+            let answer = ask(&endpoint, b"GET /metrics HTTP/1.1\r\n\r\n");
+            assert_eq!(
+                answer.split("\r\n\r\n").nth(1).map(str::len),
+                Some(PAGE_BYTES)
+            );
+            drop(slow);
+            wait_for(&|bytes| bytes == 0);
+        }
     }
 
     #[test]
