@@ -732,16 +732,42 @@ mod tests {
     #[test]
     fn an_address_with_most_of_a_half_used_account_waits_and_others_do_not() {
         let account = Account::new(8 * MB);
-        let mut one = holding(&account, 1);
         let mut two = holding(&account, 1);
         let mut other = holding(&account, 2);
-        one.change(unsent(3 * MB), 0);
         two.change(unsent(2 * MB), 0);
-        other.change(unsent(MB), 0);
-        let pauses = [&one, &two, &other].map(Holding::pause);
-        assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
-        drop(one);
-        assert_eq!(two.pause(), Pause::No);
+        for _ in 0..2 {
+            let mut one = holding(&account, 1);
+            one.change(unsent(3 * MB), 0);
+            other.change(unsent(MB), 0);
+            let pauses = [&one, &two, &other].map(Holding::pause);
+            assert_eq!(pauses, [Pause::All, Pause::All, Pause::No]);
+            drop(one);
+            // Others use that half now, and the address no longer has what its connection had.
+            other.change(unsent(5 * MB), 0);
+            assert_eq!((two.pause(), other.pause()), (Pause::No, Pause::All));
+        }
+    }
+
+    /// One with little to send needs memory for what it asks for next; one that does not read its much needs none.
+    #[test]
+    fn whoever_waits_for_its_own_peer_with_much_ends_nobody() {
+        let account = Account::new(8 * MB);
+        let stalled_ns = limits::STALLED_MS * 1_000_000;
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            for (bytes, ends_others) in [
+                (limits::SMALL_HOLDING_BYTES, false),
+                (limits::SMALL_HOLDING_BYTES - 1, true),
+            ] {
+                let (mut large, mut asks) = (holding(&account, 1), holding(&account, 2));
+                large.change(unsent(9 * MB), now_ns);
+                asks.change(unsent(bytes), now_ns);
+                now_ns += stalled_ns;
+                asks.relieve(now_ns);
+                assert_eq!(large.is_condemned(), ends_others, "{bytes}");
+                now_ns += stalled_ns;
+            }
+        }
     }
 
     #[test]

@@ -61,6 +61,7 @@ use drive::{
 };
 use service::compat::gupload::Settings as GuploadSettings;
 use service::compat::kvstore::Settings as KvstoreSettings;
+use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::waiting::WaitingCalls;
 use service::{Figures, ServerInfo, Shared, health};
 use store::backup::BackupRoot;
@@ -444,6 +445,7 @@ impl Parts {
             health: health::Registry::new(service::services::served(config.interop), true),
             waiting: WaitingCalls::new(service::limits::WAITING_CALLS_MAX),
             figures,
+            answer_bytes_max: answer_bytes_max(account.limit_bytes()),
             interop: config.interop,
             kvstore: config.kvstore,
             gupload: config.gupload,
@@ -530,6 +532,11 @@ fn account_bytes(config: &Config) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+/// What one answer may take of the account: others' calls go on beside it.
+fn answer_bytes_max(account_bytes: usize) -> u64 {
+    (account_bytes as u64 / limits::ANSWER_SHARE).clamp(ANSWER_BYTES, ANSWER_BYTES_MAX)
+}
+
 fn about(server: &ServerInfo) -> String {
     let ServerInfo { name, version } = server;
     format!(
@@ -538,4 +545,18 @@ fn about(server: &ServerInfo) -> String {
          io.grpc.KeyValueService, messaging.GuploadService and Ydb.Debug.V1.DebugService over HTTP/2, with TLS or without. Try: pelton status\n\
          Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl --http2-prior-knowledge\n"
     )
+}
+
+#[cfg(test)]
+#[test]
+fn an_answer_has_a_share_of_the_account() {
+    for (account_bytes, expected) in [
+        (0, 4 << 20),
+        (8 << 20, 4 << 20),
+        (32 << 20, 16 << 20),
+        (128 << 20, 64 << 20),
+        (usize::MAX, 64 << 20),
+    ] {
+        assert_eq!(answer_bytes_max(account_bytes), expected, "{account_bytes}");
+    }
 }

@@ -85,6 +85,11 @@ pub const BUFFERED_BYTES_SHARE: u64 = 4;
 /// quarter: it is accounted for before they come, and the rest of their senders waits.
 pub const SMALL_CALLS_SHARE: usize = 4;
 
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that the answer to one batch may take, a half: an eighth of the
+/// memory limit. It lies there until its caller has read it, and no other large call goes on above the whole.
+/// [`service::limits::ANSWER_BYTES`] where that is more, and never more than [`service::limits::ANSWER_BYTES_MAX`].
+pub const ANSWER_SHARE: u64 = 2;
+
 /// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait in one loop for the committer, a
 /// quarter: beyond it nothing more is read from any peer of the loop until the committer has taken them. Stops those
 /// that send writes and go, for whom the account counts nothing any more.

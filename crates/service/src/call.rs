@@ -290,6 +290,9 @@ pub struct Shared {
     pub waiting: WaitingCalls,
     /// What it has done so far.
     pub figures: Figures,
+    /// What the answer to a batch may have at most, whatever its caller can receive, in bytes: see
+    /// [`ANSWER_BYTES_MAX`](crate::limits::ANSWER_BYTES_MAX).
+    pub answer_bytes_max: u64,
     /// Whether `grpc.testing.TestService` is served.
     pub interop: bool,
     /// How `io.grpc.KeyValueService` is served.

@@ -33,6 +33,7 @@ pub(crate) fn shared() -> Shared {
         health: Registry::new(services::served(true), true),
         waiting: WaitingCalls::default(),
         figures: Figures::new(0),
+        answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
         interop: true,
         kvstore: Default::default(),
         gupload: Default::default(),

@@ -29,7 +29,8 @@ pub const EXACT_COUNT_ROWS: u32 = 20_000;
 /// `max_answer_bytes` of a batch that names none: what the default client of every language accepts.
 pub const ANSWER_BYTES: u64 = 4 << 20;
 
-/// Largest `max_answer_bytes` that a batch may name: the answer is put together in memory in one step.
+/// Largest `max_answer_bytes` that a batch may name: the answer is put together in memory in one step. A server with less
+/// than 512 MiB of memory allows less, an eighth of it, or [`ANSWER_BYTES`] where that is more.
 pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of the answer to a batch that belong to no single result: its own fields, and what a result with a previous

@@ -8,8 +8,8 @@ use store::log::{LogConfig, LogId};
 use store::suite::{StandingClock, append, put};
 use store::tree::TreeConfig;
 use store::{
-    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Store, StoreConfig,
-    WriteBatch,
+    DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Refusal, Store,
+    StoreConfig, WriteBatch,
 };
 
 use crate::lane::Lane;
@@ -104,18 +104,35 @@ impl Bench {
         assert!(batch.is_empty());
     }
 
-    /// The tags of what has been applied, in order, after the committer ran.
+    /// The tags of what has been applied, in order, after the committer ran; nothing else was decided.
     fn decided(&mut self) -> Vec<u64> {
-        let (mut outcomes, mut tags) = (Outcomes::new(), Vec::new());
+        let (applied, abandoned) = self.decided_and_abandoned();
+        assert_eq!(abandoned, []);
+        applied
+    }
+
+    /// The tags of what has been applied, and of what was not because its caller had left.
+    fn decided_and_abandoned(&mut self) -> (Vec<u64>, Vec<u64>) {
+        let (mut outcomes, mut applied, mut abandoned) = (Outcomes::new(), vec![], vec![]);
         while self.rounds.round(&mut self.clock) {}
         while self.mailbox.take(&mut outcomes) {
             for outcome in outcomes.iter() {
-                let decision = outcome.decision;
-                assert!(matches!(decision, Decision::Applied), "{decision:?}");
-                tags.push(outcome.tag);
+                match outcome.decision {
+                    Decision::Applied => applied.push(outcome.tag),
+                    Decision::Refused(Refusal::Abandoned) => abandoned.push(outcome.tag),
+                    other => panic!("{other:?}"),
+                }
             }
         }
-        tags
+        (applied, abandoned)
+    }
+
+    fn small_put(&mut self, tag: u64) {
+        let mut batch = self.store.write_batch();
+        let mut commit = batch.begin(tag, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(b"small", b"value")).expect("fits");
+        commit.submit();
+        self.send(&mut batch);
     }
 
     /// The time comes at which the first batch is read again, and not before.
@@ -145,11 +162,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
             let mut batch = bench.appends(tag, &[keys]);
             bench.send(&mut batch);
         }
-        let mut batch = bench.store.write_batch();
-        let mut commit = batch.begin(12, DatabaseId::DEFAULT, Mode::Atomic);
-        commit.push(&put(b"small", b"value")).expect("fits");
-        commit.submit();
-        bench.send(&mut batch);
+        bench.small_put(12);
         assert!(bench.lane.bytes() > 0 && bench.lane.retry_ns().is_some());
         assert_eq!(bench.store.read_before_bytes(), held_bytes);
         bench.try_again();
@@ -189,5 +202,33 @@ fn a_batch_goes_in_parts() {
             (bench.lane.bytes(), bench.store.read_before_bytes()),
             (0, 0)
         );
+    }
+}
+
+/// The committer hears of callers that have left once it has their commits: before, it would not know what is meant, and
+/// they would be done.
+#[test]
+fn what_is_abandoned_in_the_lane_is_not_done() {
+    let mut bench = Bench::new(4);
+    for _ in 0..2 {
+        let mut others = bench.appends(0, &[&[0, 1, 2]]);
+        assert_eq!(others.read_ahead().commits, 1);
+        let mut batch = bench.appends(30, &[&[0, 1, 2, 3]]);
+        bench.send(&mut batch);
+        bench.small_put(31);
+        (bench.lane).abandon(&mut vec![30], &bench.mailbox);
+        bench.small_put(32);
+        bench.small_put(33);
+        (bench.lane).abandon(&mut vec![32], &bench.mailbox);
+        bench.try_again();
+        drop(others);
+        bench.try_again();
+        let decided = bench.decided_and_abandoned();
+        assert_eq!(decided, (vec![31, 33], vec![30, 32]));
+        // The lane is empty: they are told of at once.
+        bench.small_put(34);
+        bench.small_put(35);
+        (bench.lane).abandon(&mut vec![34], &bench.mailbox);
+        assert_eq!(bench.decided_and_abandoned(), (vec![35], vec![34]));
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn begin(
     let request =
         BatchRequest::decode(bytes).map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
-    let max_answer_bytes = answer_bound(Method::Batch, request.max_answer_bytes)?;
+    let max_answer_bytes = answer_bound(Method::Batch, request.max_answer_bytes, shared)?;
     let allowed = shared
         .store
         .limits(database)
@@ -79,12 +79,12 @@ pub(super) fn begin(
     Ok(Step::ReadBatch(Box::new(batch)))
 }
 
-/// The bound on the answer that a request asks for, 0 if it names none.
-pub(super) fn answer_bound(method: Method, given: u64) -> Result<u64, Status> {
+/// The bound on the answer to a request that asks for this one, 0 if it names none.
+pub(super) fn answer_bound(method: Method, given: u64, shared: &Shared) -> Result<u64, Status> {
     match given {
         0 => Ok(ANSWER_BYTES),
         given if given > ANSWER_BYTES_MAX => Err(refuse::answer_bound_too_large(method, given)),
-        given => Ok(given),
+        given => Ok(given.min(shared.answer_bytes_max)),
     }
 }
 

@@ -212,7 +212,7 @@ impl Pipe {
     ) -> Result<Option<Batch>, Status> {
         let target = self.target.as_ref().expect("the first message has set it");
         let limits = shared.store.limits(target.database).unwrap_or_default();
-        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes)?;
+        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let (given, allowed) = (request.operation_count, limits.commit_operations);
         if given > allowed {
             return Err(refuse::too_many_operations(METHOD, given, allowed));

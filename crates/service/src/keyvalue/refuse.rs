@@ -225,7 +225,8 @@ pub(super) fn other_database(method: Method) -> Status {
 pub(super) fn answer_too_large(method: Method, allowed: u64) -> Status {
     Status::resource_exhausted(format!(
         "{}: field max_answer_bytes: the answer could exceed the {allowed} bytes allowed; nothing was done. \
-         Ask for fewer values at once, or raise max_answer_bytes and the client's limit for received messages",
+         Ask for fewer values at once, or raise max_answer_bytes and the client's limit for received messages; \
+         a server allows at most an eighth of its --memory-limit",
         method.path()
     ))
 }

@@ -31,7 +31,7 @@ impl Transact {
         let request =
             TransactRequest::decode(bytes).map_err(|invalid| refuse::invalid(METHOD, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
-        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes)?;
+        let max_answer_bytes = answer_bound(METHOD, request.max_answer_bytes, shared)?;
         let limits = shared.store.limits(database).unwrap_or_default();
         if request.part_count > limits.commit_operations {
             return Err(refuse::too_many_parts(

@@ -180,3 +180,55 @@ enum Next {
 fn give_back() {
     drop(std::hint::black_box(vec![1_u8; limits::GIVE_BACK_BYTES]));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHasher;
+    use crate::memory::MemoryIndex;
+    use crate::store::StoreConfig;
+    use crate::value::{Entry, Value};
+
+    /// What a full queue turns away is not counted as waiting to be freed, nor what comes when the thread has ended.
+    #[test]
+    fn what_comes_back_is_not_counted() {
+        let store = Store::new(StoreConfig::new(1), true, None).expect("the defaults are well");
+        let (queue, waiting) = sync_channel(limits::RECLAIM_QUEUE);
+        let (folders, done_with_folders) = sync_channel(0);
+        let reclaim = Reclaim {
+            store: store.clone(),
+            queue: Some(queue),
+            done_with_folders,
+        };
+        let room = limits::RECLAIM_QUEUE as u64;
+        for _ in 0..2 {
+            for _ in 0..room {
+                assert!(reclaim.take(garbage()).is_empty());
+            }
+            for _ in 0..2 {
+                assert_eq!(reclaim.take(garbage()).entries(), 1);
+                assert_eq!(store.reclaiming_entries(), room);
+            }
+            for garbage in waiting.try_iter() {
+                store.sub_reclaiming(garbage.entries() as u64);
+            }
+            assert_eq!(store.reclaiming_entries(), 0);
+        }
+        drop((waiting, folders));
+        assert_eq!(reclaim.take(garbage()).entries(), 1);
+        assert_eq!(store.reclaiming_entries(), 0);
+    }
+
+    /// One entry.
+    fn garbage() -> Garbage {
+        let mut index = MemoryIndex::new(KeyHasher::new(1));
+        let entry = Entry {
+            key: b"key",
+            value: Value::Inline(b"value"),
+            version: 1,
+            expires_ms: 0,
+        };
+        index.put(index.hash(entry.key), &entry);
+        Garbage::of(index)
+    }
+}

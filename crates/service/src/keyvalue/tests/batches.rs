@@ -205,6 +205,32 @@ fn a_value_grown_too_large_is_a_failure_in_words() {
     );
 }
 
+/// A server with little memory allows less than the caller can receive, and does not refuse what fits.
+#[test]
+fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
+    let mut bench = Bench::new();
+    bench.put(b"a", &[b'x'; 2_000]);
+    bench.shared.answer_bytes_max = 4_200;
+    for operations in [
+        &[get(b"a"), get(b"a"), get(b"a")][..],
+        &[put(b"b", b"1"), get(b"a"), get(b"a"), get(b"a")],
+    ] {
+        let asked = request(Mode::Atomic, ANSWER_BYTES_MAX, operations);
+        let ended = bench.call(Method::Batch, &asked);
+        let words = ended.refusal(Code::ResourceExhausted);
+        assert!(
+            words.contains("4200") && words.contains("--memory-limit"),
+            "{words}"
+        );
+        let fits = request(Mode::Atomic, ANSWER_BYTES_MAX, &operations[..operations.len() - 1]);
+        let ended = bench.call(Method::Batch, &fits);
+        assert!(ended.answer().len() <= 4_200);
+    }
+    let too_much = request(Mode::Atomic, ANSWER_BYTES_MAX + 1, &[get(b"a")]);
+    let ended = bench.call(Method::Batch, &too_much);
+    ended.refusal(Code::InvalidArgument);
+}
+
 #[test]
 pub(super) fn an_answer_that_could_be_too_large_is_refused_before_anything_happens() {
     let mut bench = Bench::new();

@@ -148,6 +148,7 @@ impl Bench {
                 health: Registry::new([], true),
                 waiting: WaitingCalls::default(),
                 figures: Figures::new(0),
+                answer_bytes_max: crate::limits::ANSWER_BYTES_MAX,
                 interop: false,
                 kvstore: Default::default(),
                 gupload: Default::default(),
