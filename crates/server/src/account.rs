@@ -6,7 +6,7 @@
 //! than may be, everybody goes on. When the account is full, a connection that holds more than
 //! [`limits::SMALL_HOLDING_BYTES`] waits: it produces nothing and its windows stay shut, until its peer has read on.
 //! Smaller ones go on, so that new and small callers are served all the same. And the connection is ended that holds most
-//! of those that have not moved for [`limits::STALLED_MS`].
+//! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself has longer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -139,6 +139,7 @@ struct Holder {
     held_bytes: AtomicUsize,
     /// When it last moved, in nanoseconds.
     moved_ns: AtomicU64,
+    waits_for_memory: AtomicBool,
     is_condemned: AtomicBool,
     /// Of the connection's loop.
     wake: Wake,
@@ -250,6 +251,7 @@ impl Account {
             owed_bytes: 0,
             moved_ns: 0,
             changed_ns: 0,
+            waits_for_memory: false,
             holder: None,
             is_evicted: false,
         }
@@ -299,13 +301,13 @@ impl Account {
 
 impl Holder {
     fn is_stalled(&self, now_ns: u64) -> bool {
-        is_stalled(self.moved_ns.load(Ordering::Relaxed), now_ns)
-            && !self.is_condemned.load(Ordering::Relaxed)
+        let allowed_ms = match self.waits_for_memory.load(Ordering::Relaxed) {
+            true => limits::WAITING_STALLED_MS,
+            false => limits::STALLED_MS,
+        };
+        let still_ns = now_ns.saturating_sub(self.moved_ns.load(Ordering::Relaxed));
+        still_ns >= allowed_ms * 1_000_000 && !self.is_condemned.load(Ordering::Relaxed)
     }
-}
-
-fn is_stalled(moved_ns: u64, now_ns: u64) -> bool {
-    now_ns.saturating_sub(moved_ns) >= limits::STALLED_MS * 1_000_000
 }
 
 /// Charges a shared body as long as it lives.
@@ -344,6 +346,8 @@ pub(crate) struct Held {
     pub unsent_bytes: usize,
     /// What has waited and was sent, ever.
     pub sent_bytes: u64,
+    /// A whole request of the peer waits for memory, and the peer has taken what it was sent, but for a little.
+    pub waits_for_memory: bool,
 }
 
 /// What one connection makes the server hold. Given back when it is dropped.
@@ -365,6 +369,7 @@ pub(crate) struct Holding {
     moved_ns: u64,
     /// When it last changed at all.
     changed_ns: u64,
+    waits_for_memory: bool,
     holder: Option<Arc<Holder>>,
     /// The connection is ended to relieve the account, and counted.
     is_evicted: bool,
@@ -383,6 +388,14 @@ impl Holding {
             self.owed_bytes = self.owed_bytes.saturating_sub(sent_bytes);
         }
         let has_moved = sent_bytes > 0 && self.owed_bytes == 0;
+        if held.waits_for_memory != self.waits_for_memory {
+            self.waits_for_memory = held.waits_for_memory;
+            if let Some(holder) = &self.holder {
+                holder
+                    .waits_for_memory
+                    .store(held.waits_for_memory, Ordering::Relaxed);
+            }
+        }
         if held.charged_bytes != self.charged_bytes
             || held.all_bytes != self.held_bytes
             || (has_moved && self.holder.is_some())
@@ -425,6 +438,7 @@ impl Holding {
             let holder = Arc::new(Holder {
                 held_bytes: AtomicUsize::new(0),
                 moved_ns: AtomicU64::new(0),
+                waits_for_memory: AtomicBool::new(self.waits_for_memory),
                 is_condemned: AtomicBool::new(false),
                 wake: self.wake.clone(),
             });
@@ -511,7 +525,9 @@ impl Holding {
     }
 
     fn waits_for_its_peer(&self, now_ns: u64) -> bool {
-        self.unsent_bytes >= limits::SMALL_HOLDING_BYTES && is_stalled(self.moved_ns, now_ns)
+        let still_ns = now_ns.saturating_sub(self.moved_ns);
+        self.unsent_bytes >= limits::SMALL_HOLDING_BYTES
+            && still_ns >= limits::STALLED_MS * 1_000_000
     }
 }
 
@@ -554,7 +570,7 @@ mod tests {
             charged_bytes: bytes,
             all_bytes: bytes,
             unsent_bytes: bytes,
-            sent_bytes: 0,
+            ..Held::default()
         }
     }
 
@@ -826,6 +842,55 @@ mod tests {
             sender.relieve(now_ns + 2 * limits::STALLED_MS * 1_000_000);
             assert!(slow[0].is_condemned());
             now_ns += 3 * limits::STALLED_MS * 1_000_000;
+        }
+    }
+
+    /// Whose request waits for memory is not ended as if it did not read; but it is, if that lasts.
+    #[test]
+    fn one_that_waits_for_memory_is_ended_later() {
+        let account = Account::new(8 * MB);
+        let mut now_ns = 1;
+        for _ in 0..2 {
+            let mut holdings = [5, 4].map(|_| holding(&account, 1));
+            let waits = Held {
+                unsent_bytes: 0,
+                waits_for_memory: true,
+                ..unsent(5 * MB)
+            };
+            holdings[0].change(waits, now_ns);
+            holdings[1].change(unsent(4 * MB), now_ns);
+            let condemned =
+                |holdings: &[Holding; 2]| holdings.each_ref().map(Holding::is_condemned);
+            let other = holding(&account, 2);
+            other.relieve(now_ns + limits::STALLED_MS * 1_000_000);
+            assert_eq!(condemned(&holdings), [false, true]);
+            let last_ns = now_ns + limits::WAITING_STALLED_MS * 1_000_000;
+            other.relieve(last_ns - 1);
+            assert_eq!(condemned(&holdings), [false, true]);
+            // It goes on, and then stands still like any other.
+            let goes_on = Held {
+                waits_for_memory: false,
+                ..waits
+            };
+            holdings[0].change(goes_on, last_ns - 1);
+            other.relieve(last_ns - 1 + limits::RELIEVE_MS * 1_000_000);
+            assert_eq!(condemned(&holdings), [true, true]);
+            drop(holdings);
+            now_ns = last_ns + SECOND_NS;
+            let mut waiting = holding(&account, 1);
+            waiting.change(
+                Held {
+                    charged_bytes: 9 * MB,
+                    ..waits
+                },
+                now_ns,
+            );
+            now_ns += limits::WAITING_STALLED_MS * 1_000_000;
+            other.relieve(now_ns - 1);
+            assert!(!waiting.is_condemned());
+            other.relieve(now_ns + limits::RELIEVE_MS * 1_000_000);
+            assert!(waiting.is_condemned());
+            now_ns += SECOND_NS;
         }
     }
 

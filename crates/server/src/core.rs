@@ -731,12 +731,14 @@ fn route(connection: &mut Connection) -> Option<Method> {
 #[inline]
 fn held(connection: &Connection, io: &Io) -> Held {
     let output_bytes = large_output_bytes(io);
+    let queued_bytes = connection.queued_bytes() + output_bytes;
     let calls_bytes = calls_bytes(connection.running());
     Held {
         charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
         all_bytes: connection.held_bytes() + output_bytes + calls_bytes,
         unsent_bytes: connection.unsent_bytes() + output_bytes,
         sent_bytes: connection.sent_bytes(),
+        waits_for_memory: connection.has_put_back() && queued_bytes < limits::SMALL_HOLDING_BYTES,
     }
 }
 

@@ -119,6 +119,10 @@ pub const OVERFULL_GATHERED_BYTES: usize = 256 << 10;
 /// against any pause of an honest peer that reads; short for those who wait for it.
 pub const STALLED_MS: u64 = 2_000;
 
+/// As [`STALLED_MS`], for a connection that waits for memory with a whole request, and has taken nearly all that it was
+/// sent: it is the server that does not go on. It ends all the same, since a peer might hold much beside that request.
+pub const WAITING_STALLED_MS: u64 = 20_000;
+
 /// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
 pub const RELIEVE_MS: u64 = 100;
 

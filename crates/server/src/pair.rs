@@ -265,7 +265,7 @@ impl Pair {
             charged_bytes: 1 << 30,
             all_bytes: 1 << 30,
             unsent_bytes: 1 << 30,
-            sent_bytes: 0,
+            ..Default::default()
         };
         others.change(held, self.now_ns);
         others

@@ -171,7 +171,7 @@ mod tests {
                 charged_bytes: bytes,
                 all_bytes: bytes,
                 unsent_bytes: bytes,
-                sent_bytes: 0,
+                ..Held::default()
             };
             others.change(held, pair.now_ns);
             // Somebody else receives a message beyond the limit: nothing is forced.

@@ -177,6 +177,18 @@ impl Connection {
         self.unsent_bytes + self.capacity.reserved_bytes
     }
 
+    /// Returns the bytes that wait for the peer to take them, without what is only set aside.
+    pub fn queued_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Asks
+    /// only about the first one: where that stream has ended, another one's message may wait.
+    pub fn has_put_back(&self) -> bool {
+        let first = self.capacity.put_back.front();
+        first.is_some_and(|&key| self.is_alive(key))
+    }
+
     /// Returns how many bytes have waited to be sent and have gone out, since the connection began.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes

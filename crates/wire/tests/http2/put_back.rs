@@ -36,12 +36,14 @@ fn a_message_that_was_put_back_comes_again_when_large_messages_may_be_sent() {
             put_back(&mut server, &again);
             assert!(!server.connection.has_events() && server.feed(b"").is_empty());
             assert_eq!(server.connection.buffered_bytes(), 8, "it is charged");
+            assert!(server.connection.has_put_back());
+            assert_eq!(server.connection.queued_bytes(), 0, "nothing is for the peer");
             server.connection.set_pause(Pause::No);
             assert!(server.connection.has_events());
             let mut seen = server.feed(b"");
             assert_eq!((seen.len(), &seen[0]), (1, &first));
             again = seen.remove(0);
-            assert!(!server.connection.has_events());
+            assert!(!server.connection.has_events() && !server.connection.has_put_back());
         }
         end(&mut server, stream_of(first.event));
         assert_eq!(server.connection.buffered_bytes(), 0);
@@ -63,6 +65,7 @@ fn the_end_of_a_stream_takes_along_what_was_put_back() {
                 server.connection.forget(stream_of(seen.event));
             }
         }
+        assert!(!server.connection.has_put_back());
         server.connection.set_pause(Pause::No);
         assert_eq!(server.feed(b""), []);
         assert!(!server.connection.has_events());

@@ -222,7 +222,11 @@ fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
             words.contains("4200") && words.contains("--memory-limit"),
             "{words}"
         );
-        let fits = request(Mode::Atomic, ANSWER_BYTES_MAX, &operations[..operations.len() - 1]);
+        let fits = request(
+            Mode::Atomic,
+            ANSWER_BYTES_MAX,
+            &operations[..operations.len() - 1],
+        );
         let ended = bench.call(Method::Batch, &fits);
         assert!(ended.answer().len() <= 4_200);
     }
