@@ -44,7 +44,12 @@ pub(super) fn begin(
     let request =
         BatchRequest::decode(bytes).map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
-    let max_answer_bytes = answer_bound(Method::Batch, request.max_answer_bytes, shared)?;
+    let is_of_memory = !matches!(shared.store.look(database), Look::Disk(_));
+    let max_answer_bytes = match is_of_memory && !request.writes {
+        // Large values are shared with the database: only what is copied takes memory.
+        true => named_bound(Method::Batch, request.max_answer_bytes)?,
+        false => answer_bound(Method::Batch, request.max_answer_bytes, shared)?,
+    };
     let allowed = shared
         .store
         .limits(database)
@@ -65,7 +70,10 @@ pub(super) fn begin(
         });
     }
     check_reads(&request)?;
-    let expected_bytes = bytes_to_fetch(&request, database, max_answer_bytes, shared);
+    let expected_bytes = match is_of_memory {
+        true => 0,
+        false => bytes_to_fetch(&request, database, max_answer_bytes, shared),
+    };
     if !actions.room_for_answer(bytes.len() + expected_bytes) {
         return Ok(Step::Expecting(Method::Batch));
     }
@@ -79,12 +87,18 @@ pub(super) fn begin(
     Ok(Step::ReadBatch(Box::new(batch)))
 }
 
-/// The bound on the answer to a request that asks for this one, 0 if it names none.
+/// The bound on the answer to a request that asks for this one, 0 if it names none: what the server allows of it.
 pub(super) fn answer_bound(method: Method, given: u64, shared: &Shared) -> Result<u64, Status> {
+    let named = named_bound(method, given)?;
+    Ok(named.min(shared.answer_bytes_max))
+}
+
+/// The bound that a request names, 0 if it names none.
+fn named_bound(method: Method, given: u64) -> Result<u64, Status> {
     match given {
         0 => Ok(ANSWER_BYTES),
         given if given > ANSWER_BYTES_MAX => Err(refuse::answer_bound_too_large(method, given)),
-        given => Ok(given.min(shared.answer_bytes_max)),
+        given => Ok(given),
     }
 }
 
@@ -239,8 +253,13 @@ impl ReadBatch {
                 return Ok(());
             }
             append_get(&mut answer, entry);
+            if answer.own.len() as u64 > shared.answer_bytes_max {
+                let status = refuse::answer_too_large(Method::Batch, shared.answer_bytes_max);
+                actions.finish(status);
+                return Ok(());
+            }
             if !is_claimed && answer.own.len() > LARGE_ANSWER_BYTES {
-                is_claimed = actions.can_send_large(self.most_copied_bytes());
+                is_claimed = actions.can_send_large(self.most_copied_bytes(shared));
                 if !is_claimed {
                     // Made anew when there is memory for it: kept, it would be what there is none for.
                     return Ok(());
@@ -252,10 +271,11 @@ impl ReadBatch {
     }
 
     /// What its answer may copy: larger values are shared.
-    fn most_copied_bytes(&self) -> usize {
+    fn most_copied_bytes(&self, shared: &Shared) -> usize {
         let each = store::limits::SHARED_VALUE_BYTES + store::limits::ANSWER_BYTES_PER_OPERATION;
         let most = self.decoded().operation_count.saturating_mul(each);
-        most.min(usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX))
+        let bound = self.max_answer_bytes.min(shared.answer_bytes_max);
+        most.min(usize::try_from(bound).unwrap_or(usize::MAX))
     }
 
     /// Asks for its view, as soon as there is room for what it brings, which is charged before it is fetched.
@@ -273,16 +293,13 @@ impl ReadBatch {
     }
 }
 
-/// What the values of a batch of reads may take that are fetched from a database on disk. One in memory has them.
+/// What the values of a batch of reads may take that are fetched from a database on disk.
 fn bytes_to_fetch(
     request: &BatchRequest<'_>,
     database: DatabaseId,
     max_answer_bytes: u64,
     shared: &Shared,
 ) -> usize {
-    if !matches!(shared.store.look(database), Look::Disk(_)) {
-        return 0;
-    }
     let limits = shared.store.limits(database).unwrap_or_default();
     let most = request.operation_count.saturating_mul(limits.value_bytes);
     most.min(usize::try_from(max_answer_bytes).unwrap_or(usize::MAX))

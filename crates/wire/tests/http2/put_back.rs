@@ -37,7 +37,11 @@ fn a_message_that_was_put_back_comes_again_when_large_messages_may_be_sent() {
             assert!(!server.connection.has_events() && server.feed(b"").is_empty());
             assert_eq!(server.connection.buffered_bytes(), 8, "it is charged");
             assert!(server.connection.has_put_back());
-            assert_eq!(server.connection.queued_bytes(), 0, "nothing is for the peer");
+            assert_eq!(
+                server.connection.queued_bytes(),
+                0,
+                "nothing is for the peer"
+            );
             server.connection.set_pause(Pause::No);
             assert!(server.connection.has_events());
             let mut seen = server.feed(b"");

@@ -230,6 +230,19 @@ fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
         let ended = bench.call(Method::Batch, &fits);
         assert!(ended.answer().len() <= 4_200);
     }
+    // What is shared with the database takes no memory, but what a write brings back is copied.
+    bench.put(b"large", &vec![b'x'; store::limits::SHARED_VALUE_BYTES]);
+    let reads = [get(b"large"), get(b"large"), get(b"a")];
+    let ended = bench.call(
+        Method::Batch,
+        &request(Mode::Atomic, ANSWER_BYTES_MAX, &reads),
+    );
+    assert!(ended.answer().len() > 2 * store::limits::SHARED_VALUE_BYTES);
+    let with_write = [put(b"b", b"1"), get(b"large")];
+    let asked = request(Mode::Atomic, ANSWER_BYTES_MAX, &with_write);
+    bench
+        .call(Method::Batch, &asked)
+        .refusal(Code::ResourceExhausted);
     let too_much = request(Mode::Atomic, ANSWER_BYTES_MAX + 1, &[get(b"a")]);
     let ended = bench.call(Method::Batch, &too_much);
     ended.refusal(Code::InvalidArgument);
