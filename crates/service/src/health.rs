@@ -314,13 +314,14 @@ mod tests {
                 assert_eq!(finished(&mut fake).code, code, "{bytes:?}");
             }
         }
-        let mut fake = Fake::new(Method::HealthCheck, &shared);
-        fake.message(
-            &request(&"x".repeat(HEALTH_SERVICE_NAME_BYTES_MAX + 1)),
-            true,
-            &shared,
-        );
-        assert_eq!(finished(&mut fake).code, Code::InvalidArgument);
+        for (bytes, code) in [
+            (HEALTH_SERVICE_NAME_BYTES_MAX, Code::NotFound),
+            (HEALTH_SERVICE_NAME_BYTES_MAX + 1, Code::InvalidArgument),
+        ] {
+            let mut fake = Fake::new(Method::HealthCheck, &shared);
+            fake.message(&request(&"x".repeat(bytes)), true, &shared);
+            assert_eq!(finished(&mut fake).code, code, "{bytes}");
+        }
         let mut fake = Fake::new(Method::HealthCheck, &shared);
         fake.half_closed(&shared);
         assert_eq!(finished(&mut fake).code, Code::Unimplemented);

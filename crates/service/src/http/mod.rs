@@ -131,3 +131,29 @@ impl State for HttpCall {
         }
     }
 }
+
+#[cfg(test)]
+#[test]
+fn plain_requests_have_their_methods() {
+    let methods: [&[u8]; 5] = [b"PUT", b"GET", b"HEAD", b"DELETE", b"POST"];
+    let of_blobs = [
+        Some(Method::HttpBlobPut),
+        Some(Method::HttpBlobGet),
+        Some(Method::HttpBlobHead),
+        Some(Method::HttpBlobDelete),
+        None,
+    ];
+    for (path, is_of_blob, expected) in [
+        (&b"/blob/name"[..], true, of_blobs),
+        (b"/blob/", true, of_blobs),
+        (b"/blob", false, [None; 5]),
+        (b"/other", false, [None; 5]),
+        (b"/upload", false, [Some(Method::HttpGupload); 5]),
+        (b"/upload?x", false, [Some(Method::HttpGupload); 5]),
+        (b"/uploads", false, [None; 5]),
+    ] {
+        assert_eq!(is_blob(path), is_of_blob);
+        let routes = methods.map(|method| route(method, path));
+        assert_eq!(routes, expected, "{}", path.escape_ascii());
+    }
+}

@@ -206,6 +206,20 @@ fn a_slow_caller_is_slowed_down() {
     assert_eq!(fake.take_status(), Some(Status::OK));
 }
 
+/// An `ExtensionRequest` is read with both of its fields, and what it does not know is left out.
+#[test]
+fn what_is_asked_of_an_extension_is_read() {
+    let mut request = Vec::new();
+    writer::bytes(&mut request, 1, b"a.Base");
+    writer::uint64(&mut request, 2, 200);
+    writer::bytes(&mut request, 3, b"new");
+    let question = decode_extension(&request);
+    let Ok(Question::FileWithExtension { message, number }) = question else {
+        panic!("it is well");
+    };
+    assert_eq!((message, number), ("a.Base", 200));
+}
+
 /// Two files: `base.proto` with the message `a.Base`, and one that imports it and extends it at both possible places.
 fn set_with_extensions() -> Vec<u8> {
     let name = |out: &mut Vec<u8>, name: &str| writer::bytes(out, 1, name.as_bytes());
