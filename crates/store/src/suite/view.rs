@@ -70,7 +70,7 @@ impl<'a> SuiteView<'a> {
             SuiteView::Memory(view) => view.expired(now_ms).map(<[u8]>::to_vec).collect(),
             SuiteView::Tree(view) => {
                 let mut keys = Vec::new();
-                let walked = view.expired(&Range::ALL, now_ms, u32::MAX, &mut |key| {
+                let walked = view.expired(&Range::ALL, now_ms, u32::MAX, &mut |key, _| {
                     keys.push(key.to_vec());
                 });
                 walked.expect("the tree is whole");

@@ -67,6 +67,11 @@ pub const RETRY_MS: u64 = 1_000;
 /// Rows of a database on disk that the sweep walks in one step: some milliseconds of a reader.
 pub const SWEEP_ROWS: u32 = 4_096;
 
+/// Bytes of expired entries that one commit of the sweep removes, unless a single one has more: they are read before it is
+/// decided, and a commit that must know more than [`READ_BEFORE_BYTES`](crate::limits::READ_BEFORE_BYTES) is refused whole. As
+/// many have room in any case, beside others.
+pub const SWEEP_COMMIT_BYTES: usize = 4 * 1024 * 1024;
+
 /// How long the sweep of databases on disk rests after each step, in milliseconds, so that it takes a few hundredths of a
 /// core, and leaves the device to others.
 pub const SWEEP_PAUSE_MS: u64 = 50;

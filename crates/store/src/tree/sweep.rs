@@ -144,18 +144,32 @@ impl Store {
         let view = tree.view();
         let now_ms = self.clock_ms(0);
         let mut expired = Vec::new();
-        let passed = view.expired(&range, now_ms, limits::SWEEP_ROWS, &mut |key| {
-            expired.push(key.to_vec());
+        let passed = view.expired(&range, now_ms, limits::SWEEP_ROWS, &mut |key, bytes| {
+            expired.push((key.to_vec(), bytes));
         })?;
         let most = self.limits(id).unwrap_or_default().commit_operations.max(1);
-        for keys in expired.chunks(most.min(crate::limits::SWEEP_KEYS)) {
+        let mut rest = &expired[..];
+        while !rest.is_empty() {
+            let (keys, others) =
+                rest.split_at(commit_of(rest, most.min(crate::limits::SWEEP_KEYS)));
             let mut commit = batch.begin(SWEEP_TAG, id, Mode::Independent);
             let pushed = keys
                 .iter()
-                .all(|key| commit.push(&Operation::Expire { key }).is_ok());
+                .all(|(key, _)| commit.push(&Operation::Expire { key }).is_ok());
             debug_assert!(pushed, "keys that were stored fit into a commit");
             commit.submit();
+            rest = others;
         }
         Ok(passed.map(Into::into))
     }
+}
+
+/// How many of some entries, with their bytes, one commit removes: at least one, and as many as may be read for it.
+fn commit_of(entries: &[(Vec<u8>, usize)], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, more): &&(Vec<u8>, usize)| {
+        bytes += more;
+        bytes <= limits::SWEEP_COMMIT_BYTES
+    };
+    entries.iter().take(most).take_while(fits).count().max(1)
 }

@@ -158,14 +158,14 @@ impl TreeView {
         Ok(CountSlice { count, passed })
     }
 
-    /// Visits the keys of a range that have expired and are still there, walking at most `budget_rows` entries, but at
+    /// Visits the keys of a range that have expired and are still there, with the bytes that are stored under each, walking at most `budget_rows` entries, but at
     /// least one: work for a sweeper. Answers the key that the walk has passed; `None`: it is at the end.
     pub fn expired<'a>(
         &'a self,
         range: &Range<'_>,
         now_ms: u64,
         budget_rows: u32,
-        visit: &mut dyn FnMut(&[u8]),
+        visit: &mut dyn FnMut(&[u8], usize),
     ) -> Result<Option<&'a [u8]>, TreeError> {
         let passed = self.walk(
             range,
@@ -177,7 +177,7 @@ impl TreeView {
                     self.index.shared.note_expiry();
                 }
                 if crate::value::is_expired(expires_ms, now_ms) {
-                    visit(given(key));
+                    visit(given(key), stored.len());
                 }
                 Ok(ControlFlow::Continue(()))
             },

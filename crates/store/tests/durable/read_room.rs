@@ -275,36 +275,55 @@ fn what_joined_batches_have_read_is_followed_by_what_came_later() {
     }
 }
 
-/// Large entries that have expired are removed as fast as there is room to read them, and none is passed over.
+/// Large entries that have expired are removed as fast as there is room to read them, and none is passed over, however
+/// large: a commit reads no more than it may know.
 #[test]
 fn large_entries_that_have_expired_are_removed_in_one_walk() {
-    const EXPIRING_BYTES: usize = 300_000;
-    let keys = 2 * store::limits::SWEEP_KEYS as u64 + 10;
     let mut client = Client::new();
-    let store = client.made.store.clone();
-    for round in 0..2 {
+    for (expiring_bytes, keys, keys_of_a_commit) in [
+        (10, 2 * store::limits::SWEEP_KEYS as u64 + 10, 64),
+        (300_000, 138, 13),
+        (2_000_000, 34, 2),
+        (3_900_000, 5, 1),
+    ] {
+        for round in 0..2 {
+            client.put_expiring(keys, expiring_bytes);
+            let mut slices = Vec::new();
+            for _ in 0..40 {
+                let mut batch = client.made.store.write_batch();
+                let swept = client.made.store.sweep_trees(&mut batch);
+                swept.expect("the tables are whole");
+                slices.push(batch.len());
+                client.submit(&mut batch);
+                client.applied();
+                assert_eq!(client.made.store.read_before_bytes(), 0);
+            }
+            let commits: usize = slices.iter().sum();
+            let expected = keys.div_ceil(keys_of_a_commit) as usize;
+            assert_eq!(
+                commits, expected,
+                "{expiring_bytes}, round {round}: {slices:?}"
+            );
+            // Several walks later nothing more is found.
+            assert!(slices.ends_with(&[0; 10]), "{slices:?}");
+        }
+    }
+}
+
+impl Client {
+    /// Stores so many entries of a size that have expired then.
+    fn put_expiring(&mut self, keys: u64, bytes: usize) {
         for number in 0..keys {
-            let mut batch = store.write_batch();
+            let mut batch = self.made.store.write_batch();
             let mut commit = batch.begin(number, DatabaseId::DEFAULT, Mode::Atomic);
-            let value = vec![7; EXPIRING_BYTES];
-            let name = format!("expiring{number:03}");
+            let (name, value) = (format!("expiring{number:03}"), vec![7; bytes]);
             let operation = put_expiring(name.as_bytes(), &value, Expiry::AfterMs(10));
             commit.push(&operation).expect("fits");
             commit.submit();
-            client.submit(&mut batch);
-            assert_eq!(client.applied(), [number]);
+            self.submit(&mut batch);
+            assert_eq!(self.applied(), [number]);
         }
-        client.clock.now_ms += 10;
-        store.clock_ms(client.clock.now_ms);
-        let mut slices = Vec::new();
-        for _ in 0..20 {
-            let mut batch = store.write_batch();
-            store.sweep_trees(&mut batch).expect("the tables are whole");
-            slices.push(batch.len());
-            client.submit(&mut batch);
-            client.decided();
-            assert_eq!(store.read_before_bytes(), 0);
-        }
-        assert_eq!(slices[..4], [1, 1, 1, 0], "round {round}: {slices:?}");
+        self.clock.now_ms += 10;
+        self.made.store.clock_ms(self.clock.now_ms);
     }
 }

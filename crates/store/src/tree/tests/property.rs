@@ -196,7 +196,7 @@ fn check_expired(random: &mut Random, view: &TreeView, range: Range<'_>, content
     let budget_rows = 1 + random.below(60) as u32;
     let (mut found, mut rest) = (Vec::new(), range);
     while let Some(passed) = view
-        .expired(&rest, NOW_MS, budget_rows, &mut |key| {
+        .expired(&rest, NOW_MS, budget_rows, &mut |key, _| {
             found.push(key.to_vec())
         })
         .expect("the tree is whole")
