@@ -4,8 +4,8 @@
 /// oldest: whoever takes longest is least likely to be honest.
 pub const METRICS_CONNECTIONS: usize = 64;
 
-/// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages. Beyond it the oldest of
-/// those that have one are closed: a page has some megabytes then, and scrapers that do not read would have one each.
+/// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages, from which on the oldest of
+/// those that have one are closed before one more is made: scrapers that do not read would have one each.
 pub const METRICS_UNREAD_BYTES: usize = 16 << 20;
 
 /// Bytes that the request of a scrape may have; a longer one is refused. Real ones have some hundred.

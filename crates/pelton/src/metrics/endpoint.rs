@@ -187,7 +187,8 @@ impl Scrapers {
             open = given_back.unwrap_or_else(PoisonError::into_inner);
         }
         drop(open);
-        let text = (self.render)();
+        let mut text = (self.render)();
+        text.shrink_to_fit();
         let mut open = self.open();
         open.unread_bytes += text.len();
         if let Some(connection) = open.connections.get_mut(&number) {
@@ -195,6 +196,7 @@ impl Scrapers {
         }
         Page {
             text,
+            number,
             scrapers: self,
         }
     }
@@ -222,6 +224,8 @@ impl Scrapers {
 /// A page of metrics, which counts until it is dropped.
 struct Page<'a> {
     text: String,
+    /// Of its connection.
+    number: u64,
     scrapers: &'a Scrapers,
 }
 
@@ -231,7 +235,12 @@ impl Drop for Page<'_> {
         let text = std::mem::take(&mut self.text);
         let bytes = text.len();
         drop(text);
-        self.scrapers.open().unread_bytes -= bytes;
+        let mut open = self.scrapers.open();
+        open.unread_bytes -= bytes;
+        if let Some(connection) = open.connections.get_mut(&self.number) {
+            connection.has_page = false;
+        }
+        drop(open);
         self.scrapers.given_back.notify_all();
     }
 }
@@ -492,6 +501,16 @@ mod tests {
         );
     }
 
+    /// A scraper that has its page, and the first byte of the answer.
+    fn begin_to_read(endpoint: &Endpoint) -> TcpStream {
+        let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
+        socket
+            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            .expect("it reads");
+        socket.read_exact(&mut [0]).expect("it answers");
+        socket
+    }
+
     /// Scrapers that do not read pages of some megabytes: what is kept for them all has a bound, whoever reads gets a whole
     /// page, and everything is given back; and all of it once more.
     #[test]
@@ -510,13 +529,7 @@ mod tests {
         for _ in 0..2 {
             let mut slow = Vec::new();
             for count in 1..=5 {
-                let mut socket = TcpStream::connect(endpoint.bound.address()).expect("it listens");
-                socket
-                    .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
-                    .expect("it reads");
-                // Its answer begins once it has its page.
-                socket.read_exact(&mut [0]).expect("it answers");
-                slow.push(socket);
+                slow.push(begin_to_read(&endpoint));
                 assert_eq!(unread_bytes(), PAGE_BYTES * count.min(2), "{count}");
             }
             let answer = ask(&endpoint, b"GET /metrics HTTP/1.1\r\n\r\n");
@@ -525,6 +538,14 @@ mod tests {
                 Some(PAGE_BYTES)
             );
             drop(slow);
+            wait_for(&|bytes| bytes == 0);
+            // Whoever has read its page and stays is not closed for the room, which would give nothing back.
+            let mut stays = begin_to_read(&endpoint);
+            stays.read_to_end(&mut Vec::new()).expect("it answers");
+            let slow = [(); 3].map(|()| begin_to_read(&endpoint));
+            assert_eq!(unread_bytes(), 2 * PAGE_BYTES);
+            assert!(endpoint.scrapers.open().connections.len() >= 3);
+            drop((stays, slow));
             wait_for(&|bytes| bytes == 0);
         }
     }
