@@ -131,7 +131,7 @@ fn what_is_no_folder() {
         &folder,
         &mut pelton(),
         &folder.0.join("a/b"),
-        &["o such file", "--data"],
+        &["the folder in which it is to be made is not there", "--data"],
     );
     refused(
         &folder,
