@@ -131,7 +131,10 @@ fn what_is_no_folder() {
         &folder,
         &mut pelton(),
         &folder.0.join("a/b"),
-        &["the folder in which it is to be made is not there", "--data"],
+        &[
+            "the folder in which it is to be made is not there",
+            "--data",
+        ],
     );
     refused(
         &folder,

@@ -121,7 +121,7 @@ pub const STALLED_MS: u64 = 2_000;
 
 /// As [`STALLED_MS`], for a connection that waits for memory with a whole request, and has taken nearly all that it was
 /// sent: it is the server that does not go on. It ends all the same, since a peer might hold much beside that request.
-pub const WAITING_STALLED_MS: u64 = 20_000;
+pub const WAITING_STALLED_MS: u64 = 10_000;
 
 /// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
 pub const RELIEVE_MS: u64 = 100;

@@ -182,11 +182,11 @@ impl Connection {
         self.unsent_bytes
     }
 
-    /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Asks
-    /// only about the first one: where that stream has ended, another one's message may wait.
+    /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Passes
+    /// over those of streams that have ended, which stay in the queue until it is gone on with.
     pub fn has_put_back(&self) -> bool {
-        let first = self.capacity.put_back.front();
-        first.is_some_and(|&key| self.is_alive(key))
+        let mut waiting = self.capacity.put_back.iter();
+        waiting.any(|&key| self.is_alive(key))
     }
 
     /// Returns how many bytes have waited to be sent and have gone out, since the connection began.

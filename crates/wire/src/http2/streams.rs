@@ -204,6 +204,7 @@ impl Stream {
         self.in_room_queue = false;
         self.has_progress = false;
         self.is_deferred = false;
+        self.is_put_back = false;
         self.has_delivered = false;
         debug_assert_eq!(
             (self.reserved_bytes, self.promised_bytes, self.ready_bytes),

@@ -58,7 +58,7 @@ fn a_message_that_was_put_back_comes_again_when_large_messages_may_be_sent() {
 #[test]
 fn the_end_of_a_stream_takes_along_what_was_put_back() {
     let mut server = Endpoint::server();
-    for (id, ends_itself) in [(1, true), (3, false), (5, true), (7, false)] {
+    for (id, ends_itself) in [(1, true), (201, false), (401, true), (601, false)] {
         let seen = server.feed(&unary(id, &[7; 1000]));
         server.connection.set_pause(Pause::Large);
         put_back(&mut server, &seen[1]);
@@ -70,8 +70,14 @@ fn the_end_of_a_stream_takes_along_what_was_put_back() {
             }
         }
         assert!(!server.connection.has_put_back());
+        // The next stream has its place, and its message is put back and comes again all the same.
+        let seen = server.feed(&unary(id + 100, b"next"));
+        put_back(&mut server, &seen[1]);
+        assert!(server.connection.has_put_back());
         server.connection.set_pause(Pause::No);
-        assert_eq!(server.feed(b""), []);
+        let again = server.feed(b"");
+        assert_eq!((again.len(), &again[0]), (1, &seen[1]));
+        end(&mut server, stream_of(seen[1].event));
         assert!(!server.connection.has_events());
         assert_eq!(server.connection.buffered_bytes(), 0);
         assert_eq!(server.connection.running(), 0);
