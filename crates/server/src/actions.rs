@@ -106,7 +106,7 @@ impl Actions for Step<'_> {
     fn read(&mut self, database: DatabaseId, keep: &[u8]) {
         if keep.len() >= limits::KEPT_BYTES {
             // Twice: what waits for a disk has a copy.
-            self.connection.hold_ready(self.stream, 2 * keep.len());
+            self.connection.hold_request(self.stream, 2 * keep.len());
         }
         self.batch.add_read(database, self.channel, self.id, keep);
     }
@@ -271,6 +271,10 @@ impl Actions for Step<'_> {
 
     fn hold_ready(&mut self, bytes: usize) {
         self.connection.hold_ready(self.stream, bytes);
+    }
+
+    fn hold_request(&mut self, bytes: usize) {
+        self.connection.hold_request(self.stream, bytes);
     }
 
     fn take_progress(&mut self) -> bool {

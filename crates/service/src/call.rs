@@ -184,6 +184,9 @@ pub trait Actions {
     /// Has so many bytes that this call holds ready counted as held by its connection, until it sends or ends.
     fn hold_ready(&mut self, bytes: usize);
 
+    /// Has so many bytes that this call keeps of its request counted as held by its connection, until it sends or ends.
+    fn hold_request(&mut self, bytes: usize);
+
     /// Returns whether the peer has taken some of what waited for it, or opened its window, since this was last asked.
     fn take_progress(&mut self) -> bool;
 

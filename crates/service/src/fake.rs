@@ -106,6 +106,7 @@ pub(crate) struct Recorder {
     pub room: usize,
     pub promised_bytes: usize,
     pub ready_bytes: usize,
+    pub kept_bytes: usize,
     pub has_progress: bool,
     /// What a message should have at most.
     pub message_bytes: usize,
@@ -286,6 +287,10 @@ impl Actions for Recorder {
         self.ready_bytes = bytes;
     }
 
+    fn hold_request(&mut self, bytes: usize) {
+        self.kept_bytes = bytes;
+    }
+
     fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.has_progress)
     }
@@ -405,6 +410,7 @@ impl Fake {
             room: usize::MAX,
             promised_bytes: 0,
             ready_bytes: 0,
+            kept_bytes: 0,
             has_progress: false,
             message_bytes: usize::MAX,
             wants_step: false,

@@ -51,18 +51,32 @@ impl Rest {
         }
     }
 
-    /// Has what is kept of the keys counted as held by the caller's connection, unless it is little. Anew after each page,
-    /// as what was held ready is given back when something is sent.
-    fn hold(&self, actions: &mut impl Actions) {
+    /// What is kept of the keys, with the copy that waits for a disk; 0 if it is little. It never becomes less: a key that is
+    /// passed has the room of a longer one before it.
+    fn held_bytes(&self) -> usize {
         fn length(bound: &Bound<Vec<u8>>) -> usize {
             match bound {
                 Bound::Included(key) | Bound::Excluded(key) => key.capacity(),
                 Bound::Unbounded => 0,
             }
         }
-        // Twice: what waits for a disk has a copy.
         let bytes = 2 * (length(&self.start) + length(&self.end));
-        if bytes >= HELD_KEY_BYTES {
+        if bytes >= HELD_KEY_BYTES { bytes } else { 0 }
+    }
+
+    /// Has what is kept of the keys counted as held by the caller's connection, for a call that has sent nothing yet.
+    fn hold_request(&self, actions: &mut impl Actions) {
+        let bytes = self.held_bytes();
+        if bytes > 0 {
+            actions.hold_request(bytes);
+        }
+    }
+
+    /// The same between two pages, for a call that then holds more than others of its connection which have yet to begin.
+    /// Anew after each page: it is given back when something is sent.
+    fn hold_ready(&self, actions: &mut impl Actions) {
+        let bytes = self.held_bytes();
+        if bytes > 0 {
             actions.hold_ready(bytes);
         }
     }
@@ -136,7 +150,7 @@ impl Scan {
             ..
         } = request;
         let left = if limit == 0 { u64::MAX } else { limit };
-        rest.hold(actions);
+        rest.hold_request(actions);
         actions.read_long(database);
         Ok(Box::new(Scan {
             database,
@@ -200,7 +214,7 @@ impl Scan {
             self.rest.pass(key, self.direction);
         }
         self.has_begun = true;
-        self.rest.hold(actions);
+        self.rest.hold_ready(actions);
         self.go_on(actions);
         Ok(())
     }
@@ -353,7 +367,7 @@ impl Count {
             .map_err(|invalid| refuse::invalid(Method::Count, invalid))?;
         let database = refuse::find_database(request.database, shared)?;
         let rest = Rest::new(request.keys);
-        rest.hold(actions);
+        rest.hold_request(actions);
         actions.read_long(database);
         Ok(Box::new(Count {
             database,
@@ -386,7 +400,7 @@ impl Count {
         match slice.passed {
             Some(key) => {
                 self.rest.pass(key, Direction::Forward);
-                self.rest.hold(actions);
+                self.rest.hold_request(actions);
                 actions.read_long(self.database);
             }
             None => {

@@ -35,6 +35,8 @@ pub(super) struct Capacity {
     pub(super) promised_bytes: usize,
     /// Bytes that calls hold ready for the peer.
     pub(super) ready_bytes: usize,
+    /// Bytes that calls keep of their requests.
+    pub(super) kept_bytes: usize,
     /// What the layer above holds back for now.
     pause: Pause,
     /// Streams whose first message was kept back.
@@ -232,6 +234,8 @@ impl Connection {
         self.capacity.promised_bytes -= promised;
         let ready = std::mem::take(&mut self.streams[slot].ready_bytes);
         self.capacity.ready_bytes -= ready;
+        let kept = std::mem::take(&mut self.streams[slot].kept_bytes);
+        self.capacity.kept_bytes -= kept;
     }
 
     /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge` is kept until the

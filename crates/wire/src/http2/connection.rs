@@ -509,6 +509,7 @@ impl Connection {
         self.gathered_bytes + self.unsent_bytes - self.capacity.shared_bytes
             + self.capacity.reserved_bytes
             + self.capacity.ready_bytes
+            + self.capacity.kept_bytes
             + self.pool.extra_bytes()
             + self.turns.active_bytes()
             + self.unpacks.bytes()

@@ -79,6 +79,16 @@ impl Connection {
         }
     }
 
+    /// Counts what a stream's call keeps of its request, instead of what it kept before, as held by the connection, until
+    /// the call sends or ends. Unlike what is [held ready](Self::hold_ready), it is no reason for another call not to begin.
+    pub fn hold_request(&mut self, stream: StreamKey, bytes: usize) {
+        if self.is_alive(stream) {
+            let found = &mut self.streams[stream.slot];
+            let before = std::mem::replace(&mut found.kept_bytes, bytes);
+            self.capacity.kept_bytes = self.capacity.kept_bytes - before + bytes;
+        }
+    }
+
     /// Returns whether the peer has taken some of what waited on a stream, or opened its window,
     /// since this was last asked.
     pub fn take_progress(&mut self, stream: StreamKey) -> bool {

@@ -114,6 +114,8 @@ pub(crate) struct Stream {
     pub(crate) promised_bytes: usize,
     /// Bytes that its call holds ready for the peer.
     pub(crate) ready_bytes: usize,
+    /// Bytes that its call keeps of its request.
+    pub(crate) kept_bytes: usize,
     /// Whether messages that we send are compressed.
     pub(crate) compress: bool,
     /// Our HEADERS named gzip as the encoding.
@@ -165,6 +167,7 @@ impl Stream {
             reserved_bytes: 0,
             promised_bytes: 0,
             ready_bytes: 0,
+            kept_bytes: 0,
             compress: false,
             head_names_gzip: false,
             peer_takes_gzip: false,
@@ -207,8 +210,13 @@ impl Stream {
         self.is_put_back = false;
         self.has_delivered = false;
         debug_assert_eq!(
-            (self.reserved_bytes, self.promised_bytes, self.ready_bytes),
-            (0, 0, 0),
+            (self.reserved_bytes, self.promised_bytes),
+            (0, 0),
+            "given back with the stream"
+        );
+        debug_assert_eq!(
+            (self.ready_bytes, self.kept_bytes),
+            (0, 0),
             "given back with the stream"
         );
         self.compress = false;

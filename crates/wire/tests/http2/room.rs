@@ -169,6 +169,35 @@ fn calls_begin_to_hold_something_one_after_the_other_while_memory_is_short() {
     }
 }
 
+/// What calls keep of their requests is counted, and they begin all the same while memory is short.
+#[test]
+fn what_is_kept_of_requests_keeps_nobody_from_beginning() {
+    let mut server = server(1 << 20);
+    for round in 0..2 {
+        let first = 1 + 4 * round;
+        let streams = requests(&server.feed(&[call(first), call(first + 2)].concat()));
+        let connection = &mut server.connection;
+        connection.set_pause(Pause::Large);
+        for bytes in [100_000, 70_000] {
+            for &stream in &streams {
+                connection.hold_request(stream, bytes);
+            }
+        }
+        let kept_bytes = connection.buffered_bytes();
+        assert!((140_000..150_000).contains(&kept_bytes), "{kept_bytes}");
+        assert!(streams.iter().all(|&stream| connection.can_begin(stream)));
+        connection.hold_ready(streams[0], 64 << 10);
+        assert!(!connection.can_begin(streams[1]));
+        connection.set_pause(Pause::No);
+        for &stream in &streams {
+            let out = &mut server.output;
+            server.connection.finish(stream, out, &Status::OK);
+        }
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        while next(&mut server, &[]).is_some() {}
+    }
+}
+
 #[test]
 fn streams_that_end_take_nothing_with_them() {
     let mut server = server(1 << 20);

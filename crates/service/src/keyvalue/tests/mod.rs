@@ -383,6 +383,10 @@ impl Actions for Room<'_> {
         self.held.push(bytes);
     }
 
+    fn hold_request(&mut self, bytes: usize) {
+        self.held.push(bytes);
+    }
+
     fn take_progress(&mut self) -> bool {
         false
     }
