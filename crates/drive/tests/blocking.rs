@@ -345,7 +345,6 @@ fn a_quiet_thread_keeps_no_buffers() {
     server.habits.busy.store(false, Ordering::Relaxed);
 }
 
-/// It may not wait in `recv`, where nobody but its peer can wake it.
 /// Memory is given back to the allocator when a thread rests that has moved much, each time; not for small calls.
 #[test]
 fn a_thread_that_rests_gives_memory_back_if_it_has_moved_much() {
@@ -371,6 +370,7 @@ fn a_thread_that_rests_gives_memory_back_if_it_has_moved_much() {
     }
 }
 
+/// It may not wait in `recv`, where nobody but its peer can wake it.
 #[test]
 fn a_thread_whose_handler_awaits_a_wake_waits_in_poll() {
     let server = Server::start(blocking(1));

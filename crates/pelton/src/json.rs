@@ -47,7 +47,7 @@ pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
 
 /// What a decoder says of a field, as somebody would say it who has not written a decoder.
 fn in_plain_words(what: &str) -> String {
-    let (first, expected) = match what.split_once(", expected ") {
+    let (first, expected) = match what.rsplit_once(", expected ") {
         Some((first, expected)) => (first, Some(expected)),
         None => (what, None),
     };

@@ -246,6 +246,7 @@ impl Core {
         self.allow_unpacking(channel);
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
+        let long_work_before = self.batch.long_work();
         while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
             turns = turns.saturating_sub(1 + extra_cost(channel));
             self.event(channel, io, event);
@@ -255,7 +256,8 @@ impl Core {
                 break;
             }
             // What is long is not begun before the rest is looked at: the caller may have taken it back.
-            let is_next = ends_a_request(event) && self.batch.long_work() == 0;
+            let begins_long_work = self.batch.long_work() > long_work_before;
+            let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
                 io.set_unfinished(consumed < io.input.len() || has_events(channel));
                 break;

@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The longest wait for a server without such a look.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(200);
 
+/// How many of the names that were left out are listed.
+const NAMES_TOLD: usize = 20;
+
 /// Why an attempt has ended without success.
 pub(super) enum Ended {
     /// Another one may do better.
@@ -189,7 +192,7 @@ impl Transfers {
                     };
                     failures.push(match left_out.is_empty() {
                         true => failure,
-                        false => failure.with(&format!("not begun: {}", left_out.join(", "))),
+                        false => failure.with(&format!("not begun: {}", some_of(&left_out))),
                     });
                 }
                 (done, failures)
@@ -217,4 +220,23 @@ impl Transfers {
         }
         (all, last.map_or(Ok(()), Err))
     }
+}
+
+/// Names, so many of them as somebody reads, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    let told = names.len().min(NAMES_TOLD);
+    let listed = names[..told].join(", ");
+    match names.len() - told {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn only_some_of_many_names_are_told() {
+    let names: Vec<String> = (0..25).map(|number| format!("n{number}")).collect();
+    assert_eq!(some_of(&names[..2]), "n0, n1");
+    assert!(some_of(&names[..NAMES_TOLD]).ends_with(", n19"));
+    assert!(some_of(&names).ends_with(", n19 and 5 more"));
 }
