@@ -1,5 +1,7 @@
 //! Batch: several operations in one request.
 
+use std::collections::HashSet;
+
 use store::limits::ANSWER_BYTES_PER_OPERATION as RESULT_BYTES;
 use store::tree::{NotFetched, Wishes};
 use store::{
@@ -46,7 +48,7 @@ pub(super) fn begin(
     let database = refuse::find_database(request.database, shared)?;
     let is_of_memory = !matches!(shared.store.look(database), Look::Disk(_));
     let max_answer_bytes = match is_of_memory && !request.writes {
-        // Large values are shared with the database: only what is copied takes memory.
+        // Large values are shared with the database, and count once: it is seen as they are gathered.
         true => named_bound(Method::Batch, request.max_answer_bytes)?,
         false => answer_bound(Method::Batch, request.max_answer_bytes, shared)?,
     };
@@ -241,6 +243,8 @@ impl ReadBatch {
         }
         let now_ms = actions.now_ms();
         let mut answer = MessageParts::default();
+        // What it shares with the database, each value once: the peer may be long in taking it, and it may be overwritten.
+        let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
         BatchResponse::encode_applied(&mut answer.own, point_of(shown), []);
         for key in keys_of(&self.decoded()) {
             let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
@@ -252,8 +256,13 @@ impl ReadBatch {
                 actions.finish(status);
                 return Ok(());
             }
+            if let Some(Value::Shared(value)) = entry.as_ref().map(|entry| entry.value)
+                && shared_values.insert(value.as_ptr())
+            {
+                shared_bytes += value.len();
+            }
             append_get(&mut answer, entry);
-            if answer.own.len() as u64 > shared.answer_bytes_max {
+            if (answer.own.len() + shared_bytes) as u64 > shared.answer_bytes_max {
                 let status = refuse::answer_too_large(Method::Batch, shared.answer_bytes_max);
                 actions.finish(status);
                 return Ok(());
