@@ -116,6 +116,18 @@ def open_descriptors(server):
     return found
 
 
+def at_work(server):
+    """What tells why something does not end: what readers have done, and what each thread does and has done."""
+    found = [f"{name} {value:.0f}" for name, value in samples(server).items() if "reader" in name]
+    for task in sorted(pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()):
+        with contextlib.suppress(OSError):
+            name, stat = (task / "comm").read_text().strip(), (task / "stat").read_text()
+            # Behind the name in brackets: the state first, and the ticks of user and system as 12th and 13th.
+            fields = stat.rpartition(")")[2].split()
+            found.append(f"{name}: {fields[0]}, {fields[11]} + {fields[12]} ticks")
+    return "\n".join(found)
+
+
 def of_clients(server):
     """Descriptors that belong to some call or connection: sockets and contents of blobs."""
     return sum(link.startswith("socket:") or "/blobs/" in link for link in open_descriptors(server))
@@ -130,7 +142,7 @@ def total(found, name, **labels):
 
 
 def assert_nothing_is_left(server, sockets_before):
-    wait_until(lambda: not busy(server), 60, lambda: f"not zero: {busy(server)}")
+    wait_until(lambda: not busy(server), 60, lambda: f"not zero: {busy(server)}\n{at_work(server)}")
     wait_until(
         lambda: of_clients(server) <= sockets_before,
         60,
@@ -182,6 +194,7 @@ def test_chaos(binary, tmp_path):
         assert counted == quiet["calls"], f"{counted} of {quiet['calls']} calls are counted"
 
         problems = attacked(server, seed)
+        print("\n".join(problems))
         now = assert_nothing_is_left(server, sockets)
         print({name: value for name, value in now.items() if "refused" in name and value})
         # A second time, after all that.
