@@ -389,18 +389,21 @@ impl Holding {
         }
         let has_moved = sent_bytes > 0 && self.owed_bytes == 0;
         if held.waits_for_memory != self.waits_for_memory {
-            self.waits_for_memory = held.waits_for_memory;
-            if let Some(holder) = &self.holder {
-                holder
-                    .waits_for_memory
-                    .store(held.waits_for_memory, Ordering::Relaxed);
-            }
+            self.note_waiting(held.waits_for_memory);
         }
         if held.charged_bytes != self.charged_bytes
             || held.all_bytes != self.held_bytes
             || (has_moved && self.holder.is_some())
         {
             self.change_to(held.charged_bytes, held.all_bytes, now_ns);
+        }
+    }
+
+    #[cold]
+    fn note_waiting(&mut self, waits_for_memory: bool) {
+        self.waits_for_memory = waits_for_memory;
+        if let Some(holder) = &self.holder {
+            (holder.waits_for_memory).store(waits_for_memory, Ordering::Relaxed);
         }
     }
 

@@ -733,14 +733,17 @@ fn route(connection: &mut Connection) -> Option<Method> {
 #[inline]
 fn held(connection: &Connection, io: &Io) -> Held {
     let output_bytes = large_output_bytes(io);
-    let queued_bytes = connection.queued_bytes() + output_bytes;
     let calls_bytes = calls_bytes(connection.running());
+    let all_bytes = connection.held_bytes() + output_bytes + calls_bytes;
     Held {
         charged_bytes: connection.buffered_bytes() + output_bytes + calls_bytes,
-        all_bytes: connection.held_bytes() + output_bytes + calls_bytes,
+        all_bytes,
         unsent_bytes: connection.unsent_bytes() + output_bytes,
         sent_bytes: connection.sent_bytes(),
-        waits_for_memory: connection.has_put_back() && queued_bytes < limits::SMALL_HOLDING_BYTES,
+        // Of nobody who holds little is it asked.
+        waits_for_memory: all_bytes >= limits::SMALL_HOLDING_BYTES
+            && connection.has_put_back()
+            && connection.queued_bytes() + output_bytes < limits::SMALL_HOLDING_BYTES,
     }
 }
 

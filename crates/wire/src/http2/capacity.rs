@@ -180,13 +180,20 @@ impl Connection {
     }
 
     /// Returns the bytes that wait for the peer to take them, without what is only set aside.
+    #[inline]
     pub fn queued_bytes(&self) -> usize {
         self.unsent_bytes
     }
 
     /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Passes
     /// over those of streams that have ended, which stay in the queue until it is gone on with.
+    #[inline]
     pub fn has_put_back(&self) -> bool {
+        !self.capacity.put_back.is_empty() && self.has_put_back_alive()
+    }
+
+    #[cold]
+    fn has_put_back_alive(&self) -> bool {
         let mut waiting = self.capacity.put_back.iter();
         waiting.any(|&key| self.is_alive(key))
     }
