@@ -211,6 +211,8 @@ fn streams_that_end_take_nothing_with_them() {
         assert!(server.connection.buffered_bytes() >= 100_000);
         // What is only held ready is not unsent, and keeps nobody from sending.
         assert_eq!(server.connection.unsent_bytes(), 0);
+        server.connection.reserve_send(streams[0], 100);
+        assert_eq!(server.connection.unsent_bytes(), 100);
         assert_eq!(server.connection.queued_bytes(), 0);
         assert_eq!(server.connection.send_room(streams[1]), 0);
         assert_eq!(server.connection.send_room(streams[2]), 0);
