@@ -169,6 +169,23 @@ fn calls_begin_to_hold_something_one_after_the_other_while_memory_is_short() {
     }
 }
 
+/// A shut window of the connection leaves nothing to do, however much waits behind it.
+#[test]
+fn nothing_is_to_be_transmitted_through_a_shut_window() {
+    let mut server = server(1 << 20);
+    let stream = requests(&server.feed(&call(1)))[0];
+    send(&mut server, stream, 100_000);
+    for round in 0..2 {
+        let before = server.connection.queued_bytes();
+        assert!(
+            before > 0 && !server.connection.wants_transmit(),
+            "round {round}"
+        );
+        next(&mut server, &window_update(0, 1_000));
+        assert_eq!(before - server.connection.queued_bytes(), 1_000);
+    }
+}
+
 /// What calls keep of their requests is counted, and they begin all the same while memory is short.
 #[test]
 fn what_is_kept_of_requests_keeps_nobody_from_beginning() {
