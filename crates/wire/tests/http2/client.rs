@@ -28,6 +28,24 @@ fn ended(client: &Endpoint) -> (Code, String) {
     )
 }
 
+/// The last message carries the end of its stream if it goes out as one frame, be it empty; else a frame of its own does.
+#[test]
+fn the_last_message_ends_its_stream_in_as_few_frames_as_it_can() {
+    for (bytes, frames_expected) in [(0, 1), (1, 1), (16_000, 1), (20_000, 3)] {
+        let mut client = client();
+        for _ in 0..2 {
+            let stream = open(&mut client);
+            client.frames();
+            let (connection, out) = (&mut client.connection, &mut client.output);
+            connection.send_last_message(stream, out, |out| out.resize(out.len() + bytes, 7));
+            let frames = client.frames();
+            let ends: Vec<_> = frames.iter().map(Frame::ends_stream).collect();
+            assert_eq!(frames.len(), frames_expected, "{bytes}");
+            assert_eq!(ends.iter().filter(|ends| **ends).count(), 1, "{bytes}");
+        }
+    }
+}
+
 #[test]
 fn a_unary_call() {
     let mut client = client();
