@@ -736,6 +736,12 @@ mod tests {
         let account = Account::new(8 * MB);
         let (mut large, mut small) = (holding(&account, 1), holding(&account, 2));
         for _ in 0..2 {
+            // As much as there may be is not too much.
+            small.change(Held::default(), 0);
+            large.change(unsent(8 * MB), 0);
+            assert!(!account.is_full());
+            large.change(unsent(8 * MB + 1), 0);
+            assert!(account.is_full());
             large.change(unsent(9 * MB), 0);
             small.change(unsent(10), 0);
             assert_eq!((large.pause(), small.pause()), (Pause::All, Pause::Large));
