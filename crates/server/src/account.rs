@@ -305,9 +305,13 @@ impl Holder {
             true => limits::WAITING_STALLED_MS,
             false => limits::STALLED_MS,
         };
-        let still_ns = now_ns.saturating_sub(self.moved_ns.load(Ordering::Relaxed));
-        still_ns >= allowed_ms * 1_000_000 && !self.is_condemned.load(Ordering::Relaxed)
+        stands_still(self.moved_ns.load(Ordering::Relaxed), allowed_ms, now_ns)
+            && !self.is_condemned.load(Ordering::Relaxed)
     }
+}
+
+fn stands_still(moved_ns: u64, allowed_ms: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(moved_ns) >= allowed_ms * 1_000_000
 }
 
 /// Charges a shared body as long as it lives.
@@ -528,9 +532,8 @@ impl Holding {
     }
 
     fn waits_for_its_peer(&self, now_ns: u64) -> bool {
-        let still_ns = now_ns.saturating_sub(self.moved_ns);
         self.unsent_bytes >= limits::SMALL_HOLDING_BYTES
-            && still_ns >= limits::STALLED_MS * 1_000_000
+            && stands_still(self.moved_ns, limits::STALLED_MS, now_ns)
     }
 }
 

@@ -97,6 +97,13 @@ impl Bench {
         batch
     }
 
+    /// What holds all the room, until it is dropped.
+    fn others(&self) -> WriteBatch {
+        let mut others = self.appends(0, &[&[0, 1, 2]]);
+        assert_eq!(others.read_ahead().commits, 1);
+        others
+    }
+
     fn send(&mut self, batch: &mut WriteBatch) {
         let store = &self.store;
         let empty = || store.write_batch();
@@ -155,8 +162,7 @@ fn key(number: u64) -> Vec<u8> {
 fn what_finds_no_room_waits_and_keeps_its_order() {
     let mut bench = Bench::new(4);
     for _ in 0..2 {
-        let mut others = bench.appends(0, &[&[0, 1, 2]]);
-        assert_eq!(others.read_ahead().commits, 1);
+        let others = bench.others();
         let held_bytes = bench.store.read_before_bytes();
         for (tag, keys) in [(10, &[0, 1, 2, 3][..]), (11, &[3])] {
             let mut batch = bench.appends(tag, &[keys]);
@@ -211,8 +217,7 @@ fn a_batch_goes_in_parts() {
 fn what_is_abandoned_in_the_lane_is_not_done() {
     let mut bench = Bench::new(4);
     for _ in 0..2 {
-        let mut others = bench.appends(0, &[&[0, 1, 2]]);
-        assert_eq!(others.read_ahead().commits, 1);
+        let others = bench.others();
         let mut batch = bench.appends(30, &[&[0, 1, 2, 3]]);
         bench.send(&mut batch);
         bench.small_put(31);
