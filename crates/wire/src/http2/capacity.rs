@@ -187,13 +187,7 @@ impl Connection {
 
     /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Passes
     /// over those of streams that have ended, which stay in the queue until it is gone on with.
-    #[inline]
     pub fn has_put_back(&self) -> bool {
-        !self.capacity.put_back.is_empty() && self.has_put_back_alive()
-    }
-
-    #[cold]
-    fn has_put_back_alive(&self) -> bool {
         let mut waiting = self.capacity.put_back.iter();
         waiting.any(|&key| self.is_alive(key))
     }

@@ -210,13 +210,13 @@ impl Stream {
         self.is_put_back = false;
         self.has_delivered = false;
         debug_assert_eq!(
-            (self.reserved_bytes, self.promised_bytes),
-            (0, 0),
-            "given back with the stream"
-        );
-        debug_assert_eq!(
-            (self.ready_bytes, self.kept_bytes),
-            (0, 0),
+            [
+                self.reserved_bytes,
+                self.promised_bytes,
+                self.ready_bytes,
+                self.kept_bytes
+            ],
+            [0; 4],
             "given back with the stream"
         );
         self.compress = false;
