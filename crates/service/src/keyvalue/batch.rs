@@ -46,12 +46,8 @@ pub(super) fn begin(
     let request =
         BatchRequest::decode(bytes).map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(request.database, shared)?;
-    let is_of_memory = !matches!(shared.store.look(database), Look::Disk(_));
-    let max_answer_bytes = match is_of_memory && !request.writes {
-        // Large values are shared with the database, and count once: it is seen as they are gathered.
-        true => named_bound(Method::Batch, request.max_answer_bytes)?,
-        false => answer_bound(Method::Batch, request.max_answer_bytes, shared)?,
-    };
+    let named_bytes = named_bound(Method::Batch, request.max_answer_bytes)?;
+    let allowed_bytes = named_bytes.min(shared.answer_bytes_max);
     let allowed = shared
         .store
         .limits(database)
@@ -65,16 +61,21 @@ pub(super) fn begin(
         ));
     }
     if request.writes {
-        let begun = begin_writes(&request, database, max_answer_bytes, shared, actions)?;
+        let begun = begin_writes(&request, database, allowed_bytes, shared, actions)?;
         return Ok(match begun {
             Some(batch) => Step::WriteBatch(Box::new(batch)),
             None => Step::Expecting(Method::Batch),
         });
     }
     check_reads(&request)?;
-    let expected_bytes = match is_of_memory {
-        true => 0,
-        false => bytes_to_fetch(&request, database, max_answer_bytes, shared),
+    let is_on_disk = matches!(shared.store.look(database), Look::Disk(_));
+    let (max_answer_bytes, expected_bytes) = match is_on_disk {
+        true => {
+            let bytes = bytes_to_fetch(&request, database, allowed_bytes, shared);
+            (allowed_bytes, bytes)
+        }
+        // Large values are shared with the database, and count once: it is seen as they are gathered.
+        false => (named_bytes, 0),
     };
     if !actions.room_for_answer(bytes.len() + expected_bytes) {
         return Ok(Step::Expecting(Method::Batch));
