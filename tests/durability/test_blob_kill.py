@@ -51,6 +51,9 @@ class Place:
 
     def start(self, *words):
         command = [self.binary, *words, "--address", self.listen, "--attempts", "50", "--chunk-size", "64KiB", "--output", "json"]
+        return self.run(command)
+
+    def run(self, command):
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def kill_client(self, client):
@@ -64,7 +67,7 @@ class Place:
         for _ in range(3):
             if client.returncode != 3 or "nobody listens there" not in errors:
                 break
-            client = subprocess.Popen(client.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            client = self.run(client.args)
             out, errors = client.communicate(timeout=SECONDS)
         assert client.returncode == 0, errors
         return json.loads(out)

@@ -113,15 +113,13 @@ struct Connection {
 }
 
 impl Open {
-    fn close_first(&mut self, is_meant: impl Fn(&Connection) -> bool) -> bool {
+    fn close_first(&mut self, is_meant: impl Fn(&Connection) -> bool) {
         let first = self.connections.iter().find(|(_, one)| is_meant(one));
         let number = first.map(|(&number, _)| number);
-        let closed = number.and_then(|number| self.connections.remove(&number));
-        if let Some(closed) = &closed {
+        if let Some(closed) = number.and_then(|number| self.connections.remove(&number)) {
             // It is no connection any more, or will be none.
             let _ = closed.socket.shutdown(Shutdown::Both);
         }
-        closed.is_some()
     }
 }
 
@@ -519,9 +517,9 @@ mod tests {
         const PAGE_BYTES: usize = METRICS_UNREAD_BYTES - 1;
         let endpoint = endpoint_with(Arc::new(|| "x".repeat(PAGE_BYTES)), LONG);
         let unread_bytes = || endpoint.scrapers.open().unread_bytes;
-        let wait_for = |wanted: &dyn Fn(usize) -> bool| {
+        let wait_until_all_is_given_back = || {
             let deadline = Instant::now() + LONG;
-            while !wanted(unread_bytes()) {
+            while unread_bytes() != 0 {
                 assert!(Instant::now() < deadline, "{}", unread_bytes());
                 thread::sleep(Duration::from_millis(1));
             }
@@ -538,7 +536,7 @@ mod tests {
                 Some(PAGE_BYTES)
             );
             drop(slow);
-            wait_for(&|bytes| bytes == 0);
+            wait_until_all_is_given_back();
             // Whoever has read its page and stays is not closed for the room, which would give nothing back.
             let mut stays = begin_to_read(&endpoint);
             stays.read_to_end(&mut Vec::new()).expect("it answers");
@@ -546,7 +544,7 @@ mod tests {
             assert_eq!(unread_bytes(), 2 * PAGE_BYTES);
             assert!(endpoint.scrapers.open().connections.len() >= 3);
             drop((stays, slow));
-            wait_for(&|bytes| bytes == 0);
+            wait_until_all_is_given_back();
         }
     }
 
