@@ -226,3 +226,24 @@ def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, ta
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert f"{name}: {len(data)} bytes" in out
+
+
+def test_an_upload_replaces_only_what_it_may(binary, running, name, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+
+    def run(*words):
+        command = [binary, "upload", *map(str, words), "--address", running.address, "--output", "json"]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+
+    one, other = tmp_path / "one" / name, tmp_path / "other" / name
+    for file in (one, other):
+        file.parent.mkdir()
+        file.write_text(str(file))
+    both = run(one, other)
+    assert both.returncode == 2 and "would both be the blob" in both.stderr, both
+    first = json.loads(run(one, "--if-absent").stdout)
+    refused = run(other, "--if-absent")
+    assert refused.returncode == 1 and "nothing stored" in refused.stderr, refused
+    assert run(other, "--if-version", first["version"] + 1000).returncode == 1
+    second = run(other, "--if-version", first["version"])
+    assert second.returncode == 0 and json.loads(second.stdout)["version"] > first["version"], second

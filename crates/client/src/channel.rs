@@ -209,6 +209,7 @@ impl Channel {
         path: &str,
         options: &CallOptions<'_>,
     ) -> Result<HttpAnswer, CallError> {
+        self.info = CallInfo::default();
         self.catch_up();
         let opened = self.core.open_http_get(&self.authority, path);
         let call = opened.map_err(|error| self.with_reason(error))?;

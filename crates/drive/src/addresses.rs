@@ -174,6 +174,8 @@ mod tests {
             // A copy keeps the place.
             let copy = places.pop().flatten();
             let again = copy.clone();
+            assert!(copy.is_some() && copy == again, "one place");
+            assert_ne!(copy, places[0], "two of one address");
             drop(copy);
             assert!(admit(&addresses, "192.0.2.1:9").is_none());
             drop(again);

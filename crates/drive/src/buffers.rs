@@ -197,6 +197,44 @@ mod tests {
     }
 
     #[test]
+    fn what_fits_stays_where_it_is() {
+        let (mut buffers, counters) = pool();
+        let half = INPUT_BUFFER_BYTES[1] / 2;
+        let mut input = Input::default();
+        for _ in 0..2 {
+            assert!(buffers.make_room(&mut input, FIRST_READ_SIZE));
+            input.room()[..half].fill(7);
+            input.filled(half);
+            // The other half is room enough; a byte more, and it is not.
+            assert!(buffers.make_room(&mut input, FIRST_READ_SIZE));
+            assert_eq!(input.capacity(), INPUT_BUFFER_BYTES[1]);
+            input.room()[0] = 8;
+            input.filled(1);
+            assert!(buffers.make_room(&mut input, FIRST_READ_SIZE));
+            assert_eq!(input.capacity(), INPUT_BUFFER_BYTES[2]);
+            assert_eq!(input.bytes()[half - 1..], [7, 8]);
+            input.consume(half);
+            buffers.settle_input(&mut input);
+            // The smallest that holds it: nothing is exchanged any more.
+            let (allocated, pooled) = (counters.buffers_allocated.get(), buffers.pooled());
+            for _ in 0..3 {
+                buffers.settle_input(&mut input);
+            }
+            assert_eq!(input.capacity(), INPUT_BUFFER_BYTES[0]);
+            assert_eq!(counters.buffers_allocated.get(), allocated);
+            assert_eq!(
+                (buffers.pooled(), counters.input_buffers_lent.get()),
+                (pooled, 1)
+            );
+            input.consume(1);
+            buffers.settle_input(&mut input);
+            assert_eq!(counters.input_buffers_lent.get(), 0);
+            buffers.free_all();
+            assert_eq!(buffers.pooled(), 0);
+        }
+    }
+
+    #[test]
     fn a_handler_that_consumes_nothing_gets_room_up_to_the_largest_buffer() {
         let (mut buffers, _) = pool();
         let mut input = Input::default();

@@ -273,7 +273,7 @@ where
     fn is_same_signal(&mut self) -> bool {
         let now_ns = monotonic_ns();
         match self.first_signal_ns {
-            Some(first_ns) => now_ns.saturating_sub(first_ns) < SAME_SIGNAL_MS * 1_000_000,
+            Some(first_ns) => is_one_signal(first_ns, now_ns),
             None => {
                 self.first_signal_ns = Some(now_ns);
                 false
@@ -337,5 +337,31 @@ fn pin(index: usize, config: &LoopConfig) {
     let cpu = config.pin[index % config.pin.len()];
     if let Err(error) = pin_thread(cpu) {
         config.notices.notice(&Notice::PinFailed { cpu, error });
+    }
+}
+
+/// Whether two signals were sent together: to the process and to its group.
+fn is_one_signal(first_ns: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(first_ns) < SAME_SIGNAL_MS * 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_come_together_are_one() {
+        let first_ns = 5_000_000_000;
+        let together_ns = SAME_SIGNAL_MS * 1_000_000;
+        for (after_ns, is_one) in [
+            (0, true),
+            (1_000_001, true),
+            (together_ns - 1, true),
+            (together_ns, false),
+            (together_ns + 1, false),
+        ] {
+            let now_ns = first_ns + after_ns;
+            assert_eq!(is_one_signal(first_ns, now_ns), is_one, "{after_ns} ns");
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! Bounds and deadlines to the byte and to the nanosecond, in virtual time: with real sockets they
 //! can only be tested from far away.
 
+mod common;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use drive::limits::{
-    OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_MS, WRITE_STALL_MS,
+    HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS, OUTPUT_HIGH_WATER_BYTES,
+    OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_MS, STOP_LINGER_MS, WRITE_STALL_MS,
 };
 use drive::sim::{Faults, Network, NodeId};
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
@@ -17,6 +20,8 @@ struct Scripted {
     greeting: Vec<u8>,
     /// Closes a connection when something comes.
     close_now: bool,
+    /// Closes a connection when something comes, once the answer is written.
+    close_written: bool,
     /// Reads nothing while set.
     paused: bool,
     /// Says that its work is done.
@@ -43,6 +48,10 @@ impl Handler for Scripted {
             io.output.extend_from_slice(b"nobody reads this");
             io.close_now();
             assert!(io.is_closing());
+        }
+        if self.close_written {
+            io.output.extend_from_slice(b"an answer");
+            io.close_when_written();
         }
     }
 
@@ -152,12 +161,15 @@ fn reading_goes_on_when_the_peer_takes_bytes_again() {
         assert_eq!(pair.at_client.borrow().received.len(), sent);
         assert!(pair.at_server.borrow().received.len() >= before);
     }
-    // What never rose above the low-water mark is nothing to be told of.
-    let mut low = waiting(OUTPUT_LOW_WATER_BYTES - BUFFER_BYTES);
-    low.at_client.borrow_mut().paused = false;
-    low.network.wake(low.client);
-    low.network.run_for(1_000 * MS);
-    assert_eq!(low.at_server.borrow().writable, 0);
+    // What never rose above the low-water mark is nothing to be told of, and a byte more is.
+    for (bytes, told) in [(OUTPUT_LOW_WATER_BYTES, 0), (OUTPUT_LOW_WATER_BYTES + 1, 1)] {
+        let mut low = waiting(bytes - BUFFER_BYTES);
+        low.at_client.borrow_mut().paused = false;
+        low.network.wake(low.client);
+        low.network.run_for(1_000 * MS);
+        assert_eq!(low.at_client.borrow().received.len(), bytes);
+        assert_eq!(low.at_server.borrow().writable, told, "{bytes}");
+    }
 }
 
 #[test]
@@ -236,4 +248,217 @@ fn a_stop_without_connections_ends_in_the_next_tick() {
     network.stop(server);
     network.run_for(MS);
     assert!(network.has_ended(server));
+}
+
+/// A server with TLS, and a client that knows nothing of it and only says `greeting`.
+fn plain_to_secure(greeting: &[u8]) -> Pair {
+    let mut network = Network::new(1, Faults::none());
+    let at_server = Rc::new(RefCell::new(Scripted::default()));
+    let at_client = Rc::new(RefCell::new(Scripted {
+        greeting: greeting.to_vec(),
+        ..Scripted::default()
+    }));
+    let accept = Some(common::tls::Authority::new().server());
+    let server = network.add_secure_node(Box::new(at_server.clone()), accept, None);
+    let client = network.add_node(Box::new(at_client.clone()));
+    Pair {
+        network,
+        server,
+        client,
+        at_server,
+        at_client,
+    }
+}
+
+#[test]
+fn a_handshake_has_its_whole_time_and_no_more() {
+    let mut pair = plain_to_secure(b"");
+    for round in 1..=2 {
+        pair.network.connect(pair.client, pair.server);
+        pair.network.run_for(HANDSHAKE_MS * MS - 1);
+        let counters = pair.network.counters(pair.server);
+        assert_eq!(
+            (counters.connections, counters.failed_timed_out),
+            (1, round - 1)
+        );
+        pair.network.run_for(1);
+        let counters = pair.network.counters(pair.server);
+        assert_eq!(
+            (counters.connections, counters.failed_timed_out),
+            (0, round),
+            "closed at once"
+        );
+        assert_eq!(counters.writes, 0, "there is nothing to say");
+        assert_eq!(
+            counters.input_buffers_lent + counters.output_buffers_lent,
+            0
+        );
+        // The client hears of the end, and its side ends too.
+        pair.network.run_for(10 * MS);
+        assert_eq!(pair.at_client.borrow().ends as u64, round);
+        pair.network.run_for(2 * LINGER_MS * MS);
+    }
+    let at_server = pair.at_server.borrow();
+    assert!(at_server.open.is_empty() && at_server.closed.is_empty());
+}
+
+/// Records of a client hello that says that it is nearly 64 KB long: RFC 8446 sections 4 and 5.1.
+fn long_hello(bytes: usize) -> Vec<u8> {
+    let mut hello = vec![1, 0, 0xff, 0x00];
+    hello.resize(0xff04, 0);
+    let record = |piece: &[u8]| {
+        let length = (piece.len() as u16).to_be_bytes();
+        [&[22, 3, 1], &length[..], piece].concat()
+    };
+    let mut records: Vec<u8> = hello.chunks(0x4000).flat_map(record).collect();
+    records.truncate(bytes);
+    records
+}
+
+#[test]
+fn a_handshake_may_have_as_many_bytes_as_its_bound_and_no_more() {
+    for (bytes, fails) in [(HANDSHAKE_BYTES, 0), (HANDSHAKE_BYTES + 1, 1)] {
+        let mut pair = plain_to_secure(&long_hello(bytes));
+        for round in 1..=2 {
+            pair.network.connect(pair.client, pair.server);
+            pair.network.run_for(1_000 * MS);
+            let counters = pair.network.counters(pair.server);
+            assert_eq!(counters.failed_too_large, fails * round, "{bytes}");
+            assert_eq!(counters.failed_broken + counters.failed_not_tls, 0);
+            pair.network.run_for((HANDSHAKE_MS + LINGER_MS) * MS);
+            let counters = pair.network.counters(pair.server);
+            assert_eq!(counters.failed_timed_out, (1 - fails) * round, "{bytes}");
+            assert_eq!(counters.connections, 0);
+            assert_eq!(counters.input_buffers_lent, 0);
+        }
+    }
+}
+
+/// Connections that are agreed on leave no deadline behind: nothing ever happens by itself.
+#[test]
+fn when_handshakes_are_done_nothing_is_waited_for() {
+    let authority = common::tls::Authority::new();
+    let mut network = Network::new(1, Faults::none());
+    let at_server = Rc::new(RefCell::new(Scripted::default()));
+    let greeting = b"a request".to_vec();
+    let at_client = Scripted {
+        greeting,
+        ..Scripted::default()
+    };
+    let address = "localhost:1".parse().expect("valid");
+    let connect = Some((authority.client(), address));
+    let accept = Some(authority.server());
+    let server = network.add_secure_node(Box::new(at_server.clone()), accept, None);
+    let client = network.add_secure_node(Box::new(at_client), None, connect);
+    for round in 1..=2 {
+        for _ in 0..3 {
+            network.connect(client, server);
+        }
+        let is_idle = !network.run_until(100_000, |network| network.now_ns() >= HANDSHAKE_MS * MS);
+        assert!(is_idle, "round {round}: it ended before any deadline");
+        for node in [server, client] {
+            let counters = network.counters(node);
+            assert_eq!(counters.handshakes, 3 * round);
+            assert_eq!(counters.connections, 3 * round);
+            assert_eq!(
+                counters.input_buffers_lent + counters.output_buffers_lent,
+                0
+            );
+        }
+        let received = at_server.borrow().received.len();
+        assert_eq!(received as u64, 9 * 3 * round);
+    }
+    network.stop_now(client);
+    network.run_for(10 * MS);
+    assert_eq!(at_server.borrow().ends, 6, "each hears of its end");
+}
+
+/// A connection that was touched and has nothing to say is not written to.
+#[test]
+fn nothing_is_written_where_nothing_waits() {
+    let client = Scripted {
+        greeting: b"a request".to_vec(),
+        ..Scripted::default()
+    };
+    let mut pair = pair(BUFFER_BYTES, Scripted::default(), client);
+    pair.network.run_for(10 * MS);
+    assert_eq!(pair.at_server.borrow().received, b"a request");
+    for _ in 0..3 {
+        // Its tick looks at every connection.
+        pair.network.wake(pair.server);
+        pair.network.wake(pair.client);
+        pair.network.run_for(10 * MS);
+    }
+    assert_eq!(pair.network.counters(pair.server).writes, 0);
+    assert_eq!(pair.network.counters(pair.client).writes, 1);
+}
+
+/// A peer that has its answer and does not go is waited for, for a shorter time once this side stops.
+#[test]
+fn a_connection_lingers_for_its_time_and_in_a_stop_for_less() {
+    for stops in [false, true, false] {
+        let server = Scripted {
+            close_written: true,
+            ..Scripted::default()
+        };
+        let client = Scripted {
+            greeting: b"a request".to_vec(),
+            ..Scripted::default()
+        };
+        let mut pair = pair(BUFFER_BYTES, server, client);
+        // Closed within this millisecond.
+        pair.network.run_for(MS);
+        assert_eq!(pair.at_server.borrow().closed, [Closed::ByHandler]);
+        let left_ms = if stops {
+            pair.network.stop(pair.server);
+            STOP_LINGER_MS
+        } else {
+            LINGER_MS
+        };
+        pair.network.run_for((left_ms - 1) * MS - 1);
+        assert_eq!(pair.network.counters(pair.server).connections, 1);
+        assert!(!pair.network.has_ended(pair.server));
+        pair.network.run_for(2 * MS);
+        assert_eq!(pair.network.counters(pair.server).connections, 0);
+        assert_eq!(pair.network.has_ended(pair.server), stops);
+        assert_eq!(pair.at_client.borrow().received, b"an answer");
+        assert_eq!(pair.at_client.borrow().ends, 1);
+    }
+}
+
+#[test]
+fn as_many_handshakes_as_their_bound_go_on_and_each_more_ends_the_oldest() {
+    let mut pair = plain_to_secure(b"");
+    for round in 0..2 {
+        let before = pair.network.counters(pair.server);
+        for _ in 0..HANDSHAKES_PER_LOOP {
+            pair.network.connect(pair.client, pair.server);
+        }
+        let counters = pair.network.counters(pair.server);
+        assert_eq!(counters.failed_crowded_out, before.failed_crowded_out);
+        for more in 1..=3 {
+            pair.network.connect(pair.client, pair.server);
+            let crowded_out = pair.network.counters(pair.server).failed_crowded_out;
+            assert_eq!(crowded_out, before.failed_crowded_out + more, "{round}");
+        }
+        pair.network.run_for(HANDSHAKE_MS * MS + 1);
+        let counters = pair.network.counters(pair.server);
+        let timed_out = counters.failed_timed_out - before.failed_timed_out;
+        assert_eq!(timed_out, HANDSHAKES_PER_LOOP as u64);
+        assert_eq!(counters.connections, 0);
+        pair.network.run_for(2 * LINGER_MS * MS);
+    }
+}
+
+#[test]
+fn output_is_full_from_the_high_water_mark_on() {
+    let mut io = Io::new();
+    for _ in 0..2 {
+        io.output.resize(OUTPUT_HIGH_WATER_BYTES - 1, 0);
+        assert!(!io.output_is_full());
+        io.output.push(0);
+        assert!(io.output_is_full());
+        io.output.clear();
+        assert!(!io.output_is_full());
+    }
 }

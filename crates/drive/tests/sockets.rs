@@ -217,15 +217,14 @@ fn above_the_limit_peers_are_refused_in_their_protocol() {
     let mut second = server.connect();
     second.write_all(b"x").expect("open");
     second.read_exact(&mut [0]).expect("echo");
-    for _ in 0..2 {
+    let is_refused = || {
         let mut back = String::new();
-        server
-            .connect()
-            .read_to_string(&mut back)
-            .expect("refused politely");
+        let mut stream = server.connect();
+        stream.read_to_string(&mut back).expect("refused politely");
         assert_eq!(back, "full");
-    }
-    assert_eq!(server.sum(|loop_| loop_.refused), 2);
+    };
+    (0..3).for_each(|_| is_refused());
+    assert_eq!(server.sum(|loop_| loop_.refused), 3);
     let said = "2 connections are open, the most allowed: refusing more";
     assert_eq!(
         server.notices.try_iter().collect::<Vec<_>>(),
@@ -239,6 +238,9 @@ fn above_the_limit_peers_are_refused_in_their_protocol() {
     let mut third = server.connect();
     third.write_all(b"x").expect("open");
     third.read_exact(&mut [0]).expect("echo");
+    // At the limit once more, it is said once more.
+    (0..3).for_each(|_| is_refused());
+    assert_eq!(server.notices.try_iter().collect::<Vec<_>>(), [said]);
 }
 
 #[test]

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
 use common::{Habits, Server, blocking, eventually, one_loop};
-use drive::limits::HANDSHAKES_PER_LOOP;
+use drive::limits::{HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
 use drive::sim::Random;
 use drive::tls::{
-    ClientTls, ClientTlsOptions, FailureKind, ServerTls, TlsConfigError, Trust, Validity,
+    CertificateFault, ClientTls, ClientTlsOptions, FailureKind, ServerTls, ServerTlsOptions,
+    TlsConfigError, TlsFailure, Trust, Validity,
 };
 use drive::{Listen, LoopConfig};
 
@@ -292,6 +293,10 @@ fn garbage_damages_nothing() {
             assert_eq!(honest.receive(11).expect("echo"), b"still there");
         }
         eventually("all are gone", || server.sum(|one| one.connections) == 1);
+        // Also buffers that a session made itself, for its last words, are counted and given back.
+        eventually("and all that they held", || {
+            server.sum(|one| one.input_buffers_lent + one.output_buffers_lent) == 0
+        });
     });
 }
 
@@ -384,5 +389,153 @@ fn a_stop_waits_for_what_runs_over_tls() {
         assert_eq!(client.receive_all().expect("a goodbye"), b"");
         drop(client);
         assert!(server.wait_for_end().expect("no failure").drained);
+    }
+}
+
+/// How a handshake fails on the client's side.
+fn client_failure(server_tls: ServerTls, tls: &ClientTls) -> TlsFailure {
+    let server = Server::start(with_tls(one_loop(), server_tls));
+    let mut client = Secured::new(server.connect(), tls);
+    let failure = client.shake_hands().expect_err("the client refuses");
+    client.flush();
+    failure
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_named() {
+    let (authority, strange) = (Authority::new(), Authority::new());
+    let client = authority.client();
+    let refused = |identity: Identity, expected: CertificateFault| {
+        // A server that was started when the certificate was good.
+        let now_s = Validity::of_pem(identity.certificate.as_bytes())
+            .expect("a certificate")
+            .not_before_s;
+        let options = ServerTlsOptions {
+            now_s,
+            ..identity.options(None)
+        };
+        let server = ServerTls::new(&options).expect("valid");
+        let failure = client_failure(server, &client);
+        let found = (failure.kind, failure.fault);
+        assert_eq!(found, (FailureKind::Certificate, Some(expected)));
+        failure.reason
+    };
+    let unknown = strange.identity("localhost", 2020..2090);
+    refused(unknown, CertificateFault::UnknownIssuer);
+    let elsewhere = authority.identity("elsewhere.test", 2020..2090);
+    refused(elsewhere, CertificateFault::WrongName);
+    let nameless = authority.identity_of(&[], 2020..2090);
+    refused(nameless, CertificateFault::NoName);
+    let old = authority.identity("localhost", 2020..2021);
+    refused(old, CertificateFault::OutOfDate);
+    let early = authority.identity("localhost", 2085..2090);
+    refused(early, CertificateFault::OutOfDate);
+    let reason = refused(strange.own_identity(), CertificateFault::IsAuthority);
+    assert!(reason.contains("self-signed or an authority's"), "{reason}");
+    // Nothing is wrong with a certificate when something else is.
+    let other = authority.client_with(None, &[b"spdy/1"]);
+    let server = Server::start(with_tls(one_loop(), authority.server()));
+    let mut client = Secured::new(server.connect(), &other);
+    let failure = client.shake_hands().expect_err("nothing in common");
+    assert_eq!(failure.fault, None);
+}
+
+#[test]
+fn the_name_of_the_server_is_that_of_the_address_unless_another_is_given() {
+    let authority = Authority::new();
+    let tls = |server_name| {
+        ClientTls::new(&ClientTlsOptions {
+            trust: Trust::Authorities(authority.pem().as_bytes()),
+            identity: None,
+            server_name,
+            applications: APPLICATIONS,
+        })
+        .expect("valid")
+    };
+    // The first word names it in the clear (RFC 6066 section 3).
+    let asks_for = |tls: &ClientTls, address: &str, name: &[u8]| {
+        let address = address.parse().expect("valid");
+        let pipe = tls.connect(&address).expect("a name");
+        let hello = pipe.output();
+        hello.windows(name.len()).any(|bytes| bytes == name)
+    };
+    assert!(asks_for(&tls(None), "one.test:1", b"one.test"));
+    assert!(asks_for(&tls(None), "unix:/run/a.sock", b"localhost"));
+    let given = tls(Some("two.test"));
+    for address in ["one.test:1", "unix:/run/a.sock"] {
+        assert!(asks_for(&given, address, b"two.test"));
+        assert!(!asks_for(&given, address, b"one.test"));
+    }
+}
+
+#[test]
+fn what_waits_in_a_pipe_goes_out_in_pieces_of_any_size() {
+    let authority = Authority::new();
+    let server = Server::start(with_tls(one_loop(), authority.server()));
+    let mut client = Secured::new(server.connect(), &authority.client());
+    assert!(client.pipe.is_handshaking() && !client.pipe.peer_closed());
+    let agreed = client.pipe.agreed();
+    assert_eq!((agreed.application, agreed.resumed), (None, false));
+    client.pipe.close();
+    let hello = client.pipe.output().to_vec();
+    assert!(
+        !hello.is_empty(),
+        "nothing is said of an end before there is a beginning"
+    );
+    client = connect(&server, &authority.client());
+    assert!(!client.pipe.is_handshaking());
+    let content: Vec<u8> = (0..150_000_u32).map(|at| (at % 251) as u8).collect();
+    for piece_bytes in [1 << 20, 70_001, 1_000] {
+        client.pipe.seal(&content).expect("agreed");
+        client.pipe.seal(b"behind").expect("agreed");
+        let sealed = client.pipe.output().to_vec();
+        assert!(sealed.len() > content.len() + 6);
+        for piece in sealed.chunks(piece_bytes) {
+            assert!(client.pipe.output().starts_with(piece));
+            client.stream.write_all(piece).expect("open");
+            client.pipe.sent(piece.len());
+        }
+        assert_eq!(client.pipe.output(), b"");
+        let echo = client.receive(content.len() + 6).expect("echo");
+        assert!(echo == [&content[..], b"behind"].concat());
+    }
+    // An end is said once, and nothing after it.
+    client.pipe.close();
+    let end = client.pipe.output().to_vec();
+    assert!(!end.is_empty());
+    client.pipe.close();
+    assert_eq!(client.pipe.output(), end);
+    client.pipe.seal(b"more").expect_err("it has ended");
+    client.flush();
+    assert_eq!(client.receive_all().expect("a goodbye"), b"");
+    assert!(client.pipe.peer_closed());
+}
+
+/// Nothing of this reaches the server: what is sealed goes in order and is counted, whatever buffer it lies in.
+#[test]
+fn a_pipe_does_not_keep_a_buffer_that_grew_large() {
+    let authority = Authority::new();
+    let server = Server::start(with_tls(one_loop(), authority.server()));
+    let mut client = connect(&server, &authority.client());
+    let content = vec![7; 2 * PIPE_KEPT_BYTES];
+    for _ in 0..2 {
+        let held = allocation_counter::measure(|| {
+            client.pipe.seal(&content).expect("agreed");
+            let sealed = client.pipe.output().to_vec();
+            for piece in sealed.chunks(100_000) {
+                assert!(client.pipe.output().starts_with(piece));
+                client.pipe.sent(piece.len());
+            }
+            assert_eq!(client.pipe.output(), b"");
+        });
+        assert!(held.bytes_current <= 0, "{held:?}");
+    }
+    // One that did not is used again: only the library makes another copy.
+    for is_first in [true, false] {
+        let used = allocation_counter::measure(|| {
+            client.pipe.seal(&content[..10_000]).expect("agreed");
+            client.pipe.sent(client.pipe.output().len());
+        });
+        assert_eq!(used.bytes_total < 20_000, !is_first, "{used:?}");
     }
 }

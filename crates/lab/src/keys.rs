@@ -57,7 +57,7 @@ impl KeyChooser {
             Way::Sequential { next, step } => {
                 let number = *next;
                 *next = (number + *step) % self.count;
-                if *step == 0 && self.count > 1 {
+                if *step == 0 {
                     // As many threads as keys: each still has to come by all of them.
                     *next = (number + 1) % self.count;
                 }
@@ -135,6 +135,33 @@ mod tests {
                 })
                 .collect();
             assert_eq!(keys.len() as u64, count, "{bytes} bytes");
+        }
+    }
+
+    /// What one version has stored, another one must find.
+    #[test]
+    fn keys_are_those_of_other_versions() {
+        let mut key = Vec::new();
+        for (bytes, number, expected) in [
+            (1, 1, "b"),
+            (1, 2, "7"),
+            (1, 3, "3"),
+            (5, 1, "a4310"),
+            (5, 2, "48220"),
+            (5, 3, "fdb1b"),
+            (16, 1, "9364959128e9190d"),
+            (16, 2, "1398193864830000"),
+            (16, 3, "35922aead8d936ce"),
+            (18, 1, "kk9364959128e9190d"),
+            (18, 2, "kk1398193864830000"),
+            (18, 3, "kk35922aead8d936ce"),
+        ] {
+            KeyFormat::new(bytes).write(number, &mut key);
+            assert_eq!(
+                String::from_utf8_lossy(&key),
+                expected,
+                "{number} of {bytes} bytes"
+            );
         }
     }
 

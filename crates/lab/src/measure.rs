@@ -263,3 +263,187 @@ pub fn describe(ending: &Ending<'_>) -> String {
         Ending::BadAnswer { reason } => format!("the answer makes no sense: {reason}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use client::Status;
+
+    use super::*;
+
+    fn latency(ns: u64) -> Histogram<u64> {
+        let mut histogram = histogram();
+        histogram.record(ns).expect("in range");
+        histogram
+    }
+
+    /// Each number another power of two, and another one for each thread, so that a sum shows what is in it.
+    fn tally(factor: u64) -> Tally {
+        Tally {
+            latency_ns: latency(factor * 11),
+            uncorrected_ns: latency(factor * 12),
+            lag_ns: latency(factor * 13),
+            succeeded: factor,
+            misses: factor * 2,
+            failed: vec![
+                (FailureKind::NotBegun, factor * 3),
+                (FailureKind::Status(14), factor),
+            ],
+            first_failure: Some(format!("{factor}")),
+            ended_in_window: factor * 4,
+            ended_by_kind: [1, 2, 3, 4, 5, 6, 7, 8].map(|kind| kind * factor),
+            ended_by_place: vec![factor, factor + 1],
+            misses_by_kind: [8, 7, 6, 5, 4, 3, 2, 1].map(|kind| kind * factor),
+            due: factor * 5,
+            waited: factor * 6,
+            never_sent: factor * 7,
+            unfinished: factor * 8,
+            begun_before: factor * 9,
+            unfinished_before: factor * 10,
+            oldest_unfinished_ns: factor * 11,
+            server_allows: factor * 12,
+            reconnects: factor * 13,
+            ended: factor * 14,
+            last_end_ns: factor * 15,
+        }
+    }
+
+    #[test]
+    fn threads_are_added_up() {
+        for (first, second) in [(1, 100), (100, 1)] {
+            let mut sum = Tally::default();
+            sum.add(&tally(first));
+            sum.add(&tally(second));
+            assert_eq!((sum.latency_ns.len(), sum.latency_ns.min()), (2, 11));
+            assert_eq!(
+                (sum.uncorrected_ns.len(), sum.uncorrected_ns.min()),
+                (2, 12)
+            );
+            assert_eq!((sum.lag_ns.len(), sum.lag_ns.min()), (2, 13));
+            assert_eq!(
+                (sum.succeeded, sum.misses, sum.ended_in_window),
+                (101, 202, 404)
+            );
+            let failed = [(FailureKind::Status(14), 101), (FailureKind::NotBegun, 303)];
+            assert_eq!((&sum.failed[..], sum.failures()), (&failed[..], 404));
+            assert_eq!(sum.first_failure, Some(first.to_string()));
+            assert_eq!(sum.ended_by_kind, [101, 202, 303, 404, 505, 606, 707, 808]);
+            assert_eq!(sum.misses_by_kind, [808, 707, 606, 505, 404, 303, 202, 101]);
+            assert_eq!(sum.ended_by_place, [first, first + 1, second, second + 1]);
+            assert_eq!((sum.due, sum.waited, sum.never_sent), (505, 606, 707));
+            assert_eq!(
+                (sum.unfinished, sum.begun_before, sum.unfinished_before),
+                (808, 909, 1_010)
+            );
+            // The oldest, the fewest, the last.
+            assert_eq!((sum.oldest_unfinished_ns, sum.server_allows), (1_100, 12));
+            assert_eq!(
+                (sum.reconnects, sum.ended, sum.last_end_ns),
+                (1_313, 1_414, 1_500)
+            );
+        }
+    }
+
+    #[test]
+    fn the_window_ends_before_its_end() {
+        let window = Window {
+            from_ns: 5,
+            until_ns: 7,
+        };
+        let inside = [4, 5, 6, 7].map(|at_ns| window.contains(at_ns));
+        assert_eq!(inside, [false, true, true, false]);
+    }
+
+    #[test]
+    fn the_oldest_of_all_that_is_unfinished_counts() {
+        let mut tally = Tally::default();
+        tally.leave_unfinished(10, 15);
+        tally.leave_unfinished_before(3, 15);
+        tally.leave_unfinished_before(11, 15);
+        assert_eq!((tally.unfinished, tally.unfinished_before), (1, 2));
+        assert_eq!(tally.oldest_unfinished_ns, 12);
+        tally.leave_unfinished(1, 15);
+        assert_eq!((tally.unfinished, tally.oldest_unfinished_ns), (2, 14));
+    }
+
+    #[test]
+    fn each_ending_counts_as_what_it_is() {
+        let ok = |messages| Ending::Status {
+            status: &Status::OK,
+            messages,
+        };
+        let gone = &Status::new(Code::NotFound, "nowhere");
+        let failed = Ending::Status {
+            status: gone,
+            messages: 1,
+        };
+        let (lost, bad) = ("it went", "half a frame");
+        for (ending, verdict, counts, says) in [
+            (ok(1), Some(Verdict::Good), Ok(false), "has 1 messages"),
+            (ok(1), Some(Verdict::Miss), Ok(true), "has 1 messages"),
+            (
+                ok(1),
+                Some(Verdict::NoEffect),
+                Err(FailureKind::NoEffect),
+                "has 1 messages",
+            ),
+            (
+                ok(1),
+                Some(Verdict::Wrong),
+                Err(FailureKind::WrongValue),
+                "has 1 messages",
+            ),
+            (
+                ok(1),
+                Some(Verdict::Unreadable),
+                Err(FailureKind::BadAnswer),
+                "has 1 messages",
+            ),
+            (ok(1), None, Err(FailureKind::BadAnswer), "has 1 messages"),
+            (
+                ok(0),
+                Some(Verdict::Good),
+                Err(FailureKind::BadAnswer),
+                "has 0 messages",
+            ),
+            (
+                ok(2),
+                Some(Verdict::Good),
+                Err(FailureKind::BadAnswer),
+                "has 2 messages",
+            ),
+            (
+                failed,
+                Some(Verdict::Good),
+                Err(FailureKind::Status(5)),
+                "nowhere",
+            ),
+            (
+                Ending::DeadlineExceeded,
+                None,
+                Err(FailureKind::DeadlineExceeded),
+                "deadline",
+            ),
+            (
+                Ending::NotBegun,
+                None,
+                Err(FailureKind::NotBegun),
+                "did not begin",
+            ),
+            (
+                Ending::ConnectionLost { reason: lost },
+                None,
+                Err(FailureKind::ConnectionLost),
+                lost,
+            ),
+            (
+                Ending::BadAnswer { reason: bad },
+                None,
+                Err(FailureKind::BadAnswer),
+                bad,
+            ),
+        ] {
+            assert_eq!(count_as(&ending, verdict), counts, "{ending:?} {verdict:?}");
+            assert!(describe(&ending).contains(says), "{}", describe(&ending));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! When calls are to begin.
 
+use std::time::Duration;
+
 use crate::limits;
 use crate::random::Random;
 
@@ -101,9 +103,22 @@ impl Schedule {
     }
 }
 
+/// How long it is to `at_ns`; `None` if it has come. From one reading of the clock: by a second one it might have passed.
+pub fn time_left(at_ns: u64, now_ns: u64) -> Option<Duration> {
+    let left_ns = at_ns.checked_sub(now_ns)?;
+    (left_ns > 0).then(|| Duration::from_nanos(left_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_come_is_not_waited_for() {
+        assert_eq!(time_left(1_000, 400), Some(Duration::from_nanos(600)));
+        assert_eq!(time_left(1_000, 1_000), None);
+        assert_eq!(time_left(1_000, 1_001), None);
+    }
 
     fn moments(schedule: &mut Schedule, count: usize) -> Vec<u64> {
         (0..count)

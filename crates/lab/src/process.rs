@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// CPU time of the calling thread, user and system, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
@@ -16,7 +16,10 @@ pub fn own_cpu_ns() -> u64 {
 }
 
 fn read_clock(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
+    nanoseconds(clock_gettime(clock))
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -61,6 +64,16 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Threads of a test work for less than a second.
+    #[test]
+    fn seconds_are_counted_too() {
+        let time = Timespec {
+            tv_sec: 3,
+            tv_nsec: 7,
+        };
+        assert_eq!(nanoseconds(time), 3_000_000_007);
+    }
 
     #[test]
     fn work_is_counted() {

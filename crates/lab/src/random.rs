@@ -45,3 +45,50 @@ impl Random {
         -mean * (1.0 - self.unit()).ln()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of splitmix64 for this seed, as other programs give them.
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut random = Random::new(1_234_567);
+        let numbers: Vec<u64> = (0..5).map(|_| random.next()).collect();
+        assert_eq!(
+            numbers,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821,
+            ]
+        );
+    }
+
+    /// Each is the share of a number in all that there are.
+    #[test]
+    fn bounded_numbers_follow_from_the_whole_ones() {
+        let mut whole = Random::new(7);
+        let (mut below, mut unit, mut exponential) = (whole.clone(), whole.clone(), whole.clone());
+        for _ in 0..1_000 {
+            let number = whole.next();
+            let part = (number >> 11) as f64 / 9_007_199_254_740_992.0;
+            assert_eq!(below.below(1_000), (part * 1_000.0) as u64);
+            assert_eq!(unit.unit(), part);
+            assert_eq!(exponential.exponential(50.0), -50.0 * (1.0 - part).ln());
+        }
+        assert_eq!((below.below(0), below.below(1)), (0, 0));
+    }
+
+    /// The seeds of threads are numbers of the seed's own row, one for each.
+    #[test]
+    fn each_thread_has_a_row_of_its_own() {
+        let mut seeds = Random::new(5);
+        for thread in 0..3 {
+            let mut expected = Random::new(seeds.next());
+            assert_eq!(Random::of_thread(5, thread).next(), expected.next());
+        }
+    }
+}

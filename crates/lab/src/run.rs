@@ -10,7 +10,7 @@ use drive::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
 use crate::measure::{Tally, Window};
-use crate::pacing::Pace;
+use crate::pacing::{Pace, time_left};
 use crate::process;
 use crate::stalls::{self, Stalls};
 use crate::worker::{RunError, Worker, WorkerPlan};
@@ -328,11 +328,7 @@ impl Part {
     fn add(&mut self, other: &Part) {
         self.tally.add(&other.tally);
         self.busy_percent = self.busy_percent.max(other.busy_percent);
-        self.tcp = self.tcp.zip(other.tcp).map(|(one, two)| TcpFigures {
-            segments_out: one.segments_out + two.segments_out,
-            segments_in: one.segments_in + two.segments_in,
-            retransmits: one.retransmits + two.retransmits,
-        });
+        self.tcp = self.tcp.zip(other.tcp).map(|(one, two)| sum_of(one, two));
         let (sum, counters) = (&mut self.counters, &other.counters);
         sum.begun += counters.begun;
         sum.ended += counters.ended;
@@ -512,18 +508,23 @@ impl<W: Workload> Turning<W> {
 
     /// What the kernel has counted for all connections together.
     fn tcp(&mut self) -> Option<TcpFigures> {
-        let mut sum = TcpFigures::default();
         let channels: Vec<_> = self.worker.channels().collect();
         if channels.is_empty() {
             return None;
         }
+        let mut sum = TcpFigures::default();
         for channel in channels {
-            let figures = self.local.tcp_figures(channel)?;
-            sum.segments_out += figures.segments_out;
-            sum.segments_in += figures.segments_in;
-            sum.retransmits += figures.retransmits;
+            sum = sum_of(sum, self.local.tcp_figures(channel)?);
         }
         Some(sum)
+    }
+}
+
+fn sum_of(one: TcpFigures, two: TcpFigures) -> TcpFigures {
+    TcpFigures {
+        segments_out: one.segments_out + two.segments_out,
+        segments_in: one.segments_in + two.segments_in,
+        retransmits: one.retransmits + two.retransmits,
     }
 }
 
@@ -538,12 +539,6 @@ fn difference(after: &LocalCounters, before: &LocalCounters) -> LocalCounters {
         bytes_out: after.bytes_out - before.bytes_out,
         dials: after.dials - before.dials,
     }
-}
-
-/// How long it is to `at_ns`; `None` if it has come. From one reading of the clock: by a second one it might have passed.
-fn time_left(at_ns: u64, now_ns: u64) -> Option<Duration> {
-    let left_ns = at_ns.checked_sub(now_ns)?;
-    (left_ns > 0).then(|| Duration::from_nanos(left_ns))
 }
 
 /// The share of the measured time that this thread was on a CPU.
@@ -584,13 +579,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_come_is_not_waited_for() {
-        assert_eq!(time_left(1_000, 400), Some(Duration::from_nanos(600)));
-        assert_eq!(time_left(1_000, 1_000), None);
-        assert_eq!(time_left(1_000, 1_001), None);
-    }
-
-    #[test]
     fn shares_add_up() {
         for (total, count) in [(10, 3), (3, 3), (1, 1), (7, 2)] {
             let shares: Vec<u64> = (0..count).map(|index| share(total, index, count)).collect();
@@ -598,5 +586,93 @@ mod tests {
             let (least, most) = (shares.iter().min(), shares.iter().max());
             assert!(most.unwrap_or(&0) - least.unwrap_or(&0) <= 1, "{shares:?}");
         }
+    }
+    fn counters(of: impl Fn(u64) -> u64) -> LocalCounters {
+        LocalCounters {
+            begun: of(1),
+            ended: of(2),
+            reads: of(3),
+            writes: of(4),
+            waits: of(5),
+            bytes_in: of(6),
+            bytes_out: of(7),
+            dials: of(8),
+        }
+    }
+
+    fn tcp(of: impl Fn(u64) -> u64) -> Option<TcpFigures> {
+        Some(TcpFigures {
+            segments_out: of(1),
+            segments_in: of(2),
+            retransmits: of(3),
+        })
+    }
+
+    #[test]
+    fn what_was_counted_before_is_taken_off() {
+        let (before, after) = (counters(|field| field), counters(|field| field * 11));
+        assert_eq!(difference(&after, &before), counters(|field| field * 10));
+    }
+
+    #[test]
+    fn threads_are_added_up() {
+        let part = |factor: u64, busy_percent| Part {
+            tally: Tally {
+                succeeded: factor,
+                ..Tally::default()
+            },
+            counters: counters(|field| field * factor),
+            tcp: tcp(|field| field * factor),
+            busy_percent,
+        };
+        let mut whole = part(1, 10.0);
+        whole.add(&part(10, 30.0));
+        whole.add(&part(100, 20.0));
+        assert_eq!(whole.tally.succeeded, 111);
+        assert_eq!(whole.counters, counters(|field| field * 111));
+        assert_eq!(whole.tcp, tcp(|field| field * 111));
+        assert_eq!(whole.busy_percent, 30.0, "that of the busiest");
+        // A sum without one of its parts is none.
+        let mut without = part(1, 0.0);
+        without.tcp = None;
+        whole.add(&without);
+        assert_eq!(whole.tcp, None);
+    }
+
+    #[test]
+    fn busy_is_the_share_of_the_window_on_a_cpu() {
+        let busy = |first, last| Busy { first, last }.percent();
+        assert_eq!(busy(Some((100, 30)), Some((500, 130))), 25.0);
+        assert_eq!(
+            busy(Some((100, 30)), Some((100, 130))),
+            0.0,
+            "no time has passed"
+        );
+        assert_eq!(busy(Some((100, 30)), None), 0.0);
+        assert_eq!(busy(None, Some((100, 30))), 0.0);
+    }
+
+    /// Looks before and behind the window change nothing: the first one in it and the first one behind it count.
+    #[test]
+    fn busy_looks_at_both_ends_of_the_window() {
+        let window = Window {
+            from_ns: 100,
+            until_ns: 200,
+        };
+        let mut busy = Busy::default();
+        let mut look = |now_ns| {
+            busy.look(window, now_ns);
+            (
+                busy.first.map(|(at_ns, _)| at_ns),
+                busy.last.map(|(at_ns, _)| at_ns),
+            )
+        };
+        assert_eq!(look(99), (None, None));
+        assert_eq!(look(100), (Some(100), None));
+        assert_eq!(look(199), (Some(100), None));
+        assert_eq!(look(200), (Some(100), Some(200)));
+        assert_eq!(look(300), (Some(100), Some(200)));
+        busy.end(400);
+        assert_eq!(busy.last.map(|(at_ns, _)| at_ns), Some(200));
     }
 }

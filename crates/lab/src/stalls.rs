@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use drive::{make_waits_precise, monotonic_ns, pin_thread};
 use hdrhistogram::Histogram;
 
 use crate::limits;
 use crate::measure::{Window, histogram};
+use crate::pacing::time_left;
 use crate::process;
 
 /// What the thread that looks at the clock has seen.
@@ -33,8 +33,8 @@ pub fn watch(window: Window, cpu: Option<usize>, stop: &AtomicBool) -> Stalls {
     let mut due_ns = monotonic_ns() + every_ns;
     while !stop.load(Relaxed) {
         let now_ns = monotonic_ns();
-        if let Some(left_ns) = due_ns.checked_sub(now_ns).filter(|&left_ns| left_ns > 0) {
-            thread::sleep(Duration::from_nanos(left_ns));
+        if let Some(left) = time_left(due_ns, now_ns) {
+            thread::sleep(left);
             continue;
         }
         due_ns = record(window, due_ns, now_ns, every_ns, &mut late_ns);
@@ -64,6 +64,8 @@ fn record(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Each of two stalls covers five looks.

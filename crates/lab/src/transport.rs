@@ -90,3 +90,32 @@ impl Transport for Local {
         Local::send(self, stream, false, encode);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use client::LocalOptions;
+
+    use super::*;
+
+    /// A connection that was closed leaves its place to another one.
+    #[test]
+    fn a_closed_connection_is_none_any_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let options = LocalOptions {
+            max_channels: 1,
+            ..LocalOptions::default()
+        };
+        let address = address.parse().expect("an address of the system is valid");
+        let mut local = Local::new(&address, options).expect("the address is known");
+        let first = Transport::open_channel(&mut local, 0).expect("there is room for one");
+        let refused = Transport::open_channel(&mut local, 0);
+        assert!(refused.is_err(), "and for no more");
+        Transport::close_channel(&mut local, first);
+        let second = Transport::open_channel(&mut local, 0).expect("there is room again");
+        assert_ne!(first, second);
+        assert_eq!(Transport::room(&local, second), 0, "it is not open yet");
+    }
+}

@@ -42,10 +42,22 @@ impl Zipf {
             let area = self.integral_last + random.unit() * span;
             let x = self.inverse(area);
             let rank = (x + 0.5).floor().clamp(1.0, self.count);
-            if rank - x <= self.sure || area >= self.integral(rank + 0.5) - self.weight(rank) {
+            if self.is_sure(rank, x) || self.is_below(rank, area) {
                 return rank as u64 - 1;
             }
         }
+    }
+
+    /// Whether [`Zipf::is_below`] is true for certain: saves its logarithms most of the time.
+    #[inline]
+    fn is_sure(&self, rank: f64, x: f64) -> bool {
+        rank - x <= self.sure
+    }
+
+    /// Whether a point, the inverse of `area`, lies below the step of `rank`.
+    #[inline]
+    fn is_below(&self, rank: f64, area: f64) -> bool {
+        area >= self.integral(rank + 0.5) - self.weight(rank)
     }
 
     fn weight(&self, x: f64) -> f64 {
@@ -66,20 +78,12 @@ impl Zipf {
 
 /// (e^x - 1) / x
 fn expm1_over(x: f64) -> f64 {
-    if x.abs() > 1e-8 {
-        x.exp_m1() / x
-    } else {
-        1.0 + x / 2.0 * (1.0 + x / 3.0)
-    }
+    if x == 0.0 { 1.0 } else { x.exp_m1() / x }
 }
 
 /// ln(1 + x) / x
 fn log1p_over(x: f64) -> f64 {
-    if x.abs() > 1e-8 {
-        x.ln_1p() / x
-    } else {
-        1.0 - x * (0.5 - x / 3.0)
-    }
+    if x == 0.0 { 1.0 } else { x.ln_1p() / x }
 }
 
 #[cfg(test)]
@@ -107,6 +111,58 @@ mod tests {
                     "{count} {exponent}: {index} came {times} times, not {expected:.0}"
                 );
             }
+        }
+    }
+
+    /// Both are exact however near to 0: exponents near 1 are no exceptions.
+    #[test]
+    fn quotients_near_zero_are_exact() {
+        for x in [
+            0.0, 1e-300, 1e-17, -1e-17, 1e-9, -1e-9, 1e-8, -1e-8, 1e-7, -1e-7,
+        ] {
+            // The next terms are less than the last digit.
+            assert!(
+                (expm1_over(x) - (1.0 + x / 2.0 + x * x / 6.0)).abs() < 4e-16,
+                "{x}"
+            );
+            assert!(
+                (log1p_over(x) - (1.0 - x / 2.0 + x * x / 3.0)).abs() < 4e-16,
+                "{x}"
+            );
+        }
+    }
+
+    /// The short way is as long as it can be: at the second rank, where it is shortest, it ends where the exact one does.
+    #[test]
+    fn what_is_sure_is_also_below_the_step() {
+        for exponent in [0.3, 0.99, 1.0, 1.2, 3.0] {
+            let zipf = Zipf::new(1_000, exponent);
+            let mut sure = 0;
+            for rank in 2..=1_000_u32 {
+                let rank = f64::from(rank);
+                for part in 0..100 {
+                    let x = rank - 0.5 + f64::from(part) / 100.0;
+                    if zipf.is_sure(rank, x) {
+                        sure += 1;
+                        let is_below = zipf.is_below(rank, zipf.integral(x));
+                        assert!(is_below, "{exponent}: {x} of {rank}");
+                    }
+                }
+            }
+            assert!(sure > 0, "{exponent}");
+            // Both change from false to true as x grows.
+            let edge = |is_it: &dyn Fn(f64) -> bool| {
+                let (mut low, mut high) = (1.5, 2.5);
+                assert!(!is_it(low) && is_it(high), "{exponent}");
+                for _ in 0..50 {
+                    let middle = (low + high) / 2.0;
+                    *(if is_it(middle) { &mut high } else { &mut low }) = middle;
+                }
+                high
+            };
+            let short = edge(&|x| zipf.is_sure(2.0, x));
+            let exact = edge(&|x| zipf.is_below(2.0, zipf.integral(x)));
+            assert!((short - exact).abs() < 1e-9, "{exponent}: {short} {exact}");
         }
     }
 

@@ -132,6 +132,11 @@ impl Failure {
         }
     }
 
+    /// Whether the server says that what the call was about is not there, so that nothing was done.
+    pub fn is_about_nothing(&self) -> bool {
+        matches!(self, Failure::Call(failure) if failure.status == Some(Code::NotFound))
+    }
+
     /// What the program ends with.
     pub fn exit(&self) -> Exit {
         match self {
@@ -182,6 +187,14 @@ impl fmt::Display for Failure {
             Failure::Call(failure) => write!(f, "{}; {}", failure.what, failure.hint),
             Failure::BrokenPipe => f.write_str("nobody reads the output any more"),
         }
+    }
+}
+
+/// Tells something on standard error that is no failure.
+pub fn warn(text: &str, format: OutputFormat) {
+    match format {
+        OutputFormat::Text => note(format_args!("pelton: {text}")),
+        OutputFormat::Json => note(Value::Object(object([("warning", text.into())]))),
     }
 }
 

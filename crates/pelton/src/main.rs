@@ -23,6 +23,7 @@ mod encoding;
 mod exit;
 mod export_format;
 mod generate;
+mod in_place;
 mod input;
 mod interrupt;
 mod json;
@@ -69,9 +70,18 @@ fn main() -> ExitCode {
     let matches = Arguments::command()
         .try_get_matches()
         .map_err(|error| arguments::with_variable(error, std::env::args_os()))
+        .map_err(|error| arguments::with_tip(error, &words()))
         .unwrap_or_else(|error| end_usage(&error, format));
     let arguments =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_usage(&error, format));
+    // Completions are made wherever a shell starts; the server tells of its own.
+    let is_silent = matches!(
+        arguments.command,
+        Command::Serve(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_)
+    );
+    if !is_silent && let Some(warning) = settings::warning_of_misspelt_variables() {
+        exit::warn(&warning, format);
+    }
     match run(&arguments.command, &matches) {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
@@ -80,6 +90,14 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// The command line, to look for words in it.
+fn words() -> Vec<String> {
+    let words = std::env::args_os();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Ends the program: wrong usage, or what was asked for by --help or --version.

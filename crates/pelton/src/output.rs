@@ -21,6 +21,8 @@ pub struct Output {
     /// What cannot be printed any more is dropped, instead of ending the command.
     is_optional: bool,
     is_gone: bool,
+    /// What has been done all the same if it cannot be printed.
+    done: Option<&'static str>,
 }
 
 impl Output {
@@ -31,7 +33,14 @@ impl Output {
             writer: BufWriter::new(io::stdout().lock()),
             is_optional: false,
             is_gone: false,
+            done: None,
         }
+    }
+
+    /// What a failure to print says has been done all the same, so that nobody does it a second time.
+    pub fn after(mut self, done: Option<&'static str>) -> Output {
+        self.done = done;
+        self
     }
 
     /// For commands whose work is worth finishing when nobody reads what they print.
@@ -57,7 +66,12 @@ impl Output {
         if self.is_gone {
             return Ok(());
         }
-        match write(&mut self.writer).map_err(Failure::output) {
+        let written = write(&mut self.writer).map_err(Failure::output);
+        let written = written.map_err(|failure| match self.done {
+            Some(done) => failure.with(done),
+            None => failure,
+        });
+        match written {
             Err(Failure::BrokenPipe) if self.is_optional => {
                 self.is_gone = true;
                 Ok(())

@@ -336,11 +336,26 @@ fn unknown_variables_are_named_and_standard_output_stays_as_it_is() {
         "{line}"
     );
     assert!(!line.contains("PELTON_PORT"), "{line}");
-    // Commands that have nothing to do with settings of the server do not warn.
+    // What a shell does whenever it starts does not warn.
     let other = run(pelton()
         .env("PELTON_TREADS", "3")
         .args(["completions", "bash"]));
     assert!(other.stderr.is_empty() && !other.text().contains("TREADS"));
+    // Who calls a server is told of what is nearly right, and of nothing else.
+    let mut status = pelton();
+    let variables = [("PELTON_ADRESS", "127.0.0.1:1"), ("PELTON_STAGE", "x")];
+    let address = server.address.clone();
+    let answer = run(status
+        .envs(variables)
+        .args(["status", "--address", &address]));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let said = &answer.stderr;
+    assert!(
+        said.contains("PELTON_ADRESS (is PELTON_ADDRESS meant?)"),
+        "{said}"
+    );
+    assert!(!said.contains("PELTON_STAGE"), "{said}");
+    assert!(!answer.text().contains("ADRESS"), "{answer:?}");
 }
 
 #[test]

@@ -371,3 +371,32 @@ fn refused_nobody(folder: &Folder, command: &mut Command, data: &Path) {
         &["Permission denied", &data.display().to_string(), "--data"],
     );
 }
+
+/// A server would change a backup, so that nothing could be restored from it any more: not even where somebody did what a folder
+/// without its own file asks for.
+#[test]
+fn a_backup() {
+    let folder = filled("backup");
+    let format = folder.data().join("pelton-data");
+    fs::remove_file(&format).expect("it is there");
+    fs::write(folder.data().join("MANIFEST"), "any").expect("writable");
+    let words = ["this is a backup", "`pelton restore", "--verify-only"];
+    refused(&folder, &mut pelton(), &folder.data(), &words);
+    fs::write(&format, "").expect("writable");
+    refused(&folder, &mut pelton(), &folder.data(), &words);
+    let before = content(&folder.0);
+    let accepting = [
+        "serve",
+        "--accept-loss",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+    ];
+    let answer = run_within_patience(pelton().args(accepting).arg(folder.data()));
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert!(answer.stderr.contains(words[0]), "{answer:?}");
+    assert!(content(&folder.0) == before, "something was changed");
+    let answer = run_within_patience(pelton().args(["log", "verify"]).arg(folder.data()));
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert!(answer.stderr.contains("`pelton restore"), "{answer:?}");
+}

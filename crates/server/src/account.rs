@@ -281,7 +281,12 @@ impl Account {
         if !self.is_full() || (relieved_ns != 0 && now_ns < due_ns) {
             return;
         }
-        self.relieved_ns.store(now_ns.max(1), Ordering::Relaxed);
+        let (order, relieved) = (Ordering::Relaxed, &self.relieved_ns);
+        // Of two loops that look at the same time one does it.
+        let is_mine = relieved.compare_exchange(relieved_ns, now_ns.max(1), order, order);
+        if is_mine.is_err() {
+            return;
+        }
         let holders = lock(&self.holders);
         let worst = holders
             .iter()

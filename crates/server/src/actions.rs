@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::admission;
 use crate::batch::{LongWork, TickBatch};
 use crate::blobs::LoopBlobs;
-use crate::calls::CallId;
+use crate::calls::{CallId, joined};
 use crate::clock::Clock;
 use crate::limits;
 use crate::plain;
@@ -86,7 +86,7 @@ impl Step<'_> {
         let ConnectionId { slot, generation } = self.channel;
         self.batch.set_source(Source {
             address: self.upload_peer,
-            connection: u64::from(generation) << 32 | u64::from(slot),
+            connection: joined(generation, slot),
         });
         let batch = &*self.batch;
         let from = || (batch.commits(), batch.write_bytes());
@@ -300,8 +300,9 @@ impl Actions for Step<'_> {
         let is_there = self.connection.has_large_capacity() && self.claim(bytes);
         if is_there {
             self.connection.reserve_send(self.stream, bytes);
+        } else {
+            self.effects.puts_back = true;
         }
-        self.effects.puts_back |= !is_there;
         is_there
     }
 

@@ -139,6 +139,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn writes_that_wait_have_a_quarter_of_the_account() {
+        for limit_bytes in [1_000, 1 << 30] {
+            let admission = Admission::new(Account::new(limit_bytes));
+            assert_eq!(admission.waiting_write_bytes, limit_bytes / 4);
+        }
+    }
+
+    #[test]
+    fn what_calls_have_not_seen_is_bounded_while_the_account_is_overfull() {
+        let account = Account::new(1_000_000);
+        let wake: crate::SharedWaker = Arc::new(|| {});
+        let mut others = account.open(&drive::PeerAddress::Unix, &wake);
+        let admission = Admission::new(account);
+        for _ in 0..2 {
+            // An eighth beyond the limit is there for small callers.
+            for (charged_bytes, bound) in [
+                (1_125_000, usize::MAX),
+                (1_125_001, limits::OVERFULL_GATHERED_BYTES),
+            ] {
+                let held = Held {
+                    charged_bytes,
+                    all_bytes: charged_bytes,
+                    ..Held::default()
+                };
+                others.change(held, 0);
+                assert_eq!(admission.gather_bound(), bound);
+            }
+        }
+    }
+
     /// Connections that open all streams they can leave the others their share, whoever comes first.
     #[test]
     fn a_few_connections_do_not_use_up_the_calls_of_a_loop() {

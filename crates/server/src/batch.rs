@@ -182,6 +182,74 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_waits_to_be_written_is_counted_wherever_it_goes() {
+        let store = store::Store::in_memory(store::StoreConfig::new(1));
+        let store = store.expect("the limits make sense");
+        let mut batch = TickBatch::new(store.write_batch(), store.write_batch());
+        assert_eq!((batch.commits(), batch.write_bytes()), (0, 0));
+        assert!(!batch.has_writes() && !batch.has_work());
+        fn put(writes: &mut WriteBatch, value: &[u8]) {
+            let mut commit = writes.begin(0, DatabaseId::DEFAULT, store::Mode::Atomic);
+            let put = store::suite::put(b"key", value);
+            commit.push(&put).expect("it fits");
+            commit.submit();
+        }
+        put(&mut batch.disk_writes, &[7; 100]);
+        assert_eq!((batch.commits(), batch.write_bytes()), (1, 103));
+        assert!(batch.has_writes() && batch.has_work());
+        put(&mut batch.writes, &[7; 1_000]);
+        put(&mut batch.writes, &[7; 10]);
+        assert_eq!((batch.commits(), batch.write_bytes()), (3, 103 + 1_016));
+        assert!(batch.has_writes() && batch.has_work());
+        batch.disk_writes = store.write_batch();
+        assert_eq!((batch.commits(), batch.write_bytes()), (2, 1_016));
+        assert!(batch.has_writes());
+        // What waits is not freed with what is kept.
+        batch.rest(|| store.write_batch());
+        assert_eq!(batch.commits(), 2);
+        batch.writes = store.write_batch();
+        assert!(!batch.has_writes() && !batch.has_work());
+    }
+
+    #[test]
+    fn whatever_waits_is_a_reason_for_another_tick() {
+        let store = store::Store::in_memory(store::StoreConfig::new(1));
+        let store = store.expect("the limits make sense");
+        let mut batch = TickBatch::new(store.write_batch(), store.write_batch());
+        let (call, connection) = (
+            CallId::from_tag(0),
+            ConnectionId {
+                slot: 0,
+                generation: 0,
+            },
+        );
+        for _ in 0..2 {
+            assert!(!batch.has_work());
+            batch.add_read(DatabaseId::DEFAULT, connection, call, b"key");
+            assert!(batch.has_work());
+            let reads = batch.take_reads();
+            assert_eq!(reads.kept(&reads.list[0]), b"key");
+            assert!(!batch.has_work());
+            // Asked for while these were served.
+            batch.add_read(DatabaseId::DEFAULT, connection, call, b"next");
+            batch.give_reads(reads);
+            assert!(batch.has_work());
+            let reads = batch.take_reads();
+            assert_eq!(
+                (reads.list.len(), reads.kept(&reads.list[0])),
+                (1, &b"next"[..])
+            );
+            batch.give_reads(reads);
+            assert!(!batch.has_work());
+            batch.add_long_work(LongWork::Step, call);
+            assert_eq!(batch.long_work(), 1);
+            assert!(batch.has_work());
+            assert!(batch.next_long_work().is_some());
+            assert!(batch.next_long_work().is_none());
+        }
+    }
+
+    #[test]
     fn connections_with_many_reads_have_jobs_of_their_own() {
         let sizes = |of: &[u32]| {
             let mut reads = Vec::new();

@@ -1,9 +1,11 @@
 //! Time as the server sees it. The driver gives each tick its time; this room reads no clock of its own, but asks the
 //! source that it was started with where long work has to be cut into slices.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use store::Store;
+
+use crate::Log;
 
 /// Where time comes from: the machine, or a simulation.
 pub trait TimeSource: Send + Sync {
@@ -16,6 +18,80 @@ pub trait TimeSource: Send + Sync {
     /// Microseconds since 1970, as exactly as it is known.
     fn wall_us(&self) -> u64 {
         self.wall_ms() * 1_000
+    }
+}
+
+/// Time that goes on where the machine's clock is set back, or was ahead when the data was written.
+///
+/// The store's time never goes back: it would stand still until the clock has caught up, and nothing would expire for as
+/// long. So it goes on by the monotonic clock, a little slower, until the clock of the machine has caught up.
+pub(crate) struct SteadyTime {
+    source: Arc<dyn TimeSource>,
+    log: Arc<dyn Log>,
+    shown: Mutex<Shown>,
+}
+
+/// The last time that was shown.
+struct Shown {
+    wall_ns: u64,
+    monotonic_ns: u64,
+    is_told: bool,
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// By this part of itself time goes slower while it is ahead: little enough for a time to live, much enough to be right
+/// again some day.
+const SLOWER_BY: u64 = 16;
+
+/// From so much on it is told that the clock is behind, in milliseconds: smaller steps are the daily work of NTP.
+const TOLD_FROM_MS: u64 = 1_000;
+
+impl SteadyTime {
+    /// Time that begins at `begin_ms`, the time of a store that was just opened, or later.
+    pub fn new(source: Arc<dyn TimeSource>, begin_ms: u64, log: Arc<dyn Log>) -> SteadyTime {
+        let shown = Shown {
+            wall_ns: begin_ms.saturating_mul(NS_PER_MS),
+            monotonic_ns: source.monotonic_ns(),
+            is_told: false,
+        };
+        SteadyTime {
+            source,
+            log,
+            shown: Mutex::new(shown),
+        }
+    }
+}
+
+impl TimeSource for SteadyTime {
+    fn monotonic_ns(&self) -> u64 {
+        self.source.monotonic_ns()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now_ns, clock_ms) = (self.source.monotonic_ns(), self.source.wall_ms());
+        let elapsed_ns = now_ns.saturating_sub(shown.monotonic_ns);
+        let steady_ns = (shown.wall_ns).saturating_add(elapsed_ns - elapsed_ns / SLOWER_BY);
+        shown.wall_ns = steady_ns.max(clock_ms.saturating_mul(NS_PER_MS));
+        shown.monotonic_ns = now_ns.max(shown.monotonic_ns);
+        let (wall_ms, was_told) = (shown.wall_ns / NS_PER_MS, shown.is_told);
+        let behind_ms = wall_ms.saturating_sub(clock_ms);
+        shown.is_told = behind_ms >= TOLD_FROM_MS;
+        let is_to_be_told = shown.is_told && !was_told;
+        drop(shown);
+        if is_to_be_told {
+            self.log.storage(&format!(
+                "the clock of this machine is {behind_ms} ms behind the time of the data: it was set back, or it was ahead before. \
+                 The server's time goes on from there, a {SLOWER_BY}th slower, until the clock has caught up; what is \
+                 written meanwhile bears times that are ahead"
+            ));
+        }
+        wall_ms
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.source.wall_us()
     }
 }
 
@@ -82,5 +158,159 @@ impl store::Clock for Clock {
 
     fn now_ms(&mut self) -> u64 {
         self.wall_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use store::snapshot::SnapshotReport;
+    use store::{Clock as _, StoreConfig};
+
+    use super::*;
+
+    /// Both clocks of a machine, in milliseconds.
+    #[derive(Default)]
+    struct Machine {
+        monotonic_ms: AtomicU64,
+        wall_ms: AtomicU64,
+    }
+
+    impl Machine {
+        fn pass(&self, ms: u64) {
+            self.monotonic_ms.fetch_add(ms, Ordering::Relaxed);
+            self.wall_ms.fetch_add(ms, Ordering::Relaxed);
+        }
+    }
+
+    impl TimeSource for Machine {
+        fn monotonic_ns(&self) -> u64 {
+            self.monotonic_ms.load(Ordering::Relaxed) * NS_PER_MS
+        }
+
+        fn wall_ms(&self) -> u64 {
+            self.wall_ms.load(Ordering::Relaxed)
+        }
+    }
+
+    #[derive(Default)]
+    struct Said(AtomicU64);
+
+    impl Log for Said {
+        fn refused_greeting(&self, _: &'static str, _: &drive::PeerAddress) {}
+        fn connection_error(&self, _: &'static str, _: &drive::PeerAddress) {}
+        fn storage(&self, what: &str) {
+            assert!(what.contains("behind the time of the data"), "{what}");
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn storage_recovered(&self, _: &str) {}
+        fn snapshot(&self, _: &SnapshotReport) {}
+    }
+
+    const HOUR_MS: u64 = 3_600_000;
+    const START_MS: u64 = 500_000 * HOUR_MS;
+
+    /// A machine and the time that is made of its clocks, for a store that was used until `store_ms`.
+    fn steady(store_ms: u64) -> (Arc<Machine>, Arc<Said>, SteadyTime) {
+        let (machine, said) = (Arc::new(Machine::default()), Arc::new(Said::default()));
+        machine.wall_ms.store(START_MS, Ordering::Relaxed);
+        let source = Arc::clone(&machine) as Arc<dyn TimeSource>;
+        let log = Arc::clone(&said) as Arc<dyn Log>;
+        (machine, said, SteadyTime::new(source, store_ms, log))
+    }
+
+    #[test]
+    fn time_goes_on_when_the_clock_is_set_back_and_is_right_again_some_day() {
+        let (machine, said, time) = steady(0);
+        for round in 1..=2 {
+            let right_ms = machine.wall_ms();
+            assert_eq!(time.wall_ms(), right_ms);
+            // An hour ahead, for a moment.
+            machine.wall_ms.fetch_add(HOUR_MS, Ordering::Relaxed);
+            assert_eq!(time.wall_ms(), right_ms + HOUR_MS);
+            machine.wall_ms.fetch_sub(HOUR_MS, Ordering::Relaxed);
+            assert_eq!(time.wall_ms(), right_ms + HOUR_MS);
+            for _ in 0..4_000 {
+                // Less than a millisecond of delay in each.
+                machine.pass(1);
+                time.wall_ms();
+            }
+            let ahead_ms = time.wall_ms() - machine.wall_ms();
+            assert_eq!(ahead_ms, HOUR_MS - 4_000 / SLOWER_BY);
+            assert_eq!(said.0.load(Ordering::Relaxed), round, "told once each time");
+            machine.pass(SLOWER_BY * HOUR_MS);
+            assert_eq!(time.wall_ms(), machine.wall_ms());
+            machine.pass(5);
+            assert_eq!(time.wall_ms(), machine.wall_ms());
+        }
+    }
+
+    #[test]
+    fn time_begins_where_the_data_ends() {
+        let (machine, said, time) = steady(START_MS + HOUR_MS);
+        assert_eq!(time.wall_ms(), START_MS + HOUR_MS);
+        machine.pass(16_000);
+        assert_eq!(time.wall_ms(), START_MS + HOUR_MS + 15_000);
+        assert_eq!(said.0.load(Ordering::Relaxed), 1);
+        let (machine, said, time) = steady(START_MS + TOLD_FROM_MS - 1);
+        machine.pass(1);
+        time.wall_ms();
+        assert_eq!(said.0.load(Ordering::Relaxed), 0, "a small step");
+    }
+
+    #[derive(Default)]
+    struct Source {
+        ns: AtomicU64,
+        ms: AtomicU64,
+    }
+
+    impl TimeSource for Source {
+        fn monotonic_ns(&self) -> u64 {
+            self.ns.load(Ordering::Relaxed)
+        }
+
+        fn wall_ms(&self) -> u64 {
+            self.ms.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn the_wall_clock_is_read_again_when_its_reading_is_half_a_millisecond_old() {
+        let source = Arc::new(Source::default());
+        let mut now_ns = 7;
+        source.ns.store(now_ns, Ordering::Relaxed);
+        source.ms.store(1_000, Ordering::Relaxed);
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let mut clock = Clock::new(source.clone(), store);
+        let mut known_ms = 1_000;
+        for _ in 0..3 {
+            source.ms.fetch_add(5, Ordering::Relaxed);
+            for (step_ns, is_read) in [(0, false), (499_999, false), (1, true)] {
+                now_ns += step_ns;
+                clock.set_ns(now_ns);
+                known_ms += if is_read { 5 } else { 0 };
+                assert_eq!((clock.tick_ns(), clock.store_ms()), (now_ns, known_ms));
+                assert_eq!(clock.now_ms(), known_ms, "the committer's time is the same");
+            }
+        }
+        // The store's time does not go back with the wall clock.
+        source.ms.store(1, Ordering::Relaxed);
+        clock.set_ns(now_ns + 1_000_000);
+        assert_eq!(clock.store_ms(), known_ms);
+        assert_eq!(clock.wall_us(), 1_000, "what callers are told does");
+    }
+
+    #[test]
+    fn the_time_of_the_tick_stands_still_and_what_is_read_anew_does_not() {
+        let source = Arc::new(Source::default());
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let mut clock = Clock::new(source.clone(), store);
+        clock.set_ns(100);
+        for now_ns in [100, 250, 400] {
+            source.ns.store(now_ns, Ordering::Relaxed);
+            assert_eq!((clock.tick_ns(), clock.read_ns()), (100, now_ns));
+            assert_eq!(clock.now_ns(), now_ns, "the committer reads it anew");
+        }
     }
 }

@@ -177,6 +177,7 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::pair::Pair;
 
     fn said(pair: &Pair) -> Vec<String> {
@@ -223,6 +224,40 @@ mod tests {
         pair.accept_over_tls(Some(b"http/1.1"));
         pair.receive(b"GET / HTTP/1.1\r\n\r\n");
         assert!(pair.io.output.starts_with(b"HTTP/1.1 505 "));
+    }
+
+    #[test]
+    fn a_peer_is_local_by_its_address_and_refused_by_the_limit_that_it_is_over() {
+        let account = crate::account::Account::new(1_000);
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let tcp = |address: &str| PeerAddress::Tcp(address.parse().expect("an address"));
+        for (address, kind) in [
+            (PeerAddress::Unix, PeerKind::Unix),
+            (tcp("127.0.0.1:1"), PeerKind::Loopback),
+            (tcp("[::1]:1"), PeerKind::Loopback),
+            (tcp("192.0.2.1:1"), PeerKind::Remote),
+        ] {
+            for (over_limit, refused) in [(false, None), (true, Some(RefusedFor::Connections))] {
+                let peer = Peer {
+                    address,
+                    listener: 0,
+                    outgoing: false,
+                    over_limit,
+                    place: None,
+                    tls: None,
+                };
+                let id = ConnectionId {
+                    slot: 0,
+                    generation: 0,
+                };
+                let holding = account.open(&address, &wake);
+                let channel = Channel::new(id, &peer, holding, 7);
+                assert!(channel.peer == kind, "{address:?}");
+                assert!(channel.refused == refused, "{over_limit}");
+                assert_eq!(channel.opened_ns, 7);
+                assert!(channel.has_capacity() && channel.is_drained());
+            }
+        }
     }
 
     #[test]

@@ -259,7 +259,8 @@ impl Core {
             let begins_long_work = self.batch.long_work() > long_work_before;
             let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
-                io.set_unfinished(consumed < io.input.len() || has_events(channel));
+                // If the connection has events, it is visited again for them.
+                io.set_unfinished(consumed < io.input.len());
                 break;
             }
         }
@@ -418,7 +419,13 @@ impl Core {
         if claimed_bytes > 0 {
             self.admission.account.end_claim(claimed_bytes);
         }
-        if connection.has_events() {
+        // What the step has set free may be what a read waits for, and its peer need not say anything more.
+        let reads_may_go_on = !channel.deferred_reads.is_empty()
+            && match channel.defers_large {
+                true => connection.has_large_capacity(),
+                false => connection.has_capacity(),
+            };
+        if connection.has_events() || reads_may_go_on {
             self.revisit.push(channel.id);
         }
         let now_ns = self.clock.tick_ns();
@@ -444,10 +451,13 @@ impl Core {
             Protocol::Undecided => self.refuse(channel, io, "no first bytes in time"),
             Protocol::Over => {}
             Protocol::Http2(_) if channel.refused.is_some() => io.close_when_written(),
-            Protocol::Http2(connection) => {
-                if connection
-                    .next_deadline_ns()
-                    .is_some_and(|at_ns| at_ns <= now_ns)
+            Protocol::Http2(_) => {
+                // A turn that lapses lets the next one begin: by what is left now.
+                self.allow_turns(channel);
+                if let Some(connection) = channel.http2()
+                    && connection
+                        .next_deadline_ns()
+                        .is_some_and(|at_ns| at_ns <= now_ns)
                 {
                     connection.deadline_passed(&mut io.output, now_ns);
                 }
@@ -715,11 +725,6 @@ fn extra_cost(channel: &mut Channel) -> usize {
     }
 }
 
-fn has_events(channel: &mut Channel) -> bool {
-    let connection = channel.http2();
-    connection.is_some_and(|connection| connection.has_events())
-}
-
 fn route(connection: &mut Connection) -> Option<Method> {
     if let Some(number) = connection.head_route() {
         return Some(Method::ALL[number as usize]);
@@ -731,7 +736,7 @@ fn route(connection: &mut Connection) -> Option<Method> {
 
 /// What a connection holds, with the output that the driver has yet to write.
 #[inline]
-fn held(connection: &Connection, io: &Io) -> Held {
+pub(crate) fn held(connection: &Connection, io: &Io) -> Held {
     let output_bytes = large_output_bytes(io);
     let calls_bytes = calls_bytes(connection.running());
     let all_bytes = connection.held_bytes() + output_bytes + calls_bytes;

@@ -64,6 +64,12 @@ impl<T> Inbox<T> {
         taken
     }
 
+    /// Whether something has come that was not taken. Whoever has put it in has called the waker, once.
+    #[inline]
+    pub fn has_some(&self) -> bool {
+        self.has_some.load(Ordering::Acquire)
+    }
+
     /// Whether nothing has come, and nobody else can put anything in any more.
     pub fn is_over(self: &Arc<Inbox<T>>) -> bool {
         // In this order: who puts something in lets go of it afterwards.

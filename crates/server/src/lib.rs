@@ -75,6 +75,7 @@ use crate::account::Account;
 use crate::admission::Admission;
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
+use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
 use crate::core::{Core, Helpers, LoopRole};
 use crate::inbox::Inbox;
@@ -220,6 +221,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         blobs: blobs_found,
         trees_set_aside,
     } = storage::open(&config)?;
+    keep_time_steady(&mut config, &store);
     let account = Account::new(account_bytes(&config));
     let blob_threads = Arc::new(BlobThreads::new(Arc::clone(&account)));
     if let Some(blobs) = store.blobs() {
@@ -247,6 +249,12 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         trees_set_aside,
         blob_threads,
     })
+}
+
+/// From now on the server's time goes on from that of its store, whatever the clock of the machine does.
+fn keep_time_steady(config: &mut Config, store: &Store) {
+    let (source, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
+    config.time = Arc::new(SteadyTime::new(source, store.clock_ms(0), log));
 }
 
 /// Bounds what may be open by what this process may open, each part by itself, so that the log always has descriptors.
@@ -377,7 +385,7 @@ pub struct Simulated<H> {
 /// # Errors
 /// If the data folder cannot be used, or the limits of the default database make no sense together.
 pub fn simulated(
-    config: Config,
+    mut config: Config,
     waker: Waker,
 ) -> Result<Simulated<impl drive::Handler>, StartError> {
     let Opening {
@@ -387,6 +395,7 @@ pub fn simulated(
         blobs: _,
         trees_set_aside: _,
     } = storage::open(&config)?;
+    keep_time_steady(&mut config, &store);
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);
     let rounds = committer.map(Rounds::new);

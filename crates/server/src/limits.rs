@@ -176,6 +176,10 @@ pub const READ_JOBS: usize = 65_536;
 /// The part of the jobs that could still wait which one connection may have, as with [`LEFT_CALLS_SHARE`].
 pub const LEFT_READ_JOBS_SHARE: usize = 16;
 
+/// Turns of connections that have left which may stand among those of others, besides as many as there are of these: they
+/// are passed over.
+pub const TURNS_PASSED_OVER: usize = 64;
+
 /// Jobs that a connection may have while there is room at all, however many others have.
 pub const READ_JOBS_IN_ANY_CASE: usize = 16;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use service::ServerInfo;
+use service::{Code, Method, ServerInfo};
 use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::core::LoopRole;
 use crate::readers::Readers;
 use crate::reaper::Reaper;
-use crate::settings::Log;
+use crate::settings::{Detail, FailedCall, Log};
 use crate::tasks::{Jobs, Tasks};
 use crate::worker::Worker;
 use crate::{Config, Parts, Storage, TimeSource, account_bytes, storage};
@@ -30,49 +30,100 @@ pub(crate) struct Pair {
     pub client: Connection,
     /// What the client sends next.
     pub sent: Vec<u8>,
-    /// All messages that have come, for the test to take out.
+    /// All messages and pieces of bodies that have come, for the test to take out.
     pub messages: Vec<(StreamKey, Vec<u8>)>,
     pub now_ns: u64,
     /// What came into the log.
     pub said: Said,
+    log: Arc<Keep>,
     clock: Arc<Now>,
 }
 
 /// The lines of a log.
 pub(crate) type Said = Arc<Mutex<Vec<String>>>;
 
-struct Keep(Said);
+/// A log that keeps its lines.
+pub(crate) struct Keep {
+    pub said: Said,
+    detail: Mutex<Detail>,
+}
+
+impl Keep {
+    fn say(&self, line: impl Into<String>) {
+        self.said.lock().expect("one thread").push(line.into());
+    }
+}
+
+impl Default for Keep {
+    fn default() -> Keep {
+        Keep {
+            said: Said::default(),
+            detail: Mutex::new(Detail::Usual),
+        }
+    }
+}
 
 impl Log for Keep {
     fn refused_greeting(&self, what: &'static str, _: &PeerAddress) {
-        self.0.lock().expect("one thread").push(what.into());
+        self.say(what);
     }
 
     fn connection_error(&self, why: &'static str, _: &PeerAddress) {
-        self.0.lock().expect("one thread").push(why.into());
+        self.say(why);
     }
 
     fn storage(&self, what: &str) {
-        self.0.lock().expect("one thread").push(what.into());
+        self.say(what);
     }
 
     fn storage_recovered(&self, what: &str) {
-        self.0.lock().expect("one thread").push(what.into());
+        self.say(what);
     }
 
     fn snapshot(&self, _: &store::snapshot::SnapshotReport) {}
+
+    fn detail(&self) -> Detail {
+        *self.detail.lock().expect("one thread")
+    }
+
+    fn connection_opened(&self, _: &PeerAddress) {
+        self.say("opened");
+    }
+
+    fn connection_closed(&self, _: &PeerAddress, why: &str, open_ns: u64) {
+        self.say(format!("closed after {open_ns} ns: {why}"));
+    }
+
+    fn call_failed(&self, call: &FailedCall<'_>) {
+        let FailedCall {
+            path,
+            code,
+            message,
+            ..
+        } = call;
+        self.say(format!("{path} failed, {code:?}: {message}"));
+    }
+
+    fn call_ended(&self, method: Method, code: Code, took_ns: u64, _: &PeerAddress) {
+        self.say(format!("{method:?} ended after {took_ns} ns: {code:?}"));
+    }
 }
 
 #[derive(Default)]
-struct Now(AtomicU64);
+struct Now {
+    ns: AtomicU64,
+    /// How much it goes on by each time that it is read.
+    step_ns: AtomicU64,
+}
 
 impl TimeSource for Now {
     fn monotonic_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        let step_ns = self.step_ns.load(Ordering::Relaxed);
+        self.ns.fetch_add(step_ns, Ordering::Relaxed)
     }
 
     fn wall_ms(&self) -> u64 {
-        1_000_000 + self.monotonic_ns() / 1_000_000
+        1_000_000 + self.ns.load(Ordering::Relaxed) / 1_000_000
     }
 }
 
@@ -100,14 +151,37 @@ impl Pair {
         pair
     }
 
+    /// The worker beside those with one connection each, which has none.
+    pub fn door() -> Pair {
+        Pair::with_worker(None, LoopRole::Door)
+    }
+
     /// A server whose tasks are these, and no connection yet.
     pub fn with_jobs(jobs: Box<dyn Jobs>) -> Pair {
         Pair::with_worker(Some(jobs), LoopRole::Connections)
     }
 
+    /// A connection to a server for the public tests of gRPC, ready for calls.
+    pub fn interop() -> Pair {
+        let change = |config: &mut Config| config.interop = true;
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
     fn with_worker(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
-        let (said, clock) = (Said::default(), Arc::new(Now::default()));
-        let config = config(&said, &clock);
+        Pair::with_config(jobs, role, |_| ())
+    }
+
+    fn with_config(
+        jobs: Option<Box<dyn Jobs>>,
+        role: LoopRole,
+        change: impl FnOnce(&mut Config),
+    ) -> Pair {
+        let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
+        let mut config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
+        change(&mut config);
         let opening = storage::open(&config).expect("the limits make sense");
         let readers = Readers::Inline(opening.store.clone());
         let account = Account::new(account_bytes(&config));
@@ -117,7 +191,17 @@ impl Pair {
             parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
         }
         let worker = parts.worker(Box::new(|| {}), role);
-        Pair::new(&parts, worker, said, clock)
+        Pair::new(&parts, worker, log, clock)
+    }
+
+    /// Whatever is done between two readings of the clock takes so long from now on.
+    pub fn take_time(&mut self, step_ns: u64) {
+        self.clock.step_ns.store(step_ns, Ordering::Relaxed);
+    }
+
+    /// How much comes into the log from now on.
+    pub fn log_detail(&mut self, detail: Detail) {
+        *self.log.detail.lock().expect("one thread") = detail;
     }
 
     /// A worker over a store that was opened elsewhere, with these readers. `waker` is called when it should tick.
@@ -127,18 +211,18 @@ impl Pair {
         mailbox: Mailbox,
         waker: Arc<dyn Fn() + Send + Sync>,
     ) -> Pair {
-        let (said, clock) = (Said::default(), Arc::new(Now::default()));
-        let config = config(&said, &clock);
+        let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
+        let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
         let parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
         let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
-        let mut pair = Pair::new(&parts, worker, said, clock);
+        let mut pair = Pair::new(&parts, worker, log, clock);
         pair.accept(false);
         pair.greet();
         pair
     }
 
-    fn new(parts: &Parts, worker: Worker, said: Said, clock: Arc<Now>) -> Pair {
+    fn new(parts: &Parts, worker: Worker, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
         Pair {
             tasks: Arc::clone(&parts.tasks),
             worker,
@@ -147,7 +231,8 @@ impl Pair {
             sent: Vec::new(),
             messages: Vec::new(),
             now_ns: 0,
-            said,
+            said: Arc::clone(&log.said),
+            log,
             clock,
         }
     }
@@ -207,11 +292,34 @@ impl Pair {
 
     /// The server takes what was sent and ticks, the client takes what that brought.
     pub fn turn(&mut self) -> Vec<Event> {
-        self.clock.0.store(self.now_ns, Ordering::Relaxed);
+        self.serve();
+        self.take()
+    }
+
+    /// The server takes what was sent and ticks.
+    pub fn serve(&mut self) {
+        self.clock.ns.store(self.now_ns, Ordering::Relaxed);
+        if self.client.wants_transmit() {
+            self.client.transmit(&mut self.sent, self.now_ns);
+        }
         let sent = std::mem::take(&mut self.sent);
         self.receive(&sent);
         self.worker.tick(&mut Only(&mut self.io), self.now_ns);
+    }
+
+    /// As [`Pair::turn`], but nothing has come from the client, which would be a reason to look at its connection.
+    pub fn turn_of_worker(&mut self) -> Vec<Event> {
+        self.clock.ns.store(self.now_ns, Ordering::Relaxed);
+        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
         self.take()
+    }
+
+    /// What a loop does that is woken without input: a tick, and a visit to the connection if it asks for one.
+    pub fn tick_without_input(&mut self) {
+        if self.io.is_unfinished() {
+            self.receive(&[]);
+        }
+        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
     }
 
     /// The server takes these bytes.
@@ -223,6 +331,11 @@ impl Pair {
 
     /// The client takes what the server has written.
     pub fn take(&mut self) -> Vec<Event> {
+        self.take_with(|_, _| ())
+    }
+
+    /// The same, and `see` sees the client as of each event.
+    pub fn take_with(&mut self, mut see: impl FnMut(&Connection, Event)) -> Vec<Event> {
         let (input, mut consumed) = (std::mem::take(&mut self.io.output), 0);
         let mut events = Vec::new();
         while let Some(event) =
@@ -230,7 +343,8 @@ impl Pair {
                 .poll_event(&input, &mut consumed, &mut self.sent, self.now_ns)
         {
             events.push(event);
-            if let Event::Message { stream, .. } = event {
+            see(&self.client, event);
+            if let Event::Message { stream, .. } | Event::Body { stream, .. } = event {
                 let message = self.client.message(&input).to_vec();
                 self.messages.push((stream, message));
                 self.client.release(stream, &mut self.sent);
@@ -258,6 +372,11 @@ impl Pair {
             }
         }
         self.turn();
+        self.fill_account()
+    }
+
+    /// The account of the server is used up by others as long as what is returned lives.
+    pub fn fill_account(&self) -> crate::account::Holding {
         let account = self.worker.account();
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);
@@ -282,7 +401,8 @@ impl Pair {
     }
 }
 
-fn config(said: &Said, clock: &Arc<Now>) -> Config {
+/// A server that keeps nothing, with little memory.
+pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
     Config {
         loops: LoopConfig::default(),
         server: ServerInfo {
@@ -298,8 +418,8 @@ fn config(said: &Said, clock: &Arc<Now>) -> Config {
         kvstore: Default::default(),
         gupload: Default::default(),
         hash_seed: 1,
-        time: Arc::clone(clock) as Arc<dyn TimeSource>,
-        log: Arc::new(Keep(Arc::clone(said))),
+        time,
+        log,
         storage: Storage::Volatile { history_id: 7 },
         blobs: Default::default(),
         backup_root: None,

@@ -85,7 +85,14 @@ pub(crate) fn fail(
     if has_begun {
         return connection.reset(stream, output, ErrorCode::InternalError);
     }
-    let http = match status.code {
+    let body = format!("{}\n", status.message);
+    let http = http_status(status.code);
+    connection.send_plain(stream, output, http, &TEXT, body.as_bytes());
+}
+
+/// The status of HTTP that fits a code.
+fn http_status(code: Code) -> u16 {
+    match code {
         Code::InvalidArgument => 400,
         Code::NotFound => 404,
         Code::Aborted | Code::FailedPrecondition => 409,
@@ -94,7 +101,30 @@ pub(crate) fn fail(
         Code::Unavailable => 503,
         Code::DeadlineExceeded => 504,
         _ => 500,
-    };
-    let body = format!("{}\n", status.message);
-    connection.send_plain(stream, output, http, &TEXT, body.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4xx is for what the caller can change, 5xx for the rest: clients repeat a request by that.
+    #[test]
+    fn the_status_of_http_says_whose_turn_it_is() {
+        for (code, http) in [
+            (Code::InvalidArgument, 400),
+            (Code::NotFound, 404),
+            (Code::Aborted, 409),
+            (Code::FailedPrecondition, 409),
+            (Code::OutOfRange, 416),
+            (Code::Internal, 500),
+            (Code::Unknown, 500),
+            (Code::DataLoss, 500),
+            (Code::Unavailable, 503),
+            (Code::DeadlineExceeded, 504),
+            (Code::ResourceExhausted, 507),
+        ] {
+            assert_eq!(http_status(code), http, "{code:?}");
+        }
+    }
 }

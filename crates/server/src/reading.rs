@@ -115,7 +115,14 @@ impl Worker {
             }
             if !wishes.is_empty() {
                 let job = Fetch::new(tree.clone(), &mut wishes);
-                if let Err(full) = self.core.readers.fetch(these[0].connection, job) {
+                let (connection, readers) = (these[0].connection, &mut self.core.readers);
+                // Those of one connection stand together.
+                let last = these.last().map(|read| read.connection);
+                let asked = match last == Some(connection) {
+                    true => readers.fetch_own(connection, job),
+                    false => readers.fetch(connection, job),
+                };
+                if let Err(full) = asked {
                     self.refuse_reads(connections, &full);
                 }
             }

@@ -50,3 +50,48 @@ impl Reaper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use store::suite::{StandingClock, put};
+    use store::{DatabaseConfig, DatabaseId, Mode, Outcomes, Store, StoreConfig};
+
+    use super::*;
+
+    /// What a database leaves that is dropped.
+    fn garbage(store: &Store) -> Garbage {
+        let mut clock = StandingClock { now_ms: 1_000_000 };
+        let (mut committer, mut outcomes) = (store.committer(), Outcomes::new());
+        let mut batch = store.write_batch();
+        batch.create_database(1, "dropped", &DatabaseConfig::default());
+        let none = committer.run(&mut batch, &mut clock, &mut outcomes);
+        assert!(none.is_empty());
+        let id = store.database("dropped").expect("it was made");
+        let mut commit = batch.begin(2, id, Mode::Atomic);
+        commit.push(&put(b"key", b"value")).expect("it fits");
+        commit.submit();
+        assert_ne!(id, DatabaseId::DEFAULT);
+        let garbage = committer.run(&mut batch, &mut clock, &mut outcomes);
+        assert!(garbage.is_empty());
+        batch.drop_database(3, id);
+        committer.run(&mut batch, &mut clock, &mut outcomes)
+    }
+
+    /// A loop that freed it would stand still for so long.
+    #[test]
+    fn garbage_goes_to_the_thread_as_long_as_it_has_room_for_it() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let (sender, receiver) = sync_channel(1);
+        let reaper = Reaper::Thread(sender);
+        for _ in 0..2 {
+            reaper.take(Garbage::default());
+            assert!(receiver.try_recv().is_err(), "there is nothing to free");
+            reaper.take(garbage(&store));
+            // No room: this one is freed here, and nobody waits.
+            reaper.take(garbage(&store));
+            let first = receiver.try_recv().expect("it has come");
+            assert!(!first.is_empty());
+            assert!(receiver.try_recv().is_err());
+        }
+    }
+}

@@ -82,7 +82,9 @@ impl Core {
         }
         self.puts_back = effects.puts_back;
         self.claimed_bytes += effects.claimed_bytes;
-        self.claim_failed |= effects.claim_failed;
+        if effects.claim_failed {
+            self.claim_failed = true;
+        }
         self.read_waits = effects.read_waits;
         if let Some(code) = effects.over {
             self.over(channel, id, code);

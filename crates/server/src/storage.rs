@@ -205,3 +205,133 @@ impl store::Clock for Unticked {
 /// Time for a thread without ticks.
 #[derive(Clone)]
 pub(crate) struct Unticked(pub Arc<dyn TimeSource>);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use store::Clock as _;
+    use store::disk::SimulatedDisk;
+    use store::durable::Rounds;
+    use store::log::LogId;
+    use store::suite::{StandingClock, put};
+    use store::tree::TreeConfig;
+
+    use super::*;
+    use crate::readers::tests::TempFolder;
+    use crate::settings::Silent;
+
+    /// A data folder that is opened again and again, and what its default database is to be.
+    struct Folder {
+        disk: Arc<SimulatedDisk>,
+        trees: TempFolder,
+    }
+
+    impl Folder {
+        fn config(&self, kind: Option<Kind>) -> Config {
+            let id = LogId {
+                history: 7,
+                secret: 8,
+            };
+            let time = Arc::new(Ticking(AtomicU64::new(0)));
+            let config = crate::pair::config(Arc::new(Silent), time);
+            Config {
+                storage: Storage::Folder {
+                    disk: Arc::clone(&self.disk) as _,
+                    log: LogConfig {
+                        segment_bytes: 1 << 20,
+                        ..LogConfig::new(id, 1)
+                    },
+                    trees: Some(TreePlace {
+                        folder: self.trees.0.clone(),
+                        config: TreeConfig::default(),
+                    }),
+                    durability: Durability::Synced,
+                    kind,
+                },
+                ..config
+            }
+        }
+
+        /// A start; returns why it was refused, and the kind that the default database has afterwards.
+        fn start(&self, kind: Option<Kind>) -> (Option<StartError>, Kind) {
+            let config = self.config(kind);
+            let opening = open(&config).expect("the disk is well");
+            let committer = opening.committer.expect("there is a log");
+            let durable = start(committer, &config).expect("there are threads");
+            let refused = settle_kind(&config, &opening.store, &durable).err();
+            let is = opening.store.config(DatabaseId::DEFAULT);
+            durable.stop().expect("the log is closed");
+            (refused, is.expect("it always exists").kind)
+        }
+
+        fn write_an_entry(&self) {
+            let opening = open(&self.config(None)).expect("the disk is well");
+            let committer = opening.committer.expect("there is a log");
+            let mut rounds = Rounds::new(committer);
+            let mailbox = rounds.register(Box::new(|| {}));
+            let mut batch = opening.store.write_batch();
+            let mut commit = batch.begin(1, DatabaseId::DEFAULT, store::Mode::Atomic);
+            commit.push(&put(b"key", b"value")).expect("it fits");
+            commit.submit();
+            mailbox.submit(&mut batch);
+            let mut clock = StandingClock { now_ms: 1_000_000 };
+            while rounds.round(&mut clock) {}
+        }
+    }
+
+    #[test]
+    fn an_empty_default_database_becomes_what_the_configuration_says_and_no_other_does() {
+        for first in [Kind::Memory, Kind::Disk] {
+            let other = match first {
+                Kind::Memory => Kind::Disk,
+                _ => Kind::Memory,
+            };
+            let folder = Folder {
+                disk: Arc::new(SimulatedDisk::new(1)),
+                trees: TempFolder::new(),
+            };
+            let (refused, kind) = folder.start(None);
+            assert!(refused.is_none(), "{refused:?}");
+            assert_eq!(kind, Kind::Memory);
+            // To and fro: nothing is in it.
+            for wanted in [first, first, other, first] {
+                let (refused, kind) = folder.start(Some(wanted));
+                assert!(refused.is_none(), "{refused:?}");
+                assert_eq!(kind, wanted);
+            }
+            folder.write_an_entry();
+            for wanted in [None, Some(other), Some(first), Some(other)] {
+                let (refused, kind) = folder.start(wanted);
+                let is_refused = wanted == Some(other);
+                match refused {
+                    Some(StartError::OtherKind(found)) if is_refused => assert_eq!(found, first),
+                    refused => assert!(refused.is_none() && !is_refused, "{refused:?}"),
+                }
+                assert_eq!(kind, first);
+            }
+        }
+    }
+
+    /// Goes on by itself whenever somebody looks.
+    struct Ticking(AtomicU64);
+
+    impl TimeSource for Ticking {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.fetch_add(1_000_000, Ordering::Relaxed)
+        }
+
+        fn wall_ms(&self) -> u64 {
+            5_000 + self.0.load(Ordering::Relaxed) / 1_000_000
+        }
+    }
+
+    #[test]
+    fn the_clock_of_the_committer_is_read_anew_each_time() {
+        let mut clock = Unticked(Arc::new(Ticking(AtomicU64::new(3_000_000))));
+        for round in 3..6 {
+            assert_eq!(clock.now_ms(), 5_000 + round);
+            assert_eq!(clock.now_ns(), round * 1_000_000);
+        }
+    }
+}

@@ -95,3 +95,87 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pair::Pair;
+
+    fn id(slot: u32) -> ConnectionId {
+        ConnectionId {
+            slot,
+            generation: 0,
+        }
+    }
+
+    #[test]
+    fn connections_keep_their_place_when_they_lack_something_else() {
+        let mut queue = TurnQueue::default();
+        assert!(queue.is_next(id(5)), "nobody waits");
+        for (slot, bytes) in [(0, 10), (1, 20), (2, 30), (1, 25), (0, 15)] {
+            queue.insert(id(slot), bytes);
+        }
+        assert_eq!(queue.0, [(id(0), 15), (id(1), 25), (id(2), 30)]);
+        assert!(queue.is_next(id(0)) && !queue.is_next(id(1)));
+        queue.remove(id(1));
+        queue.remove(id(0));
+        assert_eq!(queue.0, [(id(2), 30)]);
+        assert!(queue.is_next(id(2)) && !queue.is_next(id(0)));
+    }
+
+    /// Otherwise as many would be received beyond the limit as there are connections.
+    #[test]
+    fn nobody_else_goes_beyond_the_limit_until_the_message_has_come() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let _others = pair.fill_account();
+        for _ in 0..2 {
+            assert!(account.may_overdraw());
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            // What the first window lets through, and then its turn begins.
+            pair.turn();
+            assert!(!account.may_overdraw());
+            if pair.client.wants_transmit() {
+                pair.client.transmit(&mut pair.sent, pair.now_ns);
+            }
+            let sent = std::mem::take(&mut pair.sent);
+            let (some, rest) = sent.split_at(30_000);
+            for piece in some.chunks(10_000) {
+                pair.receive(piece);
+                assert!(!account.may_overdraw());
+            }
+            pair.sent.extend_from_slice(rest);
+            let mut events = Vec::new();
+            for _ in 0..30 {
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end));
+            pair.client.forget(call);
+        }
+        assert!(account.may_overdraw());
+    }
+
+    /// A visit for nothing would come again in each tick.
+    #[test]
+    fn the_next_connection_is_visited_when_there_is_memory_for_it_or_it_may_go_beyond() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let left = account.left_for_messages();
+        for (bytes, may_overdraw, is_visited) in [
+            (left, false, true),
+            (left + 1, false, false),
+            (left + 1, true, true),
+            (left, true, true),
+        ] {
+            assert!(may_overdraw || account.try_overdraft());
+            let core = &mut pair.worker.core;
+            core.turn_queue.insert(id(0), bytes);
+            core.resume_turns();
+            let visited = std::mem::take(&mut core.revisit);
+            assert_eq!(!visited.is_empty(), is_visited, "{bytes} {may_overdraw}");
+            core.turn_queue.remove(id(0));
+            account.end_overdraft();
+        }
+    }
+}

@@ -216,6 +216,39 @@ mod tests {
         assert_eq!(pair.worker.account().charged_bytes(), 0);
     }
 
+    /// One that has used its step comes behind the others; one that was not allowed any keeps its place.
+    #[test]
+    fn a_connection_that_has_used_its_step_comes_last() {
+        const STEP: usize = wire::limits::UNPACK_STEP_BYTES;
+        let mut pair = Pair::open();
+        let channel = pair.worker.channels[0].as_mut().expect("it is open");
+        channel.unpacks = true;
+        let (own, other) = (
+            channel.id,
+            ConnectionId {
+                slot: 9,
+                ..channel.id
+            },
+        );
+        let core = &mut pair.worker.core;
+        for (order, has_unpacked, left, comes_last) in [
+            ([own, other], false, STEP, false),
+            ([own, other], false, STEP - 1, true),
+            ([own, other], false, 0, true),
+            ([own, other], true, 0, false),
+            ([other, own], false, 0, false),
+        ] {
+            core.unpack_queue.0 = order.into();
+            core.has_unpacked = has_unpacked;
+            let connection = channel.http2().expect("it speaks HTTP/2");
+            connection.set_unpack_allowance(left);
+            core.note_unpacking(channel);
+            assert_eq!(core.has_unpacked, has_unpacked || comes_last, "{left}");
+            let expected = if comes_last { [other, own] } else { order };
+            assert_eq!(core.unpack_queue.0, expected, "{left}");
+        }
+    }
+
     #[test]
     fn connections_have_their_steps_in_turn() {
         let id = |slot| ConnectionId {

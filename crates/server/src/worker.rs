@@ -243,6 +243,9 @@ impl Handler for Worker {
         };
         if let Some(channel) = slot.take_if(|channel| channel.id == id) {
             self.core.connection_closed(channel, why);
+            let calls = &self.core.calls;
+            let caller = |tag| Some(calls.get(CallId::from_tag(tag))?.connection);
+            self.core.readers.forget(id, &caller);
             // A thread with a single connection has no tick after its end.
             self.core.show_figures();
         }
@@ -315,10 +318,12 @@ mod tests {
     use drive::Handler;
     use wire::grpc::Code;
     use wire::limits::GLITCH_BURST;
-    use wire::{ErrorCode, Event};
+    use wire::{ErrorCode, Event, RequestHead};
 
+    use crate::calls::CallId;
     use crate::limits;
     use crate::pair::Pair;
+    use crate::timers::Alarm;
 
     /// A header block that is begun and ended later makes the connection's alarm ring earlier, again and again.
     #[test]
@@ -343,6 +348,106 @@ mod tests {
         }
         assert!(!pair.io.is_closing());
         assert!(pair.worker.alarms() <= 5, "{}", pair.worker.alarms());
+    }
+
+    #[test]
+    fn an_alarm_is_set_anew_only_for_an_earlier_time() {
+        let mut pair = Pair::open();
+        let before = pair.worker.alarms();
+        for (at_ns, alarms) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
+            let channel = pair.worker.channels[0].as_mut().expect("it is open");
+            pair.worker.core.arm(channel, at_ns);
+            assert_eq!(pair.worker.alarms() - before, alarms, "{at_ns}");
+        }
+    }
+
+    /// A call that has asked for another time since is not woken by the alarm of before.
+    #[test]
+    fn a_call_is_woken_at_the_time_that_it_asked_for_last() {
+        let mut pair = Pair::open();
+        let head = RequestHead::call("test", "/pelton.v1.Echo/Stream");
+        let Pair { client, sent, .. } = &mut pair;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        for _ in 0..2 {
+            let due_ns = pair.now_ns + 10_000_000;
+            // EchoRequest with a delay of 10 ms.
+            let delay = |out: &mut Vec<u8>| out.extend_from_slice(&[0x18, 10]);
+            pair.client.send_message(stream, &mut pair.sent, delay);
+            pair.turn();
+            let id = pair.worker.core.calls.ids().next().expect("it runs");
+            let wish = |pair: &Pair| {
+                let running = pair.worker.core.calls.get(id);
+                running.expect("it runs").wake_at_ns
+            };
+            pair.worker.core.timers.set(due_ns - 1, Alarm::Wake(id));
+            for (now_ns, wish_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
+                pair.now_ns = now_ns;
+                pair.turn();
+                assert_eq!(wish(&pair), wish_ns);
+                assert_eq!(pair.messages.drain(..).count(), messages);
+            }
+        }
+    }
+
+    /// What is awaited rings after the sweep as before it; of alarms that were set again, only the last is.
+    #[test]
+    fn dead_alarms_are_swept_when_they_outnumber_what_may_be_awaited() {
+        let mut pair = Pair::open();
+        // EchoRequest with a delay of 20 s, and of as long with a deadline before.
+        let slow = [0x18, 0xa0, 0x9c, 0x01];
+        let waiting = pair.call("/pelton.v1.Echo/Unary", &slow);
+        let head = RequestHead {
+            timeout_ns: Some(15_000_000_000),
+            ..RequestHead::call("test", "/pelton.v1.Echo/Unary")
+        };
+        let late = pair.client.open(&mut pair.sent, &head);
+        let late = late.expect("a stream is free");
+        let append = |out: &mut Vec<u8>| out.extend_from_slice(&slow);
+        (pair.client).send_last_message(late, &mut pair.sent, append);
+        pair.turn();
+        let core = &mut pair.worker.core;
+        let ids: Vec<_> = core.calls.ids().collect();
+        assert_eq!(ids.len(), 2);
+        let far_ns = 60_000_000_000;
+        let gone = CallId {
+            index: ids[0].index,
+            generation: ids[0].generation + 1,
+        };
+        let channel = pair.worker.channels[0].as_ref().expect("it is open");
+        let other = drive::ConnectionId {
+            generation: channel.id.generation + 1,
+            ..channel.id
+        };
+        let dead = [
+            Alarm::Deadline(gone),
+            Alarm::Wake(gone),
+            Alarm::Wake(ids[0]),
+            Alarm::connection(channel.id),
+            Alarm::connection(other),
+        ];
+        let most = 2 * (2 * ids.len() + 1) + limits::DEAD_ALARMS;
+        let mut dead = dead.iter().cycle();
+        for (alarms, left) in [(most, most), (most + 1, 4)] {
+            while pair.worker.alarms() < alarms {
+                let alarm = *dead.next().expect("it has no end");
+                pair.worker.core.timers.set(far_ns, alarm);
+            }
+            pair.turn();
+            // Two wakes, a deadline, and the alarm of the connection.
+            assert_eq!(pair.worker.alarms(), left);
+        }
+        for (now_ns, ended, code) in [
+            (15_000_000_000, late, Code::DeadlineExceeded),
+            (20_000_000_000, waiting, Code::Ok),
+        ] {
+            pair.now_ns = now_ns - 1;
+            assert!(!pair.turn().contains(&Event::Finished { stream: ended }));
+            pair.now_ns = now_ns;
+            let end = [pair.turn(), pair.turn()].concat();
+            assert!(end.contains(&Event::Finished { stream: ended }));
+            assert_eq!(pair.client.status().code(), code);
+            pair.client.forget(ended);
+        }
     }
 
     /// Each leaves the alarm for its first bytes behind.
@@ -497,5 +602,46 @@ mod tests {
         pair.now_ns += 10_000_000;
         assert!(is_end(pair.turn().last(), slow));
         assert!(!pair.worker.awaits_wake());
+    }
+
+    /// The turn of a message lapses while others have filled the account: the next message does not begin by what was left
+    /// when its connection was walked the last time.
+    #[test]
+    fn a_turn_begins_by_what_is_left_now() {
+        let mut pair = Pair::open();
+        for size in [1_200_000_u32, 8_000_000] {
+            let head = wire::RequestHead::call("test", "/pelton.v1.Echo/Unary");
+            let opened = pair.client.open(&mut pair.sent, &head);
+            let mut piece = vec![0; 16_000];
+            piece[1..5].copy_from_slice(&size.to_be_bytes());
+            let id = opened.expect("a stream").id;
+            wire::http2::frame::write_header(&mut pair.sent, piece.len(), 0, 0, id);
+            pair.sent.extend_from_slice(&piece);
+        }
+        pair.turn();
+        pair.turn();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let before = account.charged_bytes();
+        assert!(
+            (1_100_000..1_500_000).contains(&before),
+            "one has its turn: {before}"
+        );
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let mut others = account.open(&drive::PeerAddress::Simulated(9), &wake);
+        let bytes = account.limit_bytes();
+        let held = crate::account::Held {
+            charged_bytes: bytes,
+            all_bytes: bytes,
+            unsent_bytes: bytes,
+            ..Default::default()
+        };
+        others.change(held, pair.now_ns);
+        assert!(account.try_overdraft());
+        assert_eq!(account.left_for_messages(), 0);
+        pair.sent.clear();
+        pair.now_ns += 150_000_000;
+        pair.tick_without_input();
+        let after = account.charged_bytes() - bytes;
+        assert!(after <= before, "{after} after {before}");
     }
 }

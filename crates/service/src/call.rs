@@ -545,3 +545,32 @@ impl State for Call {
         step!(self, state => state.cancelled(shared));
     }
 }
+
+#[cfg(test)]
+#[test]
+fn messages_in_parts_come_in_their_order() {
+    let seen = |message: &MessageParts| -> Vec<(bool, Vec<u8>)> {
+        let owned = |part| match part {
+            MessagePart::Own(bytes) => (true, bytes.to_vec()),
+            MessagePart::Shared(value) => (false, value.to_vec()),
+        };
+        message.parts().map(owned).collect()
+    };
+    let mut message = MessageParts::default();
+    assert!(message.is_empty() && seen(&message).is_empty());
+    // Two values with nothing between them, and nothing before the first.
+    message.share(&b"a".as_slice().into());
+    message.share(&b"bc".as_slice().into());
+    message.own.extend_from_slice(b"def");
+    message.share(&b"g".as_slice().into());
+    message.own.push(b'h');
+    assert_eq!((message.len(), message.is_empty()), (8, false));
+    let expected = [
+        (false, b"a".to_vec()),
+        (false, b"bc".to_vec()),
+        (true, b"def".to_vec()),
+        (false, b"g".to_vec()),
+        (true, b"h".to_vec()),
+    ];
+    assert_eq!(seen(&message), expected);
+}

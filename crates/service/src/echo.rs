@@ -137,11 +137,11 @@ impl State for EchoCall {
                 if answer.made_bytes() > 0 && !actions.room_for_answer(answer.made_bytes()) {
                     return;
                 }
-                self.is_half_closed |= last;
+                self.is_half_closed = last;
                 self.answer(&answer, actions);
             }
             Ok((answer, delay_ms)) => {
-                self.is_half_closed |= last;
+                self.is_half_closed = last;
                 if let Err(status) = self.delay(delay_ms, &answer, shared, actions) {
                     actions.finish(status);
                 }
@@ -300,6 +300,66 @@ mod tests {
                 assert!(status.message.contains(word), "{}", status.message);
             }
         }
+    }
+
+    #[test]
+    fn what_is_just_within_the_limits_is_answered() {
+        let shared = shared();
+        let kept = [7; ECHO_DELAYED_PAYLOAD_BYTES_MAX];
+        for (request, bytes, reserved_bytes) in [
+            (
+                request(b"", ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX),
+                ECHO_ANSWER_BYTES_MAX as usize,
+                0,
+            ),
+            (request(&kept, 0, 1), kept.len(), kept.len()),
+        ] {
+            let mut fake = Fake::new(Method::EchoUnary, &shared);
+            fake.message(&request, true, &shared);
+            // What is kept meanwhile is set aside; zeros are made when they go out.
+            assert_eq!(fake.actions.reserved_bytes, reserved_bytes);
+            fake.wake_in_time(&shared);
+            let sent = fake.take_sent();
+            assert!(matches!(&sent[..], [Sent::Response(answer)] if answer.len() > bytes));
+        }
+    }
+
+    /// What an answer has that its request has not takes memory, which may have to be waited for.
+    #[test]
+    fn what_is_made_waits_for_memory() {
+        let shared = shared();
+        let mut fake = Fake::new(Method::EchoStream, &shared);
+        fake.actions.has_room = false;
+        fake.message(&request(b"one", 0, 0), false, &shared);
+        assert_eq!(fake.take_sent(), [Sent::Message(response(b"one"))]);
+        for _ in 0..2 {
+            fake.message(&request(b"", 5, 0), true, &shared);
+            assert!(std::mem::take(&mut fake.actions.puts_back));
+            assert_eq!(fake.actions.asked_bytes, 5);
+            assert_eq!(fake.take_sent(), []);
+        }
+        fake.actions.has_room = true;
+        fake.message(&request(b"", 5, 0), true, &shared);
+        assert_eq!(
+            fake.take_sent(),
+            [Sent::Message(response(&[0; 5])), Sent::Status(Status::OK)]
+        );
+
+        let delayed = |request: &[u8]| {
+            let mut fake = Fake::new(Method::EchoUnary, &shared);
+            fake.message(request, true, &shared);
+            fake.actions.can_send = false;
+            fake.wake_in_time(&shared);
+            fake
+        };
+        let mut fake = delayed(&request(b"late", 0, 20));
+        assert_eq!(fake.take_sent(), [Sent::Response(response(b"late"))]);
+        let mut fake = delayed(&request(b"", 5, 20));
+        assert_eq!(fake.take_sent(), []);
+        fake.actions.can_send = true;
+        fake.writable(&shared);
+        assert_eq!(fake.take_sent(), [Sent::Response(response(&[0; 5]))]);
+        assert_eq!(shared.waiting.count(), 0);
     }
 
     #[test]

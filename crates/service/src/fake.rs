@@ -1,13 +1,14 @@
 //! For tests of calls that neither read nor write entries: a room above that writes down what a call asks for, and has
-//! databases made and dropped by the committer. Work on blobs, and their descriptions, are left to the test.
+//! databases made and dropped by the committer. Work on blobs, reads of their descriptions and changes of them are left to
+//! the test.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use store::blob::{News, Sealed, Work};
 use store::{
-    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, Store,
-    StoreConfig, WriteBatch,
+    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, Shown,
+    Store, StoreConfig, WriteBatch,
 };
 
 use crate::call::{
@@ -55,6 +56,15 @@ pub(crate) enum Sent {
         headers: Vec<(String, String)>,
         body: Vec<u8>,
     },
+    /// The beginning of the answer to a plain request.
+    PlainHead {
+        status: u16,
+        headers: Vec<(String, String)>,
+    },
+    /// A piece of its body.
+    PlainBody(Vec<u8>),
+    /// Its end.
+    PlainEnd,
     /// The end.
     Status(Status),
 }
@@ -75,6 +85,8 @@ pub(crate) struct Recorder {
     pub sent: Vec<Sent>,
     pub is_over: bool,
     pub can_send: bool,
+    /// Messages that may be sent before it is asked again.
+    pub sends_left: usize,
     pub wake_at_ns: Option<u64>,
     pub is_subscribed: bool,
     pub is_held: bool,
@@ -92,6 +104,8 @@ pub(crate) struct Recorder {
     pub refuse_task: Option<TaskRefusal>,
     /// Work on blobs that was asked for and is not done yet.
     pub work: Option<Work>,
+    /// The key that was kept, if descriptions of blobs are to be read.
+    pub wanted_read: Option<Vec<u8>>,
     /// What is to be described by the commit in `changes`.
     pub sealed: Option<Box<Sealed>>,
     pub window_bytes: Option<u32>,
@@ -115,16 +129,19 @@ pub(crate) struct Recorder {
 }
 
 impl Actions for Recorder {
-    fn read(&mut self, _database: DatabaseId, _keep: &[u8]) {
-        panic!("this call has nothing to do with the store");
+    fn read(&mut self, database: DatabaseId, keep: &[u8]) {
+        assert_eq!(database, DatabaseId::BLOBS, "no entries are read here");
+        assert!(self.wanted_read.is_none(), "one read at a time");
+        self.wanted_read = Some(keep.to_vec());
     }
 
-    fn read_long(&mut self, _database: DatabaseId) {
-        panic!("this call has nothing to do with the store");
+    fn read_long(&mut self, database: DatabaseId) {
+        self.read(database, &[]);
     }
 
-    fn write(&mut self, _database: DatabaseId, _mode: Mode) -> Commit<'_> {
-        panic!("this call has nothing to do with the store");
+    fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
+        assert_eq!(database, DatabaseId::BLOBS, "no entries are written here");
+        self.changes.begin(0, database, mode)
     }
 
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
@@ -141,25 +158,32 @@ impl Actions for Recorder {
 
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], _: Code) {
         assert!(!self.is_over, "a call ends once");
-        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         self.sent.push(Sent::Plain {
             status,
-            headers: headers.iter().map(owned).collect(),
+            headers: owned(headers),
             body: body.to_vec(),
         });
         self.is_over = true;
     }
 
-    fn plain_head(&mut self, _: u16, _: &[(&str, &str)]) {
-        panic!("this call answers nothing in pieces");
+    fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]) {
+        assert!(!self.is_over, "nothing follows the end");
+        self.sent.push(Sent::PlainHead {
+            status,
+            headers: owned(headers),
+        });
     }
 
-    fn plain_body(&mut self, _: &Arc<[u8]>, _: Range<usize>) {
-        panic!("this call answers nothing in pieces");
+    fn plain_body(&mut self, piece: &Arc<[u8]>, range: Range<usize>) {
+        assert!(!self.is_over, "nothing follows the end");
+        self.room = self.room.saturating_sub(range.len());
+        self.sent.push(Sent::PlainBody(piece[range].to_vec()));
     }
 
     fn plain_end(&mut self, _: Code) {
-        panic!("this call answers nothing in pieces");
+        assert!(!self.is_over, "a call ends once");
+        self.sent.push(Sent::PlainEnd);
+        self.is_over = true;
     }
 
     fn limit_window(&mut self, bytes: u32) {
@@ -229,6 +253,7 @@ impl Actions for Recorder {
         assert!(!self.is_over, "nothing follows the end");
         let mut bytes = Vec::new();
         encode(&mut bytes);
+        self.sends_left = self.sends_left.saturating_sub(1);
         self.sent.push(match self.is_compressing {
             true => Sent::Compressed(bytes),
             false => Sent::Message(bytes),
@@ -241,6 +266,7 @@ impl Actions for Recorder {
         body: &Arc<[u8]>,
         range: Range<usize>,
     ) {
+        self.room = self.room.saturating_sub(range.len());
         self.message(|out| {
             head(out);
             out.extend_from_slice(&body[range]);
@@ -254,11 +280,11 @@ impl Actions for Recorder {
     }
 
     fn can_send(&mut self) -> bool {
-        self.can_send
+        self.can_send && self.sends_left > 0
     }
 
     fn can_begin(&mut self) -> bool {
-        self.can_send
+        self.can_send()
     }
 
     fn can_send_large(&mut self, _bytes: usize) -> bool {
@@ -350,6 +376,11 @@ impl Actions for Recorder {
     }
 }
 
+fn owned(headers: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+    headers.iter().map(owned).collect()
+}
+
 /// Time in which nothing passes.
 struct Standing;
 
@@ -387,6 +418,7 @@ impl Fake {
             sent: Vec::new(),
             is_over: false,
             can_send: true,
+            sends_left: usize::MAX,
             wake_at_ns: None,
             has_room: true,
             asked_bytes: 0,
@@ -404,6 +436,7 @@ impl Fake {
             task: None,
             refuse_task: None,
             work: None,
+            wanted_read: None,
             sealed: None,
             window_bytes: None,
             reserved_bytes: 0,
@@ -456,6 +489,12 @@ impl Fake {
     pub(crate) fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared) {
         self.check_alive();
         self.call.committed(outcome, shared, &mut self.actions);
+    }
+
+    /// What the call has asked to read.
+    pub(crate) fn read(&mut self, shown: &Shown<'_>, kept: &[u8], shared: &Shared) {
+        self.check_alive();
+        self.call.read(shown, kept, shared, &mut self.actions);
     }
 
     /// What was asked for is done.

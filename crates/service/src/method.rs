@@ -149,6 +149,31 @@ impl Method {
 mod tests {
     use super::*;
 
+    /// Those of `pelton.v1` that change nothing are listed here, the others there.
+    #[test]
+    fn methods_change_content_or_do_not() {
+        use Method as M;
+        let reads = [
+            M::Get,
+            M::Scan,
+            M::Count,
+            M::Watch,
+            M::BlobDownload,
+            M::BlobStat,
+            M::BlobList,
+            M::BlobListUploads,
+            M::AdminListDatabases,
+            M::AdminStatistics,
+            M::EchoUnary,
+            M::EchoStream,
+        ];
+        for &method in Method::ALL {
+            let is_ours = method.path().starts_with("pelton.v1.");
+            let changes = is_ours && !reads.contains(&method);
+            assert_eq!(method.changes_content(), changes, "{method:?}");
+        }
+    }
+
     #[test]
     fn every_path_leads_to_its_method() {
         for (index, &method) in Method::ALL.iter().enumerate() {

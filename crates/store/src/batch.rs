@@ -1,7 +1,7 @@
 //! The write buffer of a loop: commits, as they will be decided.
 //!
-//! An operation is a fixed-size record and, in one piece, its key, its value and the value it expects.
-//! The bytes of a request are copied once, into this buffer; nothing is allocated in the steady state.
+//! An operation is a fixed-size record and, in the [`Payload`], its key, its value and the value it expects. The bytes of a
+//! request are copied once, into this; in the steady state nothing is allocated but large values.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,9 +10,11 @@ use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, K
 use crate::hash::KeyHasher;
 use crate::limits;
 use crate::operation::{List, Mode, Operation};
+use crate::payload::{Mark, Payload};
 use crate::read_before::{ReadAhead, ReadBefore};
 use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source, Whole};
 use crate::store::Store;
+use crate::value::Value;
 
 /// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log, which wait for
 /// [`durable`](crate::durable). Owns all its bytes, so that it can travel.
@@ -25,7 +27,7 @@ pub struct WriteBatch {
     /// The commits of databases with a log.
     logged: Vec<CommitRecord>,
     operations: Vec<OperationRecord>,
-    bytes: Vec<u8>,
+    payload: Payload,
     /// Some commit on a database on disk has to know what is there.
     wants_reads: bool,
     /// What was read for such commits.
@@ -43,7 +45,7 @@ impl WriteBatch {
             commits: Vec::new(),
             logged: Vec::new(),
             operations: Vec::new(),
-            bytes: Vec::new(),
+            payload: Payload::default(),
             wants_reads: false,
             before: ReadBefore::default(),
             source: Source::default(),
@@ -78,15 +80,18 @@ impl WriteBatch {
             source: self.source,
             rewrites: false,
             is_abandoned: false,
+            bytes: 0,
         };
-        let bytes_start = self.bytes.len();
+        let start = self.payload.end();
+        let bytes_before = self.payload.len();
         Commit {
             batch: self,
             known,
             record,
             wants_reads: false,
             list: List::Compares,
-            bytes_start,
+            start,
+            bytes_before,
             submitted: false,
         }
     }
@@ -124,19 +129,15 @@ impl WriteBatch {
         // What is longer than any name is refused, be it whole or not.
         let name = &name.as_bytes()[..name.len().min(limits::KEY_BYTES)];
         let first = self.operations.len();
+        let bytes_before = self.payload.len();
         self.operations.push(OperationRecord {
             hash: 0,
-            start: self.bytes.len(),
-            key_len: name.len() as u32,
-            value_len: config.len() as u32,
-            expected_len: 0,
+            place: self.payload.push(name, config, &[]),
             action: Action::Whole,
             check: Check::None,
             list: List::Compares,
             want_previous: false,
         });
-        self.bytes.extend_from_slice(name);
-        self.bytes.extend_from_slice(config);
         let record = CommitRecord {
             tag,
             database,
@@ -148,6 +149,7 @@ impl WriteBatch {
             source: self.source,
             rewrites: false,
             is_abandoned: false,
+            bytes: self.payload.len() - bytes_before,
         };
         // Which databases there are is logged for all of them.
         self.submit(record, self.store.has_log());
@@ -178,7 +180,7 @@ impl WriteBatch {
 
     /// How many bytes of keys and values wait.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.payload.len()
     }
 
     /// Whether a database is on disk, as far as it is known: it may have been converted just now.
@@ -231,8 +233,8 @@ impl WriteBatch {
         let Some(first) = self.logged.get(commits).map(|commit| commit.first) else {
             return;
         };
-        let start = self.operations.get(first).map(|operation| operation.start);
-        let start = start.unwrap_or(self.bytes.len());
+        let places = self.operations[first..].iter();
+        let mark = (self.payload).mark_before(places.map(|operation| operation.place));
         rest.logged
             .extend(self.logged.drain(commits..).map(|commit| CommitRecord {
                 first: commit.first - first,
@@ -240,13 +242,12 @@ impl WriteBatch {
                 ..commit
             }));
         let moved = |operation: OperationRecord| OperationRecord {
-            start: operation.start - start,
+            place: operation.place.moved_before(mark),
             ..operation
         };
         rest.operations
             .extend(self.operations.drain(first..).map(moved));
-        rest.bytes.extend_from_slice(&self.bytes[start..]);
-        self.bytes.truncate(start);
+        rest.payload = self.payload.split_off(mark);
         rest.wants_reads = self.wants_reads;
     }
 
@@ -263,18 +264,17 @@ impl WriteBatch {
     /// Forgets all commits.
     pub fn clear(&mut self) {
         self.wants_reads = false;
-        self.before.clear();
+        self.before.begin_anew();
         self.commits.clear();
         self.logged.clear();
         self.operations.clear();
-        self.bytes.clear();
+        self.payload.clear();
         self.commits
             .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
         self.logged
             .shrink_to(limits::KEPT_BYTES / size_of::<CommitRecord>());
         self.operations
             .shrink_to(limits::KEPT_BYTES / size_of::<OperationRecord>());
-        self.bytes.shrink_to(limits::KEPT_BYTES);
     }
 
     /// The commits of databases without a log.
@@ -312,7 +312,7 @@ impl WriteBatch {
 
     /// Takes over the commits of another batch, behind its own.
     pub(crate) fn append(&mut self, other: &mut WriteBatch) {
-        let (operations, bytes) = (self.operations.len(), self.bytes.len());
+        let (operations, end) = (self.operations.len(), self.payload.end());
         let moved = |commit: &CommitRecord| CommitRecord {
             first: commit.first + operations,
             end: commit.end + operations,
@@ -321,11 +321,11 @@ impl WriteBatch {
         self.commits.extend(other.commits.iter().map(moved));
         self.logged.extend(other.logged.iter().map(moved));
         let moved = |operation: &OperationRecord| OperationRecord {
-            start: operation.start + bytes,
+            place: operation.place.moved_behind(end),
             ..*operation
         };
         self.operations.extend(other.operations.iter().map(moved));
-        self.bytes.extend_from_slice(&other.bytes);
+        self.payload.append(&mut other.payload);
         self.wants_reads |= other.wants_reads;
         self.before.append(&mut other.before, operations);
         other.clear();
@@ -333,16 +333,6 @@ impl WriteBatch {
 
     pub(crate) fn operation(&self, index: usize) -> &OperationRecord {
         &self.operations[index]
-    }
-
-    /// Bytes of keys and values of a commit.
-    pub(crate) fn bytes_of(&self, commit: &CommitRecord) -> usize {
-        let start_of = |place: usize| {
-            self.operations
-                .get(place)
-                .map_or(self.bytes.len(), |operation| operation.start)
-        };
-        start_of(commit.end) - start_of(commit.first)
     }
 
     /// The hashes of the keys of some operations, of which the last need not exist.
@@ -355,18 +345,17 @@ impl WriteBatch {
 
     #[inline]
     pub(crate) fn key(&self, operation: &OperationRecord) -> &[u8] {
-        &self.bytes[operation.start..][..operation.key_len as usize]
+        self.payload.key(operation.place)
     }
 
     #[inline]
-    pub(crate) fn value(&self, operation: &OperationRecord) -> &[u8] {
-        &self.bytes[operation.start + operation.key_len as usize..][..operation.value_len as usize]
+    pub(crate) fn value(&self, operation: &OperationRecord) -> Value<'_> {
+        self.payload.value(operation.place)
     }
 
     #[inline]
     pub(crate) fn expected_value(&self, operation: &OperationRecord) -> &[u8] {
-        let start = operation.start + operation.key_len as usize + operation.value_len as usize;
-        &self.bytes[start..][..operation.expected_len as usize]
+        self.payload.expected_value(operation.place)
     }
 
     /// What does not change about a database. Of an unknown one, whose commits will be refused, it is the default.
@@ -409,7 +398,7 @@ impl fmt::Debug for WriteBatch {
             .field("commits", &self.commits.len())
             .field("logged", &self.logged.len())
             .field("operations", &self.operations.len())
-            .field("bytes", &self.bytes.len())
+            .field("bytes", &self.payload.len())
             .finish_non_exhaustive()
     }
 }
@@ -422,7 +411,9 @@ pub struct Commit<'a> {
     record: CommitRecord,
     wants_reads: bool,
     list: List,
-    bytes_start: usize,
+    /// Where the batch ended before.
+    start: Mark,
+    bytes_before: usize,
     submitted: bool,
 }
 
@@ -434,19 +425,13 @@ impl Commit<'_> {
         let batch = &mut *self.batch;
         let record = OperationRecord {
             hash: batch.hasher.hash(parts.key),
-            start: batch.bytes.len(),
             // The lengths were checked against limits that fit in 32 bits.
-            key_len: parts.key.len() as u32,
-            value_len: parts.value.len() as u32,
-            expected_len: parts.expected.len() as u32,
+            place: (batch.payload).push(parts.key, parts.value, parts.expected),
             action: parts.action,
             check: parts.check,
             list: self.list,
             want_previous: parts.want_previous,
         };
-        batch.bytes.extend_from_slice(parts.key);
-        batch.bytes.extend_from_slice(parts.value);
-        batch.bytes.extend_from_slice(parts.expected);
         self.wants_reads |= self.known.is_on_disk && record.needs_state();
         self.record.rewrites |= matches!(record.action, Action::Append);
         batch.operations.push(record);
@@ -477,13 +462,20 @@ impl Commit<'_> {
     pub fn submit(mut self) {
         self.submitted = true;
         self.record.end = self.batch.operations.len();
+        self.record.bytes = self.bytes();
         self.batch.wants_reads |= self.wants_reads;
         self.batch.submit(self.record, self.known.is_logged);
     }
 
+    /// Bytes of its keys and values.
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.batch.payload.len() - self.bytes_before
+    }
+
     fn check(&self, operation: &Operation<'_>, parts: &Parts<'_>) -> Result<(), PushError> {
         let count = self.batch.operations.len() - self.record.first;
-        let bytes = self.batch.bytes.len() - self.bytes_start;
+        let bytes = self.bytes();
         let added = parts.key.len() + parts.value.len() + parts.expected.len();
         let too_large = |what, amount, limit| {
             if amount > limit {
@@ -536,7 +528,7 @@ impl Drop for Commit<'_> {
     fn drop(&mut self) {
         if !self.submitted {
             self.batch.operations.truncate(self.record.first);
-            self.batch.bytes.truncate(self.bytes_start);
+            self.batch.payload.truncate(self.start);
         }
     }
 }

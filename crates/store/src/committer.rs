@@ -128,7 +128,7 @@ impl Committer {
                 index.warm(run.batch.hashes(operations.start..warm_until));
             }
             self.commit(&database.config.limits, &mut state, commit, run);
-            let bytes = run.batch.bytes_of(commit) + self.effects.rewritten_bytes();
+            let bytes = commit.bytes + self.effects.rewritten_bytes();
             work += commit.operations().len() + bytes / limits::SLICE_WORK_BYTES;
             if work < limits::SLICE_WORK {
                 continue;
@@ -230,7 +230,7 @@ impl Committer {
             return Ok(());
         }
         let operation = run.batch.operation(commit.first);
-        let config = DatabaseConfig::decode(run.batch.value(operation))
+        let config = DatabaseConfig::decode(&run.batch.value(operation))
             .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
         let name = std::str::from_utf8(run.batch.key(operation))
             .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;

@@ -226,7 +226,7 @@ impl<P: Pending> Decider<'_, P> {
         current_len: usize,
         found: Option<&Entry<'_>>,
     ) -> Result<Vec<u8>, Decision> {
-        let added = self.batch.value(self.batch.operation(place));
+        let added = self.batch.value(self.batch.operation(place)).bytes();
         let is_copied = own.is_none_or(|own| !self.effects.is_built(own));
         let copied_bytes = if is_copied { current_len } else { 0 };
         let limit_bytes = self.context.limits.rewritten_bytes;

@@ -62,11 +62,12 @@ pub(crate) enum NewValue {
 }
 
 impl NewValue {
-    fn bytes<'a>(&'a self, batch: &'a WriteBatch) -> &'a [u8] {
+    #[inline]
+    fn value<'a>(&'a self, batch: &'a WriteBatch) -> Value<'a> {
         match self {
             NewValue::Given(operation) => batch.value(batch.operation(*operation)),
-            NewValue::Counter(bytes) => bytes,
-            NewValue::Built(bytes) => bytes,
+            NewValue::Counter(bytes) => Value::Inline(bytes),
+            NewValue::Built(bytes) => Value::Inline(bytes),
         }
     }
 }
@@ -96,7 +97,7 @@ impl Effect {
                 expires_ms,
             } => Some(Entry {
                 key: self.key(batch),
-                value: Value::Inline(value.bytes(batch)),
+                value: value.value(batch),
                 version: sequence,
                 expires_ms,
             }),
@@ -181,7 +182,7 @@ impl Effects {
             After::Absent | After::Expired => 0,
             After::Present { value, expires_ms } => entry_bytes(
                 batch.key(record).len(),
-                value.bytes(batch).len(),
+                value.value(batch).len(),
                 *expires_ms,
             ),
         };
@@ -225,7 +226,7 @@ impl Effects {
                 value: NewValue::Built(bytes),
                 ..
             } => std::mem::take(bytes),
-            After::Present { value, .. } => value.bytes(batch).to_vec(),
+            After::Present { value, .. } => value.value(batch).to_vec(),
         }
     }
 

@@ -69,6 +69,7 @@ mod index;
 mod memory;
 mod operation;
 mod outcome;
+mod payload;
 mod range;
 mod read_before;
 mod read_room;

@@ -95,6 +95,12 @@ impl ReadBefore {
         self.held = Held::default();
     }
 
+    /// The same for a batch of other commits: that the first one found no room says nothing of them.
+    pub(crate) fn begin_anew(&mut self) {
+        self.clear();
+        self.lacked_room = false;
+    }
+
     /// Forgets what was read for operations from the given one on.
     fn forget_from(&mut self, operation: usize) {
         let held = &mut self.held;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::blob::UploadPeer;
 use crate::catalogue::DatabaseId;
 use crate::operation::{Condition, Expiry, List, Mode, Operation};
+use crate::payload::Place;
 
 /// A submitted commit: a run of operations.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct CommitRecord {
     pub(crate) rewrites: bool,
     /// Whoever asked for it has left.
     pub(crate) is_abandoned: bool,
+    /// Bytes of its keys and values.
+    pub(crate) bytes: usize,
 }
 
 /// Who asks for commits: what is scarce is shared among addresses, and the commits of one connection stay in order.
@@ -70,10 +73,7 @@ impl Whole {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationRecord {
     pub(crate) hash: u64,
-    pub(crate) start: usize,
-    pub(crate) key_len: u32,
-    pub(crate) value_len: u32,
-    pub(crate) expected_len: u32,
+    pub(crate) place: Place,
     pub(crate) action: Action,
     pub(crate) check: Check,
     pub(crate) list: List,

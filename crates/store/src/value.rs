@@ -22,6 +22,14 @@ impl<'a> Value<'a> {
             Value::Shared(bytes) => bytes,
         }
     }
+
+    /// The bytes to be kept: copied only if they are not shared yet.
+    pub(crate) fn to_shared(self) -> Arc<[u8]> {
+        match self {
+            Value::Inline(bytes) => Arc::from(bytes),
+            Value::Shared(bytes) => Arc::clone(bytes),
+        }
+    }
 }
 
 impl Deref for Value<'_> {

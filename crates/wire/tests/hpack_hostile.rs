@@ -133,6 +133,9 @@ fn a_list_may_have_as_many_bytes_as_its_bound_and_no_more() {
         ("static name", with_value(&[0x02]), 7 + 5),
         ("dynamic name", with_value(&[0x0f, 62 - 15]), 20 + 5),
         ("new name", with_value(b"\x00\x04name"), 4 + 5),
+        ("static name alone", vec![0x02, 0], 7),
+        ("dynamic name alone", vec![0x0f, 62 - 15, 0], 20),
+        ("new name alone", b"\x00\x04name\x00".to_vec(), 4),
         ("Huffman", huffman, 20 + 10),
     ];
     for (what, block, bytes) in cases {

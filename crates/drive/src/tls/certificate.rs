@@ -87,6 +87,7 @@ mod tests {
             (1_709_164_800, 2_871_763_200)
         );
         assert_eq!(validity.check(1_709_164_800), Ok(()));
+        assert_eq!(validity.check(2_871_763_200), Ok(()));
         assert_eq!(
             validity.check(2_871_763_201),
             Err(TlsConfigError::Expired(1))

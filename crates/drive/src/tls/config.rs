@@ -119,6 +119,13 @@ pub(super) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 pub(super) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    let has = |words: &[u8]| text.windows(words.len()).any(|part| part == words);
+    // RFC 1421 section 4.6.1.1 for the old forms, RFC 7468 section 11 for PKCS#8.
+    if has(b"Proc-Type: 4,ENCRYPTED") || has(b"BEGIN ENCRYPTED PRIVATE KEY") {
+        let why = "it has a password, which nobody could type when the server starts; \
+                   `openssl pkey -in KEY -out PLAIN_KEY` writes it without";
+        return Err(TlsConfigError::BadKey(why.into()));
+    }
     PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         TlsConfigError::BadKey(match error {
             pem::Error::NoItemsFound => {

@@ -46,8 +46,22 @@ impl Authority {
 
     /// For `name`, valid in these years.
     pub fn identity(&self, name: &str, years: std::ops::Range<i32>) -> Identity {
+        self.identity_of(&[name], years)
+    }
+
+    /// The certificate of the authority itself, which is not for servers.
+    pub fn own_identity(&self) -> Identity {
+        Identity {
+            certificate: self.pem(),
+            key: self.0.key().serialize_pem(),
+        }
+    }
+
+    /// For all of these names.
+    pub fn identity_of(&self, names: &[&str], years: std::ops::Range<i32>) -> Identity {
         let key = KeyPair::generate().expect("random numbers");
-        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
         params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let certificate = params.signed_by(&key, &self.0).expect("signed");

@@ -206,6 +206,20 @@ mod tests {
         assert_eq!(name("t.T/Ask").path(), "/t.T/Ask");
     }
 
+    /// A field of this length, with its tag and its length before it, makes the largest request.
+    #[test]
+    fn the_bytes_of_a_request_are_bounded() {
+        let set = descriptor_set("large");
+        let most = limits::MAX_REQUEST_BYTES - 5;
+        let encode = |bytes: usize| {
+            let json = format!("{{\"text\": \"{}\"}}", "x".repeat(bytes));
+            name("t.T/Ask").encode(&set, &json).map(|bytes| bytes.len())
+        };
+        assert_eq!(encode(most), Ok(limits::MAX_REQUEST_BYTES));
+        let error = encode(most + 1).expect_err("it is too large").to_string();
+        assert!(error.contains("it has 67108865 bytes, too many"), "{error}");
+    }
+
     #[test]
     fn what_is_wrong_is_said() {
         let set = descriptor_set("wrong");

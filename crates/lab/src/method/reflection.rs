@@ -101,9 +101,7 @@ fn ask(
         match call.poll(left)? {
             Step::Message(answer) => return Ok(answer),
             Step::Ended => return Err(Refusal::Said("it ended the call early".into())),
-            Step::Nothing if Instant::now() >= until => {
-                return Err(Refusal::Said("no answer in time".into()));
-            }
+            // Beyond its deadline, `until`, the call fails.
             Step::Nothing => {}
         }
     }
@@ -194,4 +192,66 @@ fn error_text(error: &[u8]) -> String {
         Ok(())
     });
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: String) -> Vec<u8> {
+        let descriptor = FileDescriptorProto {
+            name: Some(name),
+            ..FileDescriptorProto::default()
+        };
+        descriptor.encode_to_vec()
+    }
+
+    fn reason(taken: Result<(), Refusal>) -> Option<String> {
+        match taken {
+            Ok(()) => None,
+            Err(Refusal::Said(reason)) => Some(reason),
+            Err(Refusal::Unimplemented) => panic!("a file is no such answer"),
+        }
+    }
+
+    const TOO_MANY: &str = "its descriptors are too many";
+
+    #[test]
+    fn the_number_of_files_is_bounded() {
+        let mut files = Files::default();
+        for number in 0..limits::MAX_DESCRIPTOR_FILES {
+            assert_eq!(reason(files.take_file(&file(number.to_string()))), None);
+        }
+        // One that is there already is none more.
+        let again = files.take_file(&file("7".into()));
+        assert_eq!(
+            (reason(again), files.names.len()),
+            (None, limits::MAX_DESCRIPTOR_FILES)
+        );
+        let more = files.take_file(&file("one more".into()));
+        assert_eq!(reason(more).as_deref(), Some(TOO_MANY));
+    }
+
+    #[test]
+    fn the_bytes_of_files_are_bounded() {
+        // With a set that is as large as it may be before this file, and one byte larger.
+        let last = file("x".repeat(100));
+        for (more, expected) in [(0, None), (1, Some(TOO_MANY))] {
+            let mut files = Files {
+                set: vec![0; limits::MAX_DESCRIPTOR_BYTES - last.len() + more],
+                ..Files::default()
+            };
+            assert_eq!(reason(files.take_file(&last)).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn each_file_is_asked_for_once() {
+        let mut files = Files::default();
+        files.names.insert("a".into());
+        files.wanted.extend(["a", "b", "a", "c"].map(String::from));
+        assert_eq!(files.missing().as_deref(), Some("b"));
+        assert_eq!(files.missing().as_deref(), Some("c"));
+        assert_eq!(files.missing(), None);
+    }
 }

@@ -210,7 +210,10 @@ const _: () = assert!(KVSTORE_KINDS.len() == NAMES.len(), "each kind has a name"
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{outcome, report};
     use super::*;
+    use crate::pacing::Pace;
+    use crate::run::Outcome;
 
     const DELAYS: Delays = Delays {
         read_ms: 10,
@@ -240,5 +243,146 @@ mod tests {
             serial: true,
         };
         assert_eq!(Ceiling::new([1; 4], nothing, 1), None);
+    }
+
+    const FIRST: &str = "as the article's first client counts: without Creates";
+
+    /// A hundred calls in two seconds, of each kind another number.
+    fn hundred() -> Outcome {
+        let mut outcome = outcome();
+        outcome.elapsed_ns = 2_000_000_000;
+        outcome.tally.ended_in_window = 100;
+        outcome.tally.ended_by_kind = [10, 20, 30, 40, 0, 0, 0, 0];
+        outcome.tally.misses_by_kind = [1, 2, 4, 0, 0, 0, 0, 0];
+        outcome
+    }
+
+    fn kvstore(outcome: Outcome, leaves_creates_out: bool, delays: Delays) -> KvstoreReport {
+        let report = report(Pace::Closed, outcome);
+        KvstoreReport::new(report, KeyUse::Shared, 4, leaves_creates_out, delays)
+    }
+
+    #[test]
+    fn the_first_client_counts_without_creates() {
+        let report = kvstore(hundred(), true, DELAYS);
+        let text = report.text();
+        let rest = report.report().text();
+        let expected = [
+            &format!("Did 45.000 RPCs/s ({FIRST})"),
+            "all operations: 50.000 RPCs/s",
+            "at most: 4 at a time, 40.00 ms each: 100.00 RPCs/s; as the operations came: 42.00 ms each, 95.24 RPCs/s",
+            "of which the article's client counts at most 75.00; as the operations came: 85.71",
+            "operations: 10 create, 20 retrieve, 30 update, 40 delete",
+            "expected races: 6 NOT_FOUND, 1 ALREADY_EXISTS",
+            &rest,
+        ];
+        assert_eq!(text, expected.join("\n"));
+        let fields = report.fields();
+        for (name, value) in [
+            ("article_calls_per_s", 45.0),
+            ("all_calls_per_s", 50.0),
+            ("ceiling_per_s", 100.0),
+            ("ceiling_article_per_s", 75.0),
+            ("ceiling_as_came_per_s", 95.238),
+        ] {
+            assert_eq!(fields[name], value, "{name}");
+        }
+        for (name, value) in [
+            ("races_not_found", 6),
+            ("races_already_exists", 1),
+            ("create_calls", 10),
+            ("retrieve_calls", 20),
+            ("update_calls", 30),
+            ("delete_calls", 40),
+        ] {
+            assert_eq!(fields[name], value, "{name}");
+        }
+        assert_eq!(fields["elapsed_s"], 2.0, "the others are there too");
+        let csv = report.csv();
+        let lines: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(lines, [fields.len(); 2]);
+    }
+
+    #[test]
+    fn the_later_client_counts_all() {
+        let report = kvstore(hundred(), false, DELAYS);
+        let text = report.text();
+        assert!(
+            text.starts_with("Did 50.000 RPCs/s (as the article's client counts)\n"),
+            "{text}"
+        );
+        assert!(!text.contains("of which"), "{text}");
+        assert_eq!(report.fields()["article_calls_per_s"], 50.0);
+        assert_eq!(report.fields()["ceiling_article_per_s"], 100.0);
+        // With keys of their own there are no races to expect.
+        let owned = KvstoreReport {
+            keys: KeyUse::Owned,
+            ..report
+        };
+        assert!(!owned.text().contains("races"), "{}", owned.text());
+    }
+
+    /// A tenth more than can be is measured inaccurately; more than that has another reason.
+    #[test]
+    fn more_than_the_ceiling_is_told() {
+        let delays = Delays {
+            read_ms: 1,
+            write_ms: 1,
+            serial: true,
+        };
+        for (calls, is_told) in [(1_100, false), (1_101, true)] {
+            let mut outcome = hundred();
+            outcome.elapsed_ns = 1_000_000_000;
+            outcome.tally.ended_by_kind = [calls, 0, 0, 0, 0, 0, 0, 0];
+            let text = kvstore(outcome, false, delays).text();
+            assert_eq!(text.contains("more than that came"), is_told, "{text}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_ceiling_without_delays() {
+        let nothing = Delays {
+            read_ms: 0,
+            write_ms: 0,
+            serial: false,
+        };
+        let report = kvstore(hundred(), true, nothing);
+        assert!(
+            report.text().contains("no ceiling: nothing is delayed"),
+            "{}",
+            report.text()
+        );
+        assert_eq!(report.fields()["ceiling_per_s"], Value::Null);
+    }
+
+    /// Nothing came back: what can be reached is that of equal shares.
+    #[test]
+    fn a_run_without_calls_has_its_ceiling() {
+        let mut outcome = hundred();
+        outcome.tally.ended_by_kind = [0; 8];
+        let report = kvstore(outcome, true, DELAYS);
+        let text = report.text();
+        assert!(
+            text.starts_with(&format!("Did 0.000 RPCs/s ({FIRST})\n")),
+            "{text}"
+        );
+        assert!(
+            text.contains("at most 75.00; as the operations came: 75.00"),
+            "{text}"
+        );
+        assert_eq!(report.fields()["ceiling_as_came_per_s"], 100.0);
+    }
+
+    #[test]
+    fn void_results_say_so_before_all_else() {
+        let mut outcome = hundred();
+        outcome.busiest_percent = 99.0;
+        let report = kvstore(outcome, false, DELAYS);
+        let text = report.text();
+        assert!(
+            text.starts_with("VOID: the generator is the limit"),
+            "{text}"
+        );
+        assert_eq!(text.matches("VOID").count(), 1, "{text}");
     }
 }

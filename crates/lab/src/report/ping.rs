@@ -167,6 +167,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::outcome;
     use super::*;
 
     #[test]
@@ -201,6 +202,62 @@ mod tests {
         assert_eq!(
             table.workers_csv(),
             "worker,throughput\n0,1000.25\n1,234.25"
+        );
+    }
+
+    /// Two seconds with three in flight, of which one was answered nothing; a latency of each size up to 1 ms.
+    #[test]
+    fn figures_follow_from_the_run() {
+        let mut table = PingTable::default();
+        let mut outcome = outcome();
+        outcome.elapsed_ns = 2_000_000_000;
+        outcome.tally.ended_in_window = 501;
+        outcome.tally.ended_by_place = vec![500, 1];
+        assert_eq!(table.last_run(2, &outcome), "", "there was none");
+        table.add(1, &outcome);
+        table.add(3, &outcome);
+        let row = "501 requests in 2.000 s, 250.50 req/s, p50 500 us, p90 900 us, p99 990 us, \
+                   p99.9 999 us, p100 1000 us";
+        assert_eq!(
+            table.last_run(2, &outcome),
+            format!("in flight 3, connections 2: {row}")
+        );
+        let rows: Vec<Value> = table.rows().collect();
+        assert_eq!(rows.len(), 2);
+        assert_eq!(
+            rows[1],
+            json!({
+                "in_flight": 3,
+                "calls_per_s": 250.5,
+                "p50_us": 500,
+                "p90_us": 900,
+                "p99_us": 990,
+                "p999_us": 999,
+                "max_us": 1_000,
+            })
+        );
+        let workers: Vec<Value> = table.workers().collect();
+        let expected = [250.0, 0.5, 0.0];
+        let expected = expected.iter().enumerate();
+        let expected: Vec<Value> = expected
+            .map(|(worker, per_s)| json!({ "worker": worker, "calls_per_s": per_s }))
+            .collect();
+        assert_eq!(workers, expected, "of the last run");
+        assert_eq!(table.text().lines().count(), 4);
+        assert_eq!(table.csv().lines().count(), 3);
+    }
+
+    #[test]
+    fn a_run_that_was_over_at_once_has_no_throughput() {
+        let mut table = PingTable::default();
+        let mut outcome = outcome();
+        outcome.elapsed_ns = 0;
+        outcome.tally.latency_ns.clear();
+        table.add(1, &outcome);
+        let row = table.rows().next().expect("it is there");
+        assert_eq!(
+            (&row["calls_per_s"], &row["p50_us"]),
+            (&json!(0.0), &json!(0))
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::run::Length;
 use crate::stalls::Stalls;
 use crate::worker::{Mode, WorkerPlan};
 
-fn plan(pace: Pace) -> Plan {
+pub(super) fn plan(pace: Pace) -> Plan {
     Plan {
         address: "127.0.0.1:1978".parse().expect("an address"),
         tls: None,
@@ -43,7 +43,7 @@ const OPEN: Pace = Pace::Open {
 };
 
 /// A thousand calls of 1 to 1000 µs in a second.
-fn outcome() -> Outcome {
+pub(super) fn outcome() -> Outcome {
     let mut tally = Tally::default();
     for us in 1..=1_000 {
         tally.succeed(0, 0, us * 1_000, us % 10 == 0);
@@ -70,7 +70,7 @@ fn outcome() -> Outcome {
     }
 }
 
-fn report(pace: Pace, outcome: Outcome) -> Report {
+pub(super) fn report(pace: Pace, outcome: Outcome) -> Report {
     Report::new("Get".into(), &plan(pace), outcome, 1)
 }
 
@@ -255,4 +255,413 @@ fn runs_without_calls_have_no_figures_and_no_panic() {
     let report = report(Pace::Closed, nothing);
     assert_eq!(report.fields()["p50_us"], Value::Null);
     assert!(report.text().contains('–'));
+}
+
+/// Numbers of which no two are the same, so that none can stand in the place of another.
+fn distinct() -> Outcome {
+    let mut tally = Tally {
+        lag_ns: crate::measure::histogram(),
+        ended_in_window: 500,
+        due: 501,
+        waited: 11,
+        never_sent: 12,
+        unfinished: 13,
+        begun_before: 14,
+        unfinished_before: 15,
+        oldest_unfinished_ns: 16_000_500,
+        server_allows: 3,
+        reconnects: 17,
+        ended: 1_000,
+        ..Tally::default()
+    };
+    tally.succeed(0, 500_000, 1_000_000, true);
+    tally.succeed(0, 1_000_000, 2_000_000, false);
+    tally.fail(FailureKind::Status(14), 3, || "full".into());
+    tally.fail(FailureKind::NoEffect, 4, String::new);
+    tally.lag_ns.record(1_000).expect("in range");
+    let mut stalls = Stalls {
+        late_ns: crate::measure::histogram(),
+        cpu_ns: 1,
+    };
+    stalls.late_ns.record(2_000).expect("in range");
+    Outcome {
+        tally,
+        elapsed_ns: 250_000_000,
+        own_cpu_ns: 1_500_000,
+        server_cpu_ns: Some(2_500_000),
+        busiest_percent: 61.25,
+        stalls: Some(stalls),
+        counters: LocalCounters {
+            ended: 1_200,
+            reads: 100,
+            writes: 200,
+            waits: 300,
+            bytes_in: 7_000,
+            bytes_out: 9_000,
+            ..LocalCounters::default()
+        },
+        tcp: Some(client::TcpFigures {
+            segments_out: 1_300,
+            segments_in: 1_400,
+            retransmits: 19,
+        }),
+        was_stopped: true,
+    }
+}
+
+#[test]
+fn each_figure_is_its_own() {
+    let report = Report::new("Put".into(), &plan(OPEN), distinct(), 7);
+    let fields = report.fields();
+    let expected = json!({
+        "address": "127.0.0.1:1978",
+        "what": "Put",
+        "mode": "multiplexed",
+        "loop": "open",
+        "rate": 1_000.0,
+        "arrivals": "poisson",
+        "threads": 1,
+        "connections": 2,
+        "in_flight": 4,
+        "seed": 1,
+        "elapsed_s": 0.25,
+        "stopped_early": true,
+        "void": true,
+        "noise": null,
+        "calls": 9,
+        "calls_per_s": 2_000.0,
+        "records_per_s": 14_000.0,
+        "succeeded": 2,
+        "misses": 1,
+        "failures": 7,
+        "failures_by_kind": "UNAVAILABLE: 3; without effect: 4",
+        "first_failure": "full",
+        "unfinished": 13,
+        "begun_in_warm_up": 14,
+        "unfinished_of_warm_up": 15,
+        "oldest_unfinished_us": 16_000,
+        "due": 501,
+        "waited_for_a_place": 11,
+        "never_sent": 12,
+        "reconnects": 17,
+        "own_us": 3.0,
+        "server_us": 5.0,
+        "busiest_thread_percent": 61.25,
+        "calls_per_system_call": 2.0,
+        "bytes_out_per_call": 9.0,
+        "bytes_in_per_call": 7.0,
+        "segments_out_per_call": 1.3,
+        "segments_in_per_call": 1.4,
+        "retransmits": 19,
+    });
+    let expected = expected.as_object().expect("an object");
+    for (name, value) in expected {
+        assert_eq!(&fields[name], value, "{name}");
+    }
+    // The others are latencies: four times seven, and the reasons.
+    assert_eq!(fields.len(), expected.len() + 4 * 7 + 1);
+    let near = |name: &str, expected: f64| {
+        let value = fields[name].as_f64().expect(name);
+        assert!((value / expected - 1.0).abs() < 0.002, "{name}: {value}");
+    };
+    near("mean_us", 1_500.0);
+    near("max_us", 2_000.0);
+    near("uncorrected_mean_us", 750.0);
+    near("uncorrected_max_us", 1_000.0);
+    near("lag_mean_us", 1.0);
+    near("stall_p50_us", 2.0);
+    assert!(report.has_failures());
+}
+
+#[test]
+fn the_text_has_a_line_for_each_thing_to_know() {
+    let report = Report::new("Put".into(), &plan(OPEN), distinct(), 7);
+    let void = report.void_reasons().len();
+    let text = report.text();
+    let lines: Vec<&str> = text.lines().skip(void).collect();
+    assert_eq!(
+        lines[..11],
+        [
+            "Put on 127.0.0.1:1978: 2 connections × 4 in flight, open loop, 1000 calls/s as a \
+             Poisson process, 1 thread, 0.250 s, stopped early",
+            "calls: 2 succeeded, 7 failed, 2000/s, 14000 records/s, 1 misses",
+            "  failed: 3 × UNAVAILABLE",
+            "  failed: 4 × without effect",
+            "  the first said: full",
+            "  unfinished: 13, and 15 that began in the warm-up, the oldest for 0.016 s; they are \
+             not among the latencies",
+            "  begun in the warm-up: 14 that ended while it was measured; they count in calls/s, \
+             and are not among the latencies",
+            "  11 calls waited for a free place, which is part of their latency: more \
+             --connections or --in-flight give more places",
+            "  the server allows 3 calls at once on a connection, fewer than --in-flight",
+            "  connections made again: 17",
+            "latency (µs)        p50       p90       p99     p99.9    p99.99       max",
+        ]
+    );
+    for (line, name) in lines[11..15]
+        .iter()
+        .zip(["corrected", "uncorrected", "own lag", "machine"])
+    {
+        assert!(line.starts_with(&format!("{name:<13}")), "{line}");
+        assert_eq!(line.chars().count(), 13 + 6 * 10, "{line}");
+    }
+    assert_eq!(
+        lines[15..],
+        [
+            "CPU per call: server 5.000 µs, generator 3.000 µs (its busiest thread was busy for \
+             61 % of the time)",
+            "calls per system call: 2.000; TCP segments per call: 1.300 out, 1.400 in; \
+             retransmits: 19",
+        ]
+    );
+}
+
+/// Nothing that did not happen is spoken of.
+#[test]
+fn the_text_of_a_good_run_is_short() {
+    let mut plan = plan(Pace::Closed);
+    plan.threads = 2;
+    let mut outcome = outcome();
+    outcome.tally.misses = 0;
+    let text = |plan: &Plan| Report::new("Get".into(), plan, outcome.clone(), 1).text();
+    let all = text(&plan);
+    let lines: Vec<&str> = all.lines().collect();
+    assert_eq!(lines.len(), 6, "{all}");
+    assert_eq!(
+        lines[..2],
+        [
+            "Get on 127.0.0.1:1978: 2 connections × 4 in flight, closed loop, 2 threads, 1.000 s",
+            "calls: 1000 succeeded, 0 failed, 1000/s",
+        ]
+    );
+    assert!(lines[3].starts_with("             "), "{all}");
+    assert!(!all.contains("TCP"), "{all}");
+    for (mode, part) in [
+        (
+            Mode::Exclusive,
+            ": 2 connections, one call at a time on each, ",
+        ),
+        (Mode::Short, ": 2 at a time, each on a new connection, "),
+    ] {
+        plan.worker.mode = mode;
+        assert!(text(&plan).contains(part), "{}", text(&plan));
+    }
+    plan.worker.pace = Pace::Open {
+        rate: 0.5,
+        arrivals: Arrivals::Fixed,
+    };
+    assert!(text(&plan).contains(", open loop, 0.5 calls/s at equal distances, "));
+}
+
+/// One kind of what has not ended is enough, whichever it is.
+#[test]
+fn what_never_ended_is_told_whenever_it_began() {
+    for (unfinished, before, part) in [
+        (2, 0, "unfinished: 2, the oldest"),
+        (
+            0,
+            3,
+            "unfinished: 0, and 3 that began in the warm-up, the oldest",
+        ),
+    ] {
+        let mut outcome = outcome();
+        (outcome.tally.unfinished, outcome.tally.unfinished_before) = (unfinished, before);
+        let report = report(Pace::Closed, outcome);
+        assert!(report.has_failures());
+        assert!(report.text().contains(part), "{}", report.text());
+    }
+    let mut outcome = outcome();
+    outcome.tally.never_sent = 1;
+    assert!(report(OPEN, outcome).has_failures());
+}
+
+/// The figures at which a result becomes void, and the last ones at which it is not.
+#[test]
+fn bounds_of_void_results_are_exact() {
+    let is_void = |pace: Pace, outcome: Outcome| !report(pace, outcome).void_reasons().is_empty();
+    let busy = |percent: u64| Outcome {
+        busiest_percent: percent as f64,
+        ..outcome()
+    };
+    assert!(!is_void(Pace::Closed, busy(limits::BUSY_PERCENT)));
+    assert!(is_void(Pace::Closed, busy(limits::BUSY_PERCENT + 1)));
+
+    // 99 % of 10 000 calls, less four times their root, and two.
+    let many = Pace::Open {
+        rate: 5_000.0,
+        arrivals: Arrivals::Poisson,
+    };
+    let due = |due: u64, busiest_percent: u64| {
+        let mut outcome = Outcome {
+            elapsed_ns: 2_000_000_000,
+            ..busy(busiest_percent)
+        };
+        outcome.tally.due = due;
+        outcome
+    };
+    assert!(!is_void(many, due(9_498, 60)));
+    assert!(is_void(many, due(9_497, 60)));
+    // So many calls and no more, or until the user has had enough: then fewer come due.
+    let mut some = plan(many);
+    some.length = Length::Calls(9_497);
+    let report = Report::new("Get".into(), &some, due(9_497, 60), 1);
+    assert!(report.void_reasons().is_empty());
+    let stopped = Outcome {
+        was_stopped: true,
+        ..due(9_497, 60)
+    };
+    assert!(!is_void(many, stopped));
+
+    // From half of its time on the generator is the reason.
+    let reason = |percent| self::report(many, due(1, percent)).void_reasons()[0].clone();
+    assert!(reason(limits::IDLE_PERCENT).contains("the generator is the limit"));
+    assert!(reason(limits::IDLE_PERCENT - 1).contains("busy for only 49 %"));
+}
+
+/// Lag counts from 200 µs on, and if it is more than a tenth of the latency; half of it excuses the machine.
+#[test]
+fn bounds_of_lag_are_exact() {
+    let outcome = |lag_us: u64, latency_us: u64, stall_us: u64| {
+        let mut late_ns = crate::measure::histogram();
+        late_ns.record(stall_us * 1_000).expect("in range");
+        let mut outcome = outcome();
+        outcome.tally.lag_ns = crate::measure::histogram();
+        outcome
+            .tally
+            .lag_ns
+            .record(lag_us * 1_000)
+            .expect("in range");
+        outcome.tally.latency_ns = crate::measure::histogram();
+        outcome
+            .tally
+            .latency_ns
+            .record(latency_us * 1_000)
+            .expect("in range");
+        outcome.stalls = Some(Stalls { late_ns, cpu_ns: 0 });
+        outcome
+    };
+    let is_void = |outcome| !report(OPEN, outcome).void_reasons().is_empty();
+    let is_noisy = |outcome| report(OPEN, outcome).text().starts_with("NOISY: ");
+    assert!(!is_void(outcome(199, 1_000, 1)));
+    assert!(is_void(outcome(201, 1_000, 1)));
+    assert!(!is_void(outcome(300, 3_020, 1)));
+    assert!(is_void(outcome(300, 2_980, 1)));
+    assert!(!is_noisy(outcome(300, 1_000, 149)));
+    assert!(is_void(outcome(300, 1_000, 149)));
+    assert!(is_noisy(outcome(300, 1_000, 151)));
+    assert!(!is_void(outcome(300, 1_000, 151)));
+    // What did not disturb the latencies is no noise.
+    assert!(!is_noisy(outcome(199, 1_000, 1_000)));
+    let text = report(OPEN, outcome(300, 1_000, 200)).text();
+    assert!(
+        text.contains("looks at the clock 200 µs late (p99), and the generator 300 µs late"),
+        "{text}"
+    );
+    let text = report(OPEN, outcome(300, 1_000, 1)).text();
+    assert!(
+        text.contains("late by 300 µs (p99) where the latency is 1000 µs (p99)"),
+        "{text}"
+    );
+    assert!(
+        !report(Pace::Closed, outcome(300, 1_000, 200))
+            .text()
+            .contains("NOISY")
+    );
+}
+
+#[test]
+fn cells_of_csv_are_quoted_where_they_must_be() {
+    for plain in ["", "a", "a b", "a;b"] {
+        assert_eq!(csv_cell(plain), plain);
+    }
+    for (text, cell) in [
+        ("a,b", "\"a,b\""),
+        ("a\nb", "\"a\nb\""),
+        ("a\rb", "\"a\rb\""),
+        ("\"", "\"\"\"\""),
+    ] {
+        assert_eq!(csv_cell(text), cell);
+    }
+    let fields = object([("a", Value::Null), ("b,", json!("x,")), ("c", json!(1.5))]);
+    assert_eq!(csv_lines(&fields), "a,\"b,\",c\n,\"x,\",1.5\n");
+    assert_eq!(
+        (rounded(1.23449), rounded(1.2345)),
+        (json!(1.234), json!(1.235))
+    );
+}
+
+/// The report of a simulated run in an open loop: of 1 ms for each call, or of a server that answers nothing.
+fn simulated(rate: f64, answers: bool, length_ns: u64, asleep: std::ops::Range<u64>) -> Report {
+    use crate::worker::tests as worker;
+    let window = crate::measure::Window {
+        from_ns: 1_000_000,
+        until_ns: 1_000_000 + length_ns,
+    };
+    let stall = if answers { 0..0 } else { 0..u64::MAX };
+    let mut fake = worker::Fake::new(1_000_000, stall);
+    let worker_plan = worker::plan(worker::open_loop(rate), 1, 1_000);
+    let tally = worker::simulate(worker_plan.clone(), &mut fake, window, asleep);
+    let plan = Plan {
+        worker: worker_plan,
+        length: Length::Duration(Duration::from_nanos(length_ns)),
+        ..plan(OPEN)
+    };
+    let outcome = Outcome {
+        tally,
+        elapsed_ns: length_ns,
+        ..outcome()
+    };
+    Report::new("Get".into(), &plan, outcome, 1)
+}
+
+#[test]
+fn a_run_that_keeps_up_is_not_void() {
+    let report = simulated(1_000.0, true, 1_000_000_000, 0..0);
+    assert!(report.void_reasons().is_empty(), "{:?}", report.void);
+    assert!(!report.has_failures());
+    assert_eq!(report.fields()["due"], 1_000);
+}
+
+/// More comes due while the server answers nothing than is kept.
+#[test]
+fn a_server_that_keeps_nobody_up_makes_the_result_void() {
+    let report = simulated(100e6, false, 60_000_000, 0..0);
+    let tally = &report.outcome().tally;
+    assert_eq!(tally.due, 6_000_000);
+    // All but those in flight, and those that wait.
+    assert_eq!(
+        tally.never_sent,
+        6_000_000 - 1_000 - limits::MAX_BACKLOG as u64
+    );
+    assert_eq!(tally.unfinished, 1_000 + limits::MAX_BACKLOG as u64);
+    assert_eq!(tally.waited, limits::MAX_BACKLOG as u64);
+    let reasons = report.void_reasons();
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.contains("were never sent")),
+        "{reasons:?}"
+    );
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.contains("no call succeeded")),
+        "{reasons:?}"
+    );
+}
+
+/// A generator that stands still until long after the end takes up only what came due before.
+#[test]
+fn a_generator_that_sleeps_over_the_end_makes_the_result_void() {
+    let second = 1_000_000_000;
+    let report = simulated(10_000.0, true, second, second / 2..100 * second);
+    let tally = &report.outcome().tally;
+    assert_eq!(tally.due, 4_990, "from 1 to 500 ms");
+    let reasons = report.void_reasons();
+    let behind = "4990 of the 10000 calls that --rate asks for were taken up";
+    assert!(
+        reasons.iter().any(|reason| reason.contains(behind)),
+        "{reasons:?}"
+    );
 }

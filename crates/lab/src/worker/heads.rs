@@ -118,6 +118,21 @@ mod tests {
         assert!(Heads::new(&[], Random::new(1)).next().is_none());
     }
 
+    /// All bits of two numbers, the lowest digit first: no two calls have the same by chance.
+    #[test]
+    fn random_fields_are_two_numbers() {
+        let fields = [MetadataField {
+            name: "x-trace".into(),
+            value: MetadataValue::Random,
+        }];
+        let mut heads = Heads::new(&fields, Random::new(7));
+        let metadata = heads.next().expect("there is a field");
+        let mut numbers = Random::new(7);
+        let mut half = || -> String { format!("{:016x}", numbers.next()).chars().rev().collect() };
+        let expected = half() + &half();
+        assert_eq!(metadata.get("x-trace"), Some(expected.as_bytes()));
+    }
+
     #[test]
     fn fields_that_may_not_be_sent_are_told() {
         let field = |name: &str| MetadataField {

@@ -81,6 +81,12 @@ impl<S> Line<S> {
         }
     }
 
+    /// When it can be looked after, if it is to be: `None` as long as calls run on it.
+    fn mend_ns(&self) -> Option<u64> {
+        let is_at_once = self.is_retiring && self.in_flight == 0;
+        self.redial_ns.or(is_at_once.then_some(0))
+    }
+
     /// The Pipe for the next call, of which there are fewer than may be in flight.
     pub(super) fn free_pipe(&mut self, is_for_each: bool) -> usize {
         match is_for_each {
@@ -231,10 +237,11 @@ impl<S> Lines<S> {
         }
     }
 
-    pub(super) fn next_redial_ns(&self) -> Option<u64> {
-        // Lines that wait stand in the list of those to mend, which is empty nearly always.
-        let waiting = self.to_mend.iter();
-        waiting.filter_map(|&line| self.all[line].redial_ns).min()
+    /// When a line is to be looked after by time alone; 0: at once.
+    pub(super) fn next_mend_ns(&self) -> Option<u64> {
+        // Empty nearly always.
+        let to_mend = self.to_mend.iter().map(|&line| &self.all[line]);
+        to_mend.filter_map(Line::mend_ns).min()
     }
 }
 

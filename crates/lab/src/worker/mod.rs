@@ -7,7 +7,7 @@ mod calls;
 mod heads;
 mod lines;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -120,7 +120,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             from_ns: u64::MAX,
             until_ns: u64::MAX,
         };
-        let mut random = Random::of_thread(!plan.seed, plan.thread.0);
+        let mut random = Random::of_thread(plan.seed, plan.thread.0);
         let paths = workload.paths();
         assert!(paths.len() <= limits::MAX_KINDS, "each kind is counted");
         Worker {
@@ -284,7 +284,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         };
         let end_ns = until_ns.saturating_add(drain_ns);
         let end_ns = (self.is_running && until_ns != u64::MAX).then_some(end_ns);
-        [scheduled_ns, self.lines.next_redial_ns(), end_ns]
+        [scheduled_ns, self.lines.next_mend_ns(), end_ns]
             .into_iter()
             .flatten()
             .min()

@@ -14,6 +14,15 @@ use crate::workload::SameRequest;
 
 const MS: u64 = 1_000_000;
 
+const BAD_PATH: &str = "";
+
+/// Answers to messages of long calls: one byte for each verdict.
+const GOOD: u8 = 0;
+const MISS: u8 = 1;
+const NO_EFFECT: u8 = 2;
+const WRONG: u8 = 3;
+const UNREADABLE: u8 = 4;
+
 /// What happens next on a fake server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
@@ -21,10 +30,24 @@ enum Next {
     Answer(u64, ChannelKey),
     Lost(u64, ChannelKey),
     Gone(ChannelKey),
+    /// A message of a long call.
+    Message(u64, ChannelKey),
+    /// A long call has ended.
+    StreamEnded(u64, ChannelKey),
+}
+
+/// What a fake server does about connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Connecting {
+    Takes,
+    Refuses,
+    Ignores,
+    /// Says so at once.
+    Fails,
 }
 
 /// A server that answers each call after the same time, except that during a stall nothing comes back.
-struct Fake {
+pub(crate) struct Fake {
     service_ns: u64,
     stall: Range<u64>,
     /// Calls at once on a connection.
@@ -40,10 +63,18 @@ struct Fake {
     last_channel: Option<ChannelKey>,
     /// How often a call was not on the connection of the call before it.
     changes: u64,
+    connecting: Connecting,
+    /// What the messages of long calls are answered with, in turn.
+    answers: Vec<u8>,
+    /// After so many messages a long call ends.
+    messages_per_stream: u64,
+    streams: HashMap<u64, (ChannelKey, u64)>,
+    streams_begun: u64,
+    now_ns: u64,
 }
 
 impl Fake {
-    fn new(service_ns: u64, stall: Range<u64>) -> Fake {
+    pub(crate) fn new(service_ns: u64, stall: Range<u64>) -> Fake {
         Fake {
             service_ns,
             stall,
@@ -57,6 +88,12 @@ impl Fake {
             begun_in_all: 0,
             last_channel: None,
             changes: 0,
+            connecting: Connecting::Takes,
+            answers: vec![GOOD],
+            messages_per_stream: u64::MAX,
+            streams: HashMap::new(),
+            streams_begun: 0,
+            now_ns: 0,
         }
     }
 
@@ -85,7 +122,15 @@ impl Transport for Fake {
         };
         self.opened += 1;
         self.begun.insert(channel, (0, 0));
-        self.at(now_ns + 1_000, Next::Connected(channel));
+        match self.connecting {
+            Connecting::Takes => self.at(now_ns + 1_000, Next::Connected(channel)),
+            Connecting::Refuses => self.at(now_ns + 1_000, Next::Gone(channel)),
+            Connecting::Ignores => {}
+            Connecting::Fails => {
+                let address = "127.0.0.1:1".parse().expect("an address");
+                return Err(ConnectError::TimedOut { address });
+            }
+        }
         Ok(channel)
     }
 
@@ -102,10 +147,14 @@ impl Transport for Fake {
         &mut self,
         channel: ChannelKey,
         tag: u64,
-        _start: &CallStart<'_>,
+        start: &CallStart<'_>,
         now_ns: u64,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), CallError> {
+        if start.path == BAD_PATH {
+            let reason = "it has no path".into();
+            return Err(CallError::BadRequest { reason });
+        }
         let calls = self.begun.get_mut(&channel).expect("it is open");
         if calls.1 >= self.calls_per_channel {
             let reason = "no more".into();
@@ -122,18 +171,37 @@ impl Transport for Fake {
 
     fn begin_stream(
         &mut self,
-        _channel: ChannelKey,
+        channel: ChannelKey,
         tag: u64,
         _start: &CallStart<'_>,
         _now_ns: u64,
     ) -> Result<u64, CallError> {
+        let calls = self.begun.get_mut(&channel).expect("it is open");
+        if calls.1 >= self.calls_per_channel {
+            let reason = "no more".into();
+            return Err(CallError::NotBegun(NotBegun::Closing { reason }));
+        }
+        *calls = (calls.0 + 1, calls.1 + 1);
+        self.streams.insert(tag, (channel, 0));
+        self.streams_begun += 1;
         Ok(tag)
     }
 
-    fn send(&mut self, _stream: u64, _encode: impl FnOnce(&mut Vec<u8>)) {}
+    fn send(&mut self, stream: u64, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut Vec::new());
+        self.begun_in_all += 1;
+        let answered_ns = self.answered_ns(self.now_ns);
+        let (channel, messages) = self.streams.get_mut(&stream).expect("it is open");
+        *messages += 1;
+        let next = match *messages > self.messages_per_stream {
+            true => Next::StreamEnded(stream, *channel),
+            false => Next::Message(stream, *channel),
+        };
+        self.at(answered_ns, next);
+    }
 }
 
-fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
+pub(crate) fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
     WorkerPlan {
         thread: (0, 1),
         connections,
@@ -147,7 +215,7 @@ fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
     }
 }
 
-fn open_loop(rate: f64) -> Pace {
+pub(crate) fn open_loop(rate: f64) -> Pace {
     Pace::Open {
         rate,
         arrivals: Arrivals::Fixed,
@@ -155,7 +223,12 @@ fn open_loop(rate: f64) -> Pace {
 }
 
 /// Runs a worker against a fake, to its end. While `asleep` the generator does not run.
-fn simulate(plan: WorkerPlan, fake: &mut Fake, window: Window, asleep: Range<u64>) -> Tally {
+pub(crate) fn simulate(
+    plan: WorkerPlan,
+    fake: &mut Fake,
+    window: Window,
+    asleep: Range<u64>,
+) -> Tally {
     simulate_from(window.from_ns, plan, fake, window, asleep)
 }
 
@@ -167,7 +240,20 @@ fn simulate_from(
     window: Window,
     asleep: Range<u64>,
 ) -> Tally {
-    let mut worker = Worker::new(plan, SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]));
+    let workload = SameRequest::new("/t.T/Echo".into(), vec![1, 2, 3]);
+    simulate_workload(workload, begin_ns, plan, fake, window, asleep)
+}
+
+/// The same with any workload.
+fn simulate_workload(
+    workload: impl Workload,
+    begin_ns: u64,
+    plan: WorkerPlan,
+    fake: &mut Fake,
+    window: Window,
+    asleep: Range<u64>,
+) -> Tally {
+    let mut worker = Worker::new(plan, workload);
     let mut now_ns = 0;
     worker.connect(fake, now_ns);
     let mut begun = false;
@@ -177,6 +263,7 @@ fn simulate_from(
             now_ns = begin_ns;
             worker.begin(now_ns, window);
         }
+        fake.now_ns = now_ns;
         worker.turn(fake, now_ns).expect("calls can be made");
         if begun && worker.is_finished(now_ns) {
             return worker.finish(now_ns);
@@ -196,7 +283,7 @@ fn simulate_from(
     panic!("the run does not end");
 }
 
-fn deliver(worker: &mut Worker<SameRequest, Fake>, fake: &mut Fake, now_ns: u64) {
+fn deliver<W: Workload>(worker: &mut Worker<W, Fake>, fake: &mut Fake, now_ns: u64) {
     while let Some(entry) = fake.events.first_entry()
         && entry.key().0 <= now_ns
     {
@@ -220,6 +307,34 @@ fn deliver(worker: &mut Worker<SameRequest, Fake>, fake: &mut Fake, now_ns: u64)
             }
             Next::Lost(tag, channel) => {
                 let ending = Ending::ConnectionLost { reason: "cut" };
+                let ended = Happened::Ended {
+                    tag,
+                    channel,
+                    ending,
+                };
+                worker.happened(&ended, now_ns);
+            }
+            Next::Message(tag, channel) => {
+                if !fake.begun.contains_key(&channel) {
+                    continue;
+                }
+                let bytes = &[fake.answers[0]];
+                fake.answers.rotate_left(1);
+                worker.happened(&Happened::Message { tag, bytes }, now_ns);
+            }
+            Next::StreamEnded(tag, channel) => {
+                let Some(calls) = fake.begun.get_mut(&channel) else {
+                    continue;
+                };
+                if fake.streams.remove(&tag).is_none() {
+                    continue;
+                }
+                calls.0 -= 1;
+                let status = &Status::new(client::Code::Aborted, "enough");
+                let ending = Ending::Status {
+                    status,
+                    messages: 0,
+                };
                 let ended = Happened::Ended {
                     tag,
                     channel,
@@ -499,6 +614,41 @@ fn so_many_calls_and_no_more() {
     }
 }
 
+/// What waits for a place when enough has been sent was not to be sent.
+#[test]
+fn what_is_due_beyond_the_number_of_calls_is_not_unfinished() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: u64::MAX,
+    };
+    let mut fake = Fake::new(10 * MS, 0..0);
+    let some = WorkerPlan {
+        calls: Some(5),
+        ..plan(open_loop(1_000.0), 1, 1)
+    };
+    let tally = simulate(some, &mut fake, window, 0..0);
+    assert!(
+        tally.due > 30,
+        "ten come due for each that is sent: {}",
+        tally.due
+    );
+    assert_eq!(
+        (tally.succeeded, tally.unfinished, tally.never_sent),
+        (5, 0, 0)
+    );
+    // Stopped before, those that wait are.
+    let mut fake = Fake::new(10 * MS, 0..0);
+    let request = SameRequest::new("/t.T/Echo".into(), Vec::new());
+    let mut worker = Worker::new(plan(open_loop(1_000.0), 1, 1), request);
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    worker.begin(MS, window);
+    worker.turn(&mut fake, 4 * MS).expect("calls can be made");
+    worker.stop(5 * MS);
+    // One is sent, and three wait that were due at 2 to 4 ms.
+    assert_eq!(worker.finish(5 * MS).unfinished, 4);
+}
+
 /// What was due and never got a place, and what never got an answer, is not forgotten.
 #[test]
 fn what_does_not_end_is_counted() {
@@ -612,4 +762,334 @@ fn calls_that_are_due_together_share_a_connection() {
     assert!((400..=402).contains(&changes), "{changes}");
     let (calls, changes) = run(1e5);
     assert_eq!((calls, changes), (1_000, 1_000), "one by one");
+}
+
+/// Messages of long calls, whose answers say by their first byte what they are.
+#[derive(Clone, Copy)]
+struct Messages {
+    /// Whether each has a long call of its own.
+    is_for_each: bool,
+}
+
+impl Workload for Messages {
+    fn paths(&self) -> Vec<String> {
+        vec!["/t.T/Pipe".into()]
+    }
+
+    fn is_pipe(&self) -> bool {
+        true
+    }
+
+    fn has_pipe_for_each(&self) -> bool {
+        self.is_for_each
+    }
+
+    fn choose(&mut self) -> usize {
+        0
+    }
+
+    fn encode(&mut self, _out: &mut Vec<u8>) {}
+
+    fn judge(&self, _kind: usize, _ticket: u32, answer: &[u8]) -> Verdict {
+        match answer[0] {
+            GOOD => Verdict::Good,
+            MISS => Verdict::Miss,
+            NO_EFFECT => Verdict::NoEffect,
+            WRONG => Verdict::Wrong,
+            _ => Verdict::Unreadable,
+        }
+    }
+}
+
+fn simulate_messages(is_for_each: bool, plan: WorkerPlan, fake: &mut Fake) -> Tally {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    simulate_workload(Messages { is_for_each }, MS, plan, fake, window, 0..0)
+}
+
+/// One long call for each connection, or for each call in flight; as many messages are under way in both.
+#[test]
+fn messages_of_long_calls_are_counted_as_calls() {
+    for (is_for_each, streams) in [(false, 2), (true, 6)] {
+        let mut fake = Fake::new(MS, 0..0);
+        let tally = simulate_messages(is_for_each, plan(Pace::Closed, 2, 3), &mut fake);
+        assert_eq!(fake.streams_begun, streams);
+        assert_eq!((tally.succeeded, tally.ended), (600, 600));
+        assert_eq!(fake.begun_in_all, 600);
+        // The last ones are answered at the end of the window, so not in it.
+        assert_eq!(
+            (tally.ended_in_window, &tally.ended_by_place[..]),
+            (594, &[99; 6][..])
+        );
+        assert_eq!(tally.latency_ns.count_between(MS, MS), 600);
+        assert_eq!((tally.server_allows, tally.failures()), (u64::MAX, 0));
+    }
+    // An open loop too.
+    for is_for_each in [false, true] {
+        let mut fake = Fake::new(MS, 0..0);
+        let tally = simulate_messages(is_for_each, plan(open_loop(1_000.0), 2, 3), &mut fake);
+        assert_eq!((tally.due, tally.succeeded, tally.waited), (100, 100, 0));
+    }
+}
+
+/// Messages in a long call that is open are not bounded by the calls that the server allows.
+#[test]
+fn only_long_calls_that_are_new_need_room() {
+    let mut fake = Fake::new(MS, 0..0);
+    fake.allowed = 2;
+    let tally = simulate_messages(true, plan(Pace::Closed, 1, 5), &mut fake);
+    assert_eq!(
+        (fake.streams_begun, tally.succeeded, tally.server_allows),
+        (2, 200, 2)
+    );
+    let mut fake = Fake::new(MS, 0..0);
+    fake.allowed = 1;
+    let tally = simulate_messages(false, plan(Pace::Closed, 1, 5), &mut fake);
+    assert_eq!((fake.streams_begun, tally.succeeded), (1, 500));
+    assert_eq!(tally.server_allows, u64::MAX);
+}
+
+#[test]
+fn each_verdict_on_a_message_counts_as_what_it_is() {
+    for is_for_each in [false, true] {
+        let mut fake = Fake::new(MS, 0..0);
+        fake.answers = vec![GOOD, MISS, NO_EFFECT, WRONG, UNREADABLE];
+        let tally = simulate_messages(is_for_each, plan(Pace::Closed, 1, 5), &mut fake);
+        assert_eq!((tally.succeeded, tally.misses), (200, 100));
+        assert_eq!(tally.misses_by_kind[0], 100);
+        let mut failed = tally.failed.clone();
+        failed.sort_unstable();
+        assert_eq!(
+            failed,
+            [
+                (FailureKind::BadAnswer, 100),
+                (FailureKind::NoEffect, 100),
+                (FailureKind::WrongValue, 100),
+            ]
+        );
+        assert_eq!(
+            tally.first_failure.as_deref(),
+            Some("a batch had no effect")
+        );
+    }
+}
+
+/// What waits in a long call that ends has failed with it; the next message opens another one.
+#[test]
+fn long_calls_that_end_are_begun_again() {
+    for (is_for_each, streams) in [(false, 34), (true, 51)] {
+        let mut fake = Fake::new(MS, 0..0);
+        fake.messages_per_stream = 2;
+        let tally = simulate_messages(is_for_each, plan(Pace::Closed, 1, 1), &mut fake);
+        // Two good ones, and one that ends the call.
+        assert_eq!((tally.succeeded, tally.failures()), (67, 33));
+        assert_eq!(
+            tally.failed,
+            [(FailureKind::Status(client::Code::Aborted as u8), 33)]
+        );
+        assert!(
+            tally
+                .first_failure
+                .as_deref()
+                .expect("one")
+                .contains("enough")
+        );
+        assert_eq!(fake.streams_begun, 34);
+        assert_eq!(tally.ended, 100);
+
+        // All that wait in the same call fail with it, or only those of this one.
+        let mut fake = Fake::new(MS, 0..0);
+        fake.messages_per_stream = 1;
+        let tally = simulate_messages(is_for_each, plan(Pace::Closed, 1, 2), &mut fake);
+        let failures = if is_for_each { 100 } else { 0 };
+        assert_eq!(tally.ended, 200, "{:?}", tally.failed);
+        assert!(tally.failures() >= failures, "{:?}", tally.failed);
+        assert!(fake.streams_begun >= streams, "{}", fake.streams_begun);
+    }
+}
+
+/// An end with OK is none to a message that waits, and a message that nobody waits for is no answer.
+#[test]
+fn ends_and_messages_without_a_question_are_no_successes() {
+    let mut fake = Fake::new(MS, 0..0);
+    let mut worker = Worker::new(plan(Pace::Closed, 1, 2), Messages { is_for_each: false });
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    worker.begin(MS, window);
+    worker.turn(&mut fake, MS).expect("calls can be made");
+    let (&tag, &(channel, messages)) = fake.streams.iter().next().expect("it was begun");
+    assert_eq!(messages, 2);
+    let ending = Ending::Status {
+        status: &Status::OK,
+        messages: 1,
+    };
+    let ended = Happened::Ended {
+        tag,
+        channel,
+        ending,
+    };
+    worker.happened(&ended, 2 * MS);
+    let bytes = &[GOOD];
+    worker.happened(&Happened::Message { tag, bytes }, 2 * MS);
+    let tally = worker.finish(2 * MS);
+    assert_eq!(tally.failed, [(FailureKind::BadAnswer, 2)]);
+    assert_eq!((tally.succeeded, tally.unfinished), (0, 0));
+}
+
+/// A connection that takes no more calls, and has none, is made again at once: nobody has to wait for something else.
+#[test]
+fn worn_out_connections_without_calls_are_replaced_at_once() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 1_001 * MS,
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    fake.calls_per_channel = 5;
+    let tally = simulate(plan(Pace::Closed, 1, 1), &mut fake, window, 0..0);
+    // Five calls of 1 ms, and 1 µs for the next connection.
+    assert_eq!((tally.succeeded, tally.reconnects), (1_000, 199));
+    assert_eq!(tally.failures(), 0);
+    for is_for_each in [false, true] {
+        let mut fake = Fake::new(MS, 0..0);
+        fake.calls_per_channel = 3;
+        fake.messages_per_stream = 2;
+        let tally = simulate_messages(is_for_each, plan(Pace::Closed, 1, 1), &mut fake);
+        // Three long calls of three messages each, of which the third ends it.
+        assert_eq!((tally.ended, tally.failures()), (100, 33));
+        assert_eq!((tally.reconnects, u64::from(fake.closed)), (11, 11));
+        assert!(matches!(tally.failed[..], [(FailureKind::Status(_), 33)]));
+    }
+}
+
+/// A call that waits for its connection is one that has not ended.
+#[test]
+fn calls_that_wait_for_a_connection_are_unfinished() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 20 * MS,
+    };
+    let short = WorkerPlan {
+        mode: Mode::Short,
+        ..plan(Pace::Closed, 3, 1)
+    };
+    let mut fake = Fake::new(99_000, 0..0);
+    fake.connecting = Connecting::Ignores;
+    let tally = simulate(short.clone(), &mut fake, window, 0..0);
+    assert_eq!((tally.unfinished, tally.ended), (3, 0));
+    let drain_ns = limits::DRAIN.as_nanos() as u64;
+    assert_eq!(
+        fake.now_ns,
+        window.until_ns + drain_ns,
+        "they are waited for"
+    );
+    assert_eq!(tally.oldest_unfinished_ns, drain_ns + 10 * MS);
+    // In the warm-up too.
+    let mut fake = Fake::new(99_000, 0..0);
+    fake.connecting = Connecting::Ignores;
+    let tally = simulate_from(5 * MS, short.clone(), &mut fake, window, 0..0);
+    assert_eq!((tally.unfinished, tally.unfinished_before), (0, 3));
+    // Where nothing waits the run is over with its last call.
+    let mut fake = Fake::new(99_000, 0..0);
+    let tally = simulate(short, &mut fake, window, 0..0);
+    assert_eq!(tally.unfinished, 0);
+    assert!(fake.now_ns <= window.until_ns + 100_000, "{}", fake.now_ns);
+}
+
+/// A connection that cannot be made is a failure of its call, and the next one comes after a pause.
+#[test]
+fn calls_without_a_connection_fail() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 1_010 * MS,
+    };
+    let short = WorkerPlan {
+        mode: Mode::Short,
+        ..plan(Pace::Closed, 2, 1)
+    };
+    let mut fake = Fake::new(99_000, 0..0);
+    fake.connecting = Connecting::Refuses;
+    let tally = simulate(short, &mut fake, window, 0..0);
+    // One after each pause of 100 ms, and the microsecond in which it fails.
+    assert_eq!(tally.failed, [(FailureKind::NotConnected, 20)]);
+    assert_eq!(
+        (tally.reconnects, tally.unfinished, fake.opened),
+        (0, 0, 20)
+    );
+    assert!(tally.first_failure.is_some());
+}
+
+#[test]
+fn a_request_that_cannot_be_sent_is_fatal() {
+    let mut fake = Fake::new(MS, 0..0);
+    let request = SameRequest::new(BAD_PATH.into(), Vec::new());
+    let mut worker = Worker::new(plan(Pace::Closed, 1, 1), request);
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    worker.begin(MS, window);
+    let error = worker.turn(&mut fake, MS).expect_err("it cannot be sent");
+    assert!(matches!(error, RunError::BadRequest(_)), "{error:?}");
+    assert_eq!(error.to_string(), "the call cannot be made: it has no path");
+}
+
+/// A connection that takes no call is none of the call's faults, except where it was made for it.
+#[test]
+fn a_new_connection_that_takes_no_call_is_a_failure() {
+    let window = Window {
+        from_ns: MS,
+        until_ns: 101 * MS,
+    };
+    let short = WorkerPlan {
+        mode: Mode::Short,
+        calls: Some(5),
+        ..plan(Pace::Closed, 1, 1)
+    };
+    let mut fake = Fake::new(MS, 0..0);
+    fake.calls_per_channel = 0;
+    let tally = simulate(short, &mut fake, window, 0..0);
+    assert_eq!(tally.failed, [(FailureKind::NotBegun, 5)]);
+    assert_eq!((fake.opened, tally.reconnects), (5, 0));
+}
+
+/// The failure of a connection before the load says how many others stand.
+#[test]
+fn a_connection_that_cannot_be_made_is_fatal_before_the_load() {
+    let mut fake = Fake::new(MS, 0..0);
+    let request = || SameRequest::new("/t.T/Echo".into(), Vec::new());
+    let mut worker = Worker::new(plan(Pace::Closed, 2, 1), request());
+    fake.connecting = Connecting::Refuses;
+    worker.connect(&mut fake, 0);
+    deliver(&mut worker, &mut fake, 2_000);
+    let error = worker.is_connected().expect_err("none can be made");
+    assert!(!error.to_string().contains("after"), "{error}");
+
+    // No further one is begun when one has failed at once.
+    let mut fake = Fake::new(MS, 0..0);
+    let mut worker = Worker::new(plan(Pace::Closed, 5, 1), request());
+    fake.connecting = Connecting::Fails;
+    worker.connect(&mut fake, 0);
+    assert_eq!(fake.opened, 1);
+    worker.is_connected().expect_err("none can be made");
+
+    let mut fake = Fake::new(MS, 0..0);
+    let mut worker = Worker::new(plan(Pace::Closed, 2, 1), request());
+    worker.connect(&mut fake, 0);
+    let second = fake.events.pop_last().expect("two are made");
+    let Next::Connected(channel) = second.1 else {
+        panic!("{second:?}");
+    };
+    fake.at(1_500, Next::Gone(channel));
+    deliver(&mut worker, &mut fake, 2_000);
+    let error = worker.is_connected().expect_err("one is missing");
+    let text = "after 1 connections of this thread were open";
+    assert!(error.to_string().contains(text), "{error}");
 }

@@ -505,6 +505,11 @@ mod tests {
             workload.judge(CREATE, ticket, b"\x08\x01"),
             Verdict::Unreadable
         );
+        // A field that the answer does not have, which can be read.
+        assert_eq!(
+            workload.judge(CREATE, ticket, b"\x10\x01"),
+            Verdict::Unreadable
+        );
         assert_eq!(workload.ended(CREATE, ticket, Ok(false)), Ok(false));
         let mut kind = workload.choose();
         while kind != RETRIEVE {
@@ -542,5 +547,249 @@ mod tests {
         let (key, value) = (keys as f64 / CALLS as f64, values as f64 / CALLS as f64);
         assert!((key / 65.0 - 1.0).abs() < 0.03, "{key}");
         assert!((value / 65_537.0 - 1.0).abs() < 0.03, "{value}");
+    }
+
+    /// A large key has no larger value than a small one: each follows from random numbers of its own.
+    #[test]
+    fn sizes_of_keys_and_values_do_not_depend_on_each_other() {
+        let load = KvstoreLoad {
+            keys: KeyUse::Owned,
+            key_mean_bytes: 1_000,
+            value_mean_bytes: 1_000,
+        };
+        let mut workload = KvstoreWorkload::new(load, 5);
+        const CALLS: u64 = 5_000;
+        for version in 0..3 {
+            let mut together = 0.0;
+            for number in 0..CALLS {
+                workload.write_key(number);
+                let value = workload.value(Entry { number, version });
+                let beyond = |bytes: usize| bytes as f64 / 1_000.0 - 1.0;
+                together += beyond(workload.key.len()) * beyond(value.len());
+            }
+            let correlation = together / CALLS as f64;
+            assert!(correlation.abs() < 0.1, "version {version}: {correlation}");
+        }
+    }
+
+    #[test]
+    fn methods_stand_in_the_order_of_the_kinds() {
+        let paths = workload(KeyUse::Owned, 1).paths();
+        let method = |name: &str| format!("/io.grpc.KeyValueService/{name}");
+        assert_eq!(
+            paths,
+            ["Create", "Retrieve", "Update", "Delete"].map(method)
+        );
+    }
+
+    /// Short keys may come twice by chance, so those that were used are remembered: all of them, and no others.
+    #[test]
+    fn short_keys_do_not_come_twice() {
+        let mut workload = workload(KeyUse::Owned, 11);
+        let mut keys = HashSet::new();
+        let mut used = 0;
+        for _ in 0..2_000 {
+            workload.new_entry();
+            used += u64::from(keys.insert(workload.key.clone()));
+        }
+        assert_eq!(used, 2_000);
+        assert!(
+            workload.next_number > 2_000,
+            "some numbers were left out: {}",
+            workload.next_number
+        );
+        let lengths: HashSet<usize> = keys.iter().map(Vec::len).collect();
+        assert!(
+            (1..=12).all(|length| lengths.contains(&length)),
+            "{lengths:?}"
+        );
+        keys.retain(|key| key.len() <= SHORT_KEY_BYTES);
+        assert_eq!(workload.short_keys, keys);
+    }
+
+    /// The numbers of keys that a workload leaves behind, in order.
+    fn left(act: impl FnOnce(&mut KvstoreWorkload)) -> Vec<u64> {
+        let left = KvstoreLeft::default();
+        let mut workload = workload(KeyUse::Shared, 5).leaving(&left);
+        act(&mut workload);
+        let load = workload.load;
+        drop(workload);
+        let (deletes, count) = left.take(load, 5);
+        assert_eq!(deletes.numbers.len() as u64, count);
+        let (_, none) = left.take(load, 5);
+        assert_eq!(none, 0, "they are taken once");
+        deletes.numbers.clone()
+    }
+
+    /// Begins a call of a new key.
+    fn begin(workload: &mut KvstoreWorkload, kind: usize) -> (u32, u64) {
+        let entry = workload.new_entry();
+        workload.tickets.push(entry);
+        workload.chosen = (kind, workload.tickets.len() as u32 - 1);
+        (workload.chosen.1, entry.number)
+    }
+
+    /// Only keys of which it is certain that they are not there, or are somebody else's, are not deleted.
+    #[test]
+    fn what_may_be_there_is_left() {
+        let lost = FailureKind::ConnectionLost;
+        for (kind, outcome, is_left) in [
+            (CREATE, Ok(false), true),
+            (CREATE, Err(lost), true),
+            (CREATE, Err(FailureKind::NotBegun), false),
+            (CREATE, Err(ALREADY_EXISTS), false),
+            (CREATE, Err(NOT_FOUND), false),
+            (UPDATE, Err(ALREADY_EXISTS), true),
+            (UPDATE, Err(lost), true),
+            (UPDATE, Err(NOT_FOUND), false),
+            (DELETE, Err(lost), true),
+            (DELETE, Ok(false), false),
+        ] {
+            let mut expected = Vec::new();
+            let found = left(|workload| {
+                let (ticket, number) = begin(workload, kind);
+                if is_left {
+                    expected.push(number);
+                }
+                let _ = workload.ended(kind, ticket, outcome);
+            });
+            assert_eq!(found, expected, "{kind} {outcome:?}");
+        }
+        // Those of calls that have not ended too, each once.
+        let mut begun = Vec::new();
+        let found = left(|workload| {
+            let (ticket, number) = begin(workload, CREATE);
+            let _ = workload.ended(CREATE, ticket, Ok(false));
+            begun.push(number);
+            begun.push(begin(workload, CREATE).1);
+            let _ = begin(workload, DELETE);
+            workload.tickets[2] = workload.tickets[0];
+        });
+        assert_eq!(found, begun);
+    }
+
+    #[test]
+    fn deletes_are_those_of_the_keys_that_are_left() {
+        let left = KvstoreLeft::default();
+        let mut workload = workload(KeyUse::Shared, 5).leaving(&left);
+        let mut keys = Vec::new();
+        for _ in 0..3 {
+            let (ticket, _) = begin(&mut workload, CREATE);
+            keys.push(request(&mut workload).0);
+            let _ = workload.ended(CREATE, ticket, Ok(false));
+        }
+        let load = workload.load;
+        drop(workload);
+        let (mut deletes, count) = left.take(load, 5);
+        assert_eq!(count, 3);
+        assert_eq!(deletes.paths(), ["/io.grpc.KeyValueService/Delete"]);
+        let mut take = |deletes: &mut KvstoreDeletes| {
+            assert_eq!(deletes.choose(), 0);
+            let mut out = Vec::new();
+            deletes.encode(&mut out);
+            let mut key = Vec::new();
+            writer::bytes(&mut key, 1, &keys[0]);
+            keys.rotate_left(1);
+            assert_eq!(out, key);
+        };
+        (0..3).for_each(|_| take(&mut deletes));
+        let mut again = deletes.again();
+        (0..3).for_each(|_| take(&mut again));
+        assert_eq!(deletes.judge(0, 0, b""), Verdict::Good);
+    }
+
+    /// What is known with shared keys follows the answers.
+    #[test]
+    fn keys_that_are_gone_are_forgotten() {
+        for (kind, outcome, is_race, is_known) in [
+            (CREATE, Ok(false), Ok(false), true),
+            (CREATE, Err(ALREADY_EXISTS), Ok(true), false),
+            (CREATE, Err(NOT_FOUND), Err(NOT_FOUND), false),
+        ] {
+            let mut workload = workload(KeyUse::Shared, 5);
+            let (ticket, _) = begin(&mut workload, kind);
+            assert_eq!(workload.ended(kind, ticket, outcome), is_race);
+            assert_eq!(workload.known.len(), usize::from(is_known));
+        }
+        let lost = Err(FailureKind::ConnectionLost);
+        for (kind, outcome, counts, is_known) in [
+            (RETRIEVE, Ok(false), Ok(false), true),
+            (RETRIEVE, Err(NOT_FOUND), Ok(true), false),
+            (RETRIEVE, Err(ALREADY_EXISTS), Err(ALREADY_EXISTS), true),
+            (UPDATE, Err(NOT_FOUND), Ok(true), false),
+            (UPDATE, Ok(false), Ok(false), true),
+            (UPDATE, lost, lost, true),
+            (DELETE, Ok(false), Ok(false), false),
+            (DELETE, Err(NOT_FOUND), Err(NOT_FOUND), true),
+            (DELETE, lost, lost, true),
+        ] {
+            let mut workload = workload(KeyUse::Shared, 5);
+            // Between others, so that places move.
+            for _ in 0..3 {
+                let (ticket, _) = begin(&mut workload, CREATE);
+                let _ = workload.ended(CREATE, ticket, Ok(false));
+            }
+            let entry = workload.known[0];
+            workload.tickets.push(entry);
+            assert_eq!(
+                workload.ended(kind, 3, outcome),
+                counts,
+                "{kind} {outcome:?}"
+            );
+            assert_eq!(
+                workload.known.contains(&entry),
+                is_known,
+                "{kind} {outcome:?}"
+            );
+            assert_eq!(workload.known.len(), 2 + usize::from(is_known));
+            for (place, entry) in workload.known.iter().enumerate() {
+                assert_eq!(workload.places[&entry.number], place);
+            }
+        }
+    }
+
+    /// With so many keys one is deleted where one would be created.
+    #[test]
+    fn the_number_of_known_keys_is_bounded() {
+        let mut workload = workload(KeyUse::Shared, 5);
+        let entry = Entry {
+            number: 0,
+            version: 0,
+        };
+        let kinds = |workload: &mut KvstoreWorkload| -> HashSet<usize> {
+            (0..100).map(|_| workload.choose_kind()).collect()
+        };
+        assert_eq!(kinds(&mut workload), HashSet::from([CREATE]));
+        workload.known = vec![entry; limits::MAX_KNOWN_KEYS - 1];
+        assert_eq!(kinds(&mut workload).len(), 4);
+        workload.known.push(entry);
+        assert_eq!(
+            kinds(&mut workload),
+            HashSet::from([RETRIEVE, UPDATE, DELETE])
+        );
+    }
+
+    /// A key that was updated has the value of its version; one whose call did not begin is as it was.
+    #[test]
+    fn owned_keys_follow_what_was_done() {
+        let mut workload = workload(KeyUse::Owned, 3);
+        let entry = |version| Entry { number: 9, version };
+        for (kind, outcome, known) in [
+            (CREATE, Ok(false), Some(entry(4))),
+            (CREATE, Err(FailureKind::NotBegun), None),
+            (RETRIEVE, Ok(false), Some(entry(4))),
+            (RETRIEVE, Err(FailureKind::NotBegun), Some(entry(4))),
+            (UPDATE, Ok(false), Some(entry(5))),
+            (UPDATE, Err(FailureKind::NotBegun), Some(entry(4))),
+            (UPDATE, Err(FailureKind::ConnectionLost), None),
+            (DELETE, Ok(false), None),
+            (DELETE, Err(FailureKind::NotBegun), Some(entry(4))),
+        ] {
+            workload.known.clear();
+            workload.tickets = vec![entry(4)];
+            let _ = workload.ended(kind, 0, outcome);
+            assert_eq!(workload.known, Vec::from_iter(known), "{kind} {outcome:?}");
+        }
+        assert_ne!(workload.value(entry(4)), workload.value(entry(5)));
     }
 }

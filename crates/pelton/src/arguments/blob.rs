@@ -57,6 +57,14 @@ pub struct UploadArguments {
     #[arg(long)]
     pub compress: bool,
 
+    /// Only if there is no blob of the name; otherwise nothing is stored: exit code 1
+    #[arg(long, conflicts_with = "if_version")]
+    pub if_absent: bool,
+
+    /// Only if the blob of the name has this version; otherwise nothing is stored: exit code 1
+    #[arg(long, value_name = "VERSION", value_parser = value_parser!(u64).range(1..))]
+    pub if_version: Option<u64>,
+
     #[command(flatten)]
     pub transfer: TransferArguments,
 

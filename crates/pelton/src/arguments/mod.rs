@@ -8,6 +8,7 @@ mod load;
 mod load_services;
 mod serve;
 mod store;
+mod tips;
 mod tls;
 
 pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
@@ -34,6 +35,7 @@ pub use store::{
     OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
+pub use tips::with_tip;
 pub use tls::TlsArguments;
 
 use std::ffi::OsString;

@@ -30,7 +30,10 @@ pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
 
     let answer = Caller::connect(&database.connection)?.unary(Method::Append, &request)?;
     let answer = AppendResponse::decode(&answer).map_err(unreadable)?;
-    let mut output = Output::new(database.connection.output);
+    let done = answer
+        .applied
+        .then_some("the bytes are appended all the same");
+    let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {
         output.object(object([
             ("applied", answer.applied.into()),

@@ -38,7 +38,8 @@ pub fn delete(arguments: &DeleteArguments) -> Result<Exit, Failure> {
 
     let answer = Caller::connect(&database.connection)?.unary(Method::Delete, &request)?;
     let answer = DeleteResponse::decode(&answer).map_err(unreadable)?;
-    let mut output = Output::new(database.connection.output);
+    let done = answer.deleted.then_some("the key is deleted all the same");
+    let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {
         let mut fields = object([
             ("deleted", answer.deleted.into()),

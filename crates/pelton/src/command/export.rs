@@ -15,6 +15,7 @@ use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::ExportArguments;
 use crate::exit::{Exit, Failure};
 use crate::export_format::Writer;
+use crate::in_place;
 use crate::interrupt::Interrupt;
 use crate::limits::EXPORT_PARTIAL_NAMES;
 use crate::output::{Output, object};
@@ -49,7 +50,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
     )
     .map_err(|failure| failure.with(&left))?;
     if let (Some(place), Some(name)) = (place, name) {
-        place.complete()?;
+        place.complete(arguments.force)?;
         say(arguments, entries, &name)?;
     }
     Ok(Exit::Done)
@@ -171,13 +172,14 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// All is written: gives the file its name, once it is on the device.
-    fn complete(self) -> Result<(), Failure> {
-        let named = self
-            .file
-            .sync_all()
-            .and_then(|()| fs::rename(&self.partial, &self.path));
-        named.map_err(|error| unwritable(&self.path, &error))
+    /// All is written: gives the file its name, once it is on the device; that of another file only if it may be replaced.
+    fn complete(self, may_replace: bool) -> Result<(), Failure> {
+        let put = || in_place::put(&self.partial, &self.path, may_replace);
+        let named = self.file.sync_all().and_then(|()| put());
+        named.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => in_place::there(&self.path),
+            _ => unwritable(&self.path, &error),
+        })
     }
 }
 
@@ -203,6 +205,9 @@ fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), 
                 "{} is there already, nothing was written; --force replaces it",
                 path.display()
             )));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(unwritable(&path, &error));
         }
         _ => {}
     }

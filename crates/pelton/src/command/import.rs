@@ -37,8 +37,14 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let reader = Reader::begin(input.source, &input.name)?;
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
+    let read = Arc::new(AtomicU64::new(0));
     let database = arguments.database.clone();
-    let groups = pipe::read_ahead(grouped(database, Arc::clone(&expired), reader))?;
+    let groups = pipe::read_ahead(grouped(
+        database,
+        Arc::clone(&expired),
+        Arc::clone(&read),
+        reader,
+    ))?;
     let (mut entries, mut last_place) = (0, None);
     let ended = pipe::run(
         &mut caller,
@@ -52,7 +58,12 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
         },
     );
     drop(progress);
-    ended.map_err(|failure| failure.with(&how_far(entries, last_place, unit)))?;
+    ended.map_err(|failure| {
+        if read.load(Ordering::Relaxed) == 0 || failure.is_about_nothing() {
+            return failure.with("nothing was written");
+        }
+        failure.with(&how_far(entries, last_place, unit))
+    })?;
     say(
         arguments,
         entries,
@@ -79,10 +90,12 @@ fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
     Ok(entries)
 }
 
-/// Makes groups of Puts: what has been read by now, up to the bounds of a group.
+/// Makes groups of Puts: what has been read by now, up to the bounds of a group. Counts those that had `expired`, and those
+/// that were `read` and may have been sent.
 fn grouped(
     database: String,
     expired: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
     mut reader: Reader<impl Read>,
 ) -> impl FnMut() -> Result<Option<Group<u64>>, Failure> {
     let (mut failed, mut is_over) = (None, false);
@@ -116,6 +129,7 @@ fn grouped(
         if group.is_empty() {
             return Ok(None);
         }
+        read.fetch_add(group.len() as u64, Ordering::Relaxed);
         let operations: Vec<Operation<'_>> = group.iter().map(put).collect();
         let mut request = Vec::with_capacity(bytes + database.len() + 64);
         PipeRequest::encode(

@@ -30,7 +30,8 @@ pub fn increment(arguments: &IncrementArguments) -> Result<Exit, Failure> {
 
     let answer = Caller::connect(&database.connection)?.unary(Method::Increment, &request)?;
     let answer = IncrementResponse::decode(&answer).map_err(unreadable)?;
-    let mut output = Output::new(database.connection.output);
+    let done = answer.applied.then_some("the number is added all the same");
+    let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {
         let mut fields = object([
             ("applied", answer.applied.into()),

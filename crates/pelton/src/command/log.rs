@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
 
 /// The file by which a data folder is known.
-const FORMAT_FILE: &str = "pelton-data";
+pub(super) const FORMAT_FILE: &str = "pelton-data";
 
 /// Bytes of a value that are shown of a record.
 const SHOWN_BYTES: usize = 64;
@@ -74,6 +74,11 @@ fn open(folder: &Path) -> Result<(RealDisk, FolderLock), Failure> {
         Failure::Failed(format!("cannot read the data folder {name}: {error}"))
     };
     let disk = RealDisk::open_read_only(folder).map_err(failed)?;
+    if folder.join(store::backup::MANIFEST_NAME).is_file() {
+        return Err(Failure::Failed(format!(
+            "{name} is a backup; `pelton restore {name} --verify-only` checks it"
+        )));
+    }
     if !folder.join(FORMAT_FILE).is_file() {
         return Err(Failure::Failed(format!(
             "{name} is no data folder: there is no file {FORMAT_FILE} in it"

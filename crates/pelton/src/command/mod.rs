@@ -135,6 +135,9 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
             {
                 "the default database has the empty name: leave --database out, or write --database ''"
             }
+            _ if error_text.contains("blobs are kept in databases that last") => {
+                "`pelton database create NAME --durability synced` makes one, and --database NAME uses it"
+            }
             Some(Code::NotFound) if error_text.contains("field database: ") => {
                 "`pelton database list` shows those that are there"
             }

@@ -8,6 +8,8 @@ use crate::arguments::{OutputFormat, ProtoArguments};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
+use super::log::FORMAT_FILE as DATA_FOLDER_FILE;
+
 macro_rules! proto_files {
     ($($path:literal)*) => {
         /// Path and content of every `.proto` file that users need.
@@ -42,6 +44,12 @@ pub fn write_proto_files(arguments: &ProtoArguments) -> Result<Exit, Failure> {
         return Err(Failure::Failed(format!(
             "{} is there with another content, nothing was written; --force overwrites it",
             path.display()
+        )));
+    }
+    if folder.join(DATA_FOLDER_FILE).exists() {
+        return Err(Failure::Failed(format!(
+            "{} is the data folder of a server: choose another one",
+            folder.display()
         )));
     }
     let mut output = Output::new(OutputFormat::Text);

@@ -44,7 +44,10 @@ pub fn put(arguments: &PutArguments) -> Result<Exit, Failure> {
 
     let answer = Caller::connect(&database.connection)?.unary(Method::Put, &request)?;
     let answer = PutResponse::decode(&answer).map_err(unreadable)?;
-    let mut output = Output::new(database.connection.output);
+    let done = answer
+        .applied
+        .then_some("the value is written all the same");
+    let mut output = Output::new(database.connection.output).after(done);
     if output.is_json() {
         let mut fields = object([
             ("applied", answer.applied.into()),

@@ -26,6 +26,9 @@ Each setting of `pelton serve` can be given in three places. The stronger one co
 3. the TOML file named by `--config` or `PELTON_CONFIG`: `max-value = \"2MiB\"`
 4. the default
 
+A variable that begins with `PELTON_` and means nothing is named by `serve` and `config check`; other commands name those that are
+nearly right, such as `PELTON_ADRESS`.
+
 `pelton config print` shows each setting as it would be used, with the place it comes from. `pelton config check` only
 checks.
 

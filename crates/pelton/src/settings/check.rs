@@ -1,8 +1,11 @@
 //! Whether a server can run with its settings.
 
+use drive::Address;
+
 use super::{Settings, SettingsError};
 use crate::arguments::KindArgument;
 use crate::durability::Durability;
+use crate::listen::{ListenAddress, OriginalPorts};
 use crate::size::{MemoryLimit, Size};
 
 /// Least memory limit that makes sense: below it not even the tables of an empty server would fit.
@@ -46,6 +49,32 @@ impl Settings {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether each address is there once: the server would find its own socket in the way, and say that another process
+    /// listens there.
+    fn check_addresses(&self) -> Result<(), SettingsError> {
+        let named = |setting: &'static str, one: &ListenAddress| (setting, one.address.clone());
+        let listen = self.listen.iter().map(|one| named("listen", one));
+        let original = (self.original_ports.iter()).flat_map(OriginalPorts::addresses);
+        let original = original.map(|one| named("original-ports", &one));
+        let metrics = self.metrics_listen.iter().map(|one| {
+            let (host, port) = (one.host.clone(), one.port);
+            ("metrics-listen", Address::Tcp { host, port })
+        });
+        let all: Vec<_> = listen.chain(original).chain(metrics).collect();
+        let is_any_port = |address: &Address| matches!(address, Address::Tcp { port: 0, .. });
+        for (place, (setting, address)) in all.iter().enumerate() {
+            let mut before = all[..place].iter();
+            if let Some((other, _)) = before.find(|(_, other)| other == address)
+                && !is_any_port(address)
+            {
+                return Err(SettingsError::Contradiction(format!(
+                    "{setting} and {other} both name {address}: an address can be used once"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether what is said about TLS makes sense together.
@@ -116,6 +145,7 @@ impl Settings {
                 allowed,
             });
         }
+        self.check_addresses()?;
         self.check_tls()?;
         self.check_kind()?;
         self.check_backup_root()?;

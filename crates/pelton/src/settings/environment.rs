@@ -17,6 +17,40 @@ pub fn warning_of_variables() -> Option<String> {
     })
 }
 
+/// What a command that is not `serve` says of variables that look as if one of its own was meant. Others pass in silence:
+/// scripts have variables of their own.
+pub fn warning_of_misspelt_variables() -> Option<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let misspelt: Vec<String> = misspelt_variables(names)
+        .into_iter()
+        .map(|(name, meant)| format!("{name} (is {meant} meant?)"))
+        .collect();
+    (!misspelt.is_empty()).then(|| {
+        format!(
+            "environment variables that are no settings of Pelton, and change nothing: {}",
+            misspelt.join(", ")
+        )
+    })
+}
+
+/// Letters that may be wrong, missing or too many in a name that was meant to be another.
+const MISSPELT_LETTERS: usize = 2;
+
+/// Returns unknown names with the known one that each is like.
+fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let mut known = Vec::new();
+    collect(&Arguments::command(), &mut known);
+    let distance = |one: &str, other: &str| strsim::damerau_levenshtein(one, other);
+    let meant = |name: String| {
+        let nearest = known.iter().min_by_key(|one| distance(&name, one))?;
+        (distance(&name, nearest) <= MISSPELT_LETTERS).then(|| (name, nearest.clone()))
+    };
+    unknown_variables(names)
+        .into_iter()
+        .filter_map(meant)
+        .collect()
+}
+
 /// Returns the names that begin with `PELTON_` and mean nothing to any command, in order: most often misspelt ones.
 fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut known = Vec::new();
@@ -66,5 +100,23 @@ mod tests {
         ];
         let unknown = unknown_variables(names.into_iter().map(str::to_owned));
         assert_eq!(unknown, ["PELTON_LISTN", "PELTON_TREADS"]);
+    }
+
+    #[test]
+    fn a_client_is_told_of_variables_that_are_nearly_right() {
+        let names = [
+            "PELTON_ADRESS",
+            "PELTON_ADDRESS",
+            "PELTON_DATABSE",
+            "PELTON_SEED",
+            "PELTON_IMAGE_TAG",
+        ];
+        let misspelt = misspelt_variables(names.into_iter().map(str::to_owned));
+        let expected = [
+            ("PELTON_ADRESS", "PELTON_ADDRESS"),
+            ("PELTON_DATABSE", "PELTON_DATABASE"),
+        ];
+        let expected = expected.map(|(name, meant)| (name.to_owned(), meant.to_owned()));
+        assert_eq!(misspelt, expected);
     }
 }

@@ -20,7 +20,7 @@ use crate::listen::{ListenAddress, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
-pub use environment::warning_of_variables;
+pub use environment::{warning_of_misspelt_variables, warning_of_variables};
 pub use error::SettingsError;
 pub use file::SettingsFile;
 

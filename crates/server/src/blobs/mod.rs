@@ -15,7 +15,7 @@ use store::blob::{
 };
 
 use crate::SharedWaker;
-use crate::calls::CallId;
+use crate::calls::{CallId, joined};
 use crate::connection::Channel;
 use crate::core::Core;
 use crate::inbox::Inbox;
@@ -108,7 +108,7 @@ impl LoopBlobs {
             });
             inbox.put((call, work.run_granted(&blobs, &owner, grant)));
         };
-        let source = u64::from(self.number) << 32 | u64::from(from.slot);
+        let source = joined(self.number, from.slot);
         match read_bytes {
             Some(bytes) => runner.run_read(source, bytes, Box::new(job)),
             None => runner.run_for(source, Box::new(move || job(None))),
@@ -151,5 +151,62 @@ impl Core {
                 call.blob(news, shared, step);
             },
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use store::DatabaseId;
+
+    use super::*;
+    use crate::pair::Keep;
+
+    /// Its upload may end while it does nothing: another caller takes it over, or the disk fails.
+    #[test]
+    fn a_call_hears_that_its_upload_is_lost() {
+        let inbox = Inbox::new(Arc::new(|| {}));
+        let call = CallId::from_tag(7);
+        let owner = CallOwner {
+            inbox: Arc::clone(&inbox),
+            call,
+            peer: UploadPeer::Local,
+        };
+        for _ in 0..2 {
+            let source = Arc::new(io::Error::other("no luck"));
+            owner.lost(UploadError::Device(source));
+            let news = inbox.take_all();
+            assert_eq!(news.len(), 1);
+            assert!(
+                matches!(&news[0], (of, News::NotStored(UploadError::Device(_))) if *of == call)
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_operator_should_know_of_blobs_comes_into_the_log() {
+        let keep = Arc::new(Keep::default());
+        let log = BlobLog(Arc::clone(&keep) as _);
+        log.upload_failed(&LostUpload {
+            database: DatabaseId::DEFAULT,
+            name: "a blob".into(),
+            stored_bytes: 77,
+            source: Arc::new(io::Error::other("no luck")),
+        });
+        log.uploads_evicted(3);
+        log.content_lost(&ReadError::Damaged {
+            file: "blobs/5".to_owned(),
+        });
+        let said = keep.said.lock().expect("one thread");
+        let words = [
+            &["no luck", "77 bytes", "\"a blob\""][..],
+            &["3 unfinished uploads were removed"],
+            &["blobs/5", "damaged"],
+        ];
+        assert_eq!(said.len(), words.len());
+        for (line, words) in said.iter().zip(words) {
+            assert!(words.iter().all(|word| line.contains(word)), "{line}");
+        }
     }
 }

@@ -217,9 +217,11 @@ mod tests {
                     queue.push(source, Box::new(job));
                 }
             }
+            assert_eq!(queue.len(), 3, "one of each source may begin");
             while let Some(Next::Job(job)) = queue.pop() {
                 job();
             }
+            assert_eq!(queue.len(), 0);
             let done = std::mem::take(&mut *order.lock().expect("no panic"));
             let first = [(1, 0), (2, 0), (STORE, 0), (1, 1), (2, 1), (1, 2), (1, 3)];
             assert_eq!(done[..7], first);
@@ -295,6 +297,26 @@ mod tests {
             for source in 1..hogs as u64 {
                 queue.release(source, LARGE);
             }
+            assert!(queue.holds_nothing());
+        }
+    }
+
+    /// One read is always allowed, also one that is larger than what a source may have under way.
+    #[test]
+    fn a_read_above_the_bound_of_its_source_begins_alone_and_whole() {
+        const ABOVE: usize = limits::BLOB_SOURCE_READ_BYTES + 1;
+        let mut queue = queue();
+        for _ in 0..2 {
+            queue.push_read(1, ABOVE, read());
+            queue.push_read(1, 1, read());
+            queue.push_read(1, ABOVE, read());
+            assert_eq!(queue.len(), 1, "one of its source may begin");
+            assert_eq!(begin_reads(&mut queue), [(1, ABOVE)]);
+            queue.release(1, ABOVE);
+            assert_eq!(begin_reads(&mut queue), [(1, 1)]);
+            queue.release(1, 1);
+            assert_eq!(begin_reads(&mut queue), [(1, ABOVE)]);
+            queue.release(1, ABOVE);
             assert!(queue.holds_nothing());
         }
     }

@@ -74,3 +74,53 @@ impl JobQueue for Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Barrier, mpsc};
+
+    use super::*;
+
+    /// Jobs that need each other: with fewer threads than jobs none of them would end.
+    #[test]
+    fn each_job_has_a_thread_as_long_as_there_may_be_more() {
+        let threads = Arc::new(BlobThreads::new(Account::new(1 << 30)));
+        let runner = Threads(Arc::clone(&threads));
+        let (done, ended) = mpsc::channel();
+        for _ in 0..2 {
+            let meeting = Arc::new(Barrier::new(limits::BLOB_THREADS));
+            for number in 0..limits::BLOB_THREADS as u64 {
+                let (meeting, done) = (Arc::clone(&meeting), done.clone());
+                let meet = move || {
+                    meeting.wait();
+                    done.send(()).expect("somebody waits");
+                };
+                // Of the store, of a connection, and a read.
+                match number % 3 {
+                    0 => runner.run(Box::new(meet)),
+                    1 => runner.run_for(number, Box::new(meet)),
+                    _ => runner.run_read(number, 1, Box::new(move |_| meet())),
+                }
+            }
+            for _ in 0..limits::BLOB_THREADS {
+                ended.recv().expect("all meet");
+            }
+        }
+        threads.stop();
+    }
+
+    /// By which threads are begun.
+    #[test]
+    fn as_many_jobs_may_begin_as_sources_have_some() {
+        let mut queue = Queue::new(Account::new(1 << 30));
+        for source in 0..3 {
+            assert_eq!(JobQueue::len(&queue), source as usize);
+            queue.push(source, Box::new(|| ()));
+            queue.push(source, Box::new(|| ()));
+        }
+        for left in [3, 3, 3, 2, 1, 0] {
+            assert!(JobQueue::pop(&mut queue).is_some());
+            assert_eq!(JobQueue::len(&queue), left);
+        }
+    }
+}

@@ -10,8 +10,9 @@ mod queue;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drive::ConnectionId;
 use store::tree::{Fetch, Fetched, TreeError};
@@ -34,7 +35,12 @@ pub(crate) enum Readers {
 /// A piece of work for a reader.
 enum Job {
     /// For calls that read.
-    Fetch(Fetch, Length),
+    Fetch {
+        fetch: Fetch,
+        length: Length,
+        /// Set when all of them are gone.
+        has_left: Option<Arc<AtomicBool>>,
+    },
     /// For calls that write; the number comes back with it.
     ReadAhead { number: u64, batch: Box<WriteBatch> },
     /// For what has expired; comes back with the removals.
@@ -44,7 +50,7 @@ enum Job {
 impl Job {
     fn length(&self) -> Length {
         match self {
-            Job::Fetch(_, length) => *length,
+            Job::Fetch { length, .. } => *length,
             Job::ReadAhead { .. } => Length::Short,
             Job::Sweep { .. } => Length::Long,
         }
@@ -86,6 +92,8 @@ pub(crate) struct LoopReaders {
     inbox: Arc<Inbox<Brought>>,
     /// What has come and was not looked at yet.
     waiting: VecDeque<Brought>,
+    /// What says to the readers that a connection has left; for those that had jobs of their own.
+    leaving: HashMap<ConnectionId, Arc<AtomicBool>>,
 }
 
 impl LoopReaders {
@@ -95,13 +103,20 @@ impl LoopReaders {
             readers,
             inbox: Inbox::new(waker),
             waiting: VecDeque::new(),
+            leaving: HashMap::new(),
         }
     }
 
     /// Has the few keys fetched that calls of a connection wish. What that brings comes out of [`LoopReaders::next`], in
     /// one piece or several.
     pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
-        self.fetch_as(connection, fetch, Length::Short)
+        self.fetch_as(connection, fetch, Length::Short, None)
+    }
+
+    /// The same where all the calls are of that connection: nothing more is read for them when it has gone.
+    pub fn fetch_own(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
+        let has_left = Arc::clone(self.leaving.entry(connection).or_default());
+        self.fetch_as(connection, fetch, Length::Short, Some(has_left))
     }
 
     /// The same for a slice of a long read.
@@ -110,7 +125,7 @@ impl LoopReaders {
         connection: ConnectionId,
         fetch: Fetch,
     ) -> Result<(), Full<Fetch>> {
-        self.fetch_as(connection, fetch, Length::Long)
+        self.fetch_as(connection, fetch, Length::Long, None)
     }
 
     fn fetch_as(
@@ -118,6 +133,7 @@ impl LoopReaders {
         connection: ConnectionId,
         mut fetch: Fetch,
         length: Length,
+        has_left: Option<Arc<AtomicBool>>,
     ) -> Result<(), Full<Fetch>> {
         match &self.readers {
             Readers::Inline(store) => {
@@ -130,12 +146,41 @@ impl LoopReaders {
             }
             Readers::Pool(pool) => {
                 let asker = Asker::Connection(self.number(), connection);
-                match pool.submit(asker, Job::Fetch(fetch, length), &self.inbox) {
-                    Err(Full(Job::Fetch(fetch, _))) => Err(Full(fetch)),
+                let job = Job::Fetch {
+                    fetch,
+                    length,
+                    has_left,
+                };
+                match pool.submit(asker, job, &self.inbox) {
+                    Err(Full(Job::Fetch { fetch, .. })) => Err(Full(fetch)),
                     _ => Ok(()),
                 }
             }
         }
+    }
+
+    /// A connection has gone: what waits for its calls is not done, and readers end with what they are at. Few reads of
+    /// several connections share a job: `caller` names the connection of a tag, if that is still there.
+    pub fn forget(
+        &mut self,
+        connection: ConnectionId,
+        caller: &dyn Fn(u64) -> Option<ConnectionId>,
+    ) {
+        if let Some(has_left) = self.leaving.remove(&connection) {
+            has_left.store(true, Ordering::Relaxed);
+        }
+        let Readers::Pool(pool) = &self.readers else {
+            return;
+        };
+        let number = self.number();
+        let heir = |job: &Job| match job {
+            Job::Fetch { fetch, .. } => {
+                let mut callers = fetch.wishes().tags().filter_map(caller);
+                callers.next().map(|heir| Asker::Connection(number, heir))
+            }
+            Job::ReadAhead { .. } | Job::Sweep { .. } => None,
+        };
+        pool.forget(Asker::Connection(number, connection), &heir);
     }
 
     /// By which its jobs are told from those of other loops.
@@ -201,9 +246,10 @@ impl LoopReaders {
         self.waiting.is_empty() && self.inbox.is_over()
     }
 
-    /// Whether something was brought that was not looked at yet.
+    /// Whether something was brought that was not looked at yet: also what lies where the readers put it, since they have
+    /// called the waker for it, once, and a tick may have ended before it got there.
     pub fn has_brought(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.inbox.has_some()
     }
 }
 

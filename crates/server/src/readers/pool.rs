@@ -134,6 +134,18 @@ impl Pool {
         Ok(())
     }
 
+    /// Forgets the jobs that wait for somebody who has left, but for those that have an heir.
+    pub(super) fn forget(&self, asker: Asker, heir: &dyn Fn(&Job) -> Option<Asker>) {
+        let mut state = self.threads.lock();
+        let jobs = state.queue.forget(asker, &|(job, _, _)| heir(job));
+        if !jobs.is_empty() {
+            state.show();
+        }
+        drop(state);
+        // What they hold goes without the lock.
+        drop(jobs);
+    }
+
     /// Lets no job begin any more, and waits for the end of those that run. What they bring is for nobody.
     pub fn stop(&self) {
         self.lock().is_stopping = true;
@@ -143,8 +155,14 @@ impl Pool {
 
     fn run(self: &Arc<Pool>, job: Job, inbox: &Inbox<Brought>) {
         match job {
-            Job::Fetch(mut fetch, _) => {
-                while !fetch.is_done() && self.claim_room() {
+            Job::Fetch {
+                mut fetch,
+                has_left,
+                ..
+            } => {
+                let is_wanted =
+                    || !(has_left.as_ref()).is_some_and(|left| left.load(Ordering::Relaxed));
+                while !fetch.is_done() && is_wanted() && self.claim_room() {
                     let fetched = fetch.run(&self.store);
                     let bytes = fetched.bytes();
                     self.settle(CLAIM_BYTES, bytes);

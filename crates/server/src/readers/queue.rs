@@ -57,7 +57,12 @@ impl<J> Turns<J> {
     }
 
     fn pop(&mut self) -> Option<J> {
-        let asker = self.order.pop_front()?;
+        let asker = loop {
+            let asker = self.order.pop_front()?;
+            if self.askers.contains_key(&asker) {
+                break asker;
+            }
+        };
         let jobs = self.askers.get_mut(&asker)?;
         let job = jobs.pop_front()?;
         if jobs.is_empty() {
@@ -71,6 +76,17 @@ impl<J> Turns<J> {
 
     fn of(&self, asker: Asker) -> usize {
         self.askers.get(&asker).map_or(0, VecDeque::len)
+    }
+
+    /// Takes out what waits for an asker that never comes back.
+    fn forget(&mut self, asker: Asker) -> VecDeque<J> {
+        let jobs = self.askers.remove(&asker).unwrap_or_default();
+        self.jobs -= jobs.len();
+        // Its turn is passed over. Those of many that left are taken out together, so that each costs the same.
+        if self.order.len() > 2 * self.askers.len() + limits::TURNS_PASSED_OVER {
+            self.order.retain(|other| self.askers.contains_key(other));
+        }
+        jobs
     }
 }
 
@@ -104,11 +120,32 @@ impl<J> ReadQueue<J> {
             self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
             return Err(job);
         }
+        self.add(asker, length, job);
+        Ok(())
+    }
+
+    fn add(&mut self, asker: Asker, length: Length, job: J) {
         match length {
             Length::Short => self.short.push(asker, job),
             Length::Long => self.long.push(asker, job),
         }
-        Ok(())
+    }
+
+    /// Takes out what waits for an asker that has left. What is for another one as well, as `heir` says, waits in its name
+    /// from now on; the rest, which nobody wants any more, is returned.
+    pub fn forget(&mut self, asker: Asker, heir: &dyn Fn(&J) -> Option<Asker>) -> Vec<J> {
+        let short = self.short.forget(asker).into_iter();
+        let short = short.map(|job| (Length::Short, job));
+        let long = self.long.forget(asker).into_iter();
+        let long = long.map(|job| (Length::Long, job));
+        let mut unwanted = Vec::new();
+        for (length, job) in short.chain(long) {
+            match heir(&job) {
+                Some(heir) => self.add(heir, length, job),
+                None => unwanted.push(job),
+            }
+        }
+        unwanted
     }
 
     /// Returns the next job. If it is a long one, [`ReadQueue::end_long`] is to follow.
@@ -156,6 +193,8 @@ impl<J> ReadQueue<J> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     fn queue() -> ReadQueue<(u32, usize)> {
@@ -190,8 +229,17 @@ mod tests {
             assert!(queue.push(connection(8), Length::Short, (8, 0)).is_ok());
             assert!(queue.push(Asker::Loop(1), Length::Short, (9, 0)).is_ok());
             assert_eq!(queue.len(), 5);
+            let shown = |queue: &ReadQueue<(u32, usize)>, threads| {
+                queue.show(threads);
+                let figures = &queue.figures;
+                let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+                (of(&figures.threads), of(&figures.waiting_jobs))
+            };
+            assert_eq!(shown(&queue, 3), (3, 5));
             let expected = [(7, 0), (8, 0), (9, 0), (7, 1), (7, 2)];
             assert_eq!(order(&mut queue), expected);
+            assert_eq!(shown(&queue, 0), (0, 0));
+            assert_eq!(queue.figures.jobs.swap(0, Ordering::Relaxed), 5);
             assert_eq!((queue.len(), queue.ready()), (0, 0));
             assert!(queue.short.askers.is_empty() && queue.short.order.is_empty());
         }
@@ -237,6 +285,68 @@ mod tests {
             }
             assert_eq!((queue.len(), queue.long_running), (0, 0));
             queue.short_in_row = 0;
+        }
+    }
+
+    #[test]
+    fn what_waits_for_one_that_has_left_is_forgotten() {
+        let mut queue = queue();
+        for round in 0..3 {
+            for slot in 0..500 {
+                for length in [Length::Short, Length::Long] {
+                    for number in 0..2 {
+                        assert!(queue.push(connection(slot), length, (slot, number)).is_ok());
+                    }
+                }
+            }
+            let nobody = |_: &(u32, usize)| None;
+            assert!(queue.forget(connection(501), &nobody).is_empty());
+            for slot in (0..500).filter(|slot| slot % 100 != round) {
+                assert_eq!(queue.forget(connection(slot), &nobody).len(), 4);
+                assert!(queue.forget(connection(slot), &nobody).is_empty());
+            }
+            let stay = 500 / 100;
+            assert_eq!(queue.len(), stay * 4);
+            let turns = queue.short.order.len().max(queue.long.order.len());
+            assert!(turns <= 2 * stay + limits::TURNS_PASSED_OVER, "{turns}");
+            let mut done = Vec::new();
+            while let Some((job, length)) = queue.pop() {
+                if length == Length::Long {
+                    queue.end_long();
+                }
+                done.push(job.0);
+            }
+            assert_eq!(done.len(), stay * 4);
+            assert!(done.iter().all(|slot| slot % 100 == round));
+            assert_eq!((queue.len(), queue.ready()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_others_too_waits_in_their_name() {
+        let mut queue = queue();
+        for _ in 0..2 {
+            for number in 0..4 {
+                let length = if number % 2 == 0 {
+                    Length::Short
+                } else {
+                    Length::Long
+                };
+                assert!(queue.push(connection(1), length, (1, number)).is_ok());
+            }
+            let heir = |job: &(u32, usize)| (job.1 >= 2).then(|| connection(2));
+            let unwanted = queue.forget(connection(1), &heir);
+            assert_eq!(unwanted, [(1, 0), (1, 1)]);
+            assert_eq!(
+                (queue.short.of(connection(2)), queue.long.of(connection(2))),
+                (1, 1)
+            );
+            assert_eq!(
+                (queue.pop(), queue.pop()),
+                (Some(((1, 2), Length::Short)), Some(((1, 3), Length::Long)))
+            );
+            queue.end_long();
+            assert_eq!(queue.len(), 0);
         }
     }
 

@@ -149,7 +149,12 @@ impl Bench {
 
     /// A turn of the worker alone.
     fn note_ends(&mut self) {
-        for event in self.pair.turn() {
+        let events = self.pair.turn();
+        self.note(events);
+    }
+
+    fn note(&mut self, events: Vec<Event>) {
+        for event in events {
             if let Event::Finished { stream } = event {
                 let code = self.pair.client.status().code();
                 self.ended.push((stream, code));
@@ -416,6 +421,42 @@ fn writes_keep_their_order_behind_one_that_must_read() {
     assert!(found, "the first was decided before the second");
 }
 
+/// Writes that wait for a reader, for the committer, and for the end of the tick: above the bound for all of them together
+/// nothing more is taken from a peer.
+#[test]
+fn writes_that_wait_are_bounded_wherever_they_wait() {
+    const VALUE: usize = 10_000;
+    const BYTES: usize = VALUE + b"key".len();
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let tree = bench.store.tree(DatabaseId::DEFAULT);
+    let tree = tree.expect("it is on disk");
+    let value = [7; VALUE];
+    for (bound_bytes, is_taken) in [(3 * BYTES, true), (3 * BYTES - 1, false)] {
+        let held = tree.hold_reads();
+        let at_reader = bench.put("", &value, Condition::Present);
+        bench.pair.turn();
+        assert_eq!(bench.pair.worker.core.lane.bytes(), BYTES);
+        let at_committer = bench.put("memory", &value, Condition::None);
+        bench.pair.turn();
+        bench.pair.worker.core.admission.waiting_write_bytes = bound_bytes;
+        let in_batch = bench.put("memory", &value, Condition::None);
+        let next = bench.get("memory", b"other key");
+        let sent = std::mem::take(&mut bench.pair.sent);
+        bench.pair.receive(&sent);
+        assert_eq!(bench.pair.worker.core.batch.write_bytes(), BYTES);
+        assert_eq!(bench.pair.io.is_unfinished(), !is_taken);
+        assert_eq!(
+            bench.pair.worker.core.calls.len(),
+            3 + usize::from(is_taken)
+        );
+        drop(held);
+        for call in [at_reader, at_committer, in_batch, next] {
+            bench.wait_ok(call);
+        }
+    }
+}
+
 #[test]
 fn so_many_jobs_wait_and_no_more() {
     let mut bench = Bench::new(true);
@@ -430,7 +471,11 @@ fn so_many_jobs_wait_and_no_more() {
         let mut wishes = Wishes::default();
         wishes.begin(0, b"");
         wishes.key(b"key");
-        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes), Length::Short);
+        let job = Job::Fetch {
+            fetch: Fetch::new(tree.clone(), &mut wishes),
+            length: Length::Short,
+            has_left: None,
+        };
         // Of one alone there are fewer.
         let (slot, generation) = (accepted as u32, 0);
         let asker = Asker::Connection(1, ConnectionId { slot, generation });
@@ -453,6 +498,26 @@ fn so_many_jobs_wait_and_no_more() {
 }
 
 #[test]
+fn the_figures_of_readers_show_their_threads() {
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    let pool = Arc::clone(bench.pool.as_ref().expect("there is one"));
+    let figures = pool.figures();
+    let threads = || figures.threads.load(Ordering::Relaxed);
+    let tree = bench.store.tree(DatabaseId::DEFAULT);
+    let tree = tree.expect("it is on disk");
+    let held = tree.hold_reads();
+    let read = bench.get("", b"key");
+    assert!(bench.waits(read));
+    assert!(threads() >= 1, "one waits for the device");
+    assert!(!bench.pair.worker.core.readers.is_idle());
+    drop(held);
+    bench.wait_ok(read);
+    Readers::Pool(pool).stop();
+    assert_eq!(threads(), 0);
+}
+
+#[test]
 fn without_a_place_calls_are_told_to_come_again() {
     let mut bench = Bench::new(true);
     assert!(bench.put_ok("", b"disk", Condition::None));
@@ -464,6 +529,48 @@ fn without_a_place_calls_are_told_to_come_again() {
     // What needs no read finds its way.
     assert!(bench.put_ok("", b"blind", Condition::None));
     assert!(bench.put_ok("memory", b"memory", Condition::Absent));
+}
+
+/// What was fetched is shown to its calls until so much of the tick is over, and the rest in the next.
+#[test]
+fn what_was_fetched_has_a_share_of_each_tick() {
+    const CALLS: usize = 3 * limits::READS_PER_JOB;
+    let half_us = limits::LONG_READS_PER_TICK_US / 2;
+    for (job_us, jobs) in [
+        (0, 3),
+        (half_us - 1, 3),
+        (half_us, 2),
+        (half_us + 1, 2),
+        (2 * half_us, 1),
+    ] {
+        let mut bench = Bench::new(false);
+        // Each in a block of its own: what one job reads, the next would find.
+        let keys = [b"one", b"two", b"six"];
+        for key in keys {
+            let large = [7; 20_000];
+            let stored = bench.operation("Put", "", put(key, &large, Condition::None));
+            bench.wait_ok(stored);
+        }
+        bench.rounds.seal_trees();
+        bench.rounds.flush_trees().expect("there is room");
+        // Views of earlier commits still see the memtable.
+        let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
+        bench.wait_ok(next);
+        // Not at the beginning of time, where everything would be over.
+        bench.pair.now_ns = 1_000_000_000;
+        bench.pair.take_time(job_us * 1_000);
+        for number in 0..CALLS {
+            bench.get("", keys[number / limits::READS_PER_JOB]);
+        }
+        let mut left = CALLS;
+        bench.pair.serve();
+        while left > 0 {
+            left = left.saturating_sub(jobs * limits::READS_PER_JOB);
+            assert_eq!(bench.pair.worker.core.calls.len(), left, "{job_us}");
+            assert!(left == 0 || !bench.pair.worker.core.readers.is_idle());
+            bench.pair.serve();
+        }
+    }
 }
 
 #[test]
@@ -486,7 +593,11 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
         let mut wishes = Wishes::default();
         wishes.begin(tag as u64, b"");
         wishes.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
-        let job = Job::Fetch(Fetch::new(tree.clone(), &mut wishes), Length::Short);
+        let job = Job::Fetch {
+            fetch: Fetch::new(tree.clone(), &mut wishes),
+            length: Length::Short,
+            has_left: None,
+        };
         assert!(pool.submit(Asker::Loop(1), job, &inbox).is_ok());
     }
     // No job brings more than is claimed for it beforehand.
@@ -581,6 +692,15 @@ fn damage_is_data_loss_and_is_told_once() {
     let said = bench.pair.said.lock().expect("nobody panicked").clone();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("could not be read"), "{said:?}");
+    // It is said again as the interval is over, and then not for as long.
+    let interval_ns = limits::DAMAGE_TOLD_MS * 1_000_000;
+    for (step_ns, times) in [(interval_ns - 1, 1), (1, 2), (interval_ns - 1, 2), (1, 3)] {
+        bench.pair.now_ns += step_ns;
+        let read = bench.get("", b"key");
+        assert_eq!(bench.wait(read), Code::DataLoss);
+        let said = bench.pair.said.lock().expect("nobody panicked").len();
+        assert_eq!(said, times);
+    }
     // The rest goes on.
     assert!(bench.put_ok("", b"blind", Condition::None));
     assert_eq!(bench.get_ok("").as_deref(), Some(&b"blind"[..]));
@@ -594,5 +714,219 @@ fn for_each_table(folder: &Path, act: &mut dyn FnMut(&Path)) {
         } else if folder.ends_with("tables") {
             act(&path);
         }
+    }
+}
+
+/// The waker is called once for all that lies in the inbox: who has taken that call, and ends before all is served, must know
+/// of what came since.
+#[test]
+fn what_comes_while_a_tick_serves_others_is_not_slept_over() {
+    let bench = Bench::new(false);
+    let wakes = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&wakes);
+    let waker: SharedWaker = Arc::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut readers = LoopReaders::new(Readers::Inline(bench.store.clone()), waker);
+    let something = || {
+        Brought::free(Done::Swept {
+            batch: Box::new(bench.store.write_batch()),
+            failure: None,
+        })
+    };
+    for _ in 0..2 {
+        wakes.store(0, Ordering::Relaxed);
+        readers.inbox.put(something());
+        readers.inbox.put(something());
+        // A tick whose time is over after each.
+        assert!(readers.next().is_some() && readers.has_brought());
+        readers.inbox.put(something());
+        let calls = wakes.load(Ordering::Relaxed);
+        assert!(readers.next().is_some());
+        readers.inbox.put(something());
+        assert_eq!(wakes.load(Ordering::Relaxed), calls, "nobody calls again");
+        assert!(readers.has_brought());
+        assert!(readers.next().is_some() && readers.next().is_some());
+        assert!(!readers.has_brought() && readers.next().is_none());
+    }
+}
+
+/// A read waits for send capacity that writes on its connection have set aside: when they are done, with small answers, the
+/// peer has nothing to say.
+#[test]
+fn a_read_goes_on_when_a_write_before_it_has_ended() {
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("", b"disk", Condition::None));
+    for _ in 0..2 {
+        let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
+        let held = tree.hold_reads();
+        let read = bench.get("", b"key2");
+        assert!(bench.waits(read));
+        let write = bench.put("memory", b"memory", Condition::None);
+        // Without a turn of the committer.
+        bench.note_ends();
+        bench.note_ends();
+        assert!(bench.status(write).is_none());
+        // As if it were many writes, whose answers can be large.
+        open_channel(&mut bench)
+            .http2()
+            .expect("it is")
+            .reserve_more(write, 64 << 20);
+        drop(held);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while open_channel(&mut bench).deferred_reads.is_empty() {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the read was not brought"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+            bench.note_ends();
+        }
+        assert!(bench.status(read).is_none());
+        while bench.rounds.round(&mut bench.clock) {}
+        // No input from here on: more time passes than another thread can need.
+        for _ in 0..2_000 {
+            if bench.status(write).is_some() && bench.status(read).is_some() {
+                break;
+            }
+            bench.pair.tick_without_input();
+            let events = bench.pair.take();
+            bench.note(events);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(bench.status(write).is_some(), "the write has ended");
+        assert!(bench.status(read).is_some(), "the read goes on");
+    }
+}
+
+fn open_channel(bench: &mut Bench) -> &mut crate::connection::Channel {
+    let channel = bench.pair.worker.channels[0].as_mut();
+    channel.expect("the connection is open")
+}
+
+/// A device that fails while a sweep begins must not make it the last one.
+#[test]
+fn a_sweep_that_failed_is_made_again() {
+    let mut bench = Bench::new(false);
+    let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
+    for number in 0..300_u32 {
+        let operation = Operation::Put {
+            key: &number.to_be_bytes(),
+            value: b"",
+            condition: Condition::None,
+            expiry: match number % 2 {
+                0 => Expiry::AfterMs(90_000),
+                _ => Expiry::None,
+            },
+            want_previous: false,
+        };
+        let call = bench.operation("Put", "", operation);
+        bench.wait_ok(call);
+    }
+    bench.rounds.seal_trees();
+    bench.rounds.flush_trees().expect("there is room");
+    let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
+    bench.wait_ok(next);
+    let left = || {
+        let view = tree.view();
+        let counted = view.count(&store::Range::ALL, 0, u32::MAX);
+        counted.map_or(0, |counted| counted.count)
+    };
+    let mut whole = Vec::new();
+    let folder = bench.folder.0.clone();
+    for_each_table(&folder, &mut |table| {
+        let bytes = std::fs::read(table).expect("it is there");
+        let mut damaged = bytes.clone();
+        damaged[..64].fill(0x55);
+        std::fs::write(table, damaged).expect("there is room");
+        whole.push((table.to_path_buf(), bytes));
+    });
+    assert!(!whole.is_empty());
+    let minute = |bench: &mut Bench| {
+        bench.pair.now_ns += 60_000_000_000;
+        bench.clock.now_ms += 60_000;
+        bench.turn();
+    };
+    for _ in 0..10 {
+        minute(&mut bench);
+    }
+    for (table, bytes) in whole {
+        std::fs::write(table, bytes).expect("there is room");
+    }
+    for _ in 0..1_000 {
+        if left() == 151 {
+            break;
+        }
+        minute(&mut bench);
+    }
+    assert_eq!(left(), 151, "what has expired is gone, the rest is there");
+}
+
+/// Jobs of a connection that has gone are not done, not even to the end of the one that a reader is at; those of others are.
+#[test]
+fn nothing_is_read_for_a_connection_that_has_gone() {
+    let mut bench = Bench::new(true);
+    for number in 0..40_u32 {
+        let call = bench.operation(
+            "Put",
+            "",
+            put(&number.to_be_bytes(), &vec![7; 200_000], Condition::None),
+        );
+        bench.wait_ok(call);
+    }
+    let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
+    let pool = Pool::new(bench.store.clone(), 1 << 20);
+    let (wake, woken) = channel();
+    let waker: SharedWaker = Arc::new(move || {
+        let _ = wake.send(());
+    });
+    let mut readers = LoopReaders::new(Readers::Pool(Arc::clone(&pool)), waker);
+    let id = |slot| ConnectionId {
+        slot,
+        generation: 0,
+    };
+    let fetch = |tags: std::ops::Range<u64>| {
+        let mut wishes = Wishes::default();
+        for tag in tags {
+            let key = (tag as u32 % 40).to_be_bytes();
+            wishes.begin(tag, &key);
+            wishes.key(&key);
+        }
+        Fetch::new(tree.clone(), &mut wishes)
+    };
+    for _ in 0..2 {
+        // More than there are readers; each brings more than the room for what is brought.
+        for job in 0..40 {
+            let asked = readers.fetch_own(id(1), fetch(job * 100..job * 100 + 40));
+            assert!(asked.is_ok());
+        }
+        assert!(
+            readers.fetch(id(1), fetch(9_000..9_002)).is_ok(),
+            "9001 is of another one"
+        );
+        woken
+            .recv_timeout(LONGEST_WAIT)
+            .expect("something is brought");
+        readers.forget(id(1), &|tag| (tag == 9_001).then(|| id(2)));
+        assert!(readers.leaving.is_empty());
+        let (mut done, mut others) = (0, 0);
+        let deadline = std::time::Instant::now() + LONGEST_WAIT;
+        while !readers.is_idle() {
+            assert!(std::time::Instant::now() < deadline, "{done} done");
+            let Some(mut brought) = readers.next() else {
+                let _ = woken.recv_timeout(Duration::from_millis(1));
+                continue;
+            };
+            if let Some(Done::Fetched(fetched)) = brought.take() {
+                for call in fetched.calls() {
+                    done += 1;
+                    others += u32::from(call.tag() >= 9_000);
+                }
+            }
+        }
+        assert_eq!(others, 2, "what is shared is done");
+        assert!(done < 40 * 40 / 2, "{done} of 1600");
+        assert_eq!(pool.brought_bytes(), 0);
+        assert_eq!(pool.figures().waiting_jobs.load(Ordering::Relaxed), 0);
     }
 }

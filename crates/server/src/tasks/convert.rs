@@ -127,6 +127,8 @@ mod tests {
         }
         let unknown = not_converted(&E::Refused(Refusal::OutcomeUnknown)).status();
         assert_eq!(unknown.code, Code::Unknown);
-        assert!(unknown.message.contains("unknown"), "{}", unknown.message);
+        let message = unknown.message;
+        assert!(message.contains("whether the database was converted is unknown"));
+        assert!(!message.contains("as it was"), "{message}");
     }
 }

@@ -82,9 +82,8 @@ impl StorageJobs {
             watch.go_on()
         });
         let report = report.map_err(|error| {
-            // Its files are removed. If that failed, the folder stays, and is known not to be complete.
-            let _ = root.remove(name);
-            not_made(&path, &error)
+            let removed = root.remove(name);
+            not_made(&path, &error, removed.err())
         })?;
         let progress = BackupProgress {
             written_bytes: report.bytes,
@@ -100,7 +99,17 @@ impl StorageJobs {
 }
 
 fn snapshot(durable: &Durable) -> Result<Done, TaskFailure> {
-    let report = durable.snapshot().map_err(|error| TaskFailure {
+    let report = durable.snapshot().map_err(|error| not_copied(&error))?;
+    Ok(Done::Snapshot(SnapshotResponse {
+        sequence: report.sequence,
+        entries: report.entries,
+        bytes: report.file_bytes,
+    }))
+}
+
+#[cold]
+fn not_copied(error: &SnapshotError) -> TaskFailure {
+    TaskFailure {
         kind: match error {
             SnapshotError::Full { .. } => TaskFailureKind::Full,
             SnapshotError::LogFailed => TaskFailureKind::LogFailed,
@@ -108,12 +117,7 @@ fn snapshot(durable: &Durable) -> Result<Done, TaskFailure> {
             _ => TaskFailureKind::Device,
         },
         message: error.to_string(),
-    })?;
-    Ok(Done::Snapshot(SnapshotResponse {
-        sequence: report.sequence,
-        entries: report.entries,
-        bytes: report.file_bytes,
-    }))
+    }
 }
 
 #[cold]
@@ -134,7 +138,7 @@ fn not_created(path: &str, error: &io::Error) -> TaskFailure {
 }
 
 #[cold]
-fn not_made(path: &str, error: &BackupError) -> TaskFailure {
+fn not_made(path: &str, error: &BackupError, not_removed: Option<io::Error>) -> TaskFailure {
     let kind = match error {
         error if error.is_full() => TaskFailureKind::Full,
         BackupError::LogFailed => TaskFailureKind::LogFailed,
@@ -142,33 +146,255 @@ fn not_made(path: &str, error: &BackupError) -> TaskFailure {
         error if error.is_of_damage() => TaskFailureKind::Damaged,
         _ => TaskFailureKind::Device,
     };
+    let left = match not_removed {
+        // Without a manifest it is known not to be complete.
+        Some(error) => format!("what is left of it is no backup, and is to be removed ({error})"),
+        None => "nothing of it is left".into(),
+    };
     TaskFailure {
         kind,
-        message: format!("the backup {path} was not made, and nothing of it is left: {error}"),
+        message: format!("the backup {path} was not made, and {left}: {error}"),
     }
 }
 
 #[cfg(test)]
-#[test]
-fn backup_that_cannot_read_for_now_is_not_told_as_loss_of_data() {
-    use service::Code;
-    use store::log::GroupError;
+mod tests {
+    use std::sync::atomic::AtomicBool;
 
-    const EIO: i32 = 5;
-    const EMFILE: i32 = 24;
-    let file = || "1.log".to_owned();
-    for code in [EIO, EMFILE] {
-        let error = BackupError::Log(GroupError::Device {
+    use service::Code;
+    use store::disk::{NoRoom, SimulatedDisk};
+    use store::durable::TreePlace;
+    use store::log::{GroupError, LogConfig, LogId};
+    use store::tree::TreeConfig;
+    use store::{DatabaseId, Durability, Kind};
+
+    use super::*;
+    use crate::calls::CallId;
+    use crate::inbox::Inbox;
+    use crate::pair;
+    use crate::readers::tests::TempFolder;
+    use crate::settings::Silent;
+    use crate::{Config, Storage, storage};
+
+    struct Standing;
+
+    impl TimeSource for Standing {
+        fn monotonic_ns(&self) -> u64 {
+            7
+        }
+
+        fn wall_ms(&self) -> u64 {
+            1_000_000
+        }
+    }
+
+    /// The jobs of a server that keeps its data.
+    fn jobs(root: Option<BackupRoot>) -> StorageJobs {
+        jobs_over(root, None)
+    }
+
+    /// The same, whose databases may be on disk.
+    fn jobs_over(root: Option<BackupRoot>, trees: Option<TreePlace>) -> StorageJobs {
+        let (log, time) = (Arc::new(Silent), Arc::new(Standing));
+        let id = LogId {
+            history: 7,
+            secret: 8,
+        };
+        let config = Config {
+            storage: Storage::Folder {
+                disk: Arc::new(SimulatedDisk::new(1)),
+                log: LogConfig {
+                    segment_bytes: 1 << 20,
+                    ..LogConfig::new(id, 1)
+                },
+                trees,
+                durability: Durability::Synced,
+                kind: None,
+            },
+            ..pair::config(Arc::clone(&log) as _, Arc::clone(&time) as _)
+        };
+        let opening = storage::open(&config).expect("an empty disk is well");
+        let committer = opening.committer.expect("there is a log");
+        let durable = storage::start(committer, &config).expect("there are threads");
+        StorageJobs {
+            store: opening.store,
+            durable: Some(Arc::new(durable)),
+            root,
+            time,
+            server: "test 0".into(),
+            log,
+        }
+    }
+
+    fn run(jobs: &StorageJobs, task: &Task) -> Result<Done, TaskFailure> {
+        let inbox = Inbox::new(Arc::new(|| {}));
+        let mut watch = Watch {
+            cancel: &AtomicBool::new(false),
+            inbox: &inbox,
+            call: CallId::from_tag(0),
+            time: &*jobs.time,
+            told_ns: None,
+        };
+        jobs.run(task, &mut watch)
+    }
+
+    fn stop(jobs: &StorageJobs) {
+        let durable = jobs.durable.as_ref().expect("there is a log");
+        durable.end_snapshots();
+        durable.stop().expect("the log is closed");
+    }
+
+    fn backup(name: &str) -> Task {
+        Task::Backup { name: name.into() }
+    }
+
+    #[test]
+    fn a_task_is_refused_by_what_the_server_lacks() {
+        let convert = Task::Convert {
+            database: DatabaseId::DEFAULT,
+            kind: Kind::Disk,
+        };
+        let folder = TempFolder::new();
+        let mut jobs = jobs(None);
+        for is_there in [false, true] {
+            if is_there {
+                jobs.root = Some(BackupRoot::open(&folder.0).expect("it is made"));
+            }
+            let no_root = (!is_there).then_some(TaskRefusal::NoBackupRoot);
+            assert_eq!(jobs.refuse(&backup("a")), no_root);
+            assert_eq!(jobs.refuse(&Task::Snapshot), None);
+            assert_eq!(jobs.refuse(&convert), None);
+        }
+        stop(&jobs);
+        jobs.durable = None;
+        assert_eq!(jobs.refuse(&backup("a")), Some(TaskRefusal::NothingKept));
+        let nothing = Some(TaskRefusal::NothingKept);
+        assert_eq!(jobs.refuse(&Task::Snapshot), nothing);
+        assert_eq!(jobs.refuse(&convert), Some(TaskRefusal::NoDataFolder));
+    }
+
+    #[test]
+    fn a_backup_is_made_in_a_new_folder_only() {
+        let folder = TempFolder::new();
+        let root = BackupRoot::open(&folder.0).expect("it is made");
+        let jobs = jobs(Some(root));
+        for name in ["a", "b"] {
+            let made = run(&jobs, &backup(name));
+            let Ok(Done::Backup { progress, path }) = made else {
+                panic!("another end of {name}");
+            };
+            assert!(progress.complete && progress.written_bytes > 0);
+            assert_eq!(progress.total_bytes, progress.written_bytes);
+            assert!(path.ends_with(&format!("/{name}")), "{path}");
+            let Err(failure) = run(&jobs, &backup(name)) else {
+                panic!("{name} is there twice");
+            };
+            assert_eq!(failure.kind, TaskFailureKind::Exists);
+            assert!(failure.message.contains(&path), "{}", failure.message);
+        }
+        let snapshot = run(&jobs, &Task::Snapshot);
+        assert!(matches!(snapshot, Ok(Done::Snapshot(made)) if made.bytes > 0));
+        stop(&jobs);
+        // The folder that was begun is not left behind.
+        for _ in 0..2 {
+            let Err(failure) = run(&jobs, &backup("c")) else {
+                panic!("it has stopped");
+            };
+            assert_eq!(failure.kind, TaskFailureKind::Stopping);
+            assert!(!folder.0.join("c").exists());
+        }
+    }
+
+    #[test]
+    fn a_database_is_converted_once_and_to_and_fro() {
+        let folder = TempFolder::new();
+        let place = TreePlace {
+            folder: folder.0.clone(),
+            config: TreeConfig::default(),
+        };
+        let jobs = jobs_over(None, Some(place));
+        for (kind, is_new) in [
+            (Kind::Disk, true),
+            (Kind::Disk, false),
+            (Kind::Memory, true),
+            (Kind::Memory, false),
+        ] {
+            let convert = |database| run(&jobs, &Task::Convert { database, kind });
+            let Ok(Done::Conversion(progress)) = convert(DatabaseId::DEFAULT) else {
+                panic!("it is empty");
+            };
+            assert_eq!((progress.converted, progress.complete), (is_new, true));
+            let is = jobs.store.config(DatabaseId::DEFAULT);
+            assert_eq!(is.expect("it always exists").kind, kind);
+        }
+        stop(&jobs);
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_decides_what_its_caller_is_told() {
+        const ENOSPC: i32 = 28;
+        const EACCES: i32 = 13;
+        let system = io::Error::from_raw_os_error;
+        let file = || "file".to_owned();
+        for (error, kind) in [
+            (system(ENOSPC), TaskFailureKind::Full),
+            (system(EACCES), TaskFailureKind::Device),
+        ] {
+            assert_eq!(not_created("path", &error).kind, kind, "{error}");
+            let error = BackupError::Device {
+                file: file(),
+                source: error,
+            };
+            assert_eq!(not_made("path", &error, None).kind, kind, "{error}");
+        }
+        for (error, kind) in [
+            (BackupError::LogFailed, TaskFailureKind::LogFailed),
+            (BackupError::LogGone, TaskFailureKind::Full),
+            (BackupError::Stopping, TaskFailureKind::Stopping),
+            (BackupError::Cancelled, TaskFailureKind::Stopping),
+            (BackupError::TooMany, TaskFailureKind::Device),
+        ] {
+            assert_eq!(not_made("path", &error, None).kind, kind, "{error}");
+        }
+        let full = SnapshotError::Full {
+            file: file(),
+            why: NoRoom::Disk,
+        };
+        let device = SnapshotError::Device {
+            file: file(),
+            source: Arc::new(system(EACCES)),
+        };
+        for (error, kind) in [
+            (full, TaskFailureKind::Full),
+            (device, TaskFailureKind::Device),
+            (SnapshotError::LogFailed, TaskFailureKind::LogFailed),
+            (SnapshotError::Stopping, TaskFailureKind::Stopping),
+        ] {
+            assert_eq!(not_copied(&error).kind, kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn backup_that_cannot_read_for_now_is_not_told_as_loss_of_data() {
+        const EIO: i32 = 5;
+        const EMFILE: i32 = 24;
+        let file = || "1.log".to_owned();
+        for code in [EIO, EMFILE] {
+            let error = BackupError::Log(GroupError::Device {
+                file: file(),
+                offset: 512,
+                source: io::Error::from_raw_os_error(code),
+            });
+            let failure = not_made("backup", &error, None);
+            assert_eq!(failure.status().code, Code::Unavailable, "{error}");
+        }
+        let damaged = BackupError::Log(GroupError::Damaged {
             file: file(),
             offset: 512,
-            source: io::Error::from_raw_os_error(code),
         });
-        let failure = not_made("backup", &error);
-        assert_eq!(failure.status().code, Code::Unavailable, "{error}");
+        assert_eq!(
+            not_made("backup", &damaged, None).status().code,
+            Code::DataLoss
+        );
     }
-    let damaged = BackupError::Log(GroupError::Damaged {
-        file: file(),
-        offset: 512,
-    });
-    assert_eq!(not_made("backup", &damaged).status().code, Code::DataLoss);
 }

@@ -1,5 +1,6 @@
 //! Tasks that do what the test says, and the calls that wait for them.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +11,10 @@ use wire::grpc::Code;
 use wire::{Event, StreamKey};
 
 use super::{Done, Jobs, Progress, Watch};
+use crate::calls::CallId;
+use crate::clock::TimeSource;
 use crate::inbox::Inbox;
+use crate::limits;
 use crate::pair::Pair;
 
 const BACKUP: &str = "/pelton.v1.Admin/Backup";
@@ -165,6 +169,45 @@ fn a_call_hears_how_its_task_goes_and_how_it_ends() {
     let stream = room.call(SNAPSHOT, b"");
     room.order(Order::End(Ok(snapshot())));
     assert_eq!(room.wait_for_end(stream), Code::Ok);
+}
+
+/// Progress is told as often as a person sees it move, however quick the steps are.
+#[test]
+fn progress_is_told_ten_times_a_second_at_most() {
+    #[derive(Default)]
+    struct Now(AtomicU64);
+
+    impl TimeSource for Now {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn wall_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    let (time, inbox) = (Now::default(), Inbox::new(Arc::new(|| {})));
+    let mut watch = Watch {
+        cancel: &AtomicBool::new(false),
+        inbox: &inbox,
+        call: CallId::from_tag(7),
+        time: &time,
+        told_ns: None,
+    };
+    let interval_ns = limits::TASK_PROGRESS_MS * 1_000_000;
+    for (step_ns, is_told) in [
+        (0, true),
+        (0, false),
+        (interval_ns - 1, false),
+        (1, true),
+        (interval_ns - 1, false),
+        (1, true),
+    ] {
+        time.0.fetch_add(step_ns, Ordering::Relaxed);
+        watch.tell(Progress::Backup(BackupProgress::default()));
+        assert_eq!(!inbox.take_all().is_empty(), is_told, "{step_ns}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use service::keyvalue::messages::BatchRequest;
 use service::protobuf::{Reader, writer};
 use store::{Condition, Expiry, Mode, Operation};
 use wire::grpc::Code;
+use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Event, RequestHead, StreamKey};
 
 use super::path;
@@ -87,6 +88,77 @@ fn output_counts_as_large_above_what_is_usually_written_at_once() {
     for (bytes, large) in [(0, 0), (most - 1, 0), (most, 0), (most + 1, most + 1)] {
         io.output.resize(bytes, 0);
         assert_eq!(large_output_bytes(&io), large, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn plain_answers_have_a_type_and_only_that_of_a_wrong_method_lists_others() {
+    let mut pair = Pair::open();
+    for (method, path, status, allow) in [
+        ("GET", "/", 200, None),
+        ("GET", "/nothing", 404, None),
+        ("POST", "/pelton.v1.KeyValue/Get", 415, None),
+        ("PATCH", "/blob/a", 405, Some(service::http::BLOB_METHODS)),
+    ] {
+        let head = RequestHead {
+            method,
+            ..RequestHead::get("test", path)
+        };
+        let Pair { client, sent, .. } = &mut pair;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        client.close_send(stream, sent);
+        assert!(pair.turn().contains(&Event::Finished { stream }));
+        let head = pair.client.head();
+        assert_eq!(head.http_status(), status, "{path}");
+        let text = Some(&b"text/plain; charset=utf-8"[..]);
+        assert_eq!(head.get(b"content-type"), text, "{path}");
+        assert_eq!(head.get(b"allow"), allow.map(str::as_bytes), "{path}");
+        pair.client.forget(stream);
+    }
+}
+
+/// RFC 9110 section 10.1.1: who waits for it with a body gets an interim answer, and nobody else does.
+#[test]
+fn a_client_that_waits_before_its_body_is_told_to_go_on() {
+    for (expect, has_body, goes_on) in [
+        ("100-continue", true, true),
+        ("100-Continue", true, true),
+        ("100-continue", false, false),
+        ("something", true, false),
+    ] {
+        let mut pair = Pair::open();
+        let mut metadata = wire::grpc::Metadata::new();
+        metadata.push_ascii("expect", expect).expect("it is text");
+        let head = RequestHead {
+            method: "POST",
+            metadata: Some(&metadata),
+            ..RequestHead::get("test", "/nothing")
+        };
+        let Pair { client, sent, .. } = &mut pair;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        if !has_body {
+            // Our own client says so in a frame that follows.
+            assert_eq!(sent[3], kind::HEADERS);
+            sent[4] |= frame::flag::END_STREAM;
+        }
+        pair.serve();
+        // The only HEADERS so far: 100 where it is waited for, 404 where nothing is to come.
+        let mut rest = &pair.io.output[..];
+        let mut heads = 0;
+        while let Some(header) = rest.first_chunk() {
+            let header = FrameHeader::parse(header);
+            heads += usize::from(header.kind == kind::HEADERS);
+            rest = &rest[frame::HEADER_BYTES + header.length as usize..];
+        }
+        assert_eq!(heads, usize::from(goes_on || !has_body), "{expect}");
+        pair.take();
+        if has_body {
+            let Pair { client, sent, .. } = &mut pair;
+            client.close_send(stream, sent);
+            pair.serve();
+        }
+        pair.take();
+        assert_eq!(pair.client.head().http_status(), 404, "{expect}");
     }
 }
 

@@ -1,8 +1,13 @@
 //! Calls of a worker that no socket, thread or clock is behind.
 
 mod calls;
+mod charges;
+mod interop;
 mod lane;
+mod logs;
+mod shares;
 mod stop;
+mod ticks;
 
 /// The path of a request for a method.
 fn path(method: service::Method) -> String {

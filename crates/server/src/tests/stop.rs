@@ -27,16 +27,16 @@ const PUT: Operation<'_> = Operation::Put {
 };
 
 /// A worker over a durable store whose committer runs when the test says so.
-struct Bench {
-    pair: Pair,
+pub(super) struct Bench {
+    pub pair: Pair,
     rounds: Rounds,
     clock: StandingClock,
     /// Calls that have ended: with which code, and whether they may be repeated.
-    ended: Vec<(StreamKey, Code, bool)>,
+    pub ended: Vec<(StreamKey, Code, bool)>,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub fn new() -> Bench {
         let config = StoreConfig {
             default_database: DatabaseConfig {
                 durability: Durability::Synced,
@@ -67,6 +67,33 @@ impl Bench {
         }
     }
 
+    /// A Put whose caller waits as long for its answer.
+    fn put(&mut self, timeout_ns: Option<u64>) -> StreamKey {
+        let path = path(Method::Put);
+        let head = RequestHead {
+            timeout_ns,
+            ..RequestHead::call("test", &path)
+        };
+        let mut message = Vec::new();
+        let request = Request {
+            database: "",
+            operation: PUT,
+        };
+        request.encode(&mut message);
+        let Pair { client, sent, .. } = &mut self.pair;
+        let put = client.open(sent, &head).expect("a stream is free");
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(&message);
+        client.send_last_message(put, sent, encode);
+        put
+    }
+
+    /// Whether the only key is there.
+    fn is_stored(&self) -> bool {
+        let store = &self.pair.worker.shared().store;
+        let view = store.view(store::DatabaseId::DEFAULT);
+        view.expect("it is in memory").statistics().entries == 1
+    }
+
     fn open_pipe(&mut self) -> StreamKey {
         let path = path(Method::Pipe);
         let head = RequestHead::call("test", &path);
@@ -82,7 +109,7 @@ impl Bench {
     }
 
     /// Turns of the worker; the committer gets none.
-    fn turn(&mut self) {
+    pub fn turn(&mut self) {
         for _ in 0..10 {
             for event in self.pair.turn() {
                 if let Event::Finished { stream } = event {
@@ -96,7 +123,7 @@ impl Bench {
         }
     }
 
-    fn commit(&mut self) {
+    pub fn commit(&mut self) {
         self.turn();
         while self.rounds.round(&mut self.clock) {}
         self.turn();
@@ -118,13 +145,7 @@ fn only_a_call_with_a_commit_under_way_ends_with_an_unknown_outcome() {
     }
     bench.commit();
     bench.send(under_way);
-    let mut message = Vec::new();
-    let request = Request {
-        database: "",
-        operation: PUT,
-    };
-    request.encode(&mut message);
-    let put = bench.pair.call(&path(Method::Put), &message);
+    let put = bench.put(None);
     bench.turn();
     assert_eq!(bench.ended, [], "all go on");
     bench.pair.stop();
@@ -151,4 +172,103 @@ fn only_a_call_with_a_commit_under_way_ends_with_an_unknown_outcome() {
     bench.pair.close();
     bench.turn();
     assert!(bench.pair.worker.is_drained());
+}
+
+/// What was submitted is done although the server stops: its caller knows that it may be.
+#[test]
+fn a_stop_takes_no_commit_back() {
+    let mut bench = Bench::new();
+    let put = bench.put(None);
+    bench.turn();
+    bench.pair.stop();
+    bench.pair.now_ns += drive::limits::DRAIN_MS * 1_000_000;
+    bench.turn();
+    assert_eq!(bench.ended, [(put, Code::Unknown, false)]);
+    assert!(!bench.is_stored());
+    bench.commit();
+    assert!(bench.is_stored());
+}
+
+/// Nobody waits for the answer: what the committer has not begun is not done. It is told at once, and of commits only.
+#[test]
+fn a_commit_is_taken_back_when_its_caller_is_gone() {
+    let mut bench = Bench::new();
+    for is_reset in [true, false, true, false] {
+        let put = bench.put(Some(5_000_000_000));
+        // EchoRequest with a delay of 20 s, and the same deadline.
+        let echo_path = path(Method::EchoUnary);
+        let head = RequestHead {
+            timeout_ns: Some(7_000_000_000),
+            ..RequestHead::call("test", &echo_path)
+        };
+        let Pair { client, sent, .. } = &mut bench.pair;
+        let echo = client.open(sent, &head).expect("a stream is free");
+        let delay = |out: &mut Vec<u8>| out.extend_from_slice(&[0x18, 0xa0, 0x9c, 0x01]);
+        client.send_last_message(echo, sent, delay);
+        bench.turn();
+        assert!(bench.ended.is_empty());
+        for (call, code, is_told) in [
+            (put, Code::DeadlineExceeded, true),
+            (echo, Code::DeadlineExceeded, false),
+        ] {
+            if is_reset {
+                let Pair { client, sent, .. } = &mut bench.pair;
+                client.reset(call, sent, wire::ErrorCode::Cancel);
+                client.forget(call);
+                let sent = std::mem::take(sent);
+                bench.pair.receive(&sent);
+            } else {
+                bench.pair.now_ns += if is_told {
+                    5_000_000_000
+                } else {
+                    2_000_000_000
+                };
+                let events = bench.pair.turn();
+                assert!(events.contains(&Event::Finished { stream: call }));
+                assert_eq!(bench.pair.client.status().code(), code);
+                bench.pair.client.forget(call);
+            }
+            let wants_tick = bench.pair.worker.next_deadline_ns() == Some(0);
+            assert_eq!(wants_tick, is_told, "{is_reset}");
+            bench.turn();
+        }
+        bench.commit();
+        assert!(!bench.is_stored());
+        assert_eq!(bench.pair.worker.core.calls.len(), 0);
+    }
+    let put = bench.put(Some(5_000_000_000));
+    bench.commit();
+    assert_eq!(bench.ended, [(put, Code::Ok, false)]);
+    assert!(bench.is_stored());
+}
+
+/// The last loop may go only when nobody can bring it anything any more.
+#[test]
+fn a_worker_is_idle_when_nothing_is_under_way() {
+    let mut bench = Bench::new();
+    for _ in 0..2 {
+        assert!(!bench.pair.worker.is_idle(), "a connection is open");
+        bench.put(None);
+        bench.turn();
+        bench.pair.close();
+        bench.turn();
+        assert!(!bench.pair.worker.is_idle(), "an outcome is to come");
+        bench.commit();
+        assert!(bench.pair.worker.is_idle());
+        bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
+        bench.pair.sent.clear();
+        bench.pair.accept(false);
+        bench.pair.greet();
+        // It has not come to the tick that submits it.
+        bench.put(None);
+        let sent = std::mem::take(&mut bench.pair.sent);
+        bench.pair.receive(&sent);
+        bench.pair.close();
+        assert!(!bench.pair.worker.is_idle(), "a write waits for the tick");
+        bench.commit();
+        assert!(bench.pair.worker.is_idle());
+        bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
+        bench.pair.accept(false);
+        bench.pair.greet();
+    }
 }

@@ -4,6 +4,7 @@ use store::{Condition, Expiry, Mode, Operation, Outcomes};
 
 use super::messages::*;
 use super::*;
+use crate::compat::gupload_tests::bench::{Bench, config};
 use crate::fake::{Fake, Sent, shared};
 use crate::protobuf::writer;
 
@@ -400,6 +401,100 @@ fn statistics_add_up() {
     assert_eq!(response.memory_bytes, shared.store.memory_bytes());
     assert_eq!(response.memory_limit_bytes, u64::MAX);
     assert_eq!(response.log, None, "nothing is logged here");
+}
+
+fn statistics_of(bench: &mut Bench) -> Vec<u8> {
+    match bench.call(Method::AdminStatistics, b"").as_slice() {
+        [Sent::Response(answer)] => answer.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn statistics_of_a_data_folder_tell_of_its_log_and_its_blobs() {
+    let mut bench = Bench::new();
+    let answer = statistics_of(&mut bench);
+    let response = StatisticsResponse::decode(&answer).expect("it is a message");
+    assert_eq!(response.blob_quota_bytes, 0, "as the disk has room");
+
+    let mut config = config();
+    config.blobs.quota_bytes = 1_000_000;
+    let mut bench = Bench::with(config);
+    bench.put("a", b"content");
+    let mut upload = Fake::new(Method::HttpGupload, &bench.shared);
+    bench.work(&mut upload);
+    let answer = statistics_of(&mut bench);
+    let response = StatisticsResponse::decode(&answer).expect("it is a message");
+    assert_eq!(response.blob_quota_bytes, 1_000_000);
+    let database = &response.databases[0];
+    assert_eq!((database.blobs, database.blob_bytes), (1, 7));
+    assert_eq!(database.unfinished_uploads, 1);
+    let expected = bench.shared.store.log_statistics().expect("it has one");
+    let log = response.log.expect("it is told of");
+    assert_eq!(
+        (log.segments, log.segment_bytes),
+        (expected.segments, expected.segment_bytes)
+    );
+    assert_eq!(
+        (log.written_sequence, log.durable_sequence),
+        (expected.written_sequence, expected.durable_sequence)
+    );
+    assert_eq!(
+        (log.groups, log.records, log.syncs),
+        (expected.groups, expected.records, expected.syncs)
+    );
+    assert!(log.records > 0 && !log.full && !log.failed);
+}
+
+/// What a caller cannot take yet is made when it can, and by no other call.
+#[test]
+fn lists_wait_until_they_may_be_sent() {
+    let shared = shared();
+    for method in [Method::AdminListDatabases, Method::AdminStatistics] {
+        let mut fake = Fake::new(method, &shared);
+        fake.actions.can_send = false;
+        fake.message(b"", true, &shared);
+        for _ in 0..2 {
+            fake.writable(&shared);
+            assert_eq!(fake.take_sent(), []);
+        }
+        fake.actions.can_send = true;
+        fake.writable(&shared);
+        assert!(matches!(fake.take_sent()[..], [Sent::Response(_)]));
+    }
+    let mut fake = Fake::new(Method::AdminCreateDatabase, &shared);
+    fake.message(&create(&volatile("a")), true, &shared);
+    fake.writable(&shared);
+    fake.woken(&shared);
+    assert_eq!(fake.take_sent(), []);
+}
+
+#[test]
+fn databases_that_last_are_described_as_they_were_asked_for() {
+    let mut bench = Bench::new();
+    for (name, durability, interval_ms) in [
+        ("synced", DurabilityMode::Synced, 0),
+        ("often", DurabilityMode::Interval, 1),
+        ("seldom", DurabilityMode::Interval, 60_000),
+        ("written", DurabilityMode::Written, 0),
+        ("volatile", DurabilityMode::Volatile, 0),
+    ] {
+        let wanted = DatabaseDescription {
+            name,
+            durability,
+            interval_ms,
+            max_value_bytes: 1_000,
+            ..DatabaseDescription::default()
+        };
+        for created in [true, false] {
+            let sent = bench.call(Method::AdminCreateDatabase, &create(&wanted));
+            let [Sent::Response(answer)] = &sent[..] else {
+                panic!("not created: {sent:?}");
+            };
+            let response = CreateDatabaseResponse::decode(answer).expect("it is a message");
+            assert_eq!((response.created, response.database), (created, wanted));
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use store::blob::limits::{CONTENT_TYPE_BYTES, NAME_BYTES};
 use store::blob::{Description, key, split_key};
 use store::{DatabaseId, Direction, Range, ScanEnd, Shown};
 
@@ -13,6 +14,11 @@ use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
 use crate::protobuf::writer;
 use crate::status::Status;
+
+const _: () = assert!(
+    SCAN_PAGE_ROWS as usize * (NAME_BYTES + CONTENT_TYPE_BYTES + 100) <= SCAN_PAGE_BYTES,
+    "a page of the longest names is no larger than others"
+);
 
 /// A list between two pages.
 pub(super) struct List {
@@ -72,7 +78,7 @@ impl List {
         }
     }
 
-    /// Appends a page; answers whether it is the last.
+    /// Appends a page; answers whether it is the last. Its bytes are bounded by its rows.
     fn encode_page(&mut self, shown: &Shown<'_>, out: &mut Vec<u8>) -> bool {
         let mut buffer = Vec::new();
         let mut range = Range::prefix(&self.prefix, &mut buffer);
@@ -80,7 +86,6 @@ impl List {
         if let Some(passed) = &passed {
             range.start = Bound::Excluded(passed);
         }
-        let begin = out.len();
         let (mut left, mut last) = (self.left, None);
         let end = shown.scan(
             &range,
@@ -98,7 +103,7 @@ impl List {
                     });
                     left -= 1;
                 }
-                match left == 0 || out.len() - begin >= SCAN_PAGE_BYTES {
+                match left == 0 {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }

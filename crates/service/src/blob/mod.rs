@@ -11,6 +11,8 @@ mod reading;
 mod reading_tests;
 pub(crate) mod refuse;
 mod storing;
+#[cfg(test)]
+mod tests;
 mod upload;
 mod upload_messages;
 mod uploads;

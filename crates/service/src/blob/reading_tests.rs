@@ -197,6 +197,45 @@ fn one_piece_is_read_ahead_for_a_peer_that_takes_what_it_is_sent() {
     assert_eq!(bed.wanted(), Some(64 << 10), "small steps");
 }
 
+/// A download begins with one block and reads more each time, in whole blocks that its peer's windows have room for.
+#[test]
+fn what_is_read_at_a_time_grows() {
+    let mut bed = Bed::new(4 * CHUNK);
+    bed.go_on();
+    for blocks in [1, 4, 16, 16] {
+        assert_eq!(bed.wanted(), Some(blocks * DOWNLOAD_FIRST_BYTES));
+        bed.read();
+    }
+    let mut bed = Bed::new(CHUNK);
+    bed.go_on();
+    bed.actions.room = DOWNLOAD_FIRST_BYTES + 200_000;
+    bed.read();
+    assert_eq!(bed.wanted(), Some(3 * DOWNLOAD_FIRST_BYTES));
+}
+
+/// What a peer has taken is good for one piece beyond what it can take now, and for as many as fit.
+#[test]
+fn progress_is_good_for_one_piece_too_many() {
+    for (can_send, room, goes_on) in [
+        (false, 0, false),
+        (true, 0, false),
+        (false, 1, false),
+        (true, 1, true),
+    ] {
+        let mut bed = Bed::new(4 * CHUNK);
+        (bed.actions.can_send, bed.actions.room) = (can_send, room);
+        bed.actions.has_progress = true;
+        bed.go_on();
+        assert!(bed.wanted().is_some());
+        bed.read();
+        // Its windows are shut, and yet it goes out.
+        (bed.actions.can_send, bed.actions.room) = (true, 0);
+        bed.go_on();
+        assert_eq!(bed.sent.len(), DOWNLOAD_FIRST_BYTES);
+        assert_eq!(bed.wanted().is_some(), goes_on, "{can_send} {room}");
+    }
+}
+
 #[test]
 fn content_is_whole_whatever_windows_and_memory_do() {
     for seed in 0..60 {

@@ -99,6 +99,85 @@ pub(crate) fn unreadable() -> Status {
 
 #[cfg(test)]
 #[test]
+fn what_is_not_stored_has_the_status_of_the_table() {
+    use std::io;
+    use std::sync::Arc;
+    use store::blob::UploadBound;
+    const EIO: i32 = 5;
+    const ENOSPC: i32 = 28;
+    let device = |code| UploadError::Device(Arc::new(io::Error::from_raw_os_error(code)));
+    let too_many = |of| UploadError::TooMany { uploads: 1, of };
+    for (error, code) in [
+        (
+            UploadError::Offset {
+                stored_bytes: 1,
+                offset: 2,
+            },
+            Code::OutOfRange,
+        ),
+        (UploadError::TakenOver, Code::Aborted),
+        (UploadError::Gone, Code::Aborted),
+        (UploadError::Evicted, Code::Aborted),
+        (UploadError::Discarded, Code::Aborted),
+        (
+            UploadError::Chunk {
+                offset: 0,
+                expected: 1,
+                found: 2,
+            },
+            Code::DataLoss,
+        ),
+        (UploadError::Content { what: "CRC32C" }, Code::DataLoss),
+        (UploadError::Stored, Code::DataLoss),
+        (
+            UploadError::Size {
+                announced_bytes: 1,
+                bytes: 2,
+            },
+            Code::InvalidArgument,
+        ),
+        (
+            UploadError::Quota {
+                quota_bytes: 1,
+                used_bytes: 1,
+                added_bytes: 1,
+            },
+            Code::ResourceExhausted,
+        ),
+        (
+            UploadError::Full {
+                free_bytes: 1,
+                reserved_bytes: 1,
+            },
+            Code::ResourceExhausted,
+        ),
+        (UploadError::FileSize, Code::ResourceExhausted),
+        (too_many(UploadBound::Database), Code::ResourceExhausted),
+        (too_many(UploadBound::Peer), Code::ResourceExhausted),
+        (UploadError::Completing, Code::Unavailable),
+        (
+            UploadError::System {
+                what: "open",
+                source: io::Error::from_raw_os_error(EIO),
+            },
+            Code::Unavailable,
+        ),
+        (
+            UploadError::Descriptors {
+                limit: 1,
+                allowed: 1,
+            },
+            Code::Unavailable,
+        ),
+        (device(ENOSPC), Code::ResourceExhausted),
+        (device(EIO), Code::Internal),
+    ] {
+        assert_eq!(not_stored(&error).code, code, "{error:?}");
+    }
+}
+
+#[cfg(test)]
+#[test]
 fn what_cannot_be_read_now_is_not_what_is_lost() {
     let file = || "blobs/1".to_owned();
     let device = |code| ReadError::Device {

@@ -83,6 +83,20 @@ fn values_of_any_size_come_back_whole() {
     }
 }
 
+/// A large value is not copied, and comes when there is memory for it.
+#[test]
+fn a_large_value_waits_for_memory() {
+    let mut bench = Bench::new();
+    let bytes = store::limits::SHARED_VALUE_BYTES;
+    let created = bench.kvstore(KvstoreCreate, b"k", &vec![b'v'; bytes]);
+    assert_eq!(created, Ok(Vec::new()));
+    for (message_bytes, reads_again) in [(bytes, 0), (bytes - 1, 1)] {
+        bench.limit_messages(message_bytes);
+        let ended = bench.call(KvstoreRetrieve, &request(b"k", b""));
+        assert_eq!(ended.shares(), (reads_again, bytes));
+    }
+}
+
 #[test]
 fn what_only_this_server_refuses_has_words() {
     let mut bench = Bench::new();

@@ -8,6 +8,8 @@ mod blob;
 mod condition;
 mod range;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use store::blob::News;
 use store::{CommitOutcome, Shown};

@@ -53,7 +53,7 @@ fn decode(text: &[u8]) -> Option<String> {
         }
         let mut digit = || char::from(*rest.next()?).to_digit(16);
         let (high, low) = (digit()?, digit()?);
-        bytes.push((high << 4 | low) as u8);
+        bytes.push((16 * high + low) as u8);
     }
     String::from_utf8(bytes).ok()
 }

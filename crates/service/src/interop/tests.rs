@@ -530,6 +530,7 @@ fn intervals_add_up() {
         fake.take_sent(),
         [Sent::Message(payload(1)), Sent::Status(Status::OK)]
     );
+    assert_eq!(fake.actions.wake_at_ns, None, "it waits for nothing more");
 }
 
 #[test]

@@ -239,7 +239,7 @@ impl ReadBatch {
     ) -> Result<(), NotFetched> {
         let mut is_claimed = self.expected_bytes > 0;
         if !is_claimed && !actions.can_send() {
-            // Other calls of the same connection have used its room up meanwhile: `go_on` follows.
+            // Other calls of the same connection have used its room up meanwhile: `writable` follows.
             return Ok(());
         }
         let now_ms = actions.now_ms();
@@ -288,16 +288,8 @@ impl ReadBatch {
         most.min(usize::try_from(bound).unwrap_or(usize::MAX))
     }
 
-    /// Asks for its view, as soon as there is room for what it brings, which is charged before it is fetched.
-    pub(super) fn go_on(&self, actions: &mut impl Actions) {
-        let bytes = self.expected_bytes;
-        if bytes > LARGE_ANSWER_BYTES && !actions.can_send_large(bytes) {
-            return;
-        }
-        self.ask(actions);
-    }
-
-    fn ask(&self, actions: &mut impl Actions) {
+    /// Asks for its view.
+    pub(super) fn ask(&self, actions: &mut impl Actions) {
         actions.reserve(self.request.len() + self.expected_bytes);
         actions.read_long(self.database);
     }

@@ -162,7 +162,7 @@ impl State for KeyValueCall {
     fn writable(&mut self, _shared: &Shared, actions: &mut impl Actions) {
         match &mut self.0 {
             Step::Scan(scan) => scan.go_on(actions),
-            Step::ReadBatch(batch) => batch.go_on(actions),
+            Step::ReadBatch(batch) => batch.ask(actions),
             Step::Pipe(pipe) => pipe.writable(actions),
             _ => {}
         }

@@ -91,7 +91,7 @@ impl Pipe {
             };
             self.waiting.push_back(message);
         }
-        self.is_half_closed |= last;
+        self.is_half_closed = last;
         self.go_on(actions);
     }
 

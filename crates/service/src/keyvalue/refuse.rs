@@ -157,6 +157,19 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
 
 #[cfg(test)]
 #[test]
+fn a_name_that_was_cut_short_says_so() {
+    for (name, is_cut) in [
+        ("ä".repeat(QUOTED_CHARACTERS), false),
+        ("ä".repeat(QUOTED_CHARACTERS + 1), true),
+    ] {
+        let words = unknown_database(&name).message;
+        assert_eq!(words.ends_with('…'), is_cut, "{words}");
+        assert_eq!(words.matches('ä').count(), QUOTED_CHARACTERS);
+    }
+}
+
+#[cfg(test)]
+#[test]
 fn what_the_log_refuses_has_the_status_of_the_table() {
     let code = |given| refusal(given).code;
     assert_eq!(code(Refusal::LogFull), Code::ResourceExhausted);
@@ -170,6 +183,10 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::Converting), Code::Unavailable);
     assert_eq!(code(Refusal::Damaged), Code::DataLoss);
     assert_eq!(code(Refusal::NotRead), Code::Unavailable);
+    assert_eq!(code(Refusal::NotReadAhead), Code::Unavailable);
+    assert_eq!(code(Refusal::NoFolder), Code::Unavailable);
+    assert_eq!(code(Refusal::Abandoned), Code::Cancelled);
+    assert_eq!(code(Refusal::UnknownDatabase), Code::NotFound);
     let limit_bytes = 1;
     let too_much = Refusal::ReadsTooMuch { limit_bytes };
     assert_eq!(code(too_much), Code::ResourceExhausted);

@@ -241,6 +241,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Fault> {
         match self.rest {
+            // mutants: skip, `long_varint` reads one byte too, and the same
             [byte, rest @ ..] if *byte < 0x80 => {
                 self.rest = rest;
                 Ok(u64::from(*byte))
@@ -256,7 +257,7 @@ impl<'a> Reader<'a> {
             if index == 9 && byte > 1 {
                 return Err(Fault::VarintTooLong);
             }
-            value |= u64::from(byte & 0x7f) << (7 * index);
+            value += u64::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
                 self.rest = &self.rest[index + 1..];
                 return Ok(value);
@@ -415,6 +416,9 @@ mod tests {
         assert_eq!(Value::Bytes(&[0xff]).string(), Err(Fault::NotUtf8));
         assert_eq!(Value::Bytes("ä".as_bytes()).string(), Ok("ä"));
         assert_eq!(Value::Varint(u64::MAX).int32(), Ok(-1));
+        assert_eq!(Value::Varint(u64::MAX).int64(), Ok(-1));
+        assert_eq!(Value::Varint(7).int64(), Ok(7));
+        assert_eq!(Value::Varint((1 << 32) + 7).uint32(), Ok(7));
         assert_eq!(Value::Varint(1 << 40).bool(), Ok(true));
         assert_eq!(Value::Varint(3).sint64(), Ok(-2));
     }

@@ -27,7 +27,7 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
 #[inline]
 fn tag(out: &mut Vec<u8>, field: u32, wire_type: u32) {
     debug_assert!((1..=FIELD_NUMBER_MAX).contains(&field));
-    varint(out, u64::from(field << 3 | wire_type));
+    varint(out, u64::from(8 * field + wire_type));
 }
 
 /// Appends a `uint64`, `uint32`, enum or non-negative `int` field, also if it is 0.
@@ -176,6 +176,17 @@ mod tests {
         }
         assert_eq!(zigzag(-1), 1);
         assert_eq!(zigzag(i64::MIN), u64::MAX);
+    }
+
+    #[test]
+    fn numbers_of_fixed_width_have_their_lowest_byte_first() {
+        let mut out = Vec::new();
+        fixed32(&mut out, 1, 0x0403_0201);
+        fixed64(&mut out, 2, 0x0807_0605_0403_0201);
+        assert_eq!(out, [0x0d, 1, 2, 3, 4, 0x11, 1, 2, 3, 4, 5, 6, 7, 8]);
+        out.clear();
+        fixed32_always(&mut out, 3, 0);
+        assert_eq!(out, [0x1d, 0, 0, 0, 0]);
     }
 
     #[test]

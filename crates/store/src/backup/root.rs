@@ -44,9 +44,10 @@ impl BackupRoot {
         opened
     }
 
-    /// Removes the folder of a backup that was given up, whose files are removed.
+    /// Removes the folder of a backup that was given up, with what is left in it: links of tables, if what failed was to
+    /// make or to list them.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_dir(self.path_of(name))?;
+        fs::remove_dir_all(self.path_of(name))?;
         self.sync()
     }
 

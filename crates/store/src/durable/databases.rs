@@ -92,7 +92,7 @@ impl Work {
             return Err(refusal);
         }
         let operation = batch.operation(commit.first);
-        let config = DatabaseConfig::decode(batch.value(operation))
+        let config = DatabaseConfig::decode(&batch.value(operation))
             .ok_or(Refusal::NotCreated(CreateError::BadConfig))?;
         let name = std::str::from_utf8(batch.key(operation))
             .map_err(|_| Refusal::NotCreated(CreateError::BadName))?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::backup::MANIFEST_NAME;
 use crate::disk::{Disk, FolderLock, RealDisk, is_full};
 use crate::log::{Known, LogId, SegmentListener, is_segment};
 use crate::snapshot;
@@ -178,6 +179,9 @@ fn check(disk: &dyn Disk) -> Result<Option<FolderState>, FolderError> {
         source,
     };
     let names = disk.list().map_err(failed)?;
+    if names.iter().any(|name| name == MANIFEST_NAME) {
+        return Err(FolderError::Backup { folder: folder() });
+    }
     if !names.iter().any(|name| name == FORMAT_NAME) {
         let is_of_ours = |name: &&String| is_segment(name) || snapshot::is_snapshot(name);
         if let Some(file) = names.iter().find(is_of_ours) {
@@ -357,6 +361,11 @@ pub enum FolderError {
         /// Something in it.
         file: String,
     },
+    /// It is a backup.
+    Backup {
+        /// The folder.
+        folder: String,
+    },
     /// Its own file is missing, though files of a log or a snapshot are there.
     Unmarked {
         /// The folder.
@@ -395,6 +404,11 @@ impl fmt::Display for FolderError {
             FolderError::Foreign { folder, file } => write!(
                 formatter,
                 "{folder}: this is not a data folder, and not empty (there is {file}); choose another folder"
+            ),
+            FolderError::Backup { folder } => write!(
+                formatter,
+                "{folder}: this is a backup, which a server would change; `pelton restore {folder} --data NEW_FOLDER` makes a data \
+                 folder of it, `pelton restore {folder} --verify-only` checks it"
             ),
             FolderError::Unmarked { folder, file } => write!(
                 formatter,

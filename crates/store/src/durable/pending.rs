@@ -174,7 +174,7 @@ impl PendingGroup {
             return PendingValue::Small(entry.value.len());
         }
         // The index keeps it in this form: it is copied no more.
-        self.large.push(Arc::from(entry.value.bytes()));
+        self.large.push(entry.value.to_shared());
         PendingValue::Large(self.large.len() - 1)
     }
 

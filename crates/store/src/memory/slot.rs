@@ -119,13 +119,9 @@ impl Body {
             expires_ms,
         } = entry;
         if value.len() >= SHARED_VALUE_BYTES {
-            let value = match value {
-                Value::Inline(bytes) => Arc::from(bytes),
-                Value::Shared(bytes) => Arc::clone(bytes),
-            };
             return Body::Large(Box::new(Large {
                 key: key.into(),
-                value,
+                value: value.to_shared(),
                 version,
                 expires_ms,
             }));

@@ -8,6 +8,18 @@ pub const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
 /// not: many databases on disk would else take [`MEMTABLE_BYTES`] each.
 pub const ACTIVE_BYTES: u64 = 4 * MEMTABLE_BYTES;
 
+/// And this part of the memory limit, a quarter, at most: many memtables that are far from full would else fill the memory,
+/// and no commit that would seal one could be accepted any more.
+pub const ACTIVE_SHARE: u64 = 4;
+
+/// With less than this part of the memory limit free, the largest memtable that commits go into is sealed, full or not: it is
+/// what can be given back.
+pub const TIGHT_SHARE: u64 = 16;
+
+/// If it has more than this part of the memory limit: where other things fill the memory, each few writes would else become
+/// a table.
+pub const SEALED_WHEN_TIGHT_SHARE: u64 = 64;
+
 /// Sealed memtables of a tree at which its writers are slowed as much as they ever are. Each holds
 /// [`MEMTABLE_BYTES`], and the log behind it cannot be shortened.
 pub const SEALED_MEMTABLES: usize = 3;

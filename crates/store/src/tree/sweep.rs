@@ -113,6 +113,10 @@ impl Store {
                 return read.failure.map_or(Ok(false), Err);
             }
             place.passed = walked.as_ref().ok().cloned().flatten();
+            if walked.is_err() {
+                // Nobody knows what is behind the place that could not be read.
+                tree.shared.note_expiry();
+            }
             if place.passed.is_none() {
                 place.database = id.next();
             }

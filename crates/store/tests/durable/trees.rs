@@ -1,7 +1,7 @@
 //! Databases on disk: the suite of every engine, and what is theirs alone.
 
-use store::suite::{StandingClock, run_cases_but, run_property};
-use store::{Durability, StoreConfig};
+use store::suite::{Engine, StandingClock, put, run_cases_but, run_property};
+use store::{DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, StoreConfig};
 
 use crate::tree_bench::OnDisk;
 
@@ -43,4 +43,57 @@ fn a_database_on_disk_equals_the_model_across_crashes() {
         made.crashes = true;
         Box::new(made)
     });
+}
+
+/// Many databases with a little in memory each, which is far from a full memtable, and together more than all the memory: what
+/// was written is brought to the device before it fills the memory, so that everything is accepted, again and again.
+#[test]
+fn many_small_memtables_do_not_fill_the_memory() {
+    let mut clock = StandingClock { now_ms: 1 };
+    let mut config = StoreConfig::new(11);
+    config.memory_bytes = 384 << 10;
+    config.default_database.durability = Durability::Synced;
+    let mut made = OnDisk::make(config, &mut clock);
+    made.keeps = false;
+    let mut outcomes = Outcomes::new();
+    for number in 0..150 {
+        let mut batch = made.store.write_batch();
+        let config = DatabaseConfig {
+            durability: Durability::Synced,
+            ..DatabaseConfig::default()
+        };
+        batch.create_database(0, &format!("d{number}"), &config.of_kind(Kind::Disk));
+        made.run(&mut batch, &mut clock, &mut outcomes);
+        assert_eq!(outcomes.get(0).decision, Decision::Applied);
+    }
+    let ids: Vec<DatabaseId> = made.store.databases().iter().map(|info| info.id).collect();
+    for round in 0..3_u8 {
+        for &id in &ids {
+            let mut batch = made.store.write_batch();
+            let mut commit = batch.begin(0, id, Mode::Atomic);
+            let pushed = commit.push(&put(&[round], &[round; 3_000]));
+            pushed.expect("it is small");
+            commit.submit();
+            made.run(&mut batch, &mut clock, &mut outcomes);
+            assert_eq!(
+                outcomes.get(0).decision,
+                Decision::Applied,
+                "{round}, {id:?}"
+            );
+            // What is sealed is written as it is by the threads of a server.
+            made.rounds.flush_trees().expect("there is room");
+        }
+        let (used, limit) = (made.store.memory_bytes(), config.memory_bytes);
+        assert!(used < limit / 2, "{used} of {limit}");
+    }
+    for &id in &ids {
+        let tree = made.store.tree(id).expect("it is on disk");
+        for round in 0..3_u8 {
+            let found = tree
+                .view()
+                .find_owned(&[round])
+                .expect("the tables are whole");
+            assert!(found.is_some(), "{round}, {id:?}");
+        }
+    }
 }

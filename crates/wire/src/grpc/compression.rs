@@ -504,6 +504,40 @@ mod tests {
         assert_eq!(gunzip(&twice, MAX), Err(InflateError::Damaged));
     }
 
+    /// As much as a member announces is made of it, in steps of any size; one that is cut before its end is damage, though
+    /// its length still says what it should become.
+    #[test]
+    fn a_member_in_steps_is_whole_or_damaged() {
+        let content: Vec<u8> = (0..2_000_u32).map(|at| (at % 97) as u8).collect();
+        let compressed = gzip(&content);
+        let unzip = |member: &[u8], most_bytes: usize| {
+            let mut unzipping = Unzipping::new(content.len());
+            let mut made = 0;
+            while !unzipping.has_ended() {
+                let bytes = unzipping.step(member, most_bytes)?;
+                assert!(bytes <= most_bytes);
+                assert!(
+                    bytes == most_bytes || unzipping.has_ended(),
+                    "less is the end"
+                );
+                made += bytes;
+            }
+            assert_eq!(made, content.len());
+            Ok(unzipping.into_bytes())
+        };
+        for most_bytes in [1, 700, content.len(), content.len() + 1, 1 << 20] {
+            assert_eq!(unzip(&compressed, most_bytes).as_ref(), Ok(&content));
+            let (deflated, trailer) = compressed.split_at(compressed.len() - TRAILER_BYTES);
+            for len in HEADER_BYTES..deflated.len() {
+                let cut = [&deflated[..len], trailer].concat();
+                for cut in [&cut[..], &deflated[..len]] {
+                    let result = unzip(cut, most_bytes);
+                    assert_eq!(result, Err(InflateError::Damaged), "cut to {len}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn damage_is_noticed_and_never_breaks_out() {
         let message =

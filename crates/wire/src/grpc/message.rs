@@ -68,7 +68,8 @@ pub enum Step {
 /// Finds the messages of one direction of one stream.
 ///
 /// A message that lies in one payload is reported in place. Only one that is cut by the end of a payload is copied, to
-/// a buffer that grows as its bytes arrive and never because of what a prefix claims.
+/// a buffer that grows as its bytes arrive, and because of what a prefix claims only where the caller asks for it
+/// ([`Deframer::reserve_message`]).
 #[derive(Debug, Default)]
 pub struct Deframer {
     gathered: Vec<u8>,
@@ -162,6 +163,13 @@ impl Deframer {
             self.gathered.reserve_exact(wanted - self.gathered.len());
         }
         self.gathered.extend_from_slice(bytes);
+    }
+
+    /// Takes memory for all of the message that is being gathered, which the caller has accounted for: a large one is
+    /// then not moved again and again as it grows.
+    pub fn reserve_message(&mut self) {
+        let missing = self.missing().unwrap_or(0);
+        self.gathered.reserve_exact(missing);
     }
 
     /// The last message that came in pieces. Valid until the next [`Deframer::push`].
@@ -324,6 +332,26 @@ mod tests {
         messages(&mut deframer, [&bytes[..3], &bytes[3..]]).expect("valid");
         messages(&mut deframer, [&bytes[..5], &bytes[5..]]).expect("valid");
         assert_eq!(deframer.buffer_bytes(), 0);
+    }
+
+    #[test]
+    fn memory_that_is_reserved_is_for_the_whole_message_and_no_more() {
+        let mut deframer = Deframer::new();
+        for size in [900_usize, 1, 300, 900] {
+            let bytes = stream(&[(false, vec![size as u8; size])]);
+            let (begun, rest) = bytes.split_at(PREFIX_BYTES + size / 3);
+            drop(deframer.take_buffer());
+            messages(&mut deframer, [begun]).expect("valid");
+            deframer.reserve_message();
+            let reserved = deframer.buffer_bytes();
+            assert_eq!(reserved, size);
+            let pieces = rest.chunks(10);
+            let found = messages(&mut deframer, pieces).expect("valid");
+            assert_eq!(found, [(false, vec![size as u8; size])]);
+            // Between messages there is nothing to reserve for.
+            deframer.reserve_message();
+            assert!(deframer.buffer_bytes() <= reserved, "it was not moved");
+        }
     }
 
     #[test]

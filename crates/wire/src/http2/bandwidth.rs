@@ -89,6 +89,19 @@ mod tests {
         // Half of it came: at most ten times as much.
         measure(&mut bandwidth, 65_535);
         assert_eq!(bandwidth.stream_window(), 8 * limits::STREAM_WINDOW_BYTES);
+        assert_eq!(
+            bandwidth.connection_window(),
+            limits::CONNECTION_WINDOW_BYTES
+        );
+        // A fifth to the byte, and a byte less.
+        measure(&mut bandwidth, 8 * limits::STREAM_WINDOW_BYTES / 5 - 1);
+        assert_eq!(bandwidth.stream_window(), 8 * limits::STREAM_WINDOW_BYTES);
+        measure(&mut bandwidth, 8 * limits::STREAM_WINDOW_BYTES / 5);
+        assert_eq!(bandwidth.stream_window(), 16 * limits::STREAM_WINDOW_BYTES);
+        assert_eq!(
+            bandwidth.connection_window(),
+            32 * limits::STREAM_WINDOW_BYTES
+        );
         measure(&mut bandwidth, u32::MAX);
         assert_eq!(bandwidth.stream_window(), limits::MAX_STREAM_WINDOW_BYTES);
         assert_eq!(

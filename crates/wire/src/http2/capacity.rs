@@ -75,6 +75,16 @@ impl Capacity {
         ];
         queues.iter().map(|queue| queue.capacity()).sum::<usize>() * size_of::<StreamKey>()
     }
+
+    #[cfg(test)]
+    pub(super) fn reserve(&mut self, keys: usize) {
+        self.deferred.reserve(keys);
+        self.put_back.reserve(keys + 1);
+        self.waiting.reserve(keys + 2);
+        self.waiting_begin.reserve(keys + 3);
+        self.waiting_large.reserve(keys + 4);
+        self.waiting_room.reserve(keys + 5);
+    }
 }
 
 impl Connection {
@@ -281,13 +291,12 @@ impl Connection {
             let Some(key) = self.capacity.put_back.pop_front() else {
                 return false;
             };
-            let Some(found) = self.streams.get(key).filter(|found| !found.is_dead()) else {
+            if !self.is_alive(key) {
                 continue;
-            };
-            let is_held = found.held;
+            }
             self.streams[key.slot].is_put_back = false;
-            // Held, it goes on when that is taken back.
-            if !is_held && !self.resumed.contains(&key) {
+            // Held, it leaves that queue at once, and goes on when that is taken back.
+            if !self.resumed.contains(&key) {
                 self.resumed.push_back(key);
                 return true;
             }

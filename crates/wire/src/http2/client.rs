@@ -8,7 +8,7 @@ use super::headers::HeadInfo;
 use super::outbound::End;
 use super::send::is_bare;
 use super::streams::{Encoding, Kind, LateStatus, StreamKey};
-use crate::grpc::{self, Code, Metadata, PREFIX_BYTES, Status, TimeoutValue, status};
+use crate::grpc::{self, Code, Metadata, Status, TimeoutValue, status};
 use crate::hpack::{Encoder, Indexing, KnownName};
 use crate::limits;
 
@@ -255,15 +255,14 @@ impl Connection {
             return;
         };
         // If the message went out just now as the only frame, it can carry the end.
-        let whole =
-            out.len() - start > HEADER_BYTES + PREFIX_BYTES - 1 && found.outbound.bytes() == 0;
-        if let (true, Some(bytes)) = (whole, out[start..].first_chunk::<HEADER_BYTES>()) {
+        let is_out = found.outbound.bytes() == 0;
+        if let (true, Some(bytes)) = (is_out, out[start..].first_chunk::<HEADER_BYTES>()) {
             let header = FrameHeader::parse(bytes);
             let is_only_frame = header.stream == stream.id
                 && header.kind == kind::DATA
                 && out.len() - start == HEADER_BYTES + header.length as usize;
             if is_only_frame {
-                out[start + 4] |= flag::END_STREAM;
+                out[start + 4] = flag::END_STREAM;
                 self.streams[stream.slot].send_closed = true;
                 return;
             }

@@ -529,8 +529,10 @@ impl Connection {
             + self.unsent_bytes
             + self.block.bytes.capacity()
             + self.unpacked.capacity()
-            + (self.events.capacity() + self.ready.capacity() + self.resumed.capacity())
-                * size_of::<Event>()
+            + self.events.capacity() * size_of::<Event>()
+            + (self.ready.capacity() + self.resumed.capacity()) * size_of::<StreamKey>()
+            + self.pending_acks.capacity() * size_of::<Option<[u8; 8]>>()
+            + self.request_memo.memory_bytes()
             + self.turns.memory_bytes()
             + self.unpacks.memory_bytes()
             + self.late.memory_bytes()
@@ -541,7 +543,9 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http2::streams::Stream;
+    use crate::hpack::{FieldLimits, Indexing};
+    use crate::http2::RequestHead;
+    use crate::http2::streams::{Kind, Stream};
 
     #[test]
     fn a_fresh_connection_and_a_stream_are_small() {
@@ -552,5 +556,114 @@ mod tests {
             connection.memory_bytes()
         );
         assert!(size_of::<Stream>() <= 384, "{}", size_of::<Stream>());
+    }
+
+    /// Whatever part of a connection allocates, the sum grows by as much; and again when the part grows once more.
+    #[test]
+    fn what_the_parts_hold_is_counted_to_the_byte() {
+        type Step = fn(&mut Connection, usize);
+        let parts: [(&str, Step); 17] = [
+            ("streams", |connection, round| {
+                for id in (1..).step_by(2).skip(round * 100).take(100) {
+                    connection.streams.insert(id, Kind::Grpc, 1, 1);
+                }
+                let slots = round as u32 * 50..;
+                slots
+                    .take(50)
+                    .for_each(|slot| connection.streams.remove(slot));
+            }),
+            ("heads", |connection, round| {
+                let mut fields = Fields::new();
+                let (name, value) = ([b'n'; 100], [b'v'; 500]);
+                let pushed = fields.push(&name, &value, &FieldLimits::default());
+                pushed.expect("within the limits");
+                let block = [round as u8; 200];
+                connection
+                    .memo
+                    .learn(&block, 1, &mut fields, HeadInfo::EMPTY);
+            }),
+            ("trailers", |connection, round| {
+                connection.ok_trailers.learn(&vec![7; 100 << round], 1);
+            }),
+            ("fields", |connection, _| {
+                for _ in 0..10 {
+                    let (fields, limits) = (&mut connection.fields, FieldLimits::default());
+                    (fields.push(b"name", &[b'v'; 200], &limits)).expect("within the limits");
+                }
+            }),
+            ("decoder", |connection, round| {
+                let mut block = Vec::with_capacity(4_096);
+                for value in 0..5_u8 {
+                    let value = [b'0' + 5 * round as u8 + value; 150];
+                    Encoder::new().field(b"x", &value, Indexing::Incremental, &mut block);
+                }
+                let (limits, mut fields) = (FieldLimits::default(), Fields::new());
+                (connection.decoder.decode(&block, &limits, &mut fields)).expect("a valid block");
+            }),
+            ("encoder", |connection, round| {
+                let mut block = Vec::with_capacity(4_096);
+                for value in 0..5_u8 {
+                    let value = [b'0' + 5 * round as u8 + value; 150];
+                    (connection.encoder).field(b"x", &value, Indexing::Incremental, &mut block);
+                }
+            }),
+            ("pool", |connection, round| {
+                for _ in 0..4 {
+                    connection.pool.give(Vec::with_capacity(1_000 << round));
+                }
+            }),
+            ("block", |connection, round| {
+                connection.block.bytes.reserve_exact(300 << round)
+            }),
+            ("decompressed", |connection, round| {
+                connection.unpacked.reserve_exact(500 << round)
+            }),
+            ("events", |connection, round| {
+                connection.events.reserve(70 << round)
+            }),
+            ("ready", |connection, round| {
+                connection.ready.reserve(90 << round)
+            }),
+            ("resumed", |connection, round| {
+                connection.resumed.reserve(110 << round)
+            }),
+            ("acknowledgements", |connection, round| {
+                connection.pending_acks.reserve(130 << round)
+            }),
+            ("request heads", |connection, _| {
+                for path in ["/a", "/b", "/long.er"] {
+                    let head = RequestHead::call("localhost", path);
+                    connection.request_memo.remember(&head, 1, &[7; 100]);
+                }
+            }),
+            ("turns", |connection, round| {
+                connection.turns.reserve(170 << round)
+            }),
+            ("packed messages", |connection, round| {
+                connection.unpacks.reserve(20 << round)
+            }),
+            ("capacity", |connection, round| {
+                connection.capacity.reserve(190 << round)
+            }),
+        ];
+        let mut connection = Connection::new(&Config::server(), 0);
+        assert_eq!(connection.memory_bytes(), size_of::<Connection>());
+        for round in 0..2 {
+            for (part, step) in parts {
+                let before = connection.memory_bytes();
+                let allocated =
+                    allocation_counter::measure(|| step(&mut connection, round)).bytes_current;
+                let counted = connection.memory_bytes() as i64 - before as i64;
+                assert!(allocated > 0, "{part}, round {round}: nothing is measured");
+                assert_eq!(counted, allocated, "{part}, round {round}");
+            }
+        }
+        // Bodies count with their bytes, whatever room their buffers have beside.
+        let before = connection.memory_bytes();
+        (connection.gathered_bytes, connection.unsent_bytes) = (1_000, 3_000);
+        assert_eq!(connection.memory_bytes(), before + 4_000);
+        connection.late.insert(1);
+        let late_bytes = connection.late.memory_bytes();
+        assert_eq!(connection.memory_bytes(), before + 4_000 + late_bytes);
     }
 }

@@ -213,4 +213,19 @@ mod tests {
             limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES
         );
     }
+
+    /// A frame pays for what it lacks of the usual size, or earns what it has beyond: no byte more.
+    #[test]
+    fn small_and_large_data_are_weighed_to_the_byte() {
+        let usual = limits::SMALL_DATA_BYTES;
+        for length in [0, 1, usual / 2, usual - 1, usual, usual + 1, 3 * usual] {
+            let mut guard = Guard::new(&Config::server(), 0);
+            for _ in 0..2 {
+                guard.small_data.tokens = 10_000;
+                let paid = guard.charge(Charge::Fragment(length), 0);
+                paid.expect("there is enough");
+                assert_eq!(guard.small_data.tokens + usual, 10_000 + length);
+            }
+        }
+    }
 }

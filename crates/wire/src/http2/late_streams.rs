@@ -145,4 +145,28 @@ mod tests {
         assert!(!late.contains(1) && late.contains(3));
         assert!(late.contains(ids.last().expect("there are some")));
     }
+
+    /// The library does not say what a tree takes, so that it is an estimate: compared with the allocator.
+    #[test]
+    fn the_estimate_of_what_is_remembered_is_about_what_is_allocated() {
+        for count in [100, 1_000, MAX_REMEMBERED_RESETS] {
+            let mut late = LateStreams::default();
+            let ids = (1..).step_by(2).take(count);
+            let allocated = allocation_counter::measure(|| {
+                ids.clone().for_each(|id| late.insert(id));
+            });
+            let (estimate, bytes) = (late.memory_bytes() as i64, allocated.bytes_current);
+            assert!(
+                2 * bytes < 3 * estimate && 2 * estimate < 3 * bytes,
+                "{estimate}, {bytes}"
+            );
+            let lingering = allocation_counter::measure(|| {
+                ids.take(LINGERING_STREAMS).for_each(|id| {
+                    late.linger(id, 1);
+                });
+            });
+            let more = late.memory_bytes() as i64 - estimate;
+            assert_eq!(more, lingering.bytes_current);
+        }
+    }
 }

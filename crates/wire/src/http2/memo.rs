@@ -103,6 +103,7 @@ impl Memo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hpack::FieldLimits;
 
     fn learn(memo: &mut Memo, block: &[u8], changes: u64) -> Option<usize> {
         memo.learn(block, changes, &mut Fields::new(), HeadInfo::EMPTY)
@@ -145,9 +146,46 @@ mod tests {
             learned as u32,
             limits::MEMO_PATIENCE + 3_200 / limits::MEMO_SAMPLING
         );
-        assert_eq!(
-            learn(&mut Memo::default(), &[0; limits::MEMO_BLOCK_BYTES + 1], 0),
-            None
-        );
+    }
+
+    /// As a connection does it: what is not found is learned. A single hit, and the peer is worth it again.
+    #[test]
+    fn a_block_that_repeats_renews_the_patience() {
+        let mut memo = Memo::default();
+        let mut number = 0_u32;
+        for _ in 0..3 {
+            let mut learned = 0;
+            for _ in 0..limits::MEMO_SAMPLING - 1 {
+                number += 1;
+                let block = number.to_le_bytes();
+                assert_eq!(memo.find(&block, 0), None);
+                learned += u32::from(learn(&mut memo, &block, 0).is_some());
+            }
+            assert_eq!(learned, limits::MEMO_PATIENCE);
+            // One that is still remembered.
+            let place = memo.entry(0).block.clone();
+            assert_eq!(memo.find(&place, 0), Some(0));
+        }
+    }
+
+    #[test]
+    fn blocks_and_fields_are_learned_up_to_their_bounds() {
+        let longest = [0; limits::MEMO_BLOCK_BYTES];
+        assert!(learn(&mut Memo::default(), &longest, 0).is_some());
+        let longer = [0; limits::MEMO_BLOCK_BYTES + 1];
+        assert_eq!(learn(&mut Memo::default(), &longer, 0), None);
+        // The memory of a list grows in powers of two, and is never exactly at its bound.
+        let mut outcomes = Vec::new();
+        for value_bytes in (0..16_000).step_by(500) {
+            let mut fields = Fields::new();
+            let value = vec![b'v'; value_bytes];
+            let pushed = fields.push(b"x", &value, &FieldLimits::default());
+            pushed.expect("within the limits");
+            let is_small = fields.memory_bytes() <= limits::MEMO_FIELDS_BYTES;
+            let learned = Memo::default().learn(b"abc", 0, &mut fields, HeadInfo::EMPTY);
+            assert_eq!(learned.is_some(), is_small, "{value_bytes}");
+            outcomes.push(is_small);
+        }
+        assert!(outcomes.contains(&true) && outcomes.contains(&false));
     }
 }

@@ -77,7 +77,7 @@ impl Pool {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.buffers.capacity() * size_of::<Vec<u8>>()
     }
 }
 
@@ -98,14 +98,52 @@ mod tests {
         for capacity in [30, 60, 20, 10] {
             pool.give(Vec::with_capacity(capacity));
         }
-        assert_eq!(pool.memory_bytes(), 100, "30, 60 and 10");
+        assert_eq!(pool.bytes, 100, "30, 60 and 10");
         assert_eq!(pool.take().capacity(), 60);
-        assert_eq!(pool.memory_bytes(), 40);
+        assert_eq!(pool.bytes, 40);
         pool.bound_as_usual();
-        assert_eq!(pool.memory_bytes(), 10);
+        assert_eq!(pool.bytes, 10);
         pool.give(Vec::with_capacity(20));
-        assert_eq!(pool.memory_bytes(), 10);
+        assert_eq!(pool.bytes, 10);
         assert_eq!(pool.take().capacity(), 10);
         assert_eq!(pool.take().capacity(), 0);
+    }
+
+    #[test]
+    fn a_pool_keeps_a_few_buffers_and_none_without_memory() {
+        let mut pool = Pool::new(1 << 20);
+        for _ in 0..2 {
+            assert!(pool.is_empty());
+            pool.give(Vec::new());
+            assert!(pool.is_empty());
+            for _ in 0..limits::POOLED_BUFFERS + 3 {
+                pool.give(vec![7; 10]);
+            }
+            assert_eq!(pool.bytes, 10 * limits::POOLED_BUFFERS);
+            assert!(pool.take().is_empty(), "only its memory is kept");
+            pool.trim();
+            assert_eq!(pool.memory_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_usual_is_extra() {
+        let mut pool = Pool::new(20);
+        pool.bound(10);
+        pool.give(Vec::with_capacity(20));
+        assert_eq!(
+            (pool.bytes, pool.extra_bytes()),
+            (20, 0),
+            "never below the usual"
+        );
+        pool.bound(51);
+        pool.give(Vec::with_capacity(31));
+        assert_eq!((pool.bytes, pool.extra_bytes()), (51, 31));
+        pool.bound(50);
+        assert_eq!(
+            (pool.bytes, pool.extra_bytes()),
+            (20, 0),
+            "the largest goes"
+        );
     }
 }

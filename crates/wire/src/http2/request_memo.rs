@@ -91,4 +91,9 @@ impl RequestMemo {
             self.next = (self.next + 1) % limits::REQUEST_MEMOS;
         }
     }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let texts = |entry: &Entry| entry.texts.capacity() + entry.block.capacity();
+        self.entries.capacity() * size_of::<Entry>() + self.entries.iter().map(texts).sum::<usize>()
+    }
 }

@@ -269,3 +269,34 @@ impl Connection {
         // Not `late`: a stream may have been reset a moment ago, and its frames are still to come.
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A 64th of what waits has to move, rounded up; then the time begins anew, for a share of what waits by then.
+    #[test]
+    fn time_begins_anew_when_a_share_has_moved() {
+        let config = Config::server();
+        let timeout_ns = config.no_progress_timeout_ms * NS_PER_MS;
+        let mut timers = Timers::new(&config, 0);
+        for begun_ns in [1_000, 2_000] {
+            let mut note = |waiting, moved, now_ns, since_ns: Option<u64>| {
+                timers.sent(waiting, moved, now_ns);
+                let expected = since_ns.map(|since_ns| since_ns + timeout_ns);
+                assert_eq!(timers.sending_deadline_ns(&config), expected);
+                timers.gathered(waiting, moved, now_ns);
+                assert_eq!(timers.gathering_deadline_ns(&config), expected);
+            };
+            let at = |after_ns: u64| begun_ns + after_ns;
+            note(641, 0, at(0), Some(at(0)));
+            note(631, 10, at(1), Some(at(0)));
+            note(641, 0, at(2), Some(at(0)));
+            note(640, 1, at(3), Some(at(3)));
+            note(631, 9, at(4), Some(at(3)));
+            note(630, 1, at(5), Some(at(5)));
+            note(530, 100, at(6), Some(at(6)));
+            note(0, 530, at(7), None);
+        }
+    }
+}

@@ -119,6 +119,12 @@ impl Turns {
         (self.waiting.capacity() + self.active.capacity()) * size_of::<StreamKey>()
     }
 
+    #[cfg(test)]
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        self.waiting.reserve(keys);
+        self.active.reserve(keys + 1);
+    }
+
     pub(crate) fn trim(&mut self) {
         self.waiting.shrink_to_fit();
         self.active.shrink_to_fit();
@@ -319,6 +325,7 @@ impl Connection {
     fn begin_turn(&mut self, key: StreamKey, out: &mut Vec<u8>) -> usize {
         let stream = &mut self.streams[key.slot];
         let missing = stream.inbound.deframer.missing().unwrap_or(0);
+        stream.inbound.deframer.reserve_message();
         let before = stream.turn.reserved as usize;
         stream.turn = Turn {
             state: TurnState::Active,

@@ -107,6 +107,11 @@ impl Unpacks {
         self.bytes() + self.waiting.capacity() * size_of::<Unpacking>()
     }
 
+    #[cfg(test)]
+    pub(crate) fn reserve(&mut self, messages: usize) {
+        self.waiting.reserve(messages);
+    }
+
     fn push(&mut self, unpacking: Unpacking) {
         self.packed_bytes += unpacking.packed.capacity();
         self.waiting.push_back(unpacking);
@@ -286,5 +291,48 @@ impl Connection {
             self.streams[one.stream.slot].is_unpacked = false;
         }
         self.unpacks = Unpacks::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What came counts while it waits; only the first, and only once it has its memory, counts also with what it becomes.
+    #[test]
+    fn messages_hold_the_memory_that_they_report() {
+        let mut unpacks = Unpacks::default();
+        for _ in 0..2 {
+            let mut held = Vec::new();
+            for count in 1..=9_u32 {
+                let allocated = allocation_counter::measure(|| {
+                    unpacks.push(Unpacking {
+                        stream: StreamKey {
+                            slot: count,
+                            id: 2 * count + 1,
+                        },
+                        packed: Vec::with_capacity(1_000 * count as usize),
+                        last: true,
+                        unzipping: Unzipping::new(100_000 + count as usize),
+                    });
+                });
+                held.push(allocated.bytes_current);
+                let memory_bytes = unpacks.memory_bytes() as i64;
+                assert_eq!(memory_bytes, held.iter().sum(), "{count} messages");
+            }
+            assert_eq!(unpacks.bytes(), 45_000);
+            unpacks.grant();
+            let becomes = 100_001 + Unzipping::STATE_BYTES;
+            assert_eq!(unpacks.bytes(), 45_000 + becomes);
+            let memory_bytes = unpacks.memory_bytes() as i64;
+            assert_eq!(memory_bytes, held.iter().sum::<i64>() + becomes as i64);
+            // One that is not under way goes, then the one that is, then all.
+            unpacks.remove(1);
+            assert_eq!(unpacks.bytes(), 43_000 + becomes);
+            unpacks.remove(0);
+            assert_eq!((unpacks.bytes(), unpacks.is_granted()), (42_000, false));
+            while unpacks.remove(0).is_some() {}
+            assert_eq!(unpacks.memory_bytes(), 0);
+        }
     }
 }

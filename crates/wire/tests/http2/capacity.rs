@@ -150,6 +150,38 @@ fn a_reservation_counts_until_its_call_sends_or_ends() {
     assert_eq!(server.connection.buffered_bytes(), 0);
 }
 
+/// What is set aside by and by is one reservation: another in its place takes all of it back, and so does the end.
+#[test]
+fn more_may_be_set_aside_beside_a_reservation() {
+    let mut server = server(100_000);
+    let streams = requests(&server.feed(&[call(1), call(3)].concat()));
+    for _ in 0..2 {
+        server.connection.reserve_more(streams[0], 20_000);
+        server.connection.reserve_more(streams[1], 7);
+        server.connection.reserve_more(streams[0], 30_000);
+        assert_eq!(server.connection.unsent_bytes(), 50_007);
+        assert_eq!(server.connection.buffered_bytes(), 50_007);
+        assert_eq!(server.connection.held_bytes(), 0, "nothing waits yet");
+        server.connection.reserve_more(streams[1], 49_992);
+        assert!(server.connection.has_capacity(), "a byte is left");
+        server.connection.reserve_more(streams[1], 1);
+        assert!(!server.connection.has_capacity());
+        server.connection.reserve_send(streams[0], 5);
+        assert_eq!(server.connection.unsent_bytes(), 50_005);
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.send_message(streams[1], out, |out| out.push(1));
+        server.connection.reserve_send(streams[0], 0);
+        assert_eq!(server.connection.unsent_bytes(), 6, "the message waits");
+        take(&mut server, [3].into_iter(), 6);
+    }
+    server.connection.reserve_more(streams[0], 9);
+    server.feed(&rst(1, ErrorCode::Cancel));
+    server.connection.reserve_more(streams[0], 9);
+    assert_eq!(server.connection.buffered_bytes(), 0, "it has ended");
+    server.connection.forget(streams[0]);
+    assert_eq!(server.connection.buffered_bytes(), 0);
+}
+
 #[test]
 fn a_paused_connection_takes_no_first_message_until_it_goes_on() {
     let mut server = server(1 << 20);

@@ -325,6 +325,9 @@ fn refused_streams_may_be_tried_again() {
         client.connection.open(&mut client.output, &head),
         Err(OpenError::GoingAway)
     );
+    // Said once more it changes nothing.
+    let again = client.feed(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
+    assert_eq!((again, client.error()), (vec![], None));
     // The one in the middle goes on.
     client.feed(&headers(3, &[HEAD[0], HEAD[1], ("grpc-status", "0")], true));
     for stream in streams {
@@ -532,4 +535,145 @@ fn repeated_trailers_are_remembered_and_stay_true() {
     assert_eq!(call(&indexed(b"0")), Code::Ok);
     assert_eq!(call(&[NEWEST, b"\x00\x01x\x01y"].concat()), Code::Ok);
     assert_eq!(call(NEWEST), Code::Ok);
+}
+
+/// The smaller of both sides' limits, less what is open; never below zero when the server allows less later.
+#[test]
+fn streams_are_left_up_to_the_smaller_limit() {
+    let config = Config {
+        max_streams: 3,
+        ..Config::client()
+    };
+    for (allowed, least) in [(2, 2), (3, 3), (100, 3)] {
+        let mut client = Endpoint::client_with(&config, &[(3, allowed)]);
+        for _ in 0..2 {
+            let mut streams = Vec::new();
+            for open_now in 0..least {
+                assert_eq!(client.connection.streams_left(), least - open_now);
+                streams.push(open(&mut client));
+            }
+            assert_eq!(client.connection.streams_left(), 0);
+            client.feed(&settings(&[(3, 1)]));
+            assert_eq!(client.connection.streams_left(), 0);
+            client.feed(&settings(&[(3, allowed)]));
+            for stream in streams {
+                let (connection, out) = (&mut client.connection, &mut client.output);
+                connection.reset(stream, out, ErrorCode::Cancel);
+            }
+        }
+    }
+}
+
+/// Whatever part of a head is longer by some bytes, another has to be as much shorter.
+#[test]
+fn every_part_of_a_head_counts_towards_what_the_server_takes() {
+    const MAX: u32 = 2_000;
+    let metadata = |name: usize, value: usize| {
+        let mut metadata = Metadata::new();
+        let pushed = metadata.push_ascii("n".repeat(name), "v".repeat(value));
+        pushed.expect("valid");
+        metadata
+    };
+    // The longest path with which this head is opened.
+    let longest_path = |head: RequestHead<'_>| {
+        let mut client = Endpoint::client_with(&Config::client(), &[(6, MAX)]);
+        let path = "/".repeat(MAX as usize);
+        let fits = |&length: &usize| {
+            let path = &path[..length];
+            let (connection, out) = (&mut client.connection, &mut client.output);
+            let opened = connection.open(out, &RequestHead { path, ..head });
+            let frames = client.frames();
+            let Ok(stream) = opened else {
+                assert_eq!((opened, frames), (Err(OpenError::HeadTooLarge), vec![]));
+                return false;
+            };
+            let fields = client.decode(&frames[0]);
+            let bytes: usize = fields
+                .iter()
+                .map(|(name, value)| name.len() + value.len() + 32)
+                .sum();
+            assert!(
+                bytes <= MAX as usize,
+                "{bytes} bytes are more than is taken"
+            );
+            let (connection, out) = (&mut client.connection, &mut client.output);
+            connection.reset(stream, out, ErrorCode::Cancel);
+            client.frames();
+            true
+        };
+        (1..MAX as usize).take_while(fits).count()
+    };
+    let (few, longer_name, longer_value) = (metadata(10, 30), metadata(17, 30), metadata(10, 60));
+    let head = RequestHead {
+        user_agent: "agent",
+        metadata: Some(&few),
+        ..RequestHead::call("localhost", "/")
+    };
+    let usual = longest_path(head);
+    assert!(usual > 1_000, "{usual}");
+    let longer = [
+        (
+            "scheme",
+            RequestHead {
+                scheme: "https",
+                ..head
+            },
+            1,
+        ),
+        (
+            "authority",
+            RequestHead {
+                authority: "localhost:4317",
+                ..head
+            },
+            5,
+        ),
+        (
+            "user agent",
+            RequestHead {
+                user_agent: "agent/1.0",
+                ..head
+            },
+            4,
+        ),
+        (
+            "name",
+            RequestHead {
+                metadata: Some(&longer_name),
+                ..head
+            },
+            7,
+        ),
+        // As much as base64 would take.
+        (
+            "value",
+            RequestHead {
+                metadata: Some(&longer_value),
+                ..head
+            },
+            40,
+        ),
+    ];
+    for (part, head, bytes) in longer {
+        assert_eq!(longest_path(head), usual - bytes, "{part}");
+    }
+    let without = RequestHead {
+        metadata: None,
+        ..head
+    };
+    assert_eq!(longest_path(without), usual + 10 + 40 + 36);
+}
+
+/// Until the server's SETTINGS have come it is not known how many streams it allows.
+#[test]
+fn the_settings_of_the_server_are_awaited() {
+    let mut client = Endpoint::new(&Config::client());
+    let ack = frame(kind::SETTINGS, flag::ACK, 0, &[]);
+    let bytes = [settings(&[(3, 7)]), ack].concat();
+    assert!(!client.connection.has_peer_settings());
+    assert_eq!(client.feed(&bytes[..14]), [], "but for the last byte");
+    assert!(!client.connection.has_peer_settings());
+    assert_eq!(client.feed(&bytes[14..]), []);
+    assert!(client.connection.has_peer_settings());
+    assert_eq!(client.connection.streams_left(), 7);
 }

@@ -437,6 +437,35 @@ fn window_updates_that_answer_data_are_welcome() {
     assert_eq!(server.error(), None);
 }
 
+/// Whether a frame goes out at once or has to wait for its window: it earns what it may be answered with, and what is
+/// earned has a bound.
+#[test]
+fn each_frame_that_is_sent_earns_some_window_updates() {
+    for waits in [false, true] {
+        let first_window = if waits { 0 } else { 60_000 };
+        let mut server = Endpoint::server_with(&Config::server(), &[(4, first_window)]);
+        let stream = requests(&server.feed(&call(1)))[0];
+        let updates = |count: u32| window_update(0, 1).repeat(count as usize);
+        for _ in 0..limits::CONTROL_BURST {
+            let (connection, out) = (&mut server.connection, &mut server.output);
+            connection.send_message(stream, out, |out| out.push(1));
+            let more = limits::CONTROLS_PER_DATA_SENT - 1;
+            server.feed(&[window_update(1, 6), updates(more)].concat());
+            assert_eq!(
+                (server.error(), server.connection.unsent_bytes()),
+                (None, 0)
+            );
+            server.output.clear();
+        }
+        server.feed(&updates(
+            limits::CONTROL_BURST - limits::CONTROLS_PER_DATA_SENT,
+        ));
+        assert_eq!(server.error(), None);
+        server.feed(&updates(limits::CONTROLS_PER_DATA_SENT));
+        server.assert_closed(ErrorCode::EnhanceYourCalm);
+    }
+}
+
 #[test]
 fn header_table_growth_and_churn() {
     // Whatever the peer offers, our table stays small; two size updates may begin a block, not three.

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod bounds;
 mod capacity;
 mod client;
 mod equality;

@@ -263,7 +263,9 @@ fn short_blocks_that_stand_for_much_are_not_remembered() {
 #[test]
 fn windows_stay_shut_and_lose_nothing() {
     let mut server = Endpoint::server();
+    assert!(!server.connection.windows_are_shut());
     server.connection.set_windows_shut(true, &mut server.output);
+    assert!(server.connection.windows_are_shut());
     let stream = requests(&server.feed(&call(1)))[0];
     let body = message(&[1; 15_995]);
     for _ in 0..4 {
@@ -280,6 +282,7 @@ fn windows_stay_shut_and_lose_nothing() {
         .map(|frame| (frame.stream, number(&frame.payload)))
         .collect();
     assert_eq!(given, [(1, 64_000)], "the connection's is not half used up");
+    assert!(!server.connection.windows_are_shut());
 }
 
 #[test]
@@ -448,6 +451,36 @@ fn a_body_that_was_kept_back_comes_in_pieces() {
     );
     assert_eq!(seen.iter().position(is_last), Some(seen.len() - 1));
     assert_eq!(server.connection.buffered_bytes(), 0);
+}
+
+/// Each byte of a body is given back once: the peer may send as much again, and no more.
+#[test]
+fn what_was_kept_back_of_a_body_is_given_back_in_full() {
+    const WINDOW: usize = 400_000;
+    let config = Config {
+        stream_window: Some(WINDOW as u32),
+        ..Config::server()
+    };
+    let mut server = Endpoint::server_with(&config, &[]);
+    let stream = requests(&server.feed(&headers(1, &PLAIN, false)))[0];
+    let mut given_back = 0;
+    for round in 1..=3 {
+        server.connection.hold(stream, true);
+        for piece in [7; WINDOW / 2].chunks(limits::MAX_FRAME_BYTES) {
+            assert_eq!(server.feed(&data(1, piece, false)), []);
+        }
+        server.connection.hold(stream, false);
+        let seen = server.feed_with(b"", |connection, seen, out| {
+            connection.release(stream_of(seen.event), out);
+        });
+        assert!(seen.len() > 1, "it comes in pieces");
+        let updates = server.frames_of_kind(kind::WINDOW_UPDATE);
+        let of_stream = updates.iter().filter(|update| update.stream == 1);
+        given_back += of_stream
+            .map(|update| number(&update.payload) as usize)
+            .sum::<usize>();
+        assert_eq!(given_back, round * WINDOW / 2);
+    }
 }
 
 /// A buffer that grew by and by would be copied each time.

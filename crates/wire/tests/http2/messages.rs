@@ -451,6 +451,35 @@ fn a_message_can_be_taken_out() {
     assert_eq!(taken, [&b"whole"[..], b"cut"]);
 }
 
+/// While a message is looked at, other streams may come to their ends, be they in the midst of theirs.
+#[test]
+fn the_end_of_another_stream_leaves_the_last_message_where_it_is() {
+    let mut server = Endpoint::server();
+    for first in [1, 5] {
+        let body = message(b"in pieces");
+        let unfinished = [call(first), data(first, &body[..8], false)].concat();
+        let other = requests(&server.feed(&unfinished))[0];
+        let cut = [
+            call(first + 2),
+            data(first + 2, &body[..7], false),
+            data(first + 2, &body[7..], false),
+        ];
+        let mut looked_at = 0;
+        let seen = server.feed_with(&cut.concat(), |connection, seen, out| {
+            if let Event::Message { stream, .. } = seen.event {
+                connection.reset(other, out, wire::ErrorCode::Cancel);
+                assert_eq!(connection.message(&[]), b"in pieces");
+                connection.reset(stream, out, wire::ErrorCode::Cancel);
+                assert_eq!(connection.message(&[]), b"");
+                looked_at += 1;
+            }
+        });
+        assert_eq!((seen.len(), looked_at), (2, 1));
+        assert_eq!(server.connection.running(), 0);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+    }
+}
+
 #[test]
 fn plain_bodies() {
     let mut server = Endpoint::server();

@@ -284,3 +284,80 @@ fn without_memory_a_call_that_sends_more_may_be_tried_again() {
         assert_eq!(server.error(), None);
     }
 }
+
+/// Neither holding a stream nor letting it go on brings its message sooner than it may come.
+#[test]
+fn a_stream_that_is_held_and_let_go_on_waits_all_the_same() {
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let seen = server.feed(&unary(id, b"abc"));
+        let stream = stream_of(seen[1].event);
+        server.connection.set_pause(Pause::Large);
+        put_back(&mut server, &seen[1]);
+        for hold in [true, false, true, false] {
+            server.connection.hold(stream, hold);
+            assert!(!server.connection.has_events());
+            assert_eq!(server.feed(b""), []);
+        }
+        server.connection.set_pause(Pause::No);
+        assert_eq!(server.feed(b""), [seen[1].clone()]);
+        end(&mut server, stream);
+    }
+    // One that keeps nothing back has nothing to say when it goes on, and one that does says it once.
+    let stream = requests(&server.feed(&call(5)))[0];
+    for _ in 0..2 {
+        for hold in [true, true, false, false] {
+            server.connection.hold(stream, hold);
+            assert!(!server.connection.has_events());
+        }
+        server.connection.hold(stream, true);
+        assert_eq!(server.feed(&data(5, &message(b"kept"), false)), []);
+        assert!(!server.connection.has_events());
+        for hold in [false, true, false] {
+            server.connection.hold(stream, hold);
+        }
+        assert!(server.connection.has_events());
+        assert_eq!(messages(&server.feed(b"")), [b"kept"]);
+        assert!(!server.connection.has_events());
+    }
+}
+
+/// The end of a stream comes behind what is kept of it, and while it is held not at all, however it was sent.
+#[test]
+fn the_end_waits_behind_what_is_kept() {
+    let ends = |id: u32| [data(id, b"", true), headers(id, &[("a", "b")], true)];
+    let mut server = Endpoint::server();
+    for (round, id) in [(0, 1), (1, 201)] {
+        let stream = requests(&server.feed(&call(id)))[0];
+        server.connection.hold(stream, true);
+        assert_eq!(
+            server.feed(&ends(id)[round]),
+            [],
+            "nothing is kept but the end"
+        );
+        server.connection.hold(stream, false);
+        let seen = server.feed(b"");
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].event, Event::HalfClosed { stream });
+        end(&mut server, stream);
+
+        let id = id + 100;
+        let seen = server.feed(&[call(id), data(id, &message(b"abc"), false)].concat());
+        let stream = stream_of(seen[1].event);
+        server.connection.set_pause(Pause::Large);
+        put_back(&mut server, &seen[1]);
+        assert_eq!(server.feed(&ends(id)[round]), []);
+        server.connection.set_pause(Pause::No);
+        let again = server.feed(b"");
+        assert_eq!(messages(&again), [b"abc"]);
+        let ends: Vec<_> = (again.iter())
+            .filter(|seen| {
+                let is_last = matches!(seen.event, Event::Message { last: true, .. });
+                is_last || seen.event == Event::HalfClosed { stream }
+            })
+            .collect();
+        assert_eq!(ends.len(), 1, "{again:?}");
+        end(&mut server, stream);
+        assert_eq!(server.connection.running(), 0);
+    }
+}

@@ -4,7 +4,7 @@ use crate::support::*;
 use std::sync::Arc;
 use wire::grpc::{Code, Inflater, Metadata, Status};
 use wire::http2::frame::kind;
-use wire::{Config, SharedBytes, StreamKey};
+use wire::{Charge, Config, ErrorCode, MessagePart, RequestHead, SharedBytes, StreamKey};
 
 fn shared(bytes: &[u8]) -> SharedBytes {
     SharedBytes::from(Arc::from(bytes))
@@ -208,6 +208,28 @@ fn a_peer_that_does_not_read_gzip_gets_none() {
     assert_eq!(frames[0].payload, message(&[1]));
 }
 
+/// A list may come in several fields (RFC 9110 section 5.3): whatever one of them names, the peer reads.
+#[test]
+fn a_peer_reads_gzip_if_any_of_its_fields_says_so() {
+    for (values, reads_gzip) in [
+        (&["gzip", "identity"][..], true),
+        (&["identity", "gzip"], true),
+        (&["gzip", "identity, gzip"], true),
+        (&["gzip", "gzip", "gzip", "gzip"], true),
+        (&["identity", "deflate"], false),
+    ] {
+        let mut server = Endpoint::server();
+        let mut fields = CALL.to_vec();
+        fields.extend(values.iter().map(|value| ("grpc-accept-encoding", *value)));
+        let stream = requests(&server.feed(&headers(1, &fields, true)))[0];
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.set_compress(stream, true);
+        connection.send_message(stream, out, |out| out.push(1));
+        let frames = server.frames_of_kind(kind::DATA);
+        assert_eq!(frames[0].payload[0], u8::from(reads_gzip), "{values:?}");
+    }
+}
+
 #[test]
 fn who_waits_to_send_a_body_is_told_to_go_on() {
     let mut server = Endpoint::server();
@@ -307,6 +329,128 @@ fn the_encoders_table_follows_the_peer() {
         .connection
         .respond(stream, &mut server.output, |out| out.push(1));
     assert_eq!(server.frames()[0].payload[0], 0x88);
+}
+
+/// The block that tells the peer so is whichever comes next, be it the trailers of a call whose head has gone.
+#[test]
+fn trailers_may_have_to_tell_the_size_of_the_table() {
+    let mut server = Endpoint::server();
+    for (id, is_told) in [(1, true), (3, false)] {
+        let stream = requests(&server.feed(&unary(id, b"a")))[0];
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.send_message(stream, out, |out| out.push(1));
+        server.feed(&settings(&[(1, 0)]));
+        server.frames();
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.finish(stream, out, &Status::OK);
+        let frames = server.frames();
+        assert_eq!(frames[0].payload[0] == 0x20, is_told, "stream {id}");
+        let trailers = server.decode(&frames[0]);
+        assert_eq!(trailers, [("grpc-status".into(), "0".into())]);
+    }
+}
+
+/// Neither on a stream that the peer has given up, nor behind our own end, whether that has gone out or waits.
+#[test]
+fn nothing_is_sent_behind_the_end_of_a_stream() {
+    let mut server = Endpoint::server();
+    for id in [1, 3] {
+        let stream = requests(&server.feed(&call(id)))[0];
+        server.feed(&rst(id, ErrorCode::Cancel));
+        server.frames();
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.send_message(stream, out, |out| out.push(1));
+        connection.send_shared(stream, out, |_| {}, shared(&[1; 10_000]));
+        connection.send_parts(stream, out, [MessagePart::Own(b"a")].into_iter());
+        assert_eq!(server.frames(), []);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+        server.connection.forget(stream);
+    }
+    let mut client = Endpoint::client_with(&Config::client(), &[(4, 10)]);
+    for (bytes, waits) in [(0, false), (100, true), (1, false), (200, true)] {
+        let head = RequestHead::call("localhost", "/a.B/C");
+        let (connection, out) = (&mut client.connection, &mut client.output);
+        let stream = connection.open(out, &head).expect("a stream");
+        connection.send_message(stream, out, |out| out.resize(out.len() + bytes, 7));
+        connection.close_send(stream, out);
+        let unsent = connection.unsent_bytes();
+        assert_eq!(unsent > 0, waits);
+        client.frames();
+        for _ in 0..2 {
+            let (connection, out) = (&mut client.connection, &mut client.output);
+            connection.send_message(stream, out, |out| out.push(1));
+            connection.close_send(stream, out);
+            assert_eq!(client.connection.unsent_bytes(), unsent);
+            assert_eq!(client.frames(), []);
+        }
+        client.feed(&window_update(stream.id, 1_000));
+        let ends: Vec<_> = client.frames().iter().map(Frame::ends_stream).collect();
+        assert_eq!(ends, if waits { vec![true] } else { vec![] });
+    }
+}
+
+/// What is held in charge of a shared part counts itself.
+#[derive(Debug)]
+struct Counted {
+    _count: Arc<()>,
+}
+
+impl Charge for Counted {}
+
+#[test]
+fn the_parts_of_a_message_are_sent_in_order_and_charged_while_they_wait() {
+    // Below 2 KiB a part is copied, and the other one is shared.
+    let (large, small): (Arc<[u8]>, Arc<[u8]>) = (vec![1; 5_000].into(), vec![2; 10].into());
+    let whole = message(&[&b"own"[..], &large, &small, b"last", &large].concat());
+    for compressed in [false, true] {
+        let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
+        let fields = [&CALL[..], &[("grpc-accept-encoding", "gzip")]].concat();
+        for id in [1, 3] {
+            let charged = Arc::new(());
+            let charge = |_: &Arc<[u8]>| -> Box<dyn Charge> {
+                Box::new(Counted {
+                    _count: Arc::clone(&charged),
+                })
+            };
+            let parts = [
+                MessagePart::Own(b"own"),
+                MessagePart::Shared(&large, &charge),
+                MessagePart::Shared(&small, &charge),
+                MessagePart::Own(b"last"),
+                MessagePart::Shared(&large, &charge),
+            ];
+            let stream = requests(&server.feed(&headers(id, &fields, true)))[0];
+            let (connection, out) = (&mut server.connection, &mut server.output);
+            connection.set_compress(stream, compressed);
+            connection.send_parts(stream, out, parts.into_iter());
+            if compressed {
+                assert!(server.connection.unsent_bytes() < 1_000, "all is packed");
+            } else {
+                assert_eq!(server.connection.unsent_bytes(), whole.len());
+                let owned = whole.len() - 2 * large.len();
+                assert_eq!(server.connection.buffered_bytes(), owned);
+                assert_eq!(server.connection.held_bytes(), whole.len());
+                assert_eq!(Arc::strong_count(&charged), 3, "the large ones");
+            }
+            server.frames();
+            server.feed(&window_update(id, 20_000));
+            let sent: Vec<_> = (server.frames().into_iter())
+                .flat_map(|frame| frame.payload)
+                .collect();
+            if compressed {
+                let mut plain = Vec::new();
+                let unzipped = Inflater::new().gunzip(&sent[5..], 20_000, &mut plain);
+                assert_eq!((unzipped, sent[0]), (Ok(()), 1));
+                assert_eq!(plain, whole[5..]);
+            } else {
+                assert_eq!(sent, whole);
+            }
+            assert_eq!(Arc::strong_count(&charged), 1);
+            let (connection, out) = (&mut server.connection, &mut server.output);
+            connection.finish(stream, out, &Status::OK);
+            assert_eq!(server.connection.buffered_bytes(), 0);
+        }
+    }
 }
 
 #[test]

@@ -256,3 +256,36 @@ fn streams_that_end_take_nothing_with_them() {
         assert_eq!(server.connection.running(), 0);
     }
 }
+
+/// The smaller of both windows, less what waits on the stream; promises to others do not count.
+#[test]
+fn the_room_of_a_window_is_what_is_left_of_the_smaller_one() {
+    let mut server = server(1_000);
+    let streams = requests(&server.feed(&[call(1), call(3)].concat()));
+    let room = |server: &Endpoint| {
+        streams
+            .clone()
+            .iter()
+            .map(|&stream| server.connection.window_room(stream))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(room(&server), [1_000, 1_000]);
+    server.connection.promise_room(streams[1], 65_000);
+    assert_eq!(room(&server), [1_000, 1_000]);
+    send(&mut server, streams[0], 695);
+    assert_eq!(room(&server), [300, 1_000]);
+    send(&mut server, streams[0], 395);
+    assert_eq!(room(&server), [0, 1_000]);
+    assert_eq!(server.connection.sent_bytes(), 1_000);
+    // A hundred bytes wait for the window, and use of it what they need.
+    server.feed(&window_update(1, 99));
+    assert_eq!(room(&server), [0, 1_000]);
+    server.feed(&window_update(1, 100_000));
+    assert_eq!(server.connection.sent_bytes(), 1_100);
+    assert_eq!(room(&server), [65_535 - 1_100, 1_000]);
+    send(&mut server, streams[0], 65_535 - 1_100 - 5 - 10);
+    assert_eq!(room(&server), [10, 10], "of the connection");
+    server.feed(&rst(1, ErrorCode::Cancel));
+    server.connection.forget(streams[0]);
+    assert_eq!(room(&server), [0, 10]);
+}

@@ -228,3 +228,24 @@ fn note(server: &mut Endpoint, open: &mut Vec<StreamKey>, seen: &[Seen]) {
         }
     }
 }
+
+/// Whoever has no memory for a connection ends it, once: with all of its calls, and with a reason for the peer.
+#[test]
+fn a_connection_may_be_given_up() {
+    let mut server = Endpoint::server();
+    let streams = requests(&server.feed(&[call(1), call(3)].concat()));
+    for _ in 0..2 {
+        server.connection.abort("no memory", &mut server.output);
+    }
+    let goaway = server.frames_of_kind(kind::GOAWAY);
+    assert_eq!(goaway.len(), 1);
+    assert_eq!(goaway[0].code(), ErrorCode::EnhanceYourCalm);
+    assert!(goaway[0].payload.ends_with(b"no memory"));
+    assert_eq!(server.error(), Some(ErrorCode::EnhanceYourCalm));
+    let ended: Vec<_> = server
+        .feed(b"")
+        .iter()
+        .map(|seen| stream_of(seen.event))
+        .collect();
+    assert_eq!(ended, streams);
+}

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use wire::http2::frame::{PREFACE, flag, kind};
-use wire::{Config, ErrorCode, RequestHead};
+use wire::{Config, ErrorCode, RequestHead, limits};
 
 #[test]
 fn the_preface_and_the_acknowledgement_have_a_time() {
@@ -162,15 +162,120 @@ fn of_many_plain_requests_that_go_on_the_last_are_told_at_once() {
     put[0].1 = "PUT";
     let mut server = Endpoint::server();
     let mut told_at_once = 0;
-    for id in (1..).step_by(2).take(wire::limits::LINGERING_STREAMS + 3) {
+    for id in (1..).step_by(2).take(limits::LINGERING_STREAMS + 3) {
         let stream = requests(&server.feed(&headers(id, &put, false)))[0];
         let out = &mut server.output;
         server.connection.send_plain(stream, out, 507, &[], b"full");
         told_at_once += server.frames_of_kind(kind::RST_STREAM).len();
     }
     assert_eq!(told_at_once, 3);
-    server.advance_ms(wire::limits::LINGER_MS);
+    server.advance_ms(limits::LINGER_MS);
     server.tick();
     let resets = server.frames_of_kind(kind::RST_STREAM);
-    assert_eq!(resets.len(), wire::limits::LINGERING_STREAMS);
+    assert_eq!(resets.len(), limits::LINGERING_STREAMS);
+}
+
+/// A connection without keepalive, so that the next deadline is what it waits for.
+fn without_keepalive(config: Config) -> Config {
+    Config {
+        keepalive_ms: 0,
+        ..config
+    }
+}
+
+/// Each of them goes when what it waits for has come, and stands again with the next: everything twice.
+#[test]
+fn a_deadline_stands_exactly_while_something_is_awaited() {
+    let config = without_keepalive(Config::server());
+    let mut server = Endpoint::new(&config);
+    let next_ms = |server: &Endpoint| {
+        let deadline_ns = server.connection.next_deadline_ns()?;
+        Some((deadline_ns - server.now_ns) / MS)
+    };
+    assert_eq!(next_ms(&server), Some(limits::PREFACE_TIMEOUT_MS));
+    server.advance_ms(7);
+    server.feed(PREFACE);
+    assert_eq!(next_ms(&server), Some(limits::SETTINGS_ACK_TIMEOUT_MS));
+    let ack = frame(kind::SETTINGS, flag::ACK, 0, &[]);
+    server.feed(&[settings(&[(4, 10)]), ack].concat());
+    assert_eq!(next_ms(&server), None);
+    for id in [1, 3] {
+        server.advance_ms(100_000);
+        let head = block(&CALL);
+        server.feed(&frame(kind::HEADERS, 0, id, &head[..3]));
+        assert_eq!(next_ms(&server), Some(limits::HEADER_BLOCK_TIMEOUT_MS));
+        let rest = frame(kind::CONTINUATION, flag::END_HEADERS, id, &head[3..]);
+        let stream = requests(&server.feed(&rest))[0];
+        assert_eq!(next_ms(&server), None);
+
+        let body = message(&[7; 100_000]);
+        server.feed(&data(id, &body[..16_000], false));
+        // Its turn comes, which lapses; then the rest is awaited for longer.
+        assert_eq!(next_ms(&server), Some(limits::TURN_LAPSE_MS));
+        server.advance_ms(limits::TURN_LAPSE_MS);
+        server.tick();
+        let awaited_ms = limits::NO_PROGRESS_TIMEOUT_MS - limits::TURN_LAPSE_MS;
+        assert_eq!(next_ms(&server), Some(awaited_ms));
+        for piece in body[16_000..].chunks(16_000) {
+            server.feed(&data(id, piece, false));
+        }
+        assert_eq!(next_ms(&server), None);
+
+        // Ten bytes fit into the window.
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.send_message(stream, out, |out| out.extend_from_slice(&[8; 100]));
+        assert_eq!(next_ms(&server), Some(limits::NO_PROGRESS_TIMEOUT_MS));
+        server.feed(&window_update(id, 95));
+        assert_eq!(next_ms(&server), None);
+    }
+    let mut put = GET;
+    put[0].1 = "PUT";
+    for id in [5, 7] {
+        let stream = requests(&server.feed(&headers(id, &put, false)))[0];
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.send_plain(stream, out, 507, &[], b"");
+        assert_eq!(next_ms(&server), Some(limits::LINGER_MS));
+        server.advance_ms(limits::LINGER_MS);
+        server.tick();
+        assert_eq!(next_ms(&server), None);
+    }
+    server.frames();
+    let (connection, out) = (&mut server.connection, &mut server.output);
+    connection.drain(out, server.now_ns);
+    assert_eq!(next_ms(&server), Some(limits::DRAIN_PING_TIMEOUT_MS));
+    let ping = server.frames_of_kind(kind::PING);
+    server.feed(&frame(kind::PING, flag::ACK, 0, &ping[0].payload));
+    assert_eq!(next_ms(&server), None);
+}
+
+#[test]
+fn a_block_that_ended_in_time_is_not_late_afterwards() {
+    let mut server = Endpoint::server();
+    let head = block(&CALL);
+    for id in [1, 3] {
+        server.feed(&frame(kind::HEADERS, 0, id, &head[..3]));
+        server.advance_ms(limits::HEADER_BLOCK_TIMEOUT_MS - 1);
+        server.tick();
+        let rest = frame(kind::CONTINUATION, flag::END_HEADERS, id, &head[3..]);
+        assert_eq!(requests(&server.feed(&rest)).len(), 1);
+        server.advance_ms(1);
+        server.tick();
+        assert_eq!(server.error(), None);
+    }
+    server.feed(&frame(kind::HEADERS, 0, 5, &head[..3]));
+    server.advance_ms(limits::HEADER_BLOCK_TIMEOUT_MS);
+    server.tick();
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn without_keepalive_silence_may_last_forever() {
+    let mut server = Endpoint::server_with(&without_keepalive(Config::server()), &[]);
+    for _ in 0..3 {
+        assert_eq!(server.connection.next_deadline_ns(), None);
+        server.advance_ms(1_000_000_000);
+        // Asked although nothing is due.
+        (server.connection).deadline_passed(&mut server.output, server.now_ns);
+        assert_eq!((server.frames(), server.error()), (vec![], None));
+    }
 }

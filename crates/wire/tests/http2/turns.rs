@@ -567,3 +567,86 @@ fn streams_before_their_turn_share_a_bound() {
     sender.run();
     assert_eq!(sender.done, [first]);
 }
+
+/// Those who wait for their turn and need none any more, since their peer or their call has ended, are passed over.
+#[test]
+fn who_needs_no_turn_any_more_keeps_nobody_waiting() {
+    for peer_ends in [true, false] {
+        let mut sender = Sender::new(&Config::server());
+        // What calls answer does not go out, so that they stay.
+        sender.server.feed(&settings(&[(4, 0)]));
+        for _ in 0..2 {
+            let first = sender.begin(LARGE);
+            let seen = sender.server.feed(&call(sender.next_id));
+            let idle = requests(&seen)[0];
+            sender.next_id += 2;
+            let third = sender.begin(LARGE);
+            sender.send(first, FRAME);
+            let body = message(&vec![7; LARGE]);
+            sender.server.feed(&data(idle.id, &body[..FRAME], false));
+            sender.window -= FRAME;
+            sender.send(third, FRAME);
+            sender.stalled = vec![third];
+            assert_eq!(sender.may_send(third), FIRST_WINDOW - FRAME);
+
+            let (connection, out) = (&mut sender.server.connection, &mut sender.server.output);
+            if peer_ends {
+                connection.hold(idle, true);
+                assert_eq!(sender.server.feed(&data(idle.id, b"", true)), []);
+            } else {
+                connection.send_message(idle, out, |out| out.push(1));
+                connection.finish(idle, out, &Status::OK);
+            }
+            sender.run();
+            assert_eq!(sender.done.pop(), Some(first));
+            assert_eq!(sender.may_send(third), LARGE + 5 - FRAME);
+            sender.stalled.clear();
+            sender.run();
+            assert_eq!(sender.done.pop(), Some(third));
+
+            let connection = &mut sender.server.connection;
+            if peer_ends {
+                connection.hold(idle, false);
+                let seen = sender.server.feed(b"");
+                let cause = Cause::BadMessage;
+                let cut = Event::Cancelled {
+                    stream: idle,
+                    cause,
+                };
+                assert_eq!(seen[0].event, cut, "the message was cut");
+                sender.server.connection.forget(idle);
+            } else {
+                sender.server.feed(&rst(idle.id, ErrorCode::Cancel));
+            }
+            for ended in [first, third] {
+                sender.server.feed(&window_update(ended, 1_000));
+            }
+            assert_eq!(sender.server.connection.buffered_bytes(), 0);
+            assert_eq!(sender.server.connection.running(), 0);
+        }
+    }
+}
+
+/// A window is opened again when half of what it may be is left, not with each frame.
+#[test]
+fn a_very_large_message_needs_few_updates_of_its_window() {
+    const BYTES: usize = 32 << 20;
+    let config = Config {
+        max_message_bytes: BYTES,
+        ..Config::server()
+    };
+    let mut sender = Sender::new(&config);
+    for _ in 0..2 {
+        let id = sender.begin(BYTES);
+        let (mut updates, mut before) = (0, 0);
+        while sender.streams.contains_key(&id) {
+            let may_send = sender.may_send(id);
+            updates += usize::from(may_send > before);
+            assert!(sender.send(id, FRAME));
+            before = may_send - FRAME.min(may_send);
+        }
+        let step = limits::MAX_STREAM_WINDOW_BYTES as usize;
+        assert!(updates <= 3 + 2 * BYTES / step, "{updates} updates");
+        assert!(updates > BYTES / step, "{updates} updates");
+    }
+}

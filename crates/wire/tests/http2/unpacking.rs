@@ -401,3 +401,37 @@ fn whatever_is_allowed_all_messages_come_once_and_in_order() {
         assert!(!server.connection.has_turn() && !server.connection.waits_for_turn());
     }
 }
+
+/// What the last message became, however it was decompressed; nothing for one that came as it is.
+#[test]
+fn what_a_message_became_is_told_of_compressed_ones_alone() {
+    let mut server = Endpoint::server();
+    let contents = [text(1_000, 1), text(200_000, 2)];
+    for id in [1, 3] {
+        let stream = requests(&server.feed(&gzip_call(id)))[0];
+        let became = |server: &mut Endpoint, bytes: &[u8]| {
+            let mut became = Vec::new();
+            server.feed_with(bytes, |connection, seen, _| {
+                became.push((connection.unpacked_bytes(), seen.message.len()));
+            });
+            became
+        };
+        for content in &contents {
+            let packed = data(id, &prefixed(1, &gzip(content)), false);
+            let bytes = content.len();
+            assert_eq!(became(&mut server, &packed), [(bytes, bytes)]);
+            let plain = data(id, &message(&content[..1_000]), false);
+            assert_eq!(became(&mut server, &plain), [(0, 1_000)]);
+            // Out of a backlog.
+            for (sent, expected) in [(plain, (0, 1_000)), (packed, (bytes, bytes))] {
+                server.connection.hold(stream, true);
+                assert_eq!(became(&mut server, &sent), []);
+                server.connection.hold(stream, false);
+                assert_eq!(became(&mut server, b""), [expected]);
+            }
+        }
+        server.feed(&rst(id, ErrorCode::Cancel));
+        server.connection.forget(stream);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+    }
+}

@@ -14,6 +14,7 @@ use super::part::Source;
 use super::sink::{Fetched, Sink};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
+use crate::in_place;
 use crate::output::{Output, object};
 
 /// Fetches blobs into files.
@@ -102,11 +103,8 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
             Some(file) => file.to_owned(),
             None => last.into(),
         };
-        if path.exists() && !arguments.force {
-            return Err(Failure::Failed(format!(
-                "{} is there; --force replaces it",
-                path.display()
-            )));
+        if !arguments.force && in_place::is_there(&path)? {
+            return Err(in_place::there(&path));
         }
         Ok(Target {
             name: name.clone(),
@@ -134,7 +132,7 @@ impl Downloading<'_> {
             ended
         });
         match fetched {
-            Ok(()) => sink.complete(),
+            Ok(()) => sink.complete(self.arguments.force),
             Err(failure) => {
                 sink.give_up(self.transfers.interrupt.is_set());
                 Err(failure.or_miss())

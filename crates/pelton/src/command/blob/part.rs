@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::sync_ahead::SyncAhead;
+use crate::in_place;
 use crate::limits::{DOWNLOAD_STATE_BYTES, DOWNLOAD_STATE_EVERY_BYTES, DOWNLOAD_WRITE_BYTES};
 use crate::output::note;
 
@@ -167,11 +168,11 @@ impl Part {
         Ok(())
     }
 
-    /// The content is complete, durable and gets its name.
-    pub(super) fn complete(mut self, target: &Path) -> io::Result<()> {
+    /// The content is complete, durable and gets its name; that of another file only if it may be replaced.
+    pub(super) fn complete(mut self, target: &Path, may_replace: bool) -> io::Result<()> {
         self.sync_ahead.end()?;
         self.file.sync_all()?;
-        fs::rename(&self.path, target)?;
+        in_place::put(&self.path, target, may_replace)?;
         // Left behind it would say nothing of an empty file.
         let _ = fs::remove_file(with_ending(&self.path, ".state"));
         Ok(())
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(state, state_of(b"content"));
         part.append(b", the rest", &mut state).unwrap();
         assert_eq!(state, state_of(b"content, the rest"));
-        part.complete(&folder.target()).unwrap();
+        part.complete(&folder.target(), false).unwrap();
         assert_eq!(fs::read(folder.target()).unwrap(), b"content, the rest");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
     }

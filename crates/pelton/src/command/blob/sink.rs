@@ -7,6 +7,7 @@ use super::attempts::Ended;
 use super::download::Target;
 use super::part::{Part, Source, State};
 use crate::exit::Failure;
+use crate::in_place;
 use crate::output::note;
 
 /// A blob that was fetched.
@@ -123,11 +124,15 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The file gets its name: everything is in it.
-    pub(super) fn complete(self) -> Result<Fetched, Failure> {
+    /// The file gets its name: everything is in it. What came to be there since the beginning stays, unless it may be
+    /// replaced.
+    pub(super) fn complete(self, may_replace: bool) -> Result<Fetched, Failure> {
         if let (Some(path), Some(part)) = (&self.target.path, self.part) {
-            let completed = part.complete(path);
-            completed.map_err(|error| unwritten(path, &error))?;
+            let completed = part.complete(path, may_replace);
+            completed.map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => in_place::there(path),
+                _ => unwritten(path, &error),
+            })?;
         }
         Ok(Fetched {
             name: self.state.name,

@@ -12,10 +12,11 @@ use service::blob::messages::{
     StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadRequest, UploadResponse,
 };
 
+use super::super::put::found;
 use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
 use crate::output::{Output, object};
 
@@ -122,7 +123,30 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             upload_id: upload_id(path, &metadata),
         })
     };
-    arguments.files.iter().map(source).collect()
+    let sources: Vec<Source> = arguments
+        .files
+        .iter()
+        .map(source)
+        .collect::<Result<_, _>>()?;
+    match same_name(&sources) {
+        Some((one, other)) => Err(Failure::Usage(format!(
+            "{} and {} would both be the blob `{}`, of which one would replace the other; upload them one by one, with --name",
+            one.path.display(),
+            other.path.display(),
+            one.name
+        ))),
+        None => Ok(sources),
+    }
+}
+
+/// Two sources that would become the same blob.
+fn same_name(sources: &[Source]) -> Option<(&Source, &Source)> {
+    let mut sorted: Vec<&Source> = sources.iter().collect();
+    sorted.sort_by(|one, other| one.name.cmp(&other.name));
+    let pair = sorted
+        .windows(2)
+        .find(|pair| pair[0].name == pair[1].name)?;
+    Some((pair[0], pair[1]))
 }
 
 fn is_stdin(path: &Path) -> bool {
@@ -378,13 +402,35 @@ impl Uploading<'_> {
             offset,
             size_bytes: source.size_bytes,
             content_type: &self.arguments.content_type,
-            if_version: None,
+            if_version: self.if_version(),
         })
+    }
+
+    /// Which version the name must have; 0: there must be none.
+    fn if_version(&self) -> Option<u64> {
+        let if_absent = self.arguments.if_absent.then_some(0);
+        if_absent.or(self.arguments.if_version)
+    }
+
+    /// The condition was not met.
+    fn miss(&self, name: &str, version: u64) -> Failure {
+        let failure = CallFailure {
+            what: format!("nothing stored: the blob `{name}` {}", found(version)),
+            address: self.arguments.place.connection.address.to_string(),
+            status: None,
+            hint: String::new(),
+            names_nothing: false,
+            is_miss: true,
+        };
+        failure.into()
     }
 
     fn stored(&self, source: &Source, summed: &Summed, answer: &[u8]) -> Result<Stored, Ended> {
         let answer = UploadResponse::decode(answer).map_err(unreadable)?;
         let blob = answer.blob.unwrap_or_default();
+        if !answer.applied && self.if_version().is_some() {
+            return Err(Ended::Final(self.miss(&source.name, blob.version)));
+        }
         if !answer.applied || (blob.size_bytes, blob.crc32c) != (summed.bytes, summed.crc32c) {
             let name = &source.name;
             let message = format!("`{name}` is stored otherwise than it was sent; upload it again");

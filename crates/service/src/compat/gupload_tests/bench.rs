@@ -8,10 +8,13 @@ use store::disk::{Disk, SimulatedDisk};
 use store::durable::{Mailbox, Opened, Rounds};
 use store::log::{LogConfig, LogId};
 use store::suite::StandingClock;
-use store::{Committer, DatabaseId, Direction, Durability, Outcomes, Range, Store, StoreConfig};
+use store::{
+    Committer, DatabaseId, Direction, Durability, Outcomes, Range, Shown, Store, StoreConfig,
+};
 
+use crate::admin::messages::{DatabaseDescription, encode_create_database};
 use crate::call::Shared;
-use crate::fake::{Fake, Sent, shared};
+use crate::fake::{Fake, Headers, Sent, shared};
 use crate::method::Method;
 
 /// A server with a data folder.
@@ -76,12 +79,36 @@ impl Bench {
 
     /// Does all that a call has asked for.
     pub(crate) fn work(&mut self, fake: &mut Fake) {
+        self.work_for(fake, &(Arc::new(Nobody) as Arc<dyn Owner>));
+    }
+
+    /// Does it as the peer takes more and more, and nothing while it takes nothing; returns what the call sends to its end.
+    pub(crate) fn sent_as_room_comes(&mut self, fake: &mut Fake) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while !fake.actions.is_over {
+            self.work(fake);
+            assert_eq!(fake.take_sent(), [], "its windows are shut");
+            fake.actions.room = 100_000;
+            fake.writable(&self.shared);
+            self.work(fake);
+            let before = sent.len();
+            sent.append(&mut fake.take_sent());
+            assert!(sent.len() > before);
+        }
+        sent
+    }
+
+    /// The same for a call whose uploads belong to `owner`.
+    pub(crate) fn work_for(&mut self, fake: &mut Fake, owner: &Arc<dyn Owner>) {
         let mut clock = StandingClock { now_ms: 1_000 };
         while !fake.actions.is_over {
             if let Some(work) = fake.actions.work.take() {
-                let owner: Arc<dyn Owner> = Arc::new(Nobody);
                 let blobs = self.shared.store.blobs().expect("there is a log");
-                fake.blob(work.run(blobs, &owner), &self.shared);
+                fake.blob(work.run(blobs, owner), &self.shared);
+                continue;
+            }
+            if fake.actions.wanted_read.is_some() {
+                self.read(fake);
                 continue;
             }
             if fake.actions.changes.is_empty() {
@@ -100,6 +127,62 @@ impl Bench {
                 fake.committed(&outcome, &self.shared);
             }
         }
+    }
+
+    /// Shows a call the descriptions of blobs that it has asked for.
+    pub(crate) fn read(&self, fake: &mut Fake) {
+        let key = fake.actions.wanted_read.take();
+        let key = key.expect("the call has asked to read");
+        let view = self.shared.store.view(DatabaseId::BLOBS).expect("is there");
+        fake.read(&Shown::memory(&view), &key, &self.shared);
+    }
+
+    /// Makes a call with one request, serves it to its end, and answers with what came back.
+    pub(crate) fn call(&mut self, method: Method, request: &[u8]) -> Vec<Sent> {
+        let mut fake = Fake::new(method, &self.shared);
+        fake.message(request, true, &self.shared);
+        self.work(&mut fake);
+        assert!(fake.actions.is_over, "the call waits for nothing");
+        fake.take_sent()
+    }
+
+    /// Makes a plain request of this path, with these headers beside it and this content.
+    pub(crate) fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        content: &[u8],
+    ) -> Vec<Sent> {
+        let owned = |(name, value): &(&str, &str)| (Vec::from(*name), Vec::from(*value));
+        let mut headers = Headers(headers.iter().map(owned).collect());
+        headers.0.push((b":path".into(), path.into()));
+        let mut fake = Fake::with_metadata(method, &headers, &self.shared);
+        if !fake.actions.is_over {
+            fake.message(content, true, &self.shared);
+        }
+        self.work(&mut fake);
+        assert!(fake.actions.is_over, "the call waits for nothing");
+        fake.take_sent()
+    }
+
+    /// Stores a blob in the default database.
+    pub(crate) fn put(&mut self, name: &str, content: &[u8]) {
+        let path = format!("/blob/{name}");
+        let sent = self.request(Method::HttpBlobPut, &path, &[], content);
+        assert!(matches!(sent[..], [Sent::Plain { status: 201, .. }]));
+    }
+
+    /// Makes a database that can have blobs.
+    pub(crate) fn create_database(&mut self, name: &str) {
+        let mut request = Vec::new();
+        let database = DatabaseDescription {
+            name,
+            ..DatabaseDescription::default()
+        };
+        encode_create_database(&database, &mut request);
+        let sent = self.call(Method::AdminCreateDatabase, &request);
+        assert!(matches!(sent[..], [Sent::Response(_)]), "{sent:?}");
     }
 
     /// Uploads messages, whatever they are, and answers with what came back.

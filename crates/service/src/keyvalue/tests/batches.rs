@@ -5,7 +5,9 @@ use store::{Condition, Operation};
 use super::single::put;
 use super::*;
 use crate::keyvalue::messages::*;
-use crate::limits::{ANSWER_BYTES_MAX, TIME_TO_LIVE_MS_MAX};
+use crate::limits::{
+    ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES, TIME_TO_LIVE_MS_MAX,
+};
 use crate::protobuf::writer;
 
 pub(super) fn get(key: &[u8]) -> Operation<'_> {
@@ -250,6 +252,161 @@ fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
     let too_much = request(Mode::Atomic, ANSWER_BYTES_MAX + 1, &[get(b"a")]);
     let ended = bench.call(Method::Batch, &too_much);
     ended.refusal(Code::InvalidArgument);
+}
+
+/// An answer is refused from one byte beyond its bound on: of what each read may come to, and of what is kept for it.
+#[test]
+fn answers_to_reads_come_up_to_their_bounds() {
+    let mut bench = Bench::new();
+    let large_bytes = store::limits::SHARED_VALUE_BYTES;
+    bench.put(b"a", &[b'x'; 300]);
+    bench.put(b"large", &vec![b'x'; large_bytes]);
+    let frame_bytes = bench.call(Method::Batch, &[]).answer().len();
+    for (key, bytes) in [(&b"a"[..], 300), (b"large", large_bytes)] {
+        let most = frame_bytes + bytes + store::limits::ANSWER_BYTES_PER_OPERATION;
+        let asked = |bound: usize| request(Mode::Atomic, bound as u64, &[get(key)]);
+        bench.call(Method::Batch, &asked(most)).answer();
+        let ended = bench.call(Method::Batch, &asked(most - 1));
+        ended.refusal(Code::ResourceExhausted);
+    }
+    for (keys, twice_bytes) in [
+        (&[&b"a"[..]][..], 0),
+        (&[b"large"], 0),
+        (&[b"large", b"a"], 0),
+        // What is shared counts once.
+        (&[b"large", b"large"], large_bytes),
+    ] {
+        let reads: Vec<_> = keys.iter().map(|key| get(key)).collect();
+        let asked = request(Mode::Atomic, 0, &reads);
+        bench.shared.answer_bytes_max = ANSWER_BYTES_MAX;
+        let bytes = bench.call(Method::Batch, &asked).answer().len() - twice_bytes;
+        bench.shared.answer_bytes_max = bytes as u64;
+        bench.call(Method::Batch, &asked).answer();
+        bench.shared.answer_bytes_max -= 1;
+        let ended = bench.call(Method::Batch, &asked);
+        ended.refusal(Code::ResourceExhausted);
+    }
+}
+
+/// What a batch with a write may come to is the sum of what its results may, with words for each Append.
+#[test]
+fn answers_to_writes_come_up_to_their_bounds() {
+    let mut bench = Bench::new();
+    bench.put(b"a", &[b'x'; 300]);
+    let append = Operation::Append {
+        key: b"b",
+        value: b"1",
+        condition: Condition::None,
+    };
+    let each = store::limits::ANSWER_BYTES_PER_OPERATION as u64;
+    for (operations, results_bytes) in [
+        (&[put(b"b", b"1"), get(b"a")][..], 2 * each + 300),
+        (
+            &[append, get(b"a"), append],
+            3 * each + 300 + 2 * FAILURE_BYTES,
+        ),
+    ] {
+        let most = ANSWER_FRAME_BYTES + results_bytes;
+        let ended = bench.call(Method::Batch, &request(Mode::Atomic, most, operations));
+        ended.answer();
+        let ended = bench.call(Method::Batch, &request(Mode::Atomic, most - 1, operations));
+        ended.refusal(Code::ResourceExhausted);
+    }
+}
+
+#[test]
+fn a_batch_of_writes_takes_memory_for_the_values_in_its_answer() {
+    let write = put(b"b", b"1");
+    let previous = Operation::Delete {
+        key: b"a",
+        condition: Condition::None,
+        want_previous: true,
+    };
+    for (bound, operations, values_bytes) in [
+        (0, &[write, increment(b"n")][..], 0),
+        (0, &[write, get(b"a")], SMALL_VALUE_BYTES),
+        (0, &[write, get(b"a"), previous], 2 * SMALL_VALUE_BYTES),
+        (170, &[write, get(b"a"), get(b"a")], 170),
+    ] {
+        let mut request = Vec::new();
+        BatchRequest::encode(&mut request, "small", Mode::Atomic, bound, operations);
+        takes_memory_for_values(Method::Batch, &request, values_bytes);
+        let mut request = Vec::new();
+        let answers = PipeAnswers::All;
+        PipeRequest::encode(
+            &mut request,
+            "small",
+            answers,
+            Mode::Atomic,
+            bound,
+            operations,
+        );
+        takes_memory_for_values(Method::Pipe, &request, values_bytes);
+    }
+}
+
+/// Memory for all that it may copy is taken once, when it has copied much, and the answer waits for it.
+#[test]
+fn an_answer_that_copies_much_takes_memory_for_it() {
+    let mut bench = Bench::new();
+    let each = store::limits::SHARED_VALUE_BYTES + store::limits::ANSWER_BYTES_PER_OPERATION;
+    let inline_bytes = store::limits::SHARED_VALUE_BYTES - 1;
+    bench.put(b"a", &vec![b'x'; inline_bytes]);
+    bench.put(b"large", &vec![b'x'; 4 * LARGE_ANSWER_BYTES]);
+    let count = LARGE_ANSWER_BYTES / inline_bytes - 1;
+    let mut reads = vec![get(b"a"); count];
+    reads.push(get(b"rest"));
+    let mut met = Vec::new();
+    // From a little below what needs no memory to a little beyond.
+    let before = bench.call(Method::Batch, &request(Mode::Atomic, 0, &reads));
+    let left = LARGE_ANSWER_BYTES.saturating_sub(before.answer().len());
+    for bytes in left.saturating_sub(40)..=left + 1 {
+        bench.put(b"rest", &vec![b'x'; bytes]);
+        let ended = bench.call(Method::Batch, &request(Mode::Atomic, 0, &reads));
+        let length = ended.answer().len();
+        met.push(length);
+        match length > LARGE_ANSWER_BYTES {
+            true => assert_eq!(ended.claims, [(count + 1) * each]),
+            false => assert_eq!(ended.claims, []),
+        }
+    }
+    assert!(met.contains(&LARGE_ANSWER_BYTES) && met.contains(&(LARGE_ANSWER_BYTES + 1)));
+
+    // It takes no more than its answer may have, and waits as often as there is none.
+    reads.extend([get(b"a"); 4]);
+    let bound = (count as u64 + 6) * each as u64 - 1;
+    reads.push(get(b"rest"));
+    for refusals in [0, 2] {
+        bench.memory.refusals = refusals;
+        let ended = bench.call(Method::Batch, &request(Mode::Atomic, bound, &reads));
+        assert!(ended.answer().len() > LARGE_ANSWER_BYTES);
+        assert_eq!(ended.claims, vec![bound as usize; refusals + 1]);
+        bench.shared.answer_bytes_max = bound;
+        bench.memory.refusals = refusals;
+        let ended = bench.call(Method::Batch, &request(Mode::Atomic, bound + 9, &reads));
+        assert_eq!(ended.claims, vec![bound as usize; refusals + 1]);
+        bench.shared.answer_bytes_max = ANSWER_BYTES_MAX;
+    }
+    // What is shared is not copied.
+    bench.memory = PLENTY;
+    let ended = bench.call(Method::Batch, &request(Mode::Atomic, 0, &[get(b"large")]));
+    assert_eq!(ended.shared_bytes, 4 * LARGE_ANSWER_BYTES);
+    assert_eq!(ended.claims, []);
+}
+
+/// A batch of reads that may not send yet looks at its view later, as often as that happens.
+#[test]
+fn a_batch_of_reads_waits_until_it_may_send() {
+    let mut bench = Bench::new();
+    bench.put(b"a", b"1");
+    let asked = request(Mode::Atomic, 0, &[get(b"a")]);
+    let ended = bench.steps(Method::Batch, |call, shared, room| {
+        room.room = 0;
+        room.bring(call, &asked, true, shared);
+        assert_eq!(room.reserved_bytes, asked.len(), "its request is kept");
+    });
+    ended.answer();
+    assert_eq!(ended.ticks, 3, "a view, a wait, and a view");
 }
 
 #[test]

@@ -5,8 +5,12 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use store::disk::SimulatedDisk;
+use store::durable::{Opened, Rounds, TreePlace};
+use store::log::{LogConfig, LogId};
+use store::suite::StandingClock;
 use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
-use store::{Direction, Entry, Range, View};
+use store::{Direction, Durability, Entry, Kind, Look, Range, View};
 
 use super::*;
 
@@ -29,6 +33,10 @@ pub(super) fn read(
     room: &mut Room<'_>,
     copy: &mut Option<Copy>,
 ) {
+    if let Look::Disk(tree) = shared.store.look(database) {
+        show(call, kept, tree, shared, room);
+        return;
+    }
     let view = shared.store.view(database);
     let view = view.expect("no database is dropped here");
     if !ON_DISK.get() {
@@ -39,6 +47,19 @@ pub(super) fn read(
         *copy = Some(Copy::of(database, &view));
     }
     let tree = copy.as_ref().expect("it was just made").tree.clone();
+    let sequence = view.sequence();
+    let shown = show(call, kept, tree, shared, room);
+    assert_eq!(shown, sequence);
+}
+
+/// Shows a call what it wishes of a tree; answers with the last commit in there.
+fn show(
+    call: &mut Call,
+    kept: &[u8],
+    tree: TreeIndex,
+    shared: &Shared,
+    room: &mut Room<'_>,
+) -> u64 {
     // What is fetched is fetched by the clock of the store.
     shared.store.clock_ms(room.now_ms);
     let mut wishes = Wishes::default();
@@ -50,8 +71,8 @@ pub(super) fn read(
     let brought = fetched.calls().next().expect("there is one call");
     assert_eq!((brought.tag(), brought.kept()), (1, kept));
     let shown = Shown::fetched(&brought).expect("the tree is whole");
-    assert_eq!(shown.sequence(), view.sequence());
     call.read(&shown, brought.kept(), shared, room);
+    shown.sequence()
 }
 
 /// A tree with the content of a database in memory.
@@ -59,16 +80,31 @@ pub(super) struct Copy {
     /// The database, and its last commit.
     of: (DatabaseId, u64),
     tree: TreeIndex,
-    folder: PathBuf,
+    _folder: Folder,
+}
+
+/// A folder that goes with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pelton-service-{}-{number}", std::process::id());
+        Folder(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Copy {
     fn of(database: DatabaseId, view: &View<'_>) -> Copy {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pelton-service-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let trees = Trees::open(&folder, TreeConfig::default()).expect("there is room");
+        let folder = Folder::new();
+        let trees = Trees::open(&folder.0, TreeConfig::default()).expect("there is room");
         let generation = Generation {
             database: DatabaseId::DEFAULT,
             sequence: 0,
@@ -88,14 +124,79 @@ impl Copy {
         Copy {
             of: (database, view.sequence()),
             tree: writer.index().clone(),
-            folder,
+            _folder: folder,
         }
     }
 }
 
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+/// A bench whose default database is on disk, with values of at most this many bytes, and no entries.
+fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
+    let folder = Folder::new();
+    let default_database = DatabaseConfig {
+        durability: Durability::Synced,
+        limits: DatabaseLimits::for_values(value_bytes),
+        ..DatabaseConfig::default()
+    };
+    let config = StoreConfig {
+        default_database,
+        ..StoreConfig::new(1)
+    };
+    let place = TreePlace {
+        folder: folder.0.clone(),
+        config: TreeConfig::default(),
+    };
+    let id = LogId {
+        history: 7,
+        secret: 8,
+    };
+    let log = LogConfig {
+        segment_bytes: 1 << 20,
+        ..LogConfig::new(id, 1)
+    };
+    let disk = Arc::new(SimulatedDisk::new(1));
+    let opened = Store::open_with_trees(config, disk, &log, Some(&place));
+    let Opened {
+        store, committer, ..
+    } = opened.expect("an empty disk is well");
+    let mut rounds = Rounds::new(committer);
+    let mut clock = StandingClock { now_ms: 1_000_000 };
+    let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
+    converted.expect("an empty database is converted");
+    let mut bench = Bench::new();
+    bench.batch = store.write_batch();
+    bench.committer = store.committer();
+    bench.shared.store = store;
+    (bench, folder)
+}
+
+/// Memory for all that may be fetched is taken before anything is done, and set aside until it is answered.
+#[test]
+fn a_batch_of_reads_takes_memory_for_what_is_fetched() {
+    let (mut bench, _folder) = bench_on_disk(100_000);
+    for (count, bound, server_bound, fetched_bytes) in [
+        (0, 0, u64::MAX, 0),
+        (3, 0, u64::MAX, 300_000),
+        (3, 300_001, u64::MAX, 300_000),
+        (3, 299_999, u64::MAX, 299_999),
+        (3, 299_999, 200_000, 200_000),
+        (3, 0, 200_000, 200_000),
+    ] {
+        let mut request = Vec::new();
+        let operations = vec![batches::get(b"a"); count];
+        let mode = Mode::Independent;
+        messages::BatchRequest::encode(&mut request, "", mode, bound, &operations);
+        bench.shared.answer_bytes_max = server_bound;
+        let ended = bench.steps(Method::Batch, |call, shared, room| {
+            room.bring(call, &request, true, shared);
+            assert_eq!(room.asked_bytes, request.len() + fetched_bytes);
+            assert_eq!(room.reserved_bytes, request.len() + fetched_bytes);
+            // Nothing is left to ask for when it is answered.
+            room.room = usize::from(count == 0);
+        });
+        let response = messages::BatchResponse::decode(ended.answer());
+        let response = response.expect("it is a message");
+        assert_eq!(batches::results(&response).len(), count);
+        assert_eq!(ended.claims, []);
     }
 }
 

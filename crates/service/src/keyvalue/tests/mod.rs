@@ -67,8 +67,43 @@ pub(crate) struct Bench {
     pub(crate) now_ms: u64,
     /// Messages that a call may send before it must wait a tick.
     room: usize,
+    memory: Memory,
     /// What it holds, on disk, if reads are to come from there.
     copy: Option<fetched::Copy>,
+}
+
+/// The memory for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Memory {
+    /// What a message should have at most.
+    message_bytes: usize,
+    /// How often a call is told that there is none for a large message.
+    refusals: usize,
+}
+
+/// There is always enough.
+const PLENTY: Memory = Memory {
+    message_bytes: usize::MAX,
+    refusals: 0,
+};
+
+/// A message with as many values in its answer as it says, of at most [`SMALL_VALUE_BYTES`] each, takes memory for them
+/// before anything is done; one without takes none.
+#[track_caller]
+fn takes_memory_for_values(method: Method, message: &[u8], values_bytes: usize) {
+    let mut bench = Bench::new();
+    bench.steps(method, |call, shared, room| {
+        room.has_room = false;
+        call.message(message, true, shared, room);
+        assert_eq!(std::mem::take(&mut room.puts_back), values_bytes > 0);
+        assert_eq!(room.asked_bytes, values_bytes);
+        if values_bytes > 0 {
+            assert!(room.batch.is_empty(), "nothing is done yet");
+            room.has_room = true;
+            call.message(message, true, shared, room);
+        }
+        assert!(!room.batch.is_empty(), "it is with the committer");
+    });
 }
 
 /// Creates or drops a database, by a commit of its own.
@@ -96,6 +131,12 @@ pub(crate) struct Ended {
     held: Vec<usize>,
     /// How often it asked whether it may begin.
     begins: usize,
+    /// For how much memory it asked before it sent something large, each time.
+    claims: Vec<usize>,
+    /// How often it asked for its view once more, when there is memory.
+    reads_again: usize,
+    /// Bytes that it shared with the database instead of copying them.
+    shared_bytes: usize,
 }
 
 impl Ended {
@@ -104,6 +145,11 @@ impl Ended {
         assert_eq!(self.status, Status::OK);
         assert_eq!(self.messages.len(), 1);
         &self.messages[0]
+    }
+
+    /// How often it asked for its view once more, and how many bytes it shared with the database.
+    pub(crate) fn shares(&self) -> (usize, usize) {
+        (self.reads_again, self.shared_bytes)
     }
 
     /// The words of a call that ended with `code` and no message.
@@ -138,6 +184,7 @@ impl Bench {
             outcomes: Outcomes::new(),
             now_ms: 1_000_000,
             room: usize::MAX,
+            memory: PLENTY,
             copy: None,
             shared: Shared {
                 store,
@@ -154,6 +201,11 @@ impl Bench {
                 gupload: Default::default(),
             },
         }
+    }
+
+    /// Lets memory be short, so that messages should have so many bytes at most.
+    pub(crate) fn limit_messages(&mut self, message_bytes: usize) {
+        self.memory.message_bytes = message_bytes;
     }
 
     /// Makes a call with one request, and serves it to its end.
@@ -178,20 +230,10 @@ impl Bench {
             ..
         } = self;
         let mut room = Room {
-            batch,
-            read: None,
-            messages: Vec::new(),
-            status: None,
             room: self.room,
             now_ms: self.now_ms,
-            now_ns: 0,
-            is_held: false,
-            has_room: true,
-            puts_back: false,
-            wake_at_ns: None,
-            reserved_bytes: 0,
-            held: Vec::new(),
-            begins: 0,
+            memory: self.memory,
+            ..Room::new(batch)
         };
         let head = CallHead {
             deadline_ns: u64::MAX,
@@ -208,6 +250,11 @@ impl Bench {
             assert!(ticks < TICKS_MAX, "the call does not end");
             if let Some((database, kept)) = room.read.take() {
                 fetched::read(&mut call, (database, &kept), shared, &mut room, copy);
+                if std::mem::take(&mut room.waits_to_read) {
+                    assert!(room.status.is_none() && room.read.is_none());
+                    room.memory = PLENTY;
+                    room.read = Some((database, kept));
+                }
             } else if !room.batch.is_empty() {
                 drop(committer.run(room.batch, &mut Now(room.now_ms), outcomes));
                 for outcome in outcomes.iter() {
@@ -217,7 +264,8 @@ impl Bench {
                 room.now_ns = at_ns.max(room.now_ns);
                 call.woken(shared, &mut room);
             } else {
-                assert_eq!(room.room, 0, "the call waits for nothing");
+                let was_refused = std::mem::take(&mut room.was_refused);
+                assert!(room.room == 0 || was_refused, "the call waits for nothing");
                 room.room = self.room;
                 call.writable(shared, &mut room);
             }
@@ -234,6 +282,9 @@ impl Bench {
             waited_ns: room.now_ns,
             held: room.held,
             begins: room.begins,
+            claims: room.claims,
+            reads_again: room.reads_again,
+            shared_bytes: room.shared_bytes,
         }
     }
 }
@@ -255,11 +306,47 @@ pub(crate) struct Room<'a> {
     wake_at_ns: Option<u64>,
     /// What is set aside for the next message.
     reserved_bytes: usize,
+    /// For how much it was asked last, before a message was taken up.
+    asked_bytes: usize,
+    memory: Memory,
+    /// There was no memory for a large message.
+    was_refused: bool,
+    /// The view is to come once more when there is memory.
+    waits_to_read: bool,
     held: Vec<usize>,
     begins: usize,
+    claims: Vec<usize>,
+    reads_again: usize,
+    shared_bytes: usize,
 }
 
-impl Room<'_> {
+impl<'a> Room<'a> {
+    fn new(batch: &'a mut WriteBatch) -> Room<'a> {
+        Room {
+            batch,
+            read: None,
+            messages: Vec::new(),
+            status: None,
+            room: usize::MAX,
+            now_ms: 0,
+            now_ns: 0,
+            is_held: false,
+            has_room: true,
+            puts_back: false,
+            wake_at_ns: None,
+            reserved_bytes: 0,
+            asked_bytes: 0,
+            memory: PLENTY,
+            was_refused: false,
+            waits_to_read: false,
+            held: Vec::new(),
+            begins: 0,
+            claims: Vec::new(),
+            reads_again: 0,
+            shared_bytes: 0,
+        }
+    }
+
     /// Brings a message while there is no memory for its answer, and, if it is put back, once more when there is. What
     /// was put back has done nothing.
     fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
@@ -354,14 +441,19 @@ impl Actions for Room<'_> {
     }
 
     fn respond_parts(&mut self, parts: MessageParts) {
+        let mut shared_bytes = 0;
         self.message(|out| {
             for part in parts.parts() {
                 match part {
                     MessagePart::Own(bytes) => out.extend_from_slice(bytes),
-                    MessagePart::Shared(value) => out.extend_from_slice(value),
+                    MessagePart::Shared(value) => {
+                        shared_bytes += value.len();
+                        out.extend_from_slice(value);
+                    }
                 }
             }
         });
+        self.shared_bytes += shared_bytes;
         self.end(Status::OK);
     }
 
@@ -411,6 +503,7 @@ impl Actions for Room<'_> {
         body: &Arc<[u8]>,
         range: Range<usize>,
     ) {
+        self.shared_bytes += range.len();
         self.message(|out| {
             head(out);
             out.extend_from_slice(&body[range]);
@@ -430,21 +523,29 @@ impl Actions for Room<'_> {
         self.can_send()
     }
 
-    fn can_send_large(&mut self, _bytes: usize) -> bool {
+    fn can_send_large(&mut self, bytes: usize) -> bool {
+        self.claims.push(bytes);
+        if self.memory.refusals > 0 {
+            self.memory.refusals -= 1;
+            self.was_refused = true;
+            return false;
+        }
         self.can_send()
     }
 
-    fn room_for_answer(&mut self, _bytes: usize) -> bool {
+    fn room_for_answer(&mut self, bytes: usize) -> bool {
+        self.asked_bytes = bytes;
         self.puts_back |= !self.has_room;
         self.has_room
     }
 
     fn message_bytes(&self) -> usize {
-        usize::MAX
+        self.memory.message_bytes
     }
 
     fn read_when_large(&mut self) {
-        unreachable!("a large answer may always be sent here");
+        self.reads_again += 1;
+        self.waits_to_read = true;
     }
 
     fn wake_at_ns(&mut self, at_ns: u64) {

@@ -4,7 +4,7 @@ use store::Direction;
 
 use super::*;
 use crate::keyvalue::messages::*;
-use crate::limits::{COUNT_SLICE_ROWS, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
+use crate::limits::{COUNT_SLICE_ROWS, HELD_KEY_BYTES, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 
 const SCAN: ScanRequest<'static> = ScanRequest {
     database: "",
@@ -177,6 +177,21 @@ pub(super) fn limits_and_cursors() {
     );
 }
 
+/// A limit counts the entries of all pages, also where it is met at the end of one.
+#[test]
+fn limits_hold_beyond_a_page() {
+    let mut bench = Bench::new();
+    let rows = u64::from(SCAN_PAGE_ROWS);
+    let count = 2 * rows + 1;
+    bench.fill((0..count).map(|number| format!("{number:05}")), b"");
+    for limit in [rows - 1, rows, rows + 1, 2 * rows, count, count + 1] {
+        let (found, ended) = bench.scan(ScanRequest { limit, ..SCAN });
+        let expected = limit.min(count);
+        assert_eq!(found.len() as u64, expected);
+        assert_eq!(ended.messages.len() as u64, expected.div_ceil(rows));
+    }
+}
+
 #[test]
 pub(super) fn keys_only_leaves_values_out() {
     let mut bench = Bench::new();
@@ -286,6 +301,76 @@ fn a_scan_and_a_count_tell_what_they_keep() {
             .held,
         []
     );
+}
+
+/// Keys are counted from a length on, and that to the byte: twice, as they are copied for a disk.
+#[test]
+fn keys_are_counted_from_a_length_on() {
+    let mut bench = Bench::new();
+    let long = [b'k'; HELD_KEY_BYTES];
+    let half = HELD_KEY_BYTES / 2;
+    for (start_bytes, end_bytes, held) in [
+        (half - 1, 0, &[][..]),
+        (half, 0, &[HELD_KEY_BYTES]),
+        (half / 2 - 1, half / 2, &[]),
+        (half / 2, half / 2, &[HELD_KEY_BYTES]),
+    ] {
+        let keys = Keys::Range {
+            start: &long[..start_bytes],
+            end: &long[..end_bytes],
+        };
+        let (_, ended) = bench.scan(ScanRequest { keys, ..SCAN });
+        assert_eq!(ended.held, held);
+        let mut request = Vec::new();
+        CountRequest {
+            keys,
+            ..CountRequest::default()
+        }
+        .encode(&mut request);
+        assert_eq!(bench.call(Method::Count, &request).held, held);
+    }
+}
+
+/// What fills a page by itself is shared with the database, and comes when there is memory for it.
+#[test]
+fn a_large_entry_is_not_copied_and_waits_for_memory() {
+    let mut bench = Bench::new();
+    for (bytes, shared_bytes) in [
+        (SCAN_PAGE_BYTES - 1, 0),
+        (SCAN_PAGE_BYTES, SCAN_PAGE_BYTES),
+        (SCAN_PAGE_BYTES + 1, SCAN_PAGE_BYTES + 1),
+    ] {
+        bench.put(b"a", &vec![b'x'; bytes]);
+        let (found, ended) = bench.scan(SCAN);
+        assert_eq!(found[0].1.len(), bytes);
+        assert_eq!((ended.shared_bytes, ended.claims.len()), (shared_bytes, 0));
+    }
+    bench.put(b"b", b"small");
+    for (message_bytes, refusals, claims) in [
+        (SCAN_PAGE_BYTES + 1, 0, &[][..]),
+        // What it sends is shared, so that it takes no memory for it.
+        (SCAN_PAGE_BYTES, 0, &[0]),
+        (SCAN_PAGE_BYTES, 2, &[0, 0, 0]),
+    ] {
+        bench.memory = Memory {
+            message_bytes,
+            refusals,
+        };
+        let (found, ended) = bench.scan(SCAN);
+        assert_eq!(found.len(), 2);
+        assert_eq!(ended.claims, claims);
+    }
+}
+
+#[test]
+fn pages_are_small_while_memory_is_short() {
+    let mut bench = Bench::new();
+    bench.fill((0..20).map(|number| format!("{number:02}")), &[b'x'; 400]);
+    bench.memory.message_bytes = 1_000;
+    let (found, ended) = bench.scan(SCAN);
+    assert_eq!((found.len(), ended.messages.len()), (20, 10));
+    assert!(ended.messages.iter().all(|page| page.len() <= 1_000));
+    assert_eq!(ended.claims, []);
 }
 
 #[test]

@@ -84,6 +84,46 @@ pub(super) fn large_values_come_back_whole() {
 }
 
 #[test]
+fn a_write_takes_memory_for_the_value_that_it_brings_back() {
+    let put = |want_previous| Operation::Put {
+        key: b"key",
+        value: b"new",
+        condition: Condition::None,
+        expiry: Expiry::None,
+        want_previous,
+    };
+    for (operation, values_bytes) in [(put(false), 0), (put(true), SMALL_VALUE_BYTES)] {
+        let (mut request, database) = (Vec::new(), "small");
+        Request {
+            database,
+            operation,
+        }
+        .encode(&mut request);
+        takes_memory_for_values(Method::Put, &request, values_bytes);
+    }
+}
+
+/// A value that is larger than a message should be comes when there is memory for it.
+#[test]
+fn a_large_value_waits_for_memory_and_is_not_copied() {
+    let mut bench = Bench::new();
+    let shared_from = store::limits::SHARED_VALUE_BYTES;
+    for (bytes, shared_bytes) in [(shared_from - 1, 0), (shared_from, shared_from)] {
+        bench.put(b"k", &vec![b'x'; bytes]);
+        for (message_bytes, reads_again) in [(usize::MAX, 0), (bytes, 0), (bytes - 1, 1)] {
+            bench.memory.message_bytes = message_bytes;
+            let ended = bench.operation(Method::Get, Operation::Get { key: b"k" });
+            assert!(ended.answer().len() > bytes);
+            assert_eq!(
+                (ended.reads_again, ended.shared_bytes),
+                (reads_again, shared_bytes)
+            );
+        }
+        bench.memory = PLENTY;
+    }
+}
+
+#[test]
 fn a_put_happens_only_on_its_condition() {
     let mut bench = Bench::new();
     let version = bench.put(b"key", b"old");

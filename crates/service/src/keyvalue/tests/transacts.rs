@@ -6,7 +6,7 @@ use super::batches::{found, get, increment, results};
 use super::single::put;
 use super::*;
 use crate::keyvalue::messages::*;
-use crate::limits::ANSWER_BYTES_MAX;
+use crate::limits::{ANSWER_BYTES_MAX, FAILURE_BYTES, TRANSACT_FRAME_BYTES};
 use crate::protobuf::writer;
 
 type Comparison<'a> = (&'a [u8], Condition<'a>);
@@ -40,6 +40,53 @@ fn bounded(
 
 fn decode(ended: &Ended) -> TransactResponse<'_> {
     TransactResponse::decode(ended.answer()).expect("it is a message")
+}
+
+/// As much as the list needs that needs more.
+#[test]
+fn memory_is_taken_for_the_values_of_either_list() {
+    let one = &[get(b"a")][..];
+    let two = &[get(b"a"), get(b"b")][..];
+    let none = &[put(b"a", b"1")][..];
+    for (when_met, when_unmet, count) in [
+        (none, none, 0),
+        (one, none, 1),
+        (none, one, 1),
+        (one, two, 2),
+        (two, one, 2),
+    ] {
+        let request = bounded("small", 0, &[], when_met, when_unmet);
+        let values_bytes = count * SMALL_VALUE_BYTES;
+        takes_memory_for_values(Method::Transact, &request, values_bytes);
+    }
+}
+
+/// An Append in either list may be answered with a failure in words.
+#[test]
+fn answers_come_up_to_their_bounds() {
+    let mut bench = Bench::new();
+    bench.put(b"a", &[b'x'; 300]);
+    let append = Operation::Append {
+        key: b"b",
+        value: b"1",
+        condition: Condition::None,
+    };
+    let each = store::limits::ANSWER_BYTES_PER_OPERATION as u64;
+    for (when_met, when_unmet, results_bytes) in [
+        (&[get(b"a")][..], &[][..], each + 300),
+        (&[get(b"a")], &[append], each + 300 + FAILURE_BYTES),
+        (
+            &[get(b"a"), append, append],
+            &[append],
+            3 * each + 300 + FAILURE_BYTES,
+        ),
+    ] {
+        let most = TRANSACT_FRAME_BYTES + results_bytes;
+        let request = |bound| bounded("", bound, &[], when_met, when_unmet);
+        bench.call(Method::Transact, &request(most)).answer();
+        let ended = bench.call(Method::Transact, &request(most - 1));
+        ended.refusal(Code::ResourceExhausted);
+    }
 }
 
 #[test]

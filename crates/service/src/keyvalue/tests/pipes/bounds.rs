@@ -106,6 +106,108 @@ fn too_many_bytes_under_way_hold_the_caller_each_time() {
     }
 }
 
+/// What an answer may come to is the sum of what its results may, by the kind of each.
+#[test]
+fn what_an_answer_may_come_to_is_set_aside() {
+    let mut bench = Bench::new();
+    let limits = bench.shared.store.limits(DatabaseId::DEFAULT);
+    let value_bytes = limits.expect("it is there").value_bytes as u64;
+    let wants = Operation::Put {
+        key: b"a",
+        value: b"1",
+        condition: Condition::None,
+        expiry: store::Expiry::None,
+        want_previous: true,
+    };
+    let append = Operation::Append {
+        key: b"a",
+        value: b"2",
+        condition: Condition::None,
+    };
+    let each = store::limits::ANSWER_BYTES_PER_OPERATION as u64;
+    for (answers, operations, expected) in [
+        (PipeAnswers::All, &[wants][..], each + value_bytes),
+        (
+            PipeAnswers::All,
+            &[wants, get(b"a"), append],
+            3 * each + 2 * value_bytes + FAILURE_BYTES,
+        ),
+        (
+            PipeAnswers::FailuresOnly,
+            &[wants, get(b"a"), append],
+            3 * each + value_bytes + FAILURE_BYTES + 3 * PIPE_INDEX_BYTES,
+        ),
+    ] {
+        let mut open = bench.open();
+        let (mut message, mode) = (Vec::new(), Mode::Independent);
+        PipeRequest::encode(
+            &mut message,
+            "",
+            answers,
+            mode,
+            ANSWER_BYTES_MAX,
+            operations,
+        );
+        for _ in 0..2 {
+            open.send(&message);
+            let expected = (PIPE_FRAME_BYTES + expected) as usize;
+            assert_eq!(open.room.reserved_bytes, expected);
+            open.send(&message);
+            assert_eq!(open.room.reserved_bytes, 2 * expected);
+            open.commit();
+            // With `FAILURES_ONLY` nothing is sent, and what is set aside is what is under way.
+            open.room.reserved_bytes = 0;
+        }
+    }
+}
+
+#[test]
+fn requests_that_come_to_the_bound_exactly_hold_the_caller() {
+    let mut bench = Bench::new();
+    let mut open = bench.open();
+    let of_length = |bytes: usize| {
+        let value = vec![b'x'; bytes];
+        failures_only(&[put(b"a", &value)])
+    };
+    let quarter = PIPE_REQUEST_BYTES / 4;
+    let beside_value = of_length(quarter).len() - quarter;
+    let exact = of_length(quarter - beside_value);
+    assert_eq!(exact.len(), quarter);
+    let shorter = of_length(quarter - beside_value - 1);
+    for _ in 0..2 {
+        assert_eq!(send_until_held(&mut open, &exact), 4);
+        assert_eq!(send_until_held(&mut open, &shorter), 5);
+    }
+}
+
+#[test]
+fn only_answers_that_may_be_large_have_room_set_aside() {
+    let mut bench = Bench::new();
+    for (most_bytes, reserved_bytes) in [
+        (LARGE_ANSWER_BYTES, 0),
+        (LARGE_ANSWER_BYTES + 1, LARGE_ANSWER_BYTES + 1),
+    ] {
+        let mut open = bench.open();
+        let mut message = Vec::new();
+        let (answers, mode) = (PipeAnswers::All, Mode::Atomic);
+        let operations = [get(b"a")];
+        PipeRequest::encode(
+            &mut message,
+            "",
+            answers,
+            mode,
+            most_bytes as u64,
+            &operations,
+        );
+        for _ in 0..2 {
+            open.send(&message);
+            assert_eq!(open.room.reserved_bytes, reserved_bytes);
+            open.commit();
+            assert_eq!(open.room.reserved_bytes, 0);
+        }
+    }
+}
+
 /// What the answers could have come to is given back however a batch ends.
 #[test]
 fn batches_that_fail_or_are_refused_leave_nothing_behind() {

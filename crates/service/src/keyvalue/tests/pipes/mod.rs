@@ -21,20 +21,10 @@ struct Open<'a> {
 impl Bench {
     fn open(&mut self) -> Open<'_> {
         let mut room = Room {
-            batch: &mut self.batch,
-            read: None,
-            messages: Vec::new(),
-            status: None,
             room: self.room,
             now_ms: self.now_ms,
             now_ns: 1,
-            is_held: false,
-            has_room: true,
-            puts_back: false,
-            wake_at_ns: None,
-            reserved_bytes: 0,
-            held: Vec::new(),
-            begins: 0,
+            ..Room::new(&mut self.batch)
         };
         let head = CallHead {
             deadline_ns: u64::MAX,

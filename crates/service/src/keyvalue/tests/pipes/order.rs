@@ -235,6 +235,31 @@ fn what_is_done_is_said_when_asked_now_and_then_and_in_time() {
     assert!(open.take().is_empty(), "all is known");
 }
 
+/// The first batch that is not said to be done sets the alarm, and those behind it do not put it off.
+#[test]
+fn an_alarm_is_set_once_and_only_for_what_is_not_said() {
+    let mut bench = Bench::new();
+    let mut open = bench.open();
+    for round in 1..3 {
+        open.send(&failures_only(&[put(b"a", b"1")]));
+        open.commit();
+        let at_ns = open.room.wake_at_ns;
+        assert!(at_ns.is_some());
+        open.room.now_ns += 1_000;
+        open.send(&failures_only(&[put(b"a", b"1")]));
+        open.commit();
+        assert_eq!(open.room.wake_at_ns, at_ns);
+        open.wake();
+        assert_eq!(open.take_done(), [3 * round - 1]);
+        // A failure is told at once, so that nothing is left to be said.
+        open.send(&failures_only(&[failing(b"a")]));
+        open.commit();
+        assert_eq!((open.take().len(), open.room.wake_at_ns), (1, None));
+        open.send(&failures_only(&[]));
+        assert_eq!((open.take().len(), open.room.wake_at_ns), (1, None));
+    }
+}
+
 #[test]
 fn with_all_answers_a_question_is_answered_too() {
     let mut bench = Bench::new();

@@ -1,0 +1,257 @@
+//! The keys and values of a write batch, in one piece but for large values, which lie by themselves.
+//!
+//! A large value is copied once, into the form in which an index keeps it: whoever stores it takes a reference. The rest of
+//! a batch stays small, so that adding to it moves little.
+
+use std::sync::Arc;
+
+use crate::limits;
+use crate::value::Value;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Payload {
+    bytes: Vec<u8>,
+    /// Values of [`limits::SHARED_VALUE_BYTES`] and more, in the order of their operations.
+    large: Vec<Arc<[u8]>>,
+    /// Of all large values.
+    large_bytes: usize,
+}
+
+/// Where the key, the value and the expected value of an operation lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    start: usize,
+    key_len: u32,
+    value_len: u32,
+    expected_len: u32,
+    /// The place among the large values, if it is one.
+    large: Option<u32>,
+}
+
+/// An end of a payload, at some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    bytes: usize,
+    large: usize,
+}
+
+impl Payload {
+    /// How many bytes of keys and values there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.large_bytes
+    }
+
+    /// Adds what belongs to an operation. Lengths fit into 32 bits.
+    #[inline]
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8], expected: &[u8]) -> Place {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let large = self.push_value(value);
+        self.bytes.extend_from_slice(expected);
+        Place {
+            start,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+            expected_len: expected.len() as u32,
+            large,
+        }
+    }
+
+    #[inline]
+    fn push_value(&mut self, value: &[u8]) -> Option<u32> {
+        if value.len() < limits::SHARED_VALUE_BYTES {
+            self.bytes.extend_from_slice(value);
+            return None;
+        }
+        self.large.push(Arc::from(value));
+        self.large_bytes += value.len();
+        Some(self.large.len() as u32 - 1)
+    }
+
+    #[inline]
+    pub(crate) fn key(&self, place: Place) -> &[u8] {
+        &self.bytes[place.start..][..place.key_len as usize]
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, place: Place) -> Value<'_> {
+        match place.large {
+            Some(large) => Value::Shared(&self.large[large as usize]),
+            None => {
+                let start = place.start + place.key_len as usize;
+                Value::Inline(&self.bytes[start..][..place.value_len as usize])
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn expected_value(&self, place: Place) -> &[u8] {
+        let value_len = match place.large {
+            Some(_) => 0,
+            None => place.value_len as usize,
+        };
+        let start = place.start + place.key_len as usize + value_len;
+        &self.bytes[start..][..place.expected_len as usize]
+    }
+
+    #[inline]
+    pub(crate) fn end(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            large: self.large.len(),
+        }
+    }
+
+    /// Takes back what was added since its end was at `mark`.
+    pub(crate) fn truncate(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        let gone = self.large.drain(mark.large..);
+        self.large_bytes -= gone.map(|value| value.len()).sum::<usize>();
+    }
+
+    /// Adds all of another payload. Its places are then to be [`moved`](Place::moved_behind) behind the end before.
+    pub(crate) fn append(&mut self, other: &mut Payload) {
+        self.bytes.append(&mut other.bytes);
+        self.large.append(&mut other.large);
+        self.large_bytes += std::mem::take(&mut other.large_bytes);
+    }
+
+    /// Moves what lies behind `mark` into another payload. Its places are then to be [`moved`](Place::moved_before).
+    pub(crate) fn split_off(&mut self, mark: Mark) -> Payload {
+        let large = self.large.split_off(mark.large);
+        let large_bytes = large.iter().map(|value| value.len()).sum();
+        self.large_bytes -= large_bytes;
+        Payload {
+            bytes: self.bytes.split_off(mark.bytes),
+            large,
+            large_bytes,
+        }
+    }
+
+    /// Where the first of some operations begins, whose places are given in order.
+    pub(crate) fn mark_before(&self, places: impl Iterator<Item = Place> + Clone) -> Mark {
+        let first = places.clone().next();
+        let first_large = places.filter_map(|place| place.large).next();
+        Mark {
+            bytes: first.map_or(self.bytes.len(), |place| place.start),
+            large: first_large.map_or(self.large.len(), |large| large as usize),
+        }
+    }
+
+    /// Forgets everything, and keeps a little memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(limits::KEPT_BYTES);
+        self.large.clear();
+        (self.large).shrink_to(limits::KEPT_BYTES / limits::SHARED_VALUE_BYTES);
+        self.large_bytes = 0;
+    }
+}
+
+impl Place {
+    /// The same in a payload to whose end, then at `mark`, this one was appended.
+    #[inline]
+    pub(crate) fn moved_behind(self, mark: Mark) -> Place {
+        Place {
+            start: self.start + mark.bytes,
+            large: self.large.map(|large| large + mark.large as u32),
+            ..self
+        }
+    }
+
+    /// The same in what was split off at `mark`.
+    #[inline]
+    pub(crate) fn moved_before(self, mark: Mark) -> Place {
+        Place {
+            start: self.start - mark.bytes,
+            large: self.large.map(|large| large - mark.large as u32),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: usize = limits::SHARED_VALUE_BYTES;
+
+    /// Key, value and expected value of an operation with a large value or a small one.
+    fn parts(number: u8, is_large: bool) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let value_len = if is_large { LARGE } else { LARGE - 1 };
+        let size = usize::from(number);
+        (
+            vec![number; size],
+            vec![number; value_len],
+            vec![!number; size],
+        )
+    }
+
+    /// Adds operations, large where the bit is set; returns their places.
+    fn filled(payload: &mut Payload, first: u8, count: u8, large: u8) -> Vec<Place> {
+        let add = |bit: u8| {
+            let (key, value, expected) = parts(first + bit, large >> bit & 1 == 1);
+            payload.push(&key, &value, &expected)
+        };
+        (0..count).map(add).collect()
+    }
+
+    fn check(payload: &Payload, places: &[Place], first: u8, large: u8) {
+        for (bit, &place) in (0..).zip(places) {
+            let (key, value, expected) = parts(first + bit, large >> bit & 1 == 1);
+            assert_eq!(payload.key(place), key);
+            assert_eq!(payload.value(place).bytes(), value);
+            assert_eq!(payload.expected_value(place), expected);
+            let is_shared = matches!(payload.value(place), Value::Shared(_));
+            assert_eq!(is_shared, value.len() == LARGE);
+        }
+    }
+
+    fn length(places: &[Place]) -> usize {
+        let bytes = |place: &Place| place.key_len + place.value_len + place.expected_len;
+        places.iter().map(|place| bytes(place) as usize).sum()
+    }
+
+    #[test]
+    fn what_is_split_off_and_appended_again_stays_what_it_was() {
+        for large in 0..16 {
+            for at in 0..=4 {
+                let mut payload = Payload::default();
+                let mut places = filled(&mut payload, 1, 4, large);
+                for round in 0..2 {
+                    let mark = payload.mark_before(places[at..].iter().copied());
+                    let mut rest = payload.split_off(mark);
+                    let kept = places[..at].to_vec();
+                    let moved = places.drain(at..).map(|place| place.moved_before(mark));
+                    let moved: Vec<_> = moved.collect();
+                    check(&payload, &kept, 1, large);
+                    check(&rest, &moved, 1 + at as u8, large >> at);
+                    assert_eq!((payload.len(), rest.len()), (length(&kept), length(&moved)));
+                    let mark = payload.end();
+                    payload.append(&mut rest);
+                    places.extend(moved.iter().map(|place| place.moved_behind(mark)));
+                    check(&payload, &places, 1, large);
+                    assert_eq!((payload.len(), rest.len()), (length(&places), 0), "{round}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_nothing_twice() {
+        let mut payload = Payload::default();
+        let kept = filled(&mut payload, 1, 2, 0b10);
+        for large in [0, 0b01, 0b10, 0b11] {
+            let (mark, before) = (payload.end(), payload.len());
+            let places = filled(&mut payload, 9, 2, large);
+            assert_eq!(payload.len(), before + length(&places));
+            payload.truncate(mark);
+            assert_eq!(payload.len(), before);
+            check(&payload, &kept, 1, 0b10);
+        }
+        payload.clear();
+        assert_eq!((payload.len(), payload.large.len()), (0, 0));
+    }
+}
