@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytes::Bytes;
 use drive::{AddressKey, PeerAddress};
 use wire::Pause;
 
@@ -258,7 +259,7 @@ impl Account {
     }
 
     /// Charges a body that others may hold too, as long as what is returned lives: once, however many hold it.
-    pub fn charge_shared(self: &Arc<Account>, body: &Arc<[u8]>) -> Box<dyn wire::Charge> {
+    pub fn charge_shared(self: &Arc<Account>, body: &Bytes) -> Box<dyn wire::Charge> {
         let place = body.as_ptr() as usize;
         let mut shared = lock(&self.shared);
         let holders = shared.entry(place).or_default();
@@ -652,7 +653,7 @@ mod tests {
     #[test]
     fn a_shared_body_is_charged_once_and_given_back_with_its_last_holder() {
         let account = Account::new(MB);
-        let (one, other): (Arc<[u8]>, Arc<[u8]>) = (vec![0; 1000].into(), vec![0; 10].into());
+        let (one, other): (Bytes, Bytes) = (vec![0; 1000].into(), vec![0; 10].into());
         for _ in 0..2 {
             let mut charges: Vec<Box<dyn Charge>> =
                 (0..20).map(|_| account.charge_shared(&one)).collect();

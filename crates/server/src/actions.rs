@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use drive::{ConnectionId, PeerAddress};
 use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, UploadPeer, Work};
@@ -51,6 +52,8 @@ pub(crate) struct Step<'a> {
     pub channel: ConnectionId,
     pub upload_peer: UploadPeer,
     pub stream: StreamKey,
+    /// What the step was brought, if it lies by itself.
+    pub message: Option<&'a Bytes>,
     pub connection: &'a mut Connection,
     pub account: &'a Arc<Account>,
     pub output: &'a mut Vec<u8>,
@@ -94,7 +97,7 @@ impl Step<'_> {
     }
 
     /// Charges a body that was just sent, if some of it still waits.
-    fn charge(&mut self, body: &Arc<[u8]>) {
+    fn charge(&mut self, body: &Bytes) {
         let account = self.account;
         self.connection
             .charge_shared(self.stream, || account.charge_shared(body));
@@ -122,7 +125,8 @@ impl Actions for Step<'_> {
     fn write(&mut self, database: DatabaseId, mode: Mode) -> Commit<'_> {
         self.note_write();
         let writes = self.batch.writes_to(database);
-        writes.begin(self.id.tag(), database, mode)
+        let commit = writes.begin(self.id.tag(), database, mode);
+        commit.keeping(self.message)
     }
 
     fn create_database(&mut self, name: &str, config: &DatabaseConfig) {
@@ -169,14 +173,14 @@ impl Actions for Step<'_> {
         self.effects.over = Some(Code::Ok);
     }
 
-    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Bytes) {
         self.message_shared(head, body, 0..body.len());
         self.finish(Status::OK);
     }
 
     fn respond_parts(&mut self, parts: MessageParts) {
         let account = self.account;
-        let charge = |value: &Arc<[u8]>| account.charge_shared(value);
+        let charge = |value: &Bytes| account.charge_shared(value);
         let parts = parts.parts().map(|part| match part {
             service::MessagePart::Own(bytes) => wire::MessagePart::Own(bytes),
             service::MessagePart::Shared(value) => wire::MessagePart::Shared(value, &charge),
@@ -197,10 +201,10 @@ impl Actions for Step<'_> {
     fn message_shared(
         &mut self,
         head: impl FnOnce(&mut Vec<u8>),
-        body: &Arc<[u8]>,
+        body: &Bytes,
         range: Range<usize>,
     ) {
-        let part = SharedBytes::part(Arc::clone(body), range);
+        let part = SharedBytes::part(body.clone(), range);
         self.connection
             .send_shared(self.stream, self.output, head, part);
         self.charge(body);
@@ -220,8 +224,8 @@ impl Actions for Step<'_> {
         (self.connection).send_plain_headers(self.stream, self.output, status, headers, false);
     }
 
-    fn plain_body(&mut self, body: &Arc<[u8]>, range: Range<usize>) {
-        let part = SharedBytes::part(Arc::clone(body), range);
+    fn plain_body(&mut self, body: &Bytes, range: Range<usize>) {
+        let part = SharedBytes::part(body.clone(), range);
         self.connection.send_body(self.stream, self.output, part);
         self.charge(body);
     }

@@ -639,9 +639,14 @@ impl Core {
         };
         let message = connection.take_message();
         let bytes = message.bytes(io.input.bytes());
-        self.step(channel, &mut io.output, id, |call, shared, step| {
-            call.message(bytes, last, shared, step)
-        });
+        let shared_bytes = message.shared();
+        self.step_with(
+            channel,
+            &mut io.output,
+            id,
+            shared_bytes,
+            |call, shared, step| call.message(bytes, last, shared, step),
+        );
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };

@@ -1,5 +1,6 @@
 //! The steps of a call, and what follows from them.
 
+use bytes::Bytes;
 use drive::{Io, PeerAddress};
 use service::keyvalue::{database_gone, not_read};
 use service::method::Kind;
@@ -46,6 +47,19 @@ impl Core {
         id: CallId,
         step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
     ) {
+        self.step_with(channel, output, id, None, step);
+    }
+
+    /// The same for a step that a message brings, of which the call may keep large parts if they are shared.
+    #[inline]
+    pub(crate) fn step_with(
+        &mut self,
+        channel: &mut Channel,
+        output: &mut Vec<u8>,
+        id: CallId,
+        message: Option<&Bytes>,
+        step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
+    ) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -58,6 +72,7 @@ impl Core {
             channel: channel.id,
             upload_peer: channel.upload_peer,
             stream,
+            message,
             connection: &mut *connection,
             account: &self.admission.account,
             output,

@@ -153,6 +153,39 @@ fn a_put_that_keeps_the_length_allocates_nothing() {
     assert_eq!(allocations(&mut host, &mut caller, begin, is_applied), 0);
 }
 
+/// It is gathered once, in memory that then is the value's.
+#[test]
+fn a_large_put_allocates_its_value_once() {
+    let (mut host, mut caller) = filled();
+    let value = vec![9; 1 << 20];
+    for round in 0..4 {
+        let key = key(round % 2);
+        caller.call(PUT, &put(&key, &value));
+        let mut allocated_bytes = 0;
+        while caller.heard.is_empty() {
+            let sent = std::mem::take(&mut caller.out);
+            host.push(caller.id, &sent);
+            allocated_bytes += measure(|| host.serve(caller.id)).bytes_total;
+            let received = host.take_output(caller.id);
+            caller.receive(&received, host.now_ns);
+        }
+        assert!(caller.heard.values().all(|heard| heard.code() == Code::Ok));
+        caller.heard.clear();
+        let beside = allocated_bytes - value.len() as u64;
+        assert!(
+            beside < value.len() as u64 / 4,
+            "{round}: {allocated_bytes}"
+        );
+
+        caller.call(GET, &get(&key));
+        caller.exchange(&mut host);
+        let heard = caller.heard.values().next().expect("one call");
+        let response = GetResponse::decode(&heard.messages[0]).expect("a GetResponse");
+        assert!(response.found && response.value == value);
+        caller.heard.clear();
+    }
+}
+
 #[test]
 fn what_is_counted_are_the_servers_allocations() {
     let (mut host, mut caller) = filled();

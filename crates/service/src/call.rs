@@ -5,8 +5,8 @@
 //! [`Actions::respond`] or [`Actions::finish`] it is over: the room above drops it and brings it nothing more.
 
 use std::ops::Range;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::tree::Wishes;
 use store::{Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Shown, Store};
@@ -34,7 +34,7 @@ pub struct MessageParts {
     /// All bytes of its own, in order.
     pub own: Vec<u8>,
     /// What stands between them: behind so many of them, and the value.
-    shared: Vec<(usize, Arc<[u8]>)>,
+    shared: Vec<(usize, Bytes)>,
     shared_bytes: usize,
 }
 
@@ -44,14 +44,14 @@ pub enum MessagePart<'a> {
     /// Bytes of its own.
     Own(&'a [u8]),
     /// A value that others hold too.
-    Shared(&'a Arc<[u8]>),
+    Shared(&'a Bytes),
 }
 
 impl MessageParts {
     /// Appends a value without copying it.
-    pub fn share(&mut self, value: &Arc<[u8]>) {
+    pub fn share(&mut self, value: &Bytes) {
         self.shared_bytes += value.len();
-        self.shared.push((self.own.len(), Arc::clone(value)));
+        self.shared.push((self.own.len(), value.clone()));
     }
 
     /// Returns the bytes of the whole message.
@@ -123,7 +123,7 @@ pub trait Actions {
 
     /// [`Actions::respond`] with a message that is `head` followed by `body`; a large `body` is not copied before it
     /// goes out.
-    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>);
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Bytes);
 
     /// [`Actions::respond`] with a message of several parts, of which large ones are not copied before they go out.
     fn respond_parts(&mut self, parts: MessageParts);
@@ -143,7 +143,7 @@ pub trait Actions {
     fn message_shared(
         &mut self,
         head: impl FnOnce(&mut Vec<u8>),
-        body: &Arc<[u8]>,
+        body: &Bytes,
         range: Range<usize>,
     );
 
@@ -154,7 +154,7 @@ pub trait Actions {
     fn plain_head(&mut self, status: u16, headers: &[(&str, &str)]);
 
     /// A piece of the body: what of `piece` is in `range`. It is not copied before it goes out.
-    fn plain_body(&mut self, piece: &Arc<[u8]>, range: Range<usize>);
+    fn plain_body(&mut self, piece: &Bytes, range: Range<usize>);
 
     /// The end of it, and of the call. `code` is what it is counted as.
     fn plain_end(&mut self, code: Code);

@@ -3,8 +3,8 @@
 //! the test.
 
 use std::ops::Range;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
     Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, Shown,
@@ -174,7 +174,7 @@ impl Actions for Recorder {
         });
     }
 
-    fn plain_body(&mut self, piece: &Arc<[u8]>, range: Range<usize>) {
+    fn plain_body(&mut self, piece: &Bytes, range: Range<usize>) {
         assert!(!self.is_over, "nothing follows the end");
         self.room = self.room.saturating_sub(range.len());
         self.sent.push(Sent::PlainBody(piece[range].to_vec()));
@@ -222,7 +222,7 @@ impl Actions for Recorder {
         self.is_over = true;
     }
 
-    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Bytes) {
         self.respond(|out| {
             head(out);
             out.extend_from_slice(body);
@@ -263,7 +263,7 @@ impl Actions for Recorder {
     fn message_shared(
         &mut self,
         head: impl FnOnce(&mut Vec<u8>),
-        body: &Arc<[u8]>,
+        body: &Bytes,
         range: Range<usize>,
     ) {
         self.room = self.room.saturating_sub(range.len());

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use crate::catalogue::{DatabaseConfig, DatabaseId, DatabaseLimits, Durability, Kind};
 use crate::hash::KeyHasher;
 use crate::limits;
@@ -93,6 +95,7 @@ impl WriteBatch {
             start,
             bytes_before,
             submitted: false,
+            message: None,
         }
     }
 
@@ -132,7 +135,7 @@ impl WriteBatch {
         let bytes_before = self.payload.len();
         self.operations.push(OperationRecord {
             hash: 0,
-            place: self.payload.push(name, config, &[]),
+            place: self.payload.push(name, config, &[], None),
             action: Action::Whole,
             check: Check::None,
             list: List::Compares,
@@ -415,9 +418,19 @@ pub struct Commit<'a> {
     start: Mark,
     bytes_before: usize,
     submitted: bool,
+    /// What brought the operations.
+    message: Option<&'a Bytes>,
 }
 
-impl Commit<'_> {
+impl<'a> Commit<'a> {
+    /// The same commit for operations whose keys and values lie in a message: a value that is nearly all of it is kept
+    /// where it is, and not copied.
+    #[inline]
+    pub fn keeping(mut self, message: Option<&'a Bytes>) -> Commit<'a> {
+        self.message = message;
+        self
+    }
+
     /// Adds an operation. After an error the commit should be dropped.
     pub fn push(&mut self, operation: &Operation<'_>) -> Result<(), PushError> {
         let parts = Parts::of(operation);
@@ -426,7 +439,7 @@ impl Commit<'_> {
         let record = OperationRecord {
             hash: batch.hasher.hash(parts.key),
             // The lengths were checked against limits that fit in 32 bits.
-            place: (batch.payload).push(parts.key, parts.value, parts.expected),
+            place: (batch.payload).push(parts.key, parts.value, parts.expected, self.message),
             action: parts.action,
             check: parts.check,
             list: self.list,

@@ -15,8 +15,7 @@
 //! A writer keeps readers out for at most one slice ([`SLICE_NS`](limits::SLICE_NS)), or for one commit if that takes
 //! longer; between slices the lock is handed to those who wait, fairly.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use parking_lot::RwLockWriteGuard;
 
 use crate::batch::WriteBatch;
@@ -44,7 +43,7 @@ pub struct Committer {
     store: Store,
     effects: Effects,
     /// Large values that were overwritten: freed when the lock is not held.
-    old_values: Vec<Arc<[u8]>>,
+    old_values: Vec<Bytes>,
     slices: u64,
 }
 

@@ -14,6 +14,10 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Values of this many bytes and more are reference-counted, so that a reader need not copy them.
 pub const SHARED_VALUE_BYTES: usize = 16 * 1024;
 
+/// A large value is kept in the message that brought it, instead of being copied, if what lies beside it there is at most
+/// one such part of the value: it is held, and not accounted, for as long as the value.
+pub const KEPT_BESIDE_VALUE_PART: usize = 64;
+
 /// Operations in one commit by default. A commit is applied whole under the database's lock:
 /// this many new keys hold it for about ten milliseconds. It cannot be published in slices: a reader between two of
 /// them would see half a commit. Whoever needs readers never to wait that long makes smaller commits.

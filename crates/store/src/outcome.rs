@@ -4,12 +4,12 @@
 //! So they outlive the lock under which they were decided, and can travel.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::catalogue::{CreateError, DatabaseId, DropError};
 use crate::limits;
 use crate::record::CommitRecord;
 use crate::value::Value;
+use bytes::Bytes;
 
 /// The outcomes of the commits of one batch, in commit order. Reused from run to run.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Outcomes {
     commits: Vec<Decided>,
     operations: Vec<OperationResult>,
     arena: Vec<u8>,
-    shared: Vec<Arc<[u8]>>,
+    shared: Vec<Bytes>,
 }
 
 impl Outcomes {
@@ -106,7 +106,7 @@ impl Outcomes {
         let value = match value {
             None => Kept::Nothing,
             Some(Value::Shared(bytes)) => {
-                self.shared.push(Arc::clone(bytes));
+                self.shared.push(bytes.clone());
                 Kept::Shared(self.shared.len() - 1)
             }
             Some(Value::Inline(bytes)) => {

@@ -3,17 +3,16 @@
 //! A large value is copied once, into the form in which an index keeps it: whoever stores it takes a reference. The rest of
 //! a batch stays small, so that adding to it moves little.
 
-use std::sync::Arc;
-
 use crate::limits;
 use crate::value::Value;
+use bytes::Bytes;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Payload {
     bytes: Vec<u8>,
     /// Values of [`limits::SHARED_VALUE_BYTES`] and more, in the order of their operations.
-    large: Vec<Arc<[u8]>>,
+    large: Vec<Bytes>,
     /// Of all large values.
     large_bytes: usize,
 }
@@ -44,11 +43,19 @@ impl Payload {
     }
 
     /// Adds what belongs to an operation. Lengths fit into 32 bits.
+    ///
+    /// A large value that is nearly all of the `message` in which it lies is kept there.
     #[inline]
-    pub(crate) fn push(&mut self, key: &[u8], value: &[u8], expected: &[u8]) -> Place {
+    pub(crate) fn push(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        expected: &[u8],
+        message: Option<&Bytes>,
+    ) -> Place {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        let large = self.push_value(value);
+        let large = self.push_value(value, message);
         self.bytes.extend_from_slice(expected);
         Place {
             start,
@@ -60,12 +67,14 @@ impl Payload {
     }
 
     #[inline]
-    fn push_value(&mut self, value: &[u8]) -> Option<u32> {
+    fn push_value(&mut self, value: &[u8], message: Option<&Bytes>) -> Option<u32> {
         if value.len() < limits::SHARED_VALUE_BYTES {
             self.bytes.extend_from_slice(value);
             return None;
         }
-        self.large.push(Arc::from(value));
+        let kept = message.and_then(|message| kept_in(message, value));
+        let shared = kept.unwrap_or_else(|| Bytes::copy_from_slice(value));
+        self.large.push(shared);
         self.large_bytes += value.len();
         Some(self.large.len() as u32 - 1)
     }
@@ -150,6 +159,15 @@ impl Payload {
     }
 }
 
+/// The value where it lies in a message, unless that holds much beside it: that would stay as long as the value does.
+fn kept_in(message: &Bytes, value: &[u8]) -> Option<Bytes> {
+    let (whole, part) = (message.as_ptr_range(), value.as_ptr_range());
+    let is_part = whole.start <= part.start && part.end <= whole.end;
+    let beside = message.len().checked_sub(value.len())?;
+    let is_most = beside <= value.len() / limits::KEPT_BESIDE_VALUE_PART;
+    (is_part && is_most).then(|| message.slice_ref(value))
+}
+
 impl Place {
     /// The same in a payload to whose end, then at `mark`, this one was appended.
     #[inline]
@@ -193,7 +211,7 @@ mod tests {
     fn filled(payload: &mut Payload, first: u8, count: u8, large: u8) -> Vec<Place> {
         let add = |bit: u8| {
             let (key, value, expected) = parts(first + bit, large >> bit & 1 == 1);
-            payload.push(&key, &value, &expected)
+            payload.push(&key, &value, &expected, None)
         };
         (0..count).map(add).collect()
     }
@@ -237,6 +255,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A message with `before` bytes, a value and `behind` bytes.
+    fn message(before: usize, value_len: usize, behind: usize) -> Bytes {
+        let bytes = |at| at as u8;
+        (0..before + value_len + behind).map(bytes).collect()
+    }
+
+    #[test]
+    fn a_value_that_is_most_of_its_message_is_kept_there() {
+        let spare = LARGE / limits::KEPT_BESIDE_VALUE_PART;
+        let shapes = [
+            (0, LARGE, 0, true),
+            (spare - 7, LARGE, 7, true),
+            (spare - 7, LARGE, 8, false),
+            (1, LARGE - 1, 0, false),
+            (10, LARGE, LARGE, false),
+        ];
+        let mut payload = Payload::default();
+        for (before, value_len, behind, is_kept) in [shapes, shapes].concat() {
+            let message = message(before, value_len, behind);
+            let value = &message[before..][..value_len];
+            let mark = payload.end();
+            let place = payload.push(b"key", value, b"", Some(&message));
+            assert_eq!(payload.value(place).bytes(), value);
+            let is_there = payload.value(place).bytes().as_ptr() == value.as_ptr();
+            assert_eq!(is_there, is_kept, "{before}, {value_len}, {behind}");
+            assert_eq!(message.is_unique(), !is_kept);
+            payload.truncate(mark);
+            assert!(message.is_unique(), "it is let go of");
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_lie_in_the_message_is_copied() {
+        let (message, other) = (message(0, LARGE + 1, 0), message(1, LARGE, 0));
+        let mut payload = Payload::default();
+        for value in [&other[1..], &other[..LARGE]] {
+            let place = payload.push(b"key", value, b"", Some(&message));
+            assert_eq!(payload.value(place).bytes(), value);
+        }
+        assert!(message.is_unique() && other.is_unique());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Entries as a reader sees them.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
+use bytes::Bytes;
 /// The bytes of a value: in place, or reference-counted from
 /// [`SHARED_VALUE_BYTES`](crate::limits::SHARED_VALUE_BYTES) on.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub enum Value<'a> {
     /// Bytes to be copied by whoever wants to keep them.
     Inline(&'a [u8]),
     /// Bytes that can be kept by a clone of the reference.
-    Shared(&'a Arc<[u8]>),
+    Shared(&'a Bytes),
 }
 
 impl<'a> Value<'a> {
@@ -24,10 +24,10 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes to be kept: copied only if they are not shared yet.
-    pub(crate) fn to_shared(self) -> Arc<[u8]> {
+    pub(crate) fn to_shared(self) -> Bytes {
         match self {
-            Value::Inline(bytes) => Arc::from(bytes),
-            Value::Shared(bytes) => Arc::clone(bytes),
+            Value::Inline(bytes) => Bytes::copy_from_slice(bytes),
+            Value::Shared(bytes) => bytes.clone(),
         }
     }
 }

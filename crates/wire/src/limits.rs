@@ -186,6 +186,12 @@ pub const POOLED_BYTES: usize = 64 << 10;
 /// The same for a client, which has few connections: two messages of a size that is usual for large ones.
 pub const CLIENT_POOLED_BYTES: usize = 9 << 20;
 
+/// A gathered message of so many bytes can be kept by whoever reads it: below that, copying what is wanted of it costs less.
+pub const SHARED_MESSAGE_BYTES: usize = 16 << 10;
+
+/// If its buffer is larger than the message by no more than one such part of it, since all of the buffer is kept.
+pub const SHARED_MESSAGE_SPARE_PART: usize = 64;
+
 /// Places for streams that are kept, about 250 bytes each, when there is no stream. Stops connections that once had as
 /// many streams as they may and keep the memory for them ever after.
 pub const KEPT_STREAM_PLACES: usize = 256;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
+use bytes::Bytes;
 use service::Method;
 use service::keyvalue::messages::{Keys, Request, ScanRequest};
 use service::protobuf::writer;
@@ -494,13 +495,9 @@ fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
     // It is to bring much: more may be under way than of a call.
     let usual = wire::limits::STREAM_WINDOW_BYTES as usize;
     assert!(bench.pair.client.window_room(upload) > usual);
-    let content: Arc<[u8]> = (0..BLOB).map(|at| at as u8).collect();
+    let content: Bytes = (0..BLOB).map(|at| at as u8).collect();
     let Pair { client, sent, .. } = &mut bench.pair;
-    client.send_body(
-        upload,
-        sent,
-        SharedBytes::part(Arc::clone(&content), 0..BLOB),
-    );
+    client.send_body(upload, sent, SharedBytes::part(content.clone(), 0..BLOB));
     client.close_send(upload, sent);
     for _ in 0..5 {
         bench.commit();

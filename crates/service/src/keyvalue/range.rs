@@ -1,8 +1,8 @@
 //! Scan and Count: walks over ranges of keys, cut into steps.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
+use bytes::Bytes;
 use store::tree::{NotFetched, PageWish, Wishes};
 use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Shown, Value};
 
@@ -113,7 +113,7 @@ pub(super) struct Scan {
 }
 
 /// An entry with its value.
-type LargeEntry<'v> = (Entry<'v>, &'v Arc<[u8]>);
+type LargeEntry<'v> = (Entry<'v>, &'v Bytes);
 
 /// What one page has brought.
 struct Page<'v> {
@@ -269,7 +269,7 @@ impl Scan {
     fn send_large<'v>(
         &self,
         entry: &Entry<'v>,
-        body: &Arc<[u8]>,
+        body: &Bytes,
         point: ResumePoint,
         actions: &mut impl Actions,
     ) -> Page<'v> {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use super::blobs::Blobs;
@@ -42,32 +43,27 @@ struct OpenContent {
 /// each piece costs more than the reading. Not more of it is kept than a few downloads need: each would keep its own
 /// otherwise, for as long as its caller does not read.
 #[derive(Debug, Default)]
-pub(super) struct Buffers(Vec<Arc<[u8]>>);
-
-fn is_free(buffer: &mut Arc<[u8]>) -> bool {
-    Arc::get_mut(buffer).is_some()
-}
+pub(super) struct Buffers(Vec<Bytes>);
 
 impl Buffers {
     /// Takes a buffer that nobody uses, with anything in it.
-    fn take(&mut self, bytes: usize) -> Arc<[u8]> {
-        let mut fitting = self.0.iter_mut();
-        match fitting.position(|buffer| buffer.len() == bytes && is_free(buffer)) {
-            Some(place) => self.0.swap_remove(place),
-            None => std::iter::repeat_n(0, bytes).collect(),
-        }
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        let is_fitting = |buffer: &Bytes| buffer.len() == bytes && buffer.is_unique();
+        let place = self.0.iter().position(is_fitting);
+        let buffer = place.and_then(|place| self.0.swap_remove(place).try_into_mut().ok());
+        buffer.unwrap_or_else(|| BytesMut::zeroed(bytes))
     }
 
     /// Remembers a buffer, for when it is let go of.
-    fn put(&mut self, buffer: &Arc<[u8]>) {
+    fn put(&mut self, buffer: &Bytes) {
         if buffer.len() > limits::READ_BUFFER_BYTES {
             return;
         }
         if self.0.len() < limits::READ_BUFFERS {
-            self.0.push(Arc::clone(buffer));
-        } else if let Some(place) = self.0.iter_mut().position(is_free) {
+            self.0.push(buffer.clone());
+        } else if let Some(place) = self.0.iter().position(Bytes::is_unique) {
             // Nobody wants its length any more.
-            self.0[place] = Arc::clone(buffer);
+            self.0[place] = buffer.clone();
         }
     }
 }
@@ -76,7 +72,7 @@ impl Buffers {
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// Whole blocks.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Bytes,
     /// Where in the content they begin.
     pub offset: u64,
     /// Their CRC32C.
@@ -118,10 +114,10 @@ impl Content {
     fn try_read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
         let (first, length) = aligned(offset, bytes, self.size_bytes);
         let mut buffer = self.blobs.buffers.lock().take(length);
-        let target = Arc::get_mut(&mut buffer).expect("nobody else has it yet");
         let file = self.file()?;
-        let read = file.file.read(first, target);
+        let read = file.file.read(first, &mut buffer);
         read.map_err(|error| self.error(error))?;
+        let buffer = buffer.freeze();
         self.blobs.buffers.lock().put(&buffer);
         Ok(Piece {
             crc32c: crc32c::crc32c(&buffer),

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 
 use crate::batch::WriteBatch;
@@ -47,7 +48,7 @@ pub(super) struct PendingGroup {
     /// Keys and small values.
     bytes: Vec<u8>,
     /// Large values.
-    large: Vec<Arc<[u8]>>,
+    large: Vec<Bytes>,
 }
 
 /// A commit that is decided.

@@ -1,7 +1,6 @@
 //! Publishes a group: applies its effects to the indexes, so that readers see them.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use parking_lot::RwLockWriteGuard;
 
 use super::pending::{PendingCommit, PendingGroup, Rule, What};
@@ -19,7 +18,7 @@ use crate::tree::Generation;
 pub(super) struct Publisher {
     store: Store,
     /// Large values that were overwritten: freed when the lock is not held.
-    old_values: Vec<Arc<[u8]>>,
+    old_values: Vec<Bytes>,
     pub(super) garbage: Garbage,
 }
 

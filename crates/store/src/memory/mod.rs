@@ -13,8 +13,8 @@ mod slot;
 mod walk;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 
 use crate::hash::KeyHasher;
@@ -143,7 +143,7 @@ impl MemoryIndex {
     }
 
     /// Puts an entry, in the place of one of the same key. A large old value is returned: to free it takes time.
-    pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
+    pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Bytes> {
         match self.put_in_table(hash, entry) {
             Some(old_value) => old_value,
             None => {
@@ -176,7 +176,7 @@ impl MemoryIndex {
     }
 
     /// Puts an entry into its table. `None`: the key is new; otherwise perhaps a large old value.
-    fn put_in_table(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Option<Arc<[u8]>>> {
+    fn put_in_table(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Option<Bytes>> {
         let table = &mut self.tables[table_of(hash)];
         if let Some(slot) =
             table.find_mut(hash, |slot| slot.hash == hash && slot.key() == entry.key)
@@ -198,7 +198,7 @@ impl MemoryIndex {
     }
 
     /// Removes the entry of a key, if there is one. A large old value is returned: to free it takes time.
-    pub(crate) fn remove(&mut self, key: &[u8], hash: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn remove(&mut self, key: &[u8], hash: u64) -> Option<Bytes> {
         let table = &mut self.tables[table_of(hash)];
         let occupied = table
             .find_entry(hash, |slot| slot.hash == hash && slot.key() == key)

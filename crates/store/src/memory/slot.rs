@@ -1,9 +1,8 @@
 //! What the hash tables hold: an entry, as compactly as safe code allows.
 
-use std::sync::Arc;
-
 use crate::limits::{SHARED_VALUE_BYTES, WARMED_BYTES};
 use crate::value::{Entry, Value};
+use bytes::Bytes;
 
 /// Version, expiry, length of the key; then the key, then the value.
 const HEADER_BYTES: usize = 18;
@@ -30,7 +29,7 @@ enum Body {
 #[derive(Debug)]
 struct Large {
     key: Box<[u8]>,
-    value: Arc<[u8]>,
+    value: Bytes,
     version: u64,
     expires_ms: u64,
 }
@@ -90,7 +89,7 @@ impl Slot {
     }
 
     /// Puts another entry of the same key in place. A large old value is returned: to free it takes time.
-    pub(super) fn replace(&mut self, entry: &Entry<'_>) -> Option<Arc<[u8]>> {
+    pub(super) fn replace(&mut self, entry: &Entry<'_>) -> Option<Bytes> {
         debug_assert_eq!(self.key(), entry.key);
         if let Body::Small(bytes) = &mut self.body
             && bytes.len() == HEADER_BYTES + entry.key.len() + entry.value.len()
@@ -105,7 +104,7 @@ impl Slot {
     }
 
     /// The value, if it is large.
-    pub(super) fn into_large_value(self) -> Option<Arc<[u8]>> {
+    pub(super) fn into_large_value(self) -> Option<Bytes> {
         self.body.into_large_value()
     }
 }
@@ -136,7 +135,7 @@ impl Body {
         Body::Small(bytes.into_boxed_slice())
     }
 
-    fn into_large_value(self) -> Option<Arc<[u8]>> {
+    fn into_large_value(self) -> Option<Bytes> {
         match self {
             Body::Small(_) => None,
             Body::Large(large) => Some(large.value),
@@ -154,10 +153,11 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 /// Bytes of memory that an entry takes outside the tables and the ordered index.
 pub(super) fn heap_bytes(key_len: usize, value_len: usize) -> usize {
     if value_len >= SHARED_VALUE_BYTES {
-        let counts = 2 * size_of::<usize>();
+        // Bytes that are shared count their holders in an allocation of three words.
         super::allocation_bytes(size_of::<Large>())
+            + super::allocation_bytes(3 * size_of::<usize>())
             + super::allocation_bytes(key_len)
-            + super::allocation_bytes(counts + value_len)
+            + super::allocation_bytes(value_len)
     } else {
         super::allocation_bytes(HEADER_BYTES + key_len + value_len)
     }

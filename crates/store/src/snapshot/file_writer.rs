@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::limits;
 use super::page::{self, HEAD_BYTES, PageHead, PageKind};
 use crate::disk::DiskFile;
+use bytes::Bytes;
 
 /// A file that grows page by page. It is on the device after [`sync`](FileWriter::sync).
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(super) struct FileWriter {
 #[derive(Debug, Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    pub(super) large: Option<Arc<[u8]>>,
+    pub(super) large: Option<Bytes>,
     pub(super) database: u32,
     pub(super) entries: u32,
 }

@@ -235,7 +235,7 @@ impl Making {
                 totals.content_bytes += (entry.key.len() + entry.value.len()) as u64;
                 match entry.value {
                     Value::Inline(bytes) => body.bytes.extend_from_slice(bytes),
-                    Value::Shared(bytes) => body.large = Some(Arc::clone(bytes)),
+                    Value::Shared(bytes) => body.large = Some(bytes.clone()),
                 }
                 let is_full = body.large.is_some()
                     || body.entries >= *slice_rows

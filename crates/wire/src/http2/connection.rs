@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use super::bandwidth::Bandwidth;
 use super::capacity::Capacity;
 use super::config::{Config, Role};
@@ -88,6 +90,8 @@ pub enum TakenMessage {
     Input(Range<usize>),
     /// It was gathered or decompressed.
     Owned(Vec<u8>),
+    /// It was gathered or decompressed, and is large: parts of it may be kept.
+    Shared(Bytes),
 }
 
 impl TakenMessage {
@@ -97,6 +101,36 @@ impl TakenMessage {
         match self {
             TakenMessage::Input(range) => &input[range.clone()],
             TakenMessage::Owned(bytes) => bytes,
+            TakenMessage::Shared(bytes) => bytes,
+        }
+    }
+
+    /// The bytes of a large message, parts of which may be kept.
+    #[inline]
+    pub fn shared(&self) -> Option<&Bytes> {
+        match self {
+            TakenMessage::Shared(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// What was gathered: to be shared if whoever keeps it keeps little memory beside it.
+    fn owned(bytes: Vec<u8>) -> TakenMessage {
+        let spare = bytes.capacity() - bytes.len();
+        let is_kept_whole = spare <= bytes.len() / limits::SHARED_MESSAGE_SPARE_PART;
+        match bytes.len() >= limits::SHARED_MESSAGE_BYTES && is_kept_whole {
+            true => TakenMessage::Shared(Bytes::from(bytes)),
+            false => TakenMessage::Owned(bytes),
+        }
+    }
+
+    /// The buffer, if the message has one to itself and nobody keeps any of it.
+    fn into_buffer(self) -> Option<Vec<u8>> {
+        match self {
+            TakenMessage::Input(_) => None,
+            TakenMessage::Owned(buffer) => Some(buffer),
+            // Not copied: there is nobody else.
+            TakenMessage::Shared(bytes) => bytes.is_unique().then(|| bytes.into()),
         }
     }
 }
@@ -429,16 +463,16 @@ impl Connection {
             MessageAt::Nowhere => TakenMessage::Owned(Vec::new()),
             MessageAt::Input(range) => TakenMessage::Input(range),
             MessageAt::Gathered(slot) => {
-                TakenMessage::Owned(self.streams[slot].inbound.deframer.take_buffer())
+                TakenMessage::owned(self.streams[slot].inbound.deframer.take_buffer())
             }
-            MessageAt::Unpacked => TakenMessage::Owned(std::mem::take(&mut self.unpacked)),
+            MessageAt::Unpacked => TakenMessage::owned(std::mem::take(&mut self.unpacked)),
         }
     }
 
     /// Takes back what [`Connection::take_message`] gave: its buffer is used again.
     #[inline]
     pub fn give_back(&mut self, message: TakenMessage) {
-        if let TakenMessage::Owned(buffer) = message {
+        if let Some(buffer) = message.into_buffer() {
             self.pool.give(buffer);
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 
 use super::pool::Pool;
+use bytes::Bytes;
 
 /// How a stream ends once all that waits has been sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,13 +29,13 @@ pub trait Charge: std::fmt::Debug + Send {}
 pub struct SharedBytes {
     /// Goes before the piece does: as long as it is there, nothing else can lie where the piece lies.
     charge: Option<Box<dyn Charge>>,
-    piece: Arc<[u8]>,
+    piece: Bytes,
     range: Range<usize>,
 }
 
 impl SharedBytes {
     /// Those in `range`, which must lie within the piece.
-    pub fn part(piece: Arc<[u8]>, range: Range<usize>) -> SharedBytes {
+    pub fn part(piece: Bytes, range: Range<usize>) -> SharedBytes {
         assert!(range.start <= range.end && range.end <= piece.len());
         SharedBytes {
             piece,
@@ -45,8 +45,8 @@ impl SharedBytes {
     }
 }
 
-impl From<Arc<[u8]>> for SharedBytes {
-    fn from(piece: Arc<[u8]>) -> SharedBytes {
+impl From<Bytes> for SharedBytes {
+    fn from(piece: Bytes) -> SharedBytes {
         let range = 0..piece.len();
         SharedBytes::part(piece, range)
     }
@@ -188,14 +188,14 @@ mod tests {
         for cut in 1..20 {
             let (mut outbound, mut pool) = (Outbound::default(), Pool::default());
             outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"abc"));
-            let long: Arc<[u8]> = (0..SHARE_FROM_BYTES + 2).map(|at| at as u8).collect();
-            let short: Arc<[u8]> = Arc::from(&b"_defghij_"[..]);
-            outbound.share(&mut pool, SharedBytes::part(Arc::clone(&short), 1..4));
-            outbound.share(&mut pool, SharedBytes::part(Arc::clone(&short), 4..8));
+            let long: Bytes = (0..SHARE_FROM_BYTES + 2).map(|at| at as u8).collect();
+            let short: Bytes = Bytes::from_static(b"_defghij_");
+            outbound.share(&mut pool, SharedBytes::part(short.clone(), 1..4));
+            outbound.share(&mut pool, SharedBytes::part(short.clone(), 4..8));
             outbound.share(&mut pool, SharedBytes::part(short, 9..9));
             outbound.share(
                 &mut pool,
-                SharedBytes::part(Arc::clone(&long), 1..long.len() - 1),
+                SharedBytes::part(long.clone(), 1..long.len() - 1),
             );
             assert_eq!(
                 outbound.write(&mut pool, |bytes| bytes.extend_from_slice(b"kl")),

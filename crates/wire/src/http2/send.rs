@@ -1,7 +1,5 @@
 //! Sending: the calls of the room above, and the header blocks that they need.
 
-use std::sync::Arc;
-
 use super::connection::Connection;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 use super::outbound::{Charge, End, SharedBytes};
@@ -9,6 +7,7 @@ use super::streams::{Extra, StreamKey};
 use crate::grpc::{self, Code, Encoding, PREFIX_BYTES, Status, status};
 use crate::hpack::{Encoder, Indexing};
 use crate::limits;
+use bytes::Bytes;
 
 /// `:status: 200` and `content-type: application/grpc`, by the static table and a literal that is not indexed, so that it
 /// is the same bytes on every connection at any time.
@@ -52,7 +51,7 @@ fn set_stream(out: &mut [u8], at: usize, id: u32) {
 }
 
 /// Charges a shared part of a message as long as what it returns lives.
-pub type ChargeShared<'a> = dyn Fn(&Arc<[u8]>) -> Box<dyn Charge> + 'a;
+pub type ChargeShared<'a> = dyn Fn(&Bytes) -> Box<dyn Charge> + 'a;
 
 /// A part of a message that is sent by [`Connection::send_parts`].
 #[derive(Clone, Copy)]
@@ -60,7 +59,7 @@ pub enum MessagePart<'a> {
     /// Bytes that are copied.
     Own(&'a [u8]),
     /// Bytes that others hold too, and how they are charged as long as they wait.
-    Shared(&'a Arc<[u8]>, &'a ChargeShared<'a>),
+    Shared(&'a Bytes, &'a ChargeShared<'a>),
 }
 
 impl MessagePart<'_> {
@@ -202,7 +201,7 @@ impl Connection {
                     outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(part));
                 }
                 MessagePart::Shared(body, charge) => {
-                    let shared = outbound.share(&mut self.pool, Arc::clone(body).into());
+                    let shared = outbound.share(&mut self.pool, body.clone().into());
                     self.capacity.shared_bytes += shared;
                     outbound.charge_last(|| charge(body));
                 }

@@ -194,6 +194,7 @@ impl Connection {
         let packed = match self.take_message() {
             TakenMessage::Input(range) => input[range].to_vec(),
             TakenMessage::Owned(bytes) => bytes,
+            TakenMessage::Shared(bytes) => bytes.into(),
         };
         self.unpacks.push(Unpacking {
             stream,

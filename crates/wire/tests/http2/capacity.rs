@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use wire::grpc::Status;
 use wire::{Charge, Config, ErrorCode, Event, Pause, StreamKey};
 
@@ -18,7 +19,7 @@ fn server(max_unsent_bytes: usize) -> Endpoint {
 }
 
 /// Answers each call whose message has come with a body, and returns those calls.
-fn answer(server: &mut Endpoint, seen: &[Seen], body: &Arc<[u8]>) -> Vec<StreamKey> {
+fn answer(server: &mut Endpoint, seen: &[Seen], body: &Bytes) -> Vec<StreamKey> {
     let mut answered = Vec::new();
     for seen in seen {
         if let Event::Message { stream, .. } = seen.event {
@@ -47,7 +48,7 @@ fn take(server: &mut Endpoint, ids: impl Iterator<Item = u32>, bytes: u32) -> Ve
 fn first_messages_wait_in_order_until_the_peer_has_read_and_none_is_lost() {
     const CALLS: u32 = 40;
     let mut server = server(1 << 20);
-    let body: Arc<[u8]> = vec![0; 100_000].into();
+    let body: Bytes = vec![0; 100_000].into();
     let mut answered = Vec::new();
     // The second time, everything is as it was at first.
     for round in 0..2 {
@@ -74,7 +75,7 @@ fn first_messages_wait_in_order_until_the_peer_has_read_and_none_is_lost() {
         );
         assert_eq!((connection.running(), connection.buffered_bytes()), (0, 0));
     }
-    assert_eq!(Arc::strong_count(&body), 1);
+    assert!(body.is_unique());
     assert_eq!(server.error(), None);
 }
 
@@ -82,7 +83,7 @@ fn first_messages_wait_in_order_until_the_peer_has_read_and_none_is_lost() {
 fn who_was_told_to_wait_gets_one_writable_when_there_is_capacity() {
     let mut server = server(100_000);
     let streams = requests(&server.feed(&[call(1), call(3), call(5)].concat()));
-    let body: Arc<[u8]> = vec![0; 150_000].into();
+    let body: Bytes = vec![0; 150_000].into();
     for round in 0..2 {
         let (connection, out) = (&mut server.connection, &mut server.output);
         connection.send_shared(streams[0], out, |_| {}, body.clone());
@@ -109,7 +110,7 @@ fn who_was_told_to_wait_gets_one_writable_when_there_is_capacity() {
 #[test]
 fn streams_that_end_while_they_wait_leave_nothing_behind() {
     let mut server = server(1_000);
-    let body: Arc<[u8]> = vec![0; 10_000].into();
+    let body: Bytes = vec![0; 10_000].into();
     let seen = server.feed(&unary(1, b"a"));
     answer(&mut server, &seen, &body);
     let waiting = requests(&server.feed(&[call(3), unary(5, b"b")].concat()));
@@ -185,7 +186,7 @@ fn more_may_be_set_aside_beside_a_reservation() {
 #[test]
 fn a_paused_connection_takes_no_first_message_until_it_goes_on() {
     let mut server = server(1 << 20);
-    let body: Arc<[u8]> = vec![0; 10].into();
+    let body: Bytes = vec![0; 10].into();
     for id in [1, 5] {
         server.connection.set_pause(Pause::All);
         let seen = server.feed(&[unary(id, b"a"), unary(id + 2, b"b")].concat());
@@ -246,7 +247,7 @@ impl Drop for Counted {
 #[test]
 fn a_shared_body_is_charged_until_its_last_byte_is_sent_or_dropped() {
     let count = Arc::new(AtomicUsize::new(0));
-    let body: Arc<[u8]> = vec![0; 10_000].into();
+    let body: Bytes = vec![0; 10_000].into();
     let mut server = server(1 << 20);
     let streams = requests(&server.feed(&[call(1), call(3)].concat()));
     for stream in &streams {

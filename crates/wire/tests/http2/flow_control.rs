@@ -1,7 +1,7 @@
 //! Windows of both directions. RFC 9113 sections 5.2 and 6.9.
 
 use crate::support::*;
-use std::sync::Arc;
+use bytes::Bytes;
 use wire::grpc::Status;
 use wire::http2::frame::{flag, kind};
 use wire::{Config, ErrorCode, Event, StreamKey};
@@ -234,14 +234,11 @@ fn data_that_nobody_wants_still_count() {
 fn streams_take_turns() {
     let (mut server, streams) = server_with_calls(&[(4, 1 << 30)], 3);
     server.feed(&window_update(0, 1 << 30));
-    let body: Arc<[u8]> = vec![9; 1 << 20].into();
+    let body: Bytes = vec![9; 1 << 20].into();
     for &stream in &streams {
-        server.connection.send_shared(
-            stream,
-            &mut server.output,
-            |out| out.push(1),
-            Arc::clone(&body),
-        );
+        server
+            .connection
+            .send_shared(stream, &mut server.output, |out| out.push(1), body.clone());
         server
             .connection
             .finish(stream, &mut server.output, &Status::OK);
@@ -275,7 +272,7 @@ fn streams_take_turns() {
         assert_eq!(data_bytes(&frames, stream), 5 + 1 + (1 << 20));
     }
     assert_eq!(server.connection.buffered_bytes(), 0);
-    assert_eq!(Arc::strong_count(&body), 1);
+    assert!(body.is_unique());
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use crate::support::*;
 use std::collections::HashSet;
-use std::sync::Arc;
+
+use bytes::Bytes;
 use wire::grpc::{Code, Deflater, Status};
 use wire::http2::frame::{PREFACE, flag, kind};
 use wire::{Config, Connection, ErrorCode, Event, RequestHead, Role, StreamKey};
@@ -61,7 +62,9 @@ impl Room {
         let length = [0, 10, 1_000, 40_000][self.random.below(4)];
         match self.random.below(12) {
             0 => connection.send_message(stream, out, |out| out.resize(out.len() + length, 1)),
-            1 => connection.send_shared(stream, out, |out| out.push(1), Arc::from(vec![2; length])),
+            1 => {
+                connection.send_shared(stream, out, |out| out.push(1), Bytes::from(vec![2; length]))
+            }
             2 => connection.hold(stream, true),
             3 => connection.hold(stream, false),
             4 => connection.set_compress(stream, self.random.chance(50)),

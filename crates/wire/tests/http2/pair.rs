@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+
+use bytes::Bytes;
 use wire::grpc::{Code, Status};
 use wire::{
     Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
@@ -352,7 +353,7 @@ fn send(
             stream,
             out,
             |out| out.extend_from_slice(head),
-            Arc::from(body),
+            Bytes::copy_from_slice(body),
         );
     } else {
         connection.send_message(stream, out, |out| out.extend_from_slice(bytes));

@@ -55,6 +55,43 @@ fn a_message_that_was_put_back_comes_again_when_large_messages_may_be_sent() {
     }
 }
 
+/// The frames of a call whose message comes in pieces.
+fn in_pieces(id: u32, body: &[u8]) -> Vec<u8> {
+    let bytes = message(body);
+    let (first, rest) = bytes.split_at(16_000);
+    let frames = rest.chunks(16_000).map(|piece| data(id, piece, false));
+    let rest: Vec<_> = frames.chain([data(id, b"", true)]).flatten().collect();
+    [call(id), data(id, first, false), rest].concat()
+}
+
+#[test]
+fn a_large_message_may_be_kept_and_put_back_all_the_same() {
+    let mut server = Endpoint::server();
+    let body: Vec<_> = (0..40_000).map(|at| at as u8).collect();
+    for (id, is_kept) in [(1, false), (3, true), (5, false), (7, true)] {
+        let seen = server.feed(&in_pieces(id, &body));
+        let found = seen.iter().find(|seen| !seen.message.is_empty());
+        let Event::Message { stream, last } = found.expect("a message").event else {
+            panic!("no message: {found:?}");
+        };
+        let taken = server.connection.take_message();
+        let shared = taken.shared().expect("it is large").clone();
+        assert_eq!((&shared[..], taken.bytes(&[])), (&body[..], &body[..]));
+        let kept = is_kept.then_some(shared);
+
+        server.connection.set_pause(Pause::Large);
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.put_back(stream, taken, &[], last, out);
+        server.connection.set_pause(Pause::No);
+        let again = messages(&server.feed(b""));
+        assert_eq!(again, [&body[..]]);
+        assert!(kept.is_none_or(|kept| kept.is_unique() && kept == body));
+
+        end(&mut server, stream);
+        assert_eq!(server.connection.running(), 0);
+    }
+}
+
 #[test]
 fn the_end_of_a_stream_takes_along_what_was_put_back() {
     let mut server = Endpoint::server();

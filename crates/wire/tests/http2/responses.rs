@@ -1,13 +1,14 @@
 //! What a server sends.
 
 use crate::support::*;
+use bytes::Bytes;
 use std::sync::Arc;
 use wire::grpc::{Code, Inflater, Metadata, Status};
 use wire::http2::frame::kind;
 use wire::{Charge, Config, ErrorCode, MessagePart, RequestHead, SharedBytes, StreamKey};
 
 fn shared(bytes: &[u8]) -> SharedBytes {
-    SharedBytes::from(Arc::from(bytes))
+    SharedBytes::from(Bytes::copy_from_slice(bytes))
 }
 
 fn with_call() -> (Endpoint, StreamKey) {
@@ -128,7 +129,7 @@ fn a_stream_of_messages() {
 #[test]
 fn shared_bodies_are_one_message() {
     let (mut server, stream) = with_call();
-    let body: Arc<[u8]> = vec![5; 20_000].into();
+    let body: Bytes = vec![5; 20_000].into();
     server.connection.send_shared(
         stream,
         &mut server.output,
@@ -168,7 +169,7 @@ fn compressed_answers() {
         stream,
         &mut server.output,
         |out| out.push(2),
-        Arc::from(vec![3; 500]),
+        Bytes::from(vec![3; 500]),
     );
     server
         .connection
@@ -400,14 +401,14 @@ impl Charge for Counted {}
 #[test]
 fn the_parts_of_a_message_are_sent_in_order_and_charged_while_they_wait() {
     // Below 2 KiB a part is copied, and the other one is shared.
-    let (large, small): (Arc<[u8]>, Arc<[u8]>) = (vec![1; 5_000].into(), vec![2; 10].into());
+    let (large, small): (Bytes, Bytes) = (vec![1; 5_000].into(), vec![2; 10].into());
     let whole = message(&[&b"own"[..], &large, &small, b"last", &large].concat());
     for compressed in [false, true] {
         let mut server = Endpoint::server_with(&Config::server(), &[(4, 0)]);
         let fields = [&CALL[..], &[("grpc-accept-encoding", "gzip")]].concat();
         for id in [1, 3] {
             let charged = Arc::new(());
-            let charge = |_: &Arc<[u8]>| -> Box<dyn Charge> {
+            let charge = |_: &Bytes| -> Box<dyn Charge> {
                 Box::new(Counted {
                     _count: Arc::clone(&charged),
                 })

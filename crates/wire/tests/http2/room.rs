@@ -1,7 +1,6 @@
 //! Send room: a call that has to fetch what it sends is told what the peer's windows would let out.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use wire::grpc::Status;
 use wire::{Config, ErrorCode, Event, Pause, StreamKey};
 
@@ -27,7 +26,7 @@ fn next(server: &mut Endpoint, input: &[u8]) -> Option<Event> {
 }
 
 fn send(server: &mut Endpoint, stream: StreamKey, bytes: usize) {
-    let body: Arc<[u8]> = vec![0; bytes].into();
+    let body: Bytes = vec![0; bytes].into();
     let (connection, out) = (&mut server.connection, &mut server.output);
     connection.send_shared(stream, out, |_| {}, body);
     server.frames();

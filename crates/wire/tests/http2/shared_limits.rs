@@ -1,8 +1,7 @@
 //! What streams share, and what must be the same again afterwards: each case goes through its state twice.
 
-use std::sync::Arc;
-
 use crate::support::*;
+use bytes::Bytes;
 use wire::grpc::Status;
 use wire::http2::frame::kind;
 use wire::{Config, ErrorCode, Event, SharedBytes, StreamKey};
@@ -126,7 +125,7 @@ fn counters_return_to_zero_after_any_mixture_of_calls() {
         let mut random = Random::new(seed);
         let window = [0, 1, 100, 65_535, 1 << 20][random.below(5)];
         let mut server = Endpoint::server_with(&Config::server(), &[(4, window)]);
-        let shared: Arc<[u8]> = vec![7; 30_000].into();
+        let shared: Bytes = vec![7; 30_000].into();
         let (mut open, mut next) = (Vec::<StreamKey>::new(), 1);
         for _ in 0..200 {
             if server.error().is_some() {
@@ -155,7 +154,7 @@ fn mixture(
     random: &mut Random,
     open: &[StreamKey],
     next: &mut u32,
-    shared: &Arc<[u8]>,
+    shared: &Bytes,
 ) -> Vec<Seen> {
     let some = (!open.is_empty()).then(|| open[random.below(open.len().max(1))]);
     match (random.below(9), some) {
@@ -188,7 +187,7 @@ fn mixture(
         }
         (5, Some(stream)) => {
             let end = random.below(shared.len());
-            let body = SharedBytes::part(Arc::clone(shared), 0..end);
+            let body = SharedBytes::part(shared.clone(), 0..end);
             let connection = &mut server.connection;
             connection.send_shared(stream, &mut server.output, |out| out.push(1), body);
             Vec::new()

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use wire::{
@@ -177,7 +176,7 @@ impl Socket {
             }
             match sending.next(world) {
                 Next::Message(body) if call.is_plain => {
-                    let body = SharedBytes::from(Arc::<[u8]>::from(body));
+                    let body = SharedBytes::from(bytes::Bytes::from(body));
                     (self.connection).send_body(*stream, &mut io.output, body);
                 }
                 Next::Last(_) if call.is_plain => {

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::messages;
+use bytes::Bytes;
 use store::{
     Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,
     Shown, Store, StoreConfig, WriteBatch,
@@ -403,7 +404,7 @@ impl Actions for Room<'_> {
         unreachable!("nothing here is a plain request");
     }
 
-    fn plain_body(&mut self, _: &Arc<[u8]>, _: Range<usize>) {
+    fn plain_body(&mut self, _: &Bytes, _: Range<usize>) {
         unreachable!("nothing here is a plain request");
     }
 
@@ -435,7 +436,7 @@ impl Actions for Room<'_> {
         self.end(Status::OK);
     }
 
-    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Arc<[u8]>) {
+    fn respond_shared(&mut self, head: impl FnOnce(&mut Vec<u8>), body: &Bytes) {
         self.message_shared(head, body, 0..body.len());
         self.end(Status::OK);
     }
@@ -500,7 +501,7 @@ impl Actions for Room<'_> {
     fn message_shared(
         &mut self,
         head: impl FnOnce(&mut Vec<u8>),
-        body: &Arc<[u8]>,
+        body: &Bytes,
         range: Range<usize>,
     ) {
         self.shared_bytes += range.len();

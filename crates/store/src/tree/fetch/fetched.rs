@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::{ControlFlow, Range as Place};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lsm_tree::Slice;
 
 use super::wishes::{PageWish, Wish, Wishes};
@@ -71,7 +72,7 @@ enum FetchedValue {
     /// As it is stored, behind so many bytes of head.
     Stored { bytes: Slice, head: usize },
     /// Large: copied on the thread that may take its time.
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
     /// Not wished.
     LeftOut,
 }
@@ -83,7 +84,7 @@ impl FetchedEntry {
         let (version, expires_ms) = (decoded.version, decoded.expires_ms);
         let head = stored.len() - decoded.value.len();
         let value = if decoded.value.len() >= limits::SHARED_VALUE_BYTES {
-            FetchedValue::Shared(decoded.value.into())
+            FetchedValue::Shared(Bytes::copy_from_slice(decoded.value))
         } else {
             FetchedValue::Stored {
                 bytes: stored,
@@ -110,7 +111,7 @@ impl FetchedEntry {
             FetchedValue::LeftOut
         } else if decoded.value.len() >= page.bytes {
             // It fills a page by itself.
-            FetchedValue::Shared(decoded.value.into())
+            FetchedValue::Shared(Bytes::copy_from_slice(decoded.value))
         } else {
             FetchedValue::Stored {
                 head: stored.len() - decoded.value.len(),
