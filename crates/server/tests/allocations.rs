@@ -153,29 +153,28 @@ fn a_put_that_keeps_the_length_allocates_nothing() {
     assert_eq!(allocations(&mut host, &mut caller, begin, is_applied), 0);
 }
 
-/// It is gathered once, in memory that then is the value's.
+/// It is gathered in a buffer that grows to twice its size at a time, which then is the value's: a copy would come to three
+/// times its bytes.
 #[test]
-fn a_large_put_allocates_its_value_once() {
+fn a_large_put_keeps_its_value_where_it_was_gathered() {
     let (mut host, mut caller) = filled();
-    let value = vec![9; 1 << 20];
+    let value = vec![9; 100_000];
     for round in 0..4 {
         let key = key(round % 2);
         caller.call(PUT, &put(&key, &value));
         let mut allocated_bytes = 0;
-        while caller.heard.is_empty() {
+        while caller.heard.values().all(|heard| heard.status.is_none()) {
             let sent = std::mem::take(&mut caller.out);
             host.push(caller.id, &sent);
             allocated_bytes += measure(|| host.serve(caller.id)).bytes_total;
             let received = host.take_output(caller.id);
             caller.receive(&received, host.now_ns);
         }
-        assert!(caller.heard.values().all(|heard| heard.code() == Code::Ok));
+        for heard in caller.heard.values() {
+            assert_eq!(heard.code(), Code::Ok, "{heard:?}");
+        }
         caller.heard.clear();
-        let beside = allocated_bytes - value.len() as u64;
-        assert!(
-            beside < value.len() as u64 / 4,
-            "{round}: {allocated_bytes}"
-        );
+        assert!(allocated_bytes < 250_000, "{round}: {allocated_bytes}");
 
         caller.call(GET, &get(&key));
         caller.exchange(&mut host);
