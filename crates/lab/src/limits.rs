@@ -97,6 +97,10 @@ pub const STALL_FACTOR: u64 = 2;
 /// Share of the rate asked for, in percent, below which an open loop has not sent what it was to send.
 pub const RATE_SHARE_PERCENT: u64 = 99;
 
+/// How often an open loop looks whether the calls that end keep up with those that come due: how exactly a result can say since
+/// when they do not.
+pub const LOOK_BEHIND: Duration = Duration::from_millis(10);
+
 /// Files of descriptors that a server's reflection may bring.
 pub const MAX_DESCRIPTOR_FILES: usize = 2_000;
 

@@ -98,6 +98,8 @@ pub struct Tally {
     pub misses_by_kind: [u64; limits::MAX_KINDS],
     /// Open loop: calls that were due in the window.
     pub due: u64,
+    /// Open loop: the last moment at which so many calls had ended as had come due ([`Tally::keeps_up`]); 0: never.
+    pub kept_up_until_ns: u64,
     /// Open loop: calls that had to wait for a free place.
     pub waited: u64,
     /// Open loop: calls that were never sent because too many waited already.
@@ -136,6 +138,7 @@ impl Default for Tally {
             ended_by_place: Vec::new(),
             misses_by_kind: [0; limits::MAX_KINDS],
             due: 0,
+            kept_up_until_ns: u64::MAX,
             waited: 0,
             never_sent: 0,
             unfinished: 0,
@@ -192,6 +195,21 @@ impl Tally {
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(waited_ns);
     }
 
+    /// Open loop: whether the calls that ended in the window are as many as came due in it, but for those that are under way at
+    /// any time (at least as long as the shortest call takes), and for what chance explains.
+    pub fn keeps_up(&self, rate: f64) -> bool {
+        let due = self.due as f64;
+        let shortest_s = if self.uncorrected_ns.is_empty() {
+            0.0
+        } else {
+            self.uncorrected_ns.min() as f64 / 1e9
+        };
+        let under_way = rate * shortest_s;
+        let spread = 4.0 * due.sqrt() + 2.0;
+        let wanted = due * limits::RATE_SHARE_PERCENT as f64 / 100.0 - under_way - spread;
+        self.ended_in_window as f64 >= wanted
+    }
+
     /// All that failed.
     pub fn failures(&self) -> u64 {
         self.failed.iter().map(|(_, times)| times).sum()
@@ -218,6 +236,8 @@ impl Tally {
         // The places of another thread are others.
         self.ended_by_place.extend(&other.ended_by_place);
         self.due += other.due;
+        // Of several threads the first that fell behind.
+        self.kept_up_until_ns = self.kept_up_until_ns.min(other.kept_up_until_ns);
         self.waited += other.waited;
         self.never_sent += other.never_sent;
         self.unfinished += other.unfinished;
@@ -294,6 +314,7 @@ mod tests {
             ended_by_place: vec![factor, factor + 1],
             misses_by_kind: [8, 7, 6, 5, 4, 3, 2, 1].map(|kind| kind * factor),
             due: factor * 5,
+            kept_up_until_ns: factor * 16,
             waited: factor * 6,
             never_sent: factor * 7,
             unfinished: factor * 8,
@@ -336,6 +357,7 @@ mod tests {
             );
             // The oldest, the fewest, the last.
             assert_eq!((sum.oldest_unfinished_ns, sum.server_allows), (1_100, 12));
+            assert_eq!(sum.kept_up_until_ns, 16, "the first that fell behind");
             assert_eq!(
                 (sum.reconnects, sum.ended, sum.last_end_ns),
                 (1_313, 1_414, 1_500)

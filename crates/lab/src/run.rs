@@ -82,6 +82,8 @@ pub struct Outcome {
     pub server_cpu_ns: Option<u64>,
     /// The share of the time that the busiest thread was on a CPU, in percent.
     pub busiest_percent: f64,
+    /// When the measured time began, by the clock of [`Tally::kept_up_until_ns`].
+    pub from_ns: u64,
     /// Open loop: how late the machine wakes a thread that only looks at the clock.
     pub stalls: Option<Stalls>,
     /// What all connections did, warm-up included.
@@ -307,6 +309,7 @@ fn conduct(
     };
     Ok(Outcome {
         elapsed_ns: end_ns.saturating_sub(from_ns),
+        from_ns,
         own_cpu_ns: after.own_ns - before.own_ns,
         server_cpu_ns: after
             .server_ns

@@ -33,6 +33,7 @@ pub struct Report {
     records_per_call: u64,
     void: Vec<String>,
     noise: Option<String>,
+    behind: Option<void::Behind>,
 }
 
 impl Report {
@@ -41,6 +42,7 @@ impl Report {
         Report {
             void: void::reasons(plan, &outcome),
             noise: void::noise(plan, &outcome),
+            behind: void::Behind::of(plan, &outcome),
             what,
             plan: plan.clone(),
             outcome,
@@ -53,7 +55,12 @@ impl Report {
         &self.void
     }
 
-    /// Whether every call succeeded.
+    /// Whether the calls of an open loop ended more slowly than its rate asks for.
+    pub fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Whether a call failed.
     pub fn has_failures(&self) -> bool {
         let tally = &self.outcome.tally;
         let unfinished = tally.unfinished + tally.unfinished_before;
@@ -144,6 +151,10 @@ impl Report {
                 (rate.into(), format!("{arrivals:?}").to_lowercase().into())
             }
         };
+        let reached = match self.is_open_loop() {
+            true => self.behind.is_none().into(),
+            false => Value::Null,
+        };
         let open = if self.is_open_loop() {
             "open"
         } else {
@@ -158,6 +169,11 @@ impl Report {
             ("mode", format!("{:?}", worker.mode).to_lowercase().into()),
             ("loop", open.into()),
             ("rate", rate),
+            ("rate_reached", reached),
+            (
+                "behind_since_s",
+                (self.behind.as_ref()).map_or(Value::Null, |behind| rounded(behind.since_s)),
+            ),
             ("arrivals", arrivals),
             ("threads", self.plan.threads.into()),
             ("connections", self.plan.connections.into()),

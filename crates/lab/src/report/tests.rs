@@ -55,6 +55,7 @@ pub(super) fn outcome() -> Outcome {
     Outcome {
         tally,
         elapsed_ns: 1_000_000_000,
+        from_ns: 7_000_000_000,
         own_cpu_ns: 2_000_000,
         server_cpu_ns: Some(5_000_000),
         busiest_percent: 40.0,
@@ -231,6 +232,35 @@ fn void_results_say_so_first() {
     assert!(report(Pace::Closed, closed).void_reasons().is_empty());
 }
 
+/// A server that answers more slowly than calls come due: what was asked, what was reached, and since when.
+#[test]
+fn what_falls_behind_its_rate_says_so() {
+    let mut slow = outcome();
+    slow.tally.ended_in_window = 700;
+    slow.tally.kept_up_until_ns = slow.from_ns + 250_000_000;
+    slow.tally.waited = 90;
+    let slow = report(OPEN, slow);
+    let text = slow.text();
+    let said = "BEHIND: --rate asks for 1000 calls/s, 700/s were reached: behind since 0.25 s";
+    assert!(text.starts_with(said), "{text}");
+    assert!(text.contains("more places"), "{text}");
+    assert!(slow.is_behind() && slow.void_reasons().is_empty());
+    let fields = slow.fields();
+    assert_eq!(
+        (&fields["rate_reached"], &fields["behind_since_s"]),
+        (&json!(false), &json!(0.25))
+    );
+    let good = report(OPEN, outcome());
+    assert!(!good.is_behind() && !good.text().contains("BEHIND"));
+    assert_eq!(good.fields()["rate_reached"], true);
+    // A closed loop has no rate to fall behind.
+    let mut closed = outcome();
+    closed.tally.ended_in_window = 700;
+    let closed = report(Pace::Closed, closed);
+    assert!(!closed.is_behind());
+    assert_eq!(closed.fields()["rate_reached"], Value::Null);
+}
+
 /// A server that answers nothing that began in the warm-up has not done well.
 #[test]
 fn unfinished_calls_of_the_warm_up_are_failures() {
@@ -287,6 +317,7 @@ fn distinct() -> Outcome {
     Outcome {
         tally,
         elapsed_ns: 250_000_000,
+        from_ns: 7_000_000_000,
         own_cpu_ns: 1_500_000,
         server_cpu_ns: Some(2_500_000),
         busiest_percent: 61.25,
@@ -319,6 +350,8 @@ fn each_figure_is_its_own() {
         "mode": "multiplexed",
         "loop": "open",
         "rate": 1_000.0,
+        "rate_reached": true,
+        "behind_since_s": null,
         "arrivals": "poisson",
         "threads": 1,
         "connections": 2,

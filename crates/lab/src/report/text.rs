@@ -16,6 +16,9 @@ pub(super) fn text(report: &Report) -> String {
     for reason in &report.void {
         lines.push(format!("VOID: {reason}"));
     }
+    if let Some(behind) = &report.behind {
+        lines.push(format!("BEHIND: {behind}"));
+    }
     if let Some(noise) = &report.noise {
         lines.push(format!("NOISY: {noise}"));
     }

@@ -41,6 +41,54 @@ pub(super) fn noise(plan: &Plan, outcome: &Outcome) -> Option<String> {
     })
 }
 
+/// An open loop whose calls ended more slowly than they came due.
+#[derive(Clone, Debug)]
+pub(super) struct Behind {
+    /// Calls a second that were asked for, and that ended.
+    asked: f64,
+    reached: f64,
+    /// Seconds of the measured time until which it kept up.
+    pub(super) since_s: f64,
+    waited: u64,
+}
+
+impl Behind {
+    /// `None`: it kept up, or is a closed loop, which has nothing to keep up with.
+    pub(super) fn of(plan: &Plan, outcome: &Outcome) -> Option<Behind> {
+        let Pace::Open { rate, .. } = plan.worker.pace else {
+            return None;
+        };
+        let tally = &outcome.tally;
+        if outcome.elapsed_ns == 0 || tally.keeps_up(rate) {
+            return None;
+        }
+        let since_ns = tally.kept_up_until_ns.saturating_sub(outcome.from_ns);
+        Some(Behind {
+            asked: rate,
+            reached: tally.ended_in_window as f64 * 1e9 / outcome.elapsed_ns as f64,
+            since_s: since_ns.min(outcome.elapsed_ns) as f64 / 1e9,
+            waited: tally.waited,
+        })
+    }
+}
+
+impl std::fmt::Display for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "--rate asks for {} calls/s, {:.0}/s were reached: behind since {:.2} s of the measured time. The latencies below \
+             grow with the time that it lasts; lower --rate",
+            self.asked, self.reached, self.since_s
+        )?;
+        match self.waited {
+            0 => Ok(()),
+            _ => f.write_str(
+                ", or give more places (--connections, --in-flight) if the server has time left",
+            ),
+        }
+    }
+}
+
 /// 99th percentiles of a run whose generator was so late that its lag is a part of the latencies that it shows.
 struct Lateness {
     lag_ns: u64,

@@ -99,6 +99,10 @@ pub struct Worker<W, T: Transport> {
     schedule: Option<Schedule>,
     /// Before it nothing is taken up of the schedule, so that more comes together.
     take_up_ns: u64,
+    /// Calls a second of this worker in an open loop.
+    rate: f64,
+    /// When it is next looked whether the calls that end keep up with those that come due.
+    look_ns: u64,
     /// Moments that have come and whose calls wait for a free place.
     backlog: VecDeque<u64>,
     window: Window,
@@ -140,6 +144,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             calls: Calls::default(),
             schedule: None,
             take_up_ns: 0,
+            rate: 0.0,
+            look_ns: 0,
             backlog: VecDeque::new(),
             window: never,
             has_begun: false,
@@ -200,6 +206,9 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             let random = Random::of_thread(self.plan.seed, self.plan.thread.0);
             let thread = self.plan.thread;
             self.schedule = Some(Schedule::new(rate, arrivals, begin_ns, thread, random));
+            self.rate = rate / thread.1 as f64;
+            self.look_ns = window.from_ns;
+            self.tally.kept_up_until_ns = window.from_ns;
         }
         self.lines.offer_all();
     }
@@ -218,6 +227,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         if self.is_running {
             self.take_up_due(now_ns);
             self.begin_calls(transport, now_ns);
+            self.look_behind(now_ns);
         }
         self.fatal.take().map_or(Ok(()), Err)
     }
@@ -375,6 +385,17 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         // What found no place although it was taken up in this turn has to wait.
         if is_open_loop && !self.backlog.is_empty() {
             self.count_waiting(now_ns);
+        }
+    }
+
+    /// Open loop: notes now and then that the calls that end keep up with those that come due.
+    fn look_behind(&mut self, now_ns: u64) {
+        if self.schedule.is_none() || now_ns < self.look_ns || !self.window.contains(now_ns) {
+            return;
+        }
+        self.look_ns = now_ns + limits::LOOK_BEHIND.as_nanos() as u64;
+        if self.tally.keeps_up(self.rate) {
+            self.tally.kept_up_until_ns = now_ns;
         }
     }
 

@@ -471,6 +471,37 @@ fn calls_of_the_warm_up_are_counted_apart() {
     }
 }
 
+/// A server that takes 10 ms for each call falls behind a thousand a second as soon as more than chance explains wait; one that
+/// stalls and makes good for it does not, and one that stalls to the end is behind since then.
+#[test]
+fn since_when_an_open_loop_is_behind_is_known() {
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 10_010 * MS,
+    };
+    let behind_since_ms = |service_ns, stall, in_flight| {
+        let mut fake = Fake::new(service_ns, stall);
+        let plan = plan(open_loop(1_000.0), 1, in_flight);
+        let tally = simulate(plan, &mut fake, window, 0..0);
+        (!tally.keeps_up(1_000.0)).then(|| (tally.kept_up_until_ns - window.from_ns) / MS)
+    };
+    assert_eq!(behind_since_ms(10 * MS, 0..0, 100), None);
+    assert_eq!(
+        behind_since_ms(400 * MS, 0..0, 1_000),
+        None,
+        "slow is not behind"
+    );
+    assert_eq!(behind_since_ms(MS / 2, 3_000 * MS..4_000 * MS, 10), None);
+    let from_the_beginning = behind_since_ms(10 * MS, 0..0, 1).expect("it is behind");
+    assert!(from_the_beginning < 100, "{from_the_beginning}");
+    let from_a_stall_on = behind_since_ms(MS / 2, 5_000 * MS..20_000 * MS, 10);
+    let from_a_stall_on = from_a_stall_on.expect("it is behind");
+    assert!(
+        (5_000..5_500).contains(&from_a_stall_on),
+        "{from_a_stall_on}"
+    );
+}
+
 /// A closed loop sends nothing during a stall: as many slow calls as there are places. That is its nature, and why the
 /// open loop is there.
 #[test]

@@ -49,7 +49,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  a miss: what the command is about is not there (a key, a blob, a database to drop or convert), or a
-     condition was not met; the server is not ready (status); calls failed or the result is void (load)
+     condition was not met; the server is not ready (status); calls failed, the result is void or --rate was not
+     reached (load)
   2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
   3  it could not be done: the server was not reached, it refused, there is no such database or file to
      work with, or a file could not be read or written
@@ -190,7 +191,8 @@ pub enum Command {
     ///
     /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers come (closed loop) or
     /// at a --rate (open loop). If the generator was the limit and not the server, the first line of the result says
-    /// VOID. docs/measuring.md says what each figure means. Exit code 1: the result is void, or calls failed.
+    /// VOID; if --rate was not reached, it says BEHIND. docs/measuring.md says what each figure means. Exit code 1: the
+    /// result is void, the rate was not reached, or calls failed.
     #[command(args_conflicts_with_subcommands = true)]
     Load(Box<LoadArguments>),
 

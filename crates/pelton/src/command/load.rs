@@ -76,7 +76,7 @@ pub(super) fn verdict(report: &Report, address: &Address) -> Result<Exit, Failur
             "no call to {address} succeeded: {why}"
         )));
     }
-    let is_good = report.void_reasons().is_empty() && !report.has_failures();
+    let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
     Ok(if is_good { Exit::Done } else { Exit::Miss })
 }
 

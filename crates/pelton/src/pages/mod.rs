@@ -71,7 +71,7 @@ gave, each where there is one; `exit_code` is that of the program.
 | code | meaning |
 |---|---|
 | 0 | done; a range without entries is an answer too (`scan`, `count`, `delete --prefix`) |
-| 1 | a miss: what the command is about is not there, is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, or the result is void |
+| 1 | a miss: what the command is about is not there, is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, the result is void, or --rate was not reached |
 | 2 | wrong usage: a flag, a variable or the configuration file |
 | 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written; also if what the command works *with* is missing |
 
