@@ -1,7 +1,10 @@
 //! One connection without a socket: what every face of this crate stands on.
 
 use wire::grpc::{Code, Metadata, Status};
-use wire::{Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey};
+use wire::{
+    Cause, CloseReason, Connection, ErrorCode, Event, OpenError, RequestHead, SharedBytes,
+    StreamKey,
+};
 
 use crate::error::{CallError, NotBegun};
 
@@ -172,6 +175,19 @@ impl Core {
                 .send_last_message(call, &mut self.output, encode);
         } else {
             self.connection.send_message(call, &mut self.output, encode);
+        }
+    }
+
+    /// Sends a message of `head` and then `body`, which is copied only as it goes out.
+    pub fn send_shared(&mut self, call: StreamKey, last: bool, head: &[u8], body: SharedBytes) {
+        self.connection.send_shared(
+            call,
+            &mut self.output,
+            |out| out.extend_from_slice(head),
+            body,
+        );
+        if last {
+            self.close_send(call);
         }
     }
 

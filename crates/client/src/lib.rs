@@ -48,5 +48,5 @@ pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };
 pub use streaming::{Step, Streaming};
-pub use wire::StreamKey;
 pub use wire::grpc::{Code, Metadata, Status};
+pub use wire::{SharedBytes, StreamKey};

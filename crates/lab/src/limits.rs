@@ -34,6 +34,10 @@ pub const EXPONENTIAL_MAX_MEANS: usize = 10;
 /// Random bytes of which values are pieces, beside the largest value.
 pub const VALUE_POOL_BYTES: usize = 64 << 10;
 
+/// Size of a value or a request from which on it is not copied for each call: all share the same bytes. Below it a piece of its
+/// own costs more than the copy.
+pub const SHARED_FROM_BYTES: usize = 64 << 10;
+
 /// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes the result void: stops a
 /// server that does not keep up from filling the generator's memory.
 pub const MAX_BACKLOG: usize = 4 << 20;

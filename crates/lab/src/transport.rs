@@ -1,6 +1,6 @@
 //! What carries calls: connections of a client in earnest, a fake in tests.
 
-use client::{CallError, CallKey, CallStart, ChannelKey, ConnectError, Local};
+use client::{CallError, CallKey, CallStart, ChannelKey, ConnectError, Local, SharedBytes};
 
 /// Connections to one server.
 pub trait Transport {
@@ -32,6 +32,21 @@ pub trait Transport {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), CallError>;
 
+    /// Begins a unary call whose request has a part that is shared: `encode` appends what stands before it, and returns it.
+    ///
+    /// # Errors
+    /// If it cannot begin now.
+    fn begin_shared(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) -> Result<(), CallError> {
+        self.begin(channel, tag, start, now_ns, |out| joined(encode, out))
+    }
+
     /// Begins a call of many messages.
     ///
     /// # Errors
@@ -46,6 +61,22 @@ pub trait Transport {
 
     /// Sends a message of such a call.
     fn send(&mut self, stream: Self::Stream, encode: impl FnOnce(&mut Vec<u8>));
+
+    /// Sends a message of such a call that has a part that is shared.
+    fn send_shared(
+        &mut self,
+        stream: Self::Stream,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) {
+        self.send(stream, |out| joined(encode, out));
+    }
+}
+
+/// Both parts of a message one behind the other.
+fn joined(encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>, out: &mut Vec<u8>) {
+    if let Some(body) = encode(out) {
+        out.extend_from_slice(&body);
+    }
 }
 
 impl Transport for Local {
@@ -76,6 +107,17 @@ impl Transport for Local {
         Local::begin(self, channel, tag, start, now_ns, encode).map(drop)
     }
 
+    fn begin_shared(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) -> Result<(), CallError> {
+        Local::begin_shared(self, channel, tag, start, now_ns, encode).map(drop)
+    }
+
     fn begin_stream(
         &mut self,
         channel: ChannelKey,
@@ -88,6 +130,14 @@ impl Transport for Local {
 
     fn send(&mut self, stream: CallKey, encode: impl FnOnce(&mut Vec<u8>)) {
         Local::send(self, stream, false, encode);
+    }
+
+    fn send_shared(
+        &mut self,
+        stream: CallKey,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) {
+        Local::send_shared(self, stream, false, encode);
     }
 }
 

@@ -1,5 +1,10 @@
 //! The values that are written.
 
+use bytes::Bytes;
+use std::ops::Range;
+
+use client::SharedBytes;
+
 use crate::limits;
 use crate::random::Random;
 
@@ -45,7 +50,7 @@ impl ValueSizes {
 #[derive(Clone, Debug)]
 pub struct Values {
     sizes: ValueSizes,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Values {
@@ -56,26 +61,35 @@ impl Values {
         while bytes.len() < length {
             bytes.extend_from_slice(&random.next().to_le_bytes());
         }
-        Values { sizes, bytes }
+        Values {
+            sizes,
+            bytes: bytes.into(),
+        }
     }
 
     /// The next value.
     #[inline]
     pub fn next(&self, random: &mut Random) -> &[u8] {
         let size = self.sizes.next(random);
-        self.piece(size, random)
+        &self.bytes[self.piece(size, random)]
+    }
+
+    /// The next value, of which nothing is copied.
+    pub fn next_shared(&self, random: &mut Random) -> SharedBytes {
+        let size = self.sizes.next(random);
+        SharedBytes::part(self.bytes.clone(), self.piece(size, random))
     }
 
     /// A value with one byte more, so that none is empty.
     pub fn next_with_one_more(&self, random: &mut Random) -> &[u8] {
         let size = self.sizes.next(random) + 1;
-        self.piece(size, random)
+        &self.bytes[self.piece(size, random)]
     }
 
     #[inline]
-    fn piece(&self, size: usize, random: &mut Random) -> &[u8] {
+    fn piece(&self, size: usize, random: &mut Random) -> Range<usize> {
         let start = random.below((self.bytes.len() - size) as u64 + 1) as usize;
-        &self.bytes[start..start + size]
+        start..start + size
     }
 }
 
@@ -114,6 +128,8 @@ mod tests {
         let first = values.next(&mut random).to_vec();
         assert_eq!(first.len(), 100);
         assert!((0..10).any(|_| values.next(&mut random) != first));
+        let (mut one, mut other) = (random.clone(), random.clone());
+        assert_eq!(values.next(&mut one), &*values.next_shared(&mut other));
         let empty = Values::new(ValueSizes::Fixed(0), &mut random);
         assert_eq!(empty.next(&mut random), b"");
     }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 
 use drive::{Address, Endpoint, Outgoing, TcpFigures};
+use wire::SharedBytes;
 
 use crate::core::Request;
 use crate::error::{CallError, ConnectError, NotBegun};
@@ -43,6 +44,8 @@ pub struct Local {
     /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated anew.
     expired: Vec<Running>,
     buffer: Box<[u8]>,
+    /// The head of a message whose body is shared, while it is put together.
+    head: Vec<u8>,
     next_timers_ns: u64,
     begun: u64,
 }
@@ -77,6 +80,7 @@ impl Local {
             failed: Vec::new(),
             expired: Vec::new(),
             buffer: vec![0; limits::LOCAL_READ_BYTES].into_boxed_slice(),
+            head: Vec::new(),
             next_timers_ns: 0,
             begun: 0,
         })
@@ -149,6 +153,24 @@ impl Local {
         Ok(call)
     }
 
+    /// The same for a request of which others hold a part: `encode` appends its head, and returns what follows, which is copied
+    /// only as it goes out; `None`: nothing does.
+    ///
+    /// # Errors
+    /// As [`Local::begin`].
+    pub fn begin_shared(
+        &mut self,
+        channel: ChannelKey,
+        tag: u64,
+        start: &CallStart<'_>,
+        now_ns: u64,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) -> Result<CallKey, CallError> {
+        let call = self.begin_streaming(channel, tag, start, now_ns)?;
+        self.send_shared(call, true, encode);
+        Ok(call)
+    }
+
     /// Begins a call to which messages go by [`Local::send`].
     ///
     /// # Errors
@@ -200,6 +222,27 @@ impl Local {
             core.send_with(call.stream, last, encode);
             self.touch(call.channel.slot);
         }
+    }
+
+    /// The same for a message of which others hold a part, as in [`Local::begin_shared`].
+    pub fn send_shared(
+        &mut self,
+        call: CallKey,
+        last: bool,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<SharedBytes>,
+    ) {
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        let body = encode(&mut head);
+        if let Some(core) = self.core(call.channel) {
+            match body {
+                Some(body) => core.send_shared(call.stream, last, &head, body),
+                None => core.send(call.stream, &head, last),
+            }
+            self.touch(call.channel.slot);
+        }
+        head.shrink_to(limits::LOCAL_KEPT_OUTPUT_BYTES);
+        self.head = head;
     }
 
     /// Ends the caller's side without a further message.

@@ -90,6 +90,7 @@ pub struct Worker<W, T: Transport> {
     workload: W,
     paths: Vec<String>,
     is_pipe: bool,
+    is_large: bool,
     has_pipe_for_each: bool,
     heads: Heads,
     lines: Lines<T::Stream>,
@@ -130,6 +131,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         Worker {
             paths,
             is_pipe: workload.is_pipe(),
+            is_large: workload.is_large(),
             has_pipe_for_each: workload.has_pipe_for_each(),
             heads: Heads::new(&plan.metadata, Random::new(random.next())),
             lines: Lines::new(
@@ -481,7 +483,13 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         };
         let tag = self.calls.insert(call);
         let workload = &mut self.workload;
-        let began = transport.begin(channel, tag, &start, now_ns, |out| workload.encode(out));
+        let began = match self.is_large {
+            false => transport.begin(channel, tag, &start, now_ns, |out| workload.encode(out)),
+            true => {
+                let encode = |out: &mut Vec<u8>| workload.encode_shared(out);
+                transport.begin_shared(channel, tag, &start, now_ns, encode)
+            }
+        };
         match began {
             Ok(()) => {
                 self.lines[line].in_flight += 1;
@@ -550,7 +558,10 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             pipe.waiting.push_back(self.calls.insert(call));
             found.in_flight += 1;
             let workload = &mut self.workload;
-            transport.send(stream, |out| workload.encode(out));
+            match self.is_large {
+                false => transport.send(stream, |out| workload.encode(out)),
+                true => transport.send_shared(stream, |out| workload.encode_shared(out)),
+            }
         }
         true
     }

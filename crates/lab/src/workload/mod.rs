@@ -12,6 +12,8 @@ pub use pelton::{Mix, MixError, PeltonLoad, PeltonWorkload, Shape as PeltonShape
 pub use ping::Ping;
 pub use same::SameRequest;
 
+use client::SharedBytes;
+
 use crate::measure::FailureKind;
 
 /// The calls of one thread.
@@ -34,6 +36,18 @@ pub trait Workload {
 
     /// Appends the request of the call chosen last.
     fn encode(&mut self, out: &mut Vec<u8>);
+
+    /// Whether requests are so large that [`Workload::encode_shared`] is worth its while.
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    /// As [`Workload::encode`], but the last part of the request may be one that all requests share: it is returned, and not
+    /// appended.
+    fn encode_shared(&mut self, out: &mut Vec<u8>) -> Option<SharedBytes> {
+        self.encode(out);
+        None
+    }
 
     /// What the call chosen last is called until it has [ended](Workload::ended), for workloads that keep an account of
     /// each; all others say 0.

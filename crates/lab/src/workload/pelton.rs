@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use client::SharedBytes;
 use service::Method;
 use service::keyvalue::messages::{
     AppendResponse, BatchRequest, BatchResponse, DeleteResponse, GetResponse, IncrementResponse,
@@ -267,12 +268,56 @@ impl PeltonWorkload {
         take(&operation, &self.load.database);
     }
 
+    /// Appends a write of the only operation of a request as far as its value, which stands last, and returns that.
+    fn shared_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) -> SharedBytes {
+        let number = self.keys.next(&mut self.random);
+        self.format.write(number, &mut self.key);
+        let value = self.values.next_shared(&mut self.random);
+        let key_bytes = writer::bytes_len(2, self.key.len());
+        let body_bytes = key_bytes + writer::bytes_len(3, value.len());
+        if self.load.shape == Shape::Single {
+            writer::bytes(out, 1, self.load.database.as_bytes());
+        } else {
+            let operation_bytes = writer::bytes_len(kind as u32, body_bytes);
+            writer::bytes_head(out, 3, operation_bytes);
+            writer::bytes_head(out, kind as u32, body_bytes);
+        }
+        writer::bytes_always(out, 2, &self.key);
+        writer::bytes_head(out, 3, value.len());
+        value
+    }
+
+    /// Appends what stands before the operations of a request of many.
+    fn append_head(&self, out: &mut Vec<u8>) {
+        let (database, mode) = (&self.load.database, Mode::Independent);
+        match self.load.shape {
+            Shape::Single => {}
+            Shape::Batch(_) => BatchRequest::encode(out, database, mode, 0, []),
+            Shape::Pipe(_) => PipeRequest::encode(out, database, PipeAnswers::All, mode, 0, []),
+        }
+    }
+
+    fn append_single(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
+        self.operation(kind, |operation, database| {
+            let operation = *operation;
+            Request {
+                database,
+                operation,
+            }
+            .encode(out);
+        });
+    }
+
+    fn append_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
+        self.operation(kind, |operation, _| {
+            writer::message(out, 3, |out| encode_operation(operation, out));
+        });
+    }
+
     fn append_operations(&mut self, count: usize, out: &mut Vec<u8>) {
         for _ in 0..count {
             let kind = self.choose_operation();
-            self.operation(kind, |operation, _| {
-                writer::message(out, 3, |out| encode_operation(operation, out));
-            });
+            self.append_operation(kind, out);
         }
     }
 }
@@ -327,24 +372,36 @@ impl Workload for PeltonWorkload {
     #[inline]
     fn encode(&mut self, out: &mut Vec<u8>) {
         match self.load.shape {
-            Shape::Single => self.operation(self.chosen, |operation, database| {
-                let operation = *operation;
-                Request {
-                    database,
-                    operation,
-                }
-                .encode(out);
-            }),
-            Shape::Batch(count) => {
-                BatchRequest::encode(out, &self.load.database, Mode::Independent, 0, []);
-                self.append_operations(count, out);
-            }
-            Shape::Pipe(count) => {
-                let answers = PipeAnswers::All;
-                PipeRequest::encode(out, &self.load.database, answers, Mode::Independent, 0, []);
+            Shape::Single => self.append_single(self.chosen, out),
+            Shape::Batch(count) | Shape::Pipe(count) => {
+                self.append_head(out);
                 self.append_operations(count, out);
             }
         }
+    }
+
+    fn is_large(&self) -> bool {
+        let is_one = matches!(
+            self.load.shape,
+            Shape::Single | Shape::Batch(1) | Shape::Pipe(1)
+        );
+        is_one && self.load.values.mean_bytes() >= limits::SHARED_FROM_BYTES
+    }
+
+    fn encode_shared(&mut self, out: &mut Vec<u8>) -> Option<SharedBytes> {
+        self.append_head(out);
+        let kind = match self.load.shape {
+            Shape::Single => self.chosen,
+            Shape::Batch(_) | Shape::Pipe(_) => self.choose_operation(),
+        };
+        match (kind, self.load.shape) {
+            (OperationKind::Put | OperationKind::Append, _) => {
+                return Some(self.shared_operation(kind, out));
+            }
+            (_, Shape::Single) => self.append_single(kind, out),
+            _ => self.append_operation(kind, out),
+        }
+        None
     }
 
     #[inline]
@@ -465,6 +522,34 @@ mod tests {
         let mut single = Vec::new();
         encode_operation(&Operation::Get { key: b"k" }, &mut single);
         assert!(decode_operation(&single).is_ok());
+    }
+
+    /// What is sent is the same, whether values are shared or copied.
+    #[test]
+    fn shared_values_make_the_same_requests() {
+        for shape in [Shape::Single, Shape::Batch(1), Shape::Pipe(1)] {
+            let mix = "get=20,put=40,append=20,incr=10,delete=10";
+            let load = PeltonLoad {
+                values: ValueSizes::Exponential(limits::SHARED_FROM_BYTES),
+                ..load(mix, shape)
+            };
+            let mut copied = PeltonWorkload::new(&load, 1, 0, 1);
+            let mut shared = PeltonWorkload::new(&load, 1, 0, 1);
+            assert!(shared.is_large());
+            let mut values = 0;
+            for _ in 0..50 {
+                assert_eq!(copied.choose(), shared.choose());
+                let (mut whole, mut parts) = (Vec::new(), Vec::new());
+                copied.encode(&mut whole);
+                if let Some(value) = shared.encode_shared(&mut parts) {
+                    parts.extend_from_slice(&value);
+                    values += 1;
+                }
+                assert!(whole == parts, "{shape:?}");
+            }
+            assert!((20..45).contains(&values), "{values}");
+        }
+        assert!(!PeltonWorkload::new(&load("put=100", Shape::Single), 1, 0, 1).is_large());
     }
 
     #[test]

@@ -1,18 +1,26 @@
 //! The same request again and again.
 
+use bytes::Bytes;
+
+use client::SharedBytes;
+
 use super::{Verdict, Workload};
+use crate::limits;
 
 /// One unary method and one request.
 #[derive(Clone, Debug)]
 pub struct SameRequest {
     path: String,
-    request: Vec<u8>,
+    request: Bytes,
 }
 
 impl SameRequest {
     /// `path` has its leading slash.
     pub fn new(path: String, request: Vec<u8>) -> SameRequest {
-        SameRequest { path, request }
+        SameRequest {
+            path,
+            request: request.into(),
+        }
     }
 }
 
@@ -27,6 +35,14 @@ impl Workload for SameRequest {
 
     fn encode(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.request);
+    }
+
+    fn is_large(&self) -> bool {
+        self.request.len() >= limits::SHARED_FROM_BYTES
+    }
+
+    fn encode_shared(&mut self, _out: &mut Vec<u8>) -> Option<SharedBytes> {
+        Some(self.request.clone().into())
     }
 
     fn judge(&self, _kind: usize, _ticket: u32, _answer: &[u8]) -> Verdict {
