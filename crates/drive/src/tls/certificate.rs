@@ -53,6 +53,17 @@ impl Validity {
     }
 }
 
+/// Whether a certificate says for which hosts it holds (subjectAltName): clients look nowhere else.
+pub(super) fn names_hosts(der: &[u8]) -> bool {
+    const SUBJECT_ALT_NAME: &str = "2.5.29.17";
+    let Ok(certificate) = Certificate::from_der(der) else {
+        return false;
+    };
+    let extensions = certificate.tbs_certificate().extensions();
+    let mut extensions = extensions.into_iter().flatten();
+    extensions.any(|one| one.extn_id.to_string() == SUBJECT_ALT_NAME)
+}
+
 /// The SHA-256 of the first certificate in a PEM text, in the form in which other programs show it.
 ///
 /// # Errors
@@ -73,6 +84,19 @@ pub fn fingerprint(text: &[u8]) -> Result<String, TlsConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+
+    #[test]
+    fn whether_a_certificate_names_hosts_is_known() {
+        let key = KeyPair::generate().expect("random numbers");
+        let names_hosts = |hosts: Vec<String>| {
+            let params = CertificateParams::new(hosts).expect("names");
+            names_hosts(params.self_signed(&key).expect("signed").der())
+        };
+        assert!(names_hosts(vec!["localhost".into()]));
+        assert!(!names_hosts(Vec::new()));
+        assert!(!super::names_hosts(b"no certificate"));
+    }
 
     #[test]
     fn validity_and_fingerprint_are_those_of_the_certificate() {

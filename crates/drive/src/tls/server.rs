@@ -7,7 +7,7 @@ use rustls::crypto::ring::Ticketer;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 
 use super::TlsFailure;
-use super::certificate::Validity;
+use super::certificate::{self, Validity};
 use super::config::{self, TlsConfigError};
 use super::session::Session;
 use super::trusted_leaf::ClientVerifier;
@@ -38,6 +38,7 @@ pub struct ServerTls {
 struct Current {
     config: Arc<ServerConfig>,
     validity: Validity,
+    names_hosts: bool,
 }
 
 impl ServerTls {
@@ -67,6 +68,11 @@ impl ServerTls {
         self.current().validity
     }
 
+    /// Whether the certificate in use says for which hosts it holds. No client believes one that does not.
+    pub fn names_hosts(&self) -> bool {
+        self.current().names_hosts
+    }
+
     /// A session for a connection that was accepted.
     pub(crate) fn accept(&self) -> Result<Session, TlsFailure> {
         UnbufferedServerConnection::new(self.current().config)
@@ -85,6 +91,7 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     let chain = config::certificates(options.certificate)?;
     let validity = Validity::of(&chain[0])?;
     validity.check(options.now_s)?;
+    let names_hosts = certificate::names_hosts(&chain[0]);
     let key = config::key(options.key)?;
     let provider = config::provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -111,5 +118,6 @@ fn make(options: &ServerTlsOptions<'_>) -> Result<Current, TlsConfigError> {
     Ok(Current {
         config: Arc::new(config),
         validity,
+        names_hosts,
     })
 }

@@ -81,6 +81,7 @@ impl ServerCertificate {
     pub fn watch(&self) -> std::io::Result<()> {
         let this = self.clone();
         this.warn();
+        this.warn_of_names();
         let thread = thread::Builder::new().name("pelton-certificate".into());
         thread.spawn(move || {
             loop {
@@ -96,10 +97,13 @@ impl ServerCertificate {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         match watched.certificates.look(now_s(), asked) {
             Ok(false) => {}
-            Ok(true) => tracing::info!(
-                "the certificate was read anew: it is valid for another {} days",
-                self.left_s() / 86_400
-            ),
+            Ok(true) => {
+                tracing::info!(
+                    "the certificate was read anew: it is valid for another {} days",
+                    self.left_s() / 86_400
+                );
+                self.warn_of_names();
+            }
             Err(error) => tracing::error!("the certificate in use stays: {error}"),
         }
         drop(watched);
@@ -122,6 +126,17 @@ impl ServerCertificate {
         match left_s {
             0 => tracing::error!("the certificate has run out: clients will refuse it"),
             _ => tracing::warn!("the certificate runs out in {} days", left_s / 86_400),
+        }
+    }
+
+    /// Says that clients will refuse a certificate without names.
+    fn warn_of_names(&self) {
+        if !self.tls.names_hosts() {
+            tracing::warn!(
+                "the certificate of --tls-cert names no host: it has no subjectAltName, and clients look nowhere else (not at \
+                 its CN), so that they will refuse it; make one with -addext \"subjectAltName=DNS:HOST,IP:ADDRESS\", as \
+                 docs/tls.md shows"
+            );
         }
     }
 
