@@ -19,6 +19,11 @@ pub enum SettingsError {
         value: String,
         allowed: String,
     },
+    /// What is wrong stands in the configuration file, at this place.
+    InFile {
+        place: String,
+        error: Box<SettingsError>,
+    },
     /// Two settings do not go together.
     Contradiction(String),
 }
@@ -41,6 +46,7 @@ impl fmt::Display for SettingsError {
                     message.trim_end()
                 )
             }
+            SettingsError::InFile { place, error } => write!(f, "{place}: {error}"),
             SettingsError::Contradiction(message) => {
                 write!(f, "{message} (see pelton serve --help)")
             }

@@ -100,12 +100,32 @@ pub enum CertificateSource<'a> {
     SelfSigned(&'a Path),
 }
 
+/// The same error, with the place in the file if that is where the value comes from: then it is wrong without flags and
+/// variables, too.
+fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
+    let SettingsError::OutOfRange { name, value, .. } = &error else {
+        return error;
+    };
+    let alone = Settings::resolve(&ServeArguments::default(), file).err();
+    let is_same = matches!(&alone, Some(SettingsError::OutOfRange { name: other, value: its, .. })
+        if other == name && its == value);
+    match file.place_of(name) {
+        Some(place) if is_same => SettingsError::InFile {
+            place,
+            error: Box::new(error),
+        },
+        _ => error,
+    }
+}
+
 impl Settings {
     /// The settings that the arguments and the file they name make together, and that file.
     pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
         let file = SettingsFile::read(arguments)?;
-        let settings = Settings::resolve(arguments, &file)?;
-        Ok((settings, file))
+        match Settings::resolve(arguments, &file) {
+            Ok(settings) => Ok((settings, file)),
+            Err(error) => Err(in_file(error, &file)),
+        }
     }
 
     /// Flags and environment (which clap has put in order) over the file over the defaults.

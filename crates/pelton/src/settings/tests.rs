@@ -120,6 +120,31 @@ fn a_wrong_file_is_explained() {
 }
 
 #[test]
+fn a_mark_of_the_encoding_is_no_setting() {
+    let marked = SettingsFile::parse("\u{feff}threads = 3\n").expect("valid");
+    assert_eq!(marked.arguments.threads, Some(3));
+}
+
+#[test]
+fn a_wrong_value_is_told_with_its_place_in_the_file() {
+    let file = file("# ours\nthreads = 2\n  max-value='2GiB' # much\n");
+    let refused = |arguments: &ServeArguments| {
+        let error = Settings::resolve(arguments, &file).expect_err("too large");
+        in_file(error, &file).to_string()
+    };
+    let told = refused(&ServeArguments::default());
+    let expected = "line 3: max-value='2GiB' # much: max-value is 2GiB, which is not possible";
+    assert!(told.contains(expected), "{told}");
+    // What a flag says does not stand there.
+    let flag = ServeArguments {
+        threads: Some(0),
+        ..ServeArguments::default()
+    };
+    let told = refused(&flag);
+    assert!(told.starts_with("threads is 0"), "{told}");
+}
+
+#[test]
 fn what_no_server_can_run_with_is_refused() {
     for (text, expected) in [
         ("threads = 0", "threads is 0"),
