@@ -18,11 +18,21 @@ pub struct TlsArguments {
     pub tls_ca: Option<PathBuf>,
 
     /// Certificate to show to a server that asks for one (mutual TLS), in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        env = "PELTON_TLS_CLIENT_CERT"
+    )]
     pub tls_cert: Option<PathBuf>,
 
     /// Private key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        env = "PELTON_TLS_CLIENT_KEY"
+    )]
     pub tls_key: Option<PathBuf>,
 
     /// The name that the server's certificate must have [default: the host of --address]
