@@ -270,6 +270,10 @@ pub struct ScanArguments {
     #[arg(long)]
     pub reverse: bool,
 
+    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it is still there or not
+    #[arg(long, value_name = "KEY")]
+    pub start_after: Option<OsString>,
+
     /// End after this many entries
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
@@ -292,6 +296,10 @@ pub struct LsArguments {
     #[arg(long)]
     pub reverse: bool,
 
+    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it is still there or not
+    #[arg(long, value_name = "KEY")]
+    pub start_after: Option<OsString>,
+
     /// End after this many keys
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
@@ -306,6 +314,7 @@ impl LsArguments {
         ScanArguments {
             range: self.range.clone(),
             reverse: self.reverse,
+            start_after: self.start_after.clone(),
             limit: self.limit,
             keys_only: true,
             database: self.database.clone(),

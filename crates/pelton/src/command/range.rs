@@ -87,6 +87,9 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
 pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let range = RangeBytes::new(&arguments.range, database)?;
+    let start_after = (arguments.start_after.as_deref())
+        .map(|text| decode_key(text, database.key_encoding))
+        .transpose()?;
     let mut request = Vec::new();
     ScanRequest {
         database: &database.database,
@@ -98,7 +101,7 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
         },
         keys_only: arguments.keys_only,
         limit: arguments.limit.unwrap_or(0),
-        start_after: None,
+        start_after: start_after.as_deref(),
     }
     .encode(&mut request);
 
