@@ -341,6 +341,21 @@ pub fn with_variable(
     error
 }
 
+/// The same commands, for which a variable that is set to nothing is not set: so scripts and files of services write that they
+/// have no value for it.
+pub fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |argument: &clap::Arg| {
+        let value = argument.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    command
+        .mut_args(|argument| match is_empty(&argument) {
+            true => argument.env(None::<&'static str>),
+            false => argument,
+        })
+        .mut_subcommands(without_empty_variables)
+}
+
 /// The variables of all flags of this name: that of `pelton serve` may be another one than that of a client.
 fn variables(command: &clap::Command, flag: &str) -> Vec<String> {
     let here = command
