@@ -8,6 +8,7 @@ use client::Code;
 use serde_json::{Map, Value};
 
 use crate::arguments::OutputFormat;
+use crate::interrupt;
 use crate::output::{note, object};
 use crate::settings::SettingsError;
 
@@ -22,6 +23,10 @@ pub enum Exit {
     Usage = 2,
     /// It could not be done: not reached, refused, unreadable, unwritable.
     Failed = 3,
+    /// Ended by SIGINT (Ctrl-C), as shells say it of programs that do not note the signal: 128 and its number.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {
@@ -37,6 +42,8 @@ pub enum Failure {
     Usage(String),
     /// It could not be done: [`Exit::Failed`].
     Failed(String),
+    /// The user has had enough of it: [`Exit::Interrupted`], or [`Exit::Terminated`].
+    Interrupted(String),
     /// A server was not reached, or did not do what was asked: [`Exit::Failed`], or [`Exit::Miss`].
     Call(Box<CallFailure>),
     /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no failure.
@@ -86,6 +93,7 @@ impl Failure {
         match self {
             Failure::Usage(message) => Failure::Usage(format!("{message}; {more}")),
             Failure::Failed(message) => Failure::Failed(format!("{message}; {more}")),
+            Failure::Interrupted(message) => Failure::Interrupted(format!("{message}; {more}")),
             Failure::Call(mut failure) => {
                 if !failure.hint.is_empty() {
                     failure.hint.push_str("; ");
@@ -102,6 +110,7 @@ impl Failure {
         match self {
             Failure::Usage(message) => Failure::Usage(format!("{what}: {message}")),
             Failure::Failed(message) => Failure::Failed(format!("{what}: {message}")),
+            Failure::Interrupted(message) => Failure::Interrupted(format!("{what}: {message}")),
             Failure::Call(mut failure) => {
                 failure.what = format!("{what}: {}", failure.what);
                 Failure::Call(failure)
@@ -128,7 +137,7 @@ impl Failure {
                 .status
                 .is_none_or(|code| matches!(code, Code::Unavailable | Code::DeadlineExceeded)),
             Failure::Failed(_) => true,
-            Failure::Usage(_) | Failure::BrokenPipe => false,
+            Failure::Usage(_) | Failure::Interrupted(_) | Failure::BrokenPipe => false,
         }
     }
 
@@ -143,6 +152,7 @@ impl Failure {
             Failure::Usage(_) => Exit::Usage,
             Failure::Call(failure) if failure.is_miss => Exit::Miss,
             Failure::Failed(_) | Failure::Call(_) => Exit::Failed,
+            Failure::Interrupted(_) => interrupt::exit(),
             Failure::BrokenPipe => Exit::Done,
         }
     }
@@ -182,7 +192,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(message) | Failure::Failed(message) => f.write_str(message),
+            Failure::Usage(message) | Failure::Failed(message) | Failure::Interrupted(message) => {
+                f.write_str(message)
+            }
             Failure::Call(failure) if failure.hint.is_empty() => f.write_str(&failure.what),
             Failure::Call(failure) => write!(f, "{}; {}", failure.what, failure.hint),
             Failure::BrokenPipe => f.write_str("nobody reads the output any more"),
@@ -225,6 +237,16 @@ mod tests {
             is_miss: false,
         };
         failure.into()
+    }
+
+    #[test]
+    fn what_was_interrupted_ends_as_a_shell_says_it() {
+        let failure = Failure::Interrupted("interrupted".into())
+            .with("2 done")
+            .about("copy");
+        assert_eq!(failure.to_string(), "copy: interrupted; 2 done");
+        assert_eq!(failure.exit(), Exit::Interrupted);
+        assert_eq!(failure.fields()["exit_code"], 130);
     }
 
     #[test]

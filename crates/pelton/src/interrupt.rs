@@ -2,14 +2,28 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use drive::limits::SAME_SIGNAL_MS;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
+
+use crate::exit::Exit;
+
+/// Set when the signal that was noted first was SIGTERM, and not SIGINT.
+static IS_TERMINATED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// How a command ends that the user did not let come to its end.
+pub fn exit() -> Exit {
+    let is_terminated = (IS_TERMINATED.get()).is_some_and(|flag| flag.load(Ordering::Relaxed));
+    match is_terminated {
+        true => Exit::Terminated,
+        false => Exit::Interrupted,
+    }
+}
 
 /// From now on a file that would grow beyond the limit of the process is an error of its write, as a full disk is, and not
 /// the end of the program without a word.
@@ -27,6 +41,9 @@ impl Interrupt {
     /// ends the program at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
         let (noted, is_impatient) = (Arc::default(), Arc::default());
+        // Two at once are told as SIGTERM: whoever sends that knows what he asks for.
+        let is_terminated = Arc::clone(IS_TERMINATED.get_or_init(Arc::default));
+        flag::register(SIGTERM, is_terminated).expect("this signal may be handled");
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag not set.
             flag::register_conditional_default(signal, Arc::clone(&is_impatient))

@@ -54,6 +54,8 @@ Exit codes:
   2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
   3  it could not be done: the server was not reached, it refused, there is no such database or file to
      work with, or a file could not be read or written
+  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how far it came. Only `pelton serve`
+     ends with 0 after either: it stops as it should
 
 Documentation: docs/start.md, docs/cli.md";
 

@@ -146,7 +146,7 @@ pub(super) fn wait(
     loop {
         if interrupt.is_set() {
             // The call is given up, which the server notices.
-            return Err(Failure::Failed(patience.interrupted.into()));
+            return Err(Failure::Interrupted(patience.interrupted.into()));
         }
         match call.poll(LOOK).map_err(failed)? {
             Step::Message(answer) => {

@@ -42,7 +42,7 @@ pub fn delete_range(arguments: &DeleteArguments) -> Result<Exit, Failure> {
     let mut deleted = 0;
     loop {
         let ended = match range.delete_group(&mut deleted) {
-            _ if interrupt.is_set() => Err(Failure::Failed("interrupted".into())),
+            _ if interrupt.is_set() => Err(Failure::Interrupted("interrupted".into())),
             ended => ended,
         };
         match ended {

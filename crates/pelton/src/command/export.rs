@@ -89,7 +89,7 @@ fn write_all(
     let (mut entries, mut is_complete, mut last_page) = (0, false, Instant::now());
     loop {
         if interrupt.is_set() {
-            return Err(Failure::Failed(format!(
+            return Err(Failure::Interrupted(format!(
                 "interrupted after {entries} entries"
             )));
         }

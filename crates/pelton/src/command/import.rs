@@ -84,7 +84,7 @@ fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
         entries += 1;
         progress.set(entries);
         if interrupt.is_set() {
-            return Err(nothing(Failure::Failed("interrupted".into())));
+            return Err(nothing(Failure::Interrupted("interrupted".into())));
         }
     }
     Ok(entries)

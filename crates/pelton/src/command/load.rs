@@ -56,17 +56,25 @@ pub fn load(arguments: &LoadArguments) -> Result<Exit, Failure> {
         None => load_database(arguments, &plan, &interrupt)?,
     };
     print(&report, arguments.format)?;
-    verdict(&report, &arguments.address)
+    verdict(&report, &arguments.address, &interrupt)
 }
 
 /// How a load ends that has been printed.
-pub(super) fn verdict(report: &Report, address: &Address) -> Result<Exit, Failure> {
+pub(super) fn verdict(
+    report: &Report,
+    address: &Address,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
     let outcome = report.outcome();
+    let is_interrupted = outcome.was_stopped && interrupt.is_set();
     if outcome.tally.succeeded == 0 {
         let why = match report.has_failures() {
             true => "the result says why",
-            false if outcome.was_stopped => {
-                "it was interrupted before any ended that was measured; a shorter --warm-up measures earlier"
+            false if is_interrupted => {
+                return Err(Failure::Interrupted(format!(
+                    "no call to {address} succeeded: it was interrupted before any ended that was measured; a shorter \
+                     --warm-up measures earlier"
+                )));
             }
             false => {
                 "none ended within the time that was measured; a longer --duration measures more"
@@ -75,6 +83,9 @@ pub(super) fn verdict(report: &Report, address: &Address) -> Result<Exit, Failur
         return Err(Failure::Failed(format!(
             "no call to {address} succeeded: {why}"
         )));
+    }
+    if is_interrupted {
+        return Ok(crate::interrupt::exit());
     }
     let is_good = report.void_reasons().is_empty() && !report.has_failures() && !report.is_behind();
     Ok(if is_good { Exit::Done } else { Exit::Miss })
@@ -273,7 +284,7 @@ fn fill(load: &PeltonLoad, plan: &Plan, interrupt: &Interrupt) -> Result<(), Fai
     let outcome = run_shown(&filling, make, interrupt, line)?;
     let failures = outcome.tally.failures() + outcome.tally.unfinished;
     if outcome.was_stopped {
-        return Err(Failure::Failed(
+        return Err(Failure::Interrupted(
             "interrupted before every key was stored".into(),
         ));
     }
@@ -375,7 +386,7 @@ fn run_shown<W: lab::Workload>(
         RunError::Connect(text) => not_connected(plan, text),
         RunError::BadRequest(_) => Failure::Usage(error.to_string()),
         RunError::System(_) => Failure::Failed(error.to_string()),
-        RunError::Stopped => Failure::Failed(format!(
+        RunError::Stopped => Failure::Interrupted(format!(
             "interrupted while it connected to {}: no call was made",
             plan.address
         )),

@@ -48,7 +48,8 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
     };
     let left = KvstoreLeft::default();
     let make = |_| KvstoreWorkload::new(load, seed).leaving(&left);
-    let outcome = run(&plan, make, &Interrupt::listen());
+    let interrupt = Interrupt::listen();
+    let outcome = run(&plan, make, &interrupt);
     let timeout = arguments.target.timeout;
     let deleted = delete_left(&plan, timeout, left.take(load, seed));
     let outcome = match (outcome, deleted) {
@@ -84,7 +85,7 @@ pub fn load_kvstore(arguments: &KvstoreLoadArguments) -> Result<Exit, Failure> {
             output.end()?;
         }
     }
-    super::load::verdict(report.report(), &arguments.target.address)
+    super::load::verdict(report.report(), &arguments.target.address, &interrupt)
 }
 
 /// Deletes the keys that a run has left behind, also one that was interrupted.
@@ -144,7 +145,10 @@ pub fn load_ping(arguments: &PingLoadArguments) -> Result<Exit, Failure> {
         }
     }
     print_lines(&ping_result(arguments, &table))?;
-    Ok(exit)
+    match interrupt.is_set() {
+        true => Ok(crate::interrupt::exit()),
+        false => Ok(exit),
+    }
 }
 
 /// What goes to standard output.

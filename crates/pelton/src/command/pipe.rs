@@ -92,7 +92,7 @@ pub fn run<Place>(
     };
     loop {
         if interrupt.is_set() && !pipe.is_closed {
-            pipe.close(Some(Failure::Failed("interrupted".into())));
+            pipe.close(Some(Failure::Interrupted("interrupted".into())));
         }
         let mut wait = pipe.send_next(groups);
         loop {

@@ -34,7 +34,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<Exit, Failure> {
 
 fn verify(arguments: &RestoreArguments, source: &RealDisk) -> Result<(), Failure> {
     let verified = with_progress("checking", |watch| backup::verify(source, watch));
-    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
+    let verified = verified.map_err(failure)?;
     let manifest = &verified.manifest;
     let mut output = Output::new(arguments.output);
     let text = format!(
@@ -72,8 +72,7 @@ fn restore_into(
     source: &RealDisk,
     data: &Path,
 ) -> Result<(), Failure> {
-    let failed = |error: RestoreError| Failure::Failed(error.to_string());
-    let (target, is_made) = backup::new_folder(data).map_err(failed)?;
+    let (target, is_made) = backup::new_folder(data).map_err(failure)?;
     let target: Arc<dyn Disk> = Arc::new(target);
     let config = config(data);
     let restored = with_progress("restoring", |watch| {
@@ -84,7 +83,7 @@ fn restore_into(
             // What was in it is removed.
             let _ = fs::remove_dir(data);
         }
-        failed(error)
+        failure(error)
     })?;
     let sequence = restored.manifest.cut.sequence;
     let mut output = Output::new(arguments.output).optional();
@@ -113,6 +112,15 @@ fn restore_into(
         ])
     })?;
     output.end()
+}
+
+/// What did not work, in the words of a command.
+fn failure(error: RestoreError) -> Failure {
+    let message = error.to_string();
+    match error {
+        RestoreError::Cancelled => Failure::Interrupted(message),
+        _ => Failure::Failed(message),
+    }
 }
 
 /// All that was in the server is to be in the folder, whatever this process may use of memory.

@@ -107,7 +107,7 @@ impl Transfers {
 
     pub(super) fn check_interrupt(&self) -> Result<(), Ended> {
         match self.interrupt.is_set() {
-            true => Err(Ended::Final(Failure::Failed("interrupted".into()))),
+            true => Err(Ended::Final(Failure::Interrupted("interrupted".into()))),
             false => Ok(()),
         }
     }
@@ -126,7 +126,10 @@ impl Transfers {
                 Err(Ended::Final(failure)) => return Err(failure),
                 Err(Ended::Again(failure)) => {
                     in_row = if reached > before { 1 } else { in_row + 1 };
-                    if in_row >= self.attempts || self.interrupt.is_set() {
+                    if self.interrupt.is_set() {
+                        return Err(Failure::Interrupted("interrupted".into()));
+                    }
+                    if in_row >= self.attempts {
                         return Err(failure);
                     }
                 }
