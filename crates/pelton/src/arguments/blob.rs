@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{ArgGroup, Args, Subcommand, value_parser};
 
 use super::store::ConnectionArguments;
 use crate::size::{Size, Span};
@@ -104,8 +104,11 @@ pub enum BlobCommand {
     /// Describe a blob; exit code 1 if there is none
     Stat(BlobArguments),
 
-    /// Remove a blob; exit code 1 if there is none
-    Delete(BlobArguments),
+    /// Remove a blob, or all of a prefix
+    ///
+    /// A blob that is not there is a miss: exit code 1. With --prefix or --all, blobs are removed one after the other, and
+    /// their number is printed; none is none. A command that is interrupted says how many it has removed.
+    Delete(DeleteBlobArguments),
 
     /// List uploads that are not complete, or discard some
     ///
@@ -148,6 +151,26 @@ pub struct ListBlobsArguments {
     /// At most so many
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
+
+    #[command(flatten)]
+    pub place: BlobPlaceArguments,
+}
+
+/// `pelton blob delete`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("which").args(["name", "prefix", "all"]).required(true))]
+pub struct DeleteBlobArguments {
+    /// The name
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Delete all blobs whose names begin with this, which must not be empty
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+
+    /// Delete every blob of the database
+    #[arg(long)]
+    pub all: bool,
 
     #[command(flatten)]
     pub place: BlobPlaceArguments,

@@ -13,8 +13,8 @@ mod tls;
 
 pub use backup::{BackupArguments, RestoreArguments, SnapshotArguments};
 pub use blob::{
-    BlobArguments, BlobCommand, DownloadArguments, ListBlobsArguments, TransferArguments,
-    UploadArguments, UploadsArguments,
+    BlobArguments, BlobCommand, BlobPlaceArguments, DeleteBlobArguments, DownloadArguments,
+    ListBlobsArguments, TransferArguments, UploadArguments, UploadsArguments,
 };
 pub use bulk::{
     BatchArguments, BatchModeArgument, ExportArguments, ExportFormat, ImportArguments,

@@ -20,9 +20,15 @@ use service::blob::messages::{
 };
 
 use super::{Caller, in_database, path, say_miss, unreadable};
-use crate::arguments::{BlobArguments, ListBlobsArguments};
+use crate::arguments::{
+    BlobArguments, BlobPlaceArguments, DeleteBlobArguments, ListBlobsArguments,
+};
 use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
 use crate::output::{Output, object};
+
+/// Names that are listed before the blobs are removed.
+const NAMES_AT_ONCE: u64 = 1_000;
 
 /// Prints the blobs of a database.
 pub fn list_blobs(arguments: &ListBlobsArguments) -> Result<Exit, Failure> {
@@ -76,7 +82,7 @@ pub fn stat_blob(arguments: &BlobArguments) -> Result<Exit, Failure> {
             output.object(object([("found", false.into())]))?;
         }
         output.end()?;
-        return miss(arguments);
+        return miss(&arguments.name, place);
     };
     if output.is_json() {
         let mut described = object([("found", true.into())]);
@@ -95,34 +101,125 @@ pub fn stat_blob(arguments: &BlobArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Removes a blob.
-pub fn delete_blob(arguments: &BlobArguments) -> Result<Exit, Failure> {
-    let place = &arguments.place;
-    let mut request = Vec::new();
-    DeleteBlobRequest {
-        database: &place.database,
-        name: &arguments.name,
-        if_version: None,
-    }
-    .encode(&mut request);
-    let answer = Caller::connect(&place.connection)?.unary(Method::BlobDelete, &request)?;
-    let answer = DeleteBlobResponse::decode(&answer).map_err(unreadable)?;
-    let mut output = Output::new(place.connection.output);
-    if output.is_json() {
-        let (deleted, version) = (answer.deleted.into(), answer.version.into());
-        output.object(object([("deleted", deleted), ("version", version)]))?;
-    } else if answer.deleted {
-        output.line(&format!("deleted, it had version {}", answer.version))?;
-    }
-    output.end()?;
-    match answer.deleted {
-        true => Ok(Exit::Done),
-        false => miss(arguments),
+/// Removes a blob, or all of a prefix.
+pub fn delete_blob(arguments: &DeleteBlobArguments) -> Result<Exit, Failure> {
+    match &arguments.name {
+        Some(name) => delete_one(name, &arguments.place),
+        None => delete_all(arguments),
     }
 }
 
-fn miss(arguments: &BlobArguments) -> Result<Exit, Failure> {
-    let (name, place) = (&arguments.name, &arguments.place);
+/// Asks the server to remove a blob; the answer says whether it was there, and its version.
+fn remove(caller: &mut Caller, name: &str, database: &str) -> Result<(bool, u64), Failure> {
+    let mut request = Vec::new();
+    DeleteBlobRequest {
+        database,
+        name,
+        if_version: None,
+    }
+    .encode(&mut request);
+    let answer = caller.unary(Method::BlobDelete, &request)?;
+    let answer = DeleteBlobResponse::decode(&answer).map_err(unreadable)?;
+    Ok((answer.deleted, answer.version))
+}
+
+fn delete_one(name: &str, place: &BlobPlaceArguments) -> Result<Exit, Failure> {
+    let mut caller = Caller::connect(&place.connection)?;
+    let (deleted, version) = remove(&mut caller, name, &place.database)?;
+    let mut output = Output::new(place.connection.output);
+    if output.is_json() {
+        let fields = [("deleted", deleted.into()), ("version", version.into())];
+        output.object(object(fields))?;
+    } else if deleted {
+        output.line(&format!("deleted, it had version {version}"))?;
+    }
+    output.end()?;
+    match deleted {
+        true => Ok(Exit::Done),
+        false => miss(name, place),
+    }
+}
+
+/// Removes all blobs of a prefix, or every one.
+fn delete_all(arguments: &DeleteBlobArguments) -> Result<Exit, Failure> {
+    let prefix = arguments.prefix.as_deref().unwrap_or_default();
+    if prefix.is_empty() && !arguments.all {
+        return Err(Failure::Usage(
+            "--prefix is empty, and every name begins with that; --all deletes every blob".into(),
+        ));
+    }
+    let interrupt = Interrupt::listen();
+    let mut deleted = 0;
+    remove_all(arguments, prefix, &interrupt, &mut deleted)
+        .map_err(|failure| failure.with(&format!("{} deleted before", blobs(deleted))))?;
+    let mut output = Output::new(arguments.place.connection.output);
+    let text = format!("{} deleted", blobs(deleted));
+    output.either(&text, || object([("deleted", deleted.into())]))?;
+    output.end()?;
+    Ok(Exit::Done)
+}
+
+fn remove_all(
+    arguments: &DeleteBlobArguments,
+    prefix: &str,
+    interrupt: &Interrupt,
+    deleted: &mut u64,
+) -> Result<(), Failure> {
+    let place = &arguments.place;
+    let mut caller = Caller::connect(&place.connection)?;
+    let mut last = String::new();
+    loop {
+        let (names, is_last) = some_names(&mut caller, &place.database, prefix, &last)?;
+        for name in &names {
+            if interrupt.is_set() {
+                return Err(Failure::Interrupted("interrupted".into()));
+            }
+            *deleted += u64::from(remove(&mut caller, name, &place.database)?.0);
+        }
+        match names.into_iter().next_back() {
+            Some(name) if !is_last => last = name,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The next names of a prefix, and whether they are the last ones.
+fn some_names(
+    caller: &mut Caller,
+    database: &str,
+    prefix: &str,
+    start_after: &str,
+) -> Result<(Vec<String>, bool), Failure> {
+    let mut request = Vec::new();
+    ListRequest {
+        database,
+        prefix,
+        start_after,
+        limit: NAMES_AT_ONCE,
+    }
+    .encode(&mut request);
+    let (address, options) = (caller.address.clone(), caller.options());
+    let failed = |error| super::call_failure(&address, Method::BlobList.path(), &error);
+    let pages = caller
+        .channel
+        .server_streaming(&path(Method::BlobList), &request, &options);
+    let mut pages = pages.map_err(failed)?;
+    let mut names = Vec::new();
+    while let Some(page) = pages.next_message().map_err(failed)? {
+        decode_list(&page, |blob| names.push(blob.name.to_owned())).map_err(unreadable)?;
+    }
+    let is_last = (names.len() as u64) < NAMES_AT_ONCE;
+    Ok((names, is_last))
+}
+
+fn blobs(count: u64) -> String {
+    match count {
+        1 => "1 blob".into(),
+        count => format!("{count} blobs"),
+    }
+}
+
+fn miss(name: &str, place: &BlobPlaceArguments) -> Result<Exit, Failure> {
     let message = format!("there is no blob `{name}`{}", in_database(&place.database));
     say_miss(place.connection.output, &message);
     Ok(Exit::Miss)
