@@ -90,11 +90,12 @@ pub struct LoadArguments {
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
 
-    /// Its request as JSON; what the method takes is asked from the server by reflection
-    #[arg(long, value_name = "JSON", requires = "method")]
+    /// Its request as JSON, or `@FILE`: the JSON is in this file, `@-`: on standard input; what the method takes is asked from
+    /// the server by reflection
+    #[arg(long, value_name = "JSON|@FILE", requires = "method")]
     pub data: Option<String>,
 
-    /// Its request as the bytes of this file
+    /// Its request as the bytes of this file; `-`: of standard input
     #[arg(long, value_name = "FILE", requires = "method")]
     pub data_file: Option<PathBuf>,
 

@@ -1,7 +1,7 @@
 //! `pelton load`
 
-use std::fs;
-use std::io::IsTerminal;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -308,7 +308,7 @@ fn load_method(
     interrupt: &Interrupt,
 ) -> Result<Report, Failure> {
     let request = match (&arguments.data, &arguments.data_file) {
-        (Some(json), _) => encode(arguments, plan, method, json)?,
+        (Some(data), _) => encode(arguments, plan, method, &json(data)?)?,
         (None, Some(file)) => read(file, limits::MAX_REQUEST_BYTES)?,
         (None, None) => {
             return Err(Failure::Usage(
@@ -319,6 +319,26 @@ fn load_method(
     let workload = SameRequest::new(method.path(), request);
     let outcome = run(plan, |_| workload.clone(), interrupt)?;
     Ok(Report::new(method.to_string(), plan, outcome, 1))
+}
+
+/// The JSON of `--data`, which stands there or, after an `@`, in a file. No JSON begins so.
+fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
+    let Some(file) = data.strip_prefix('@') else {
+        return Ok(data.into());
+    };
+    if file.is_empty() {
+        return Err(Failure::Usage(
+            "--data @ names no file; write --data @FILE, or --data @- for standard input".into(),
+        ));
+    }
+    let bytes = read(Path::new(file), limits::MAX_REQUEST_BYTES)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::Usage(format!(
+            "{file} is no JSON: it is not UTF-8; --data-file takes the bytes of a message"
+        ))
+    })?;
+    // Editors of some systems begin a file with a mark of its encoding, which JSON does not have.
+    Ok(text.trim_start_matches('\u{feff}').to_owned().into())
 }
 
 /// The bytes of a JSON request, by a file of descriptors or the server's own.
@@ -352,12 +372,14 @@ fn encode(
 }
 
 fn read(file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
-    let name = file.display().to_string();
-    let bytes = fs::read(file).map_err(|error| crate::input::unreadable(&name, &error))?;
+    let input = crate::input::open(Some(file))?;
+    let (name, mut bytes) = (input.name, Vec::new());
+    let mut source = input.source.take(most_bytes as u64 + 1);
+    let read = source.read_to_end(&mut bytes);
+    read.map_err(|error| crate::input::unreadable(&name, &error))?;
     if bytes.len() > most_bytes {
         return Err(Failure::Failed(format!(
-            "{name} has {} bytes; at most {most_bytes} can be used",
-            bytes.len()
+            "{name} has more than {most_bytes} bytes, which is all that can be used"
         )));
     }
     Ok(bytes)
