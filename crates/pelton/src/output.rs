@@ -89,6 +89,18 @@ impl Output {
         Ok(())
     }
 
+    /// Refuses bytes that would put a terminal into disorder, or make it do what they say. `what`: what they are.
+    pub fn check_terminal(bytes: &[u8], what: &str) -> Result<(), Failure> {
+        if !io::stdout().is_terminal() || is_harmless(bytes) {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "{what} is no text, {} bytes, and was not printed: it could put this terminal into disorder; write it into a file \
+             (`> FILE`), take --output json, or pipe it to `cat` to see it all the same",
+            bytes.len()
+        )))
+    }
+
     /// Prints an object as one line of JSON.
     pub fn object(&mut self, object: Map<String, Value>) -> Result<(), Failure> {
         self.line(&Value::Object(object).to_string())
@@ -115,6 +127,34 @@ impl Output {
     /// Writes out what is buffered.
     pub fn end(mut self) -> Result<(), Failure> {
         self.flush()
+    }
+}
+
+/// Whether a terminal shows bytes as text: UTF-8 without control characters, but for those of lines.
+fn is_harmless(bytes: &[u8]) -> bool {
+    let is_usual = |one: char| !one.is_control() || matches!(one, '\n' | '\r' | '\t');
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.chars().all(is_usual),
+        // The last character may go on in the next piece.
+        Err(error) if error.error_len().is_none() => is_harmless(&bytes[..error.valid_up_to()]),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn what_harms_a_terminal_is_known() {
+    for text in ["", "hello\n", "a\tb\r\n", "Grüße, 世界 🦀"] {
+        assert!(is_harmless(text.as_bytes()), "{text}");
+    }
+    for bytes in [
+        &b"\0"[..],
+        b"\x1b[2J",
+        b"\xff\xfe",
+        b"bell \x07",
+        "\u{9b}".as_bytes(),
+    ] {
+        assert!(!is_harmless(bytes), "{bytes:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use service::keyvalue::messages::{CountRequest, CountResponse, Keys, ScanPage, S
 use store::Direction;
 
 use super::{Caller, call_failure, path, unreadable};
-use crate::arguments::ExportArguments;
+use crate::arguments::{ExportArguments, ExportFormat};
 use crate::exit::{Exit, Failure};
 use crate::export_format::Writer;
 use crate::in_place;
@@ -29,6 +29,16 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes all entries of a database.
 pub fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
+    if to_standard_output(arguments)
+        && arguments.format == ExportFormat::Binary
+        && io::stdout().is_terminal()
+    {
+        return Err(Failure::Usage(
+            "an export of --format binary is no text, and standard output is a terminal: name a file, write `> FILE`, or take \
+             --format jsonl"
+                .into(),
+        ));
+    }
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.connection)?;
     let total = match Progress::is_wanted() {
@@ -181,6 +191,11 @@ impl Place {
             _ => unwritable(&self.path, &error),
         })
     }
+}
+
+fn to_standard_output(arguments: &ExportArguments) -> bool {
+    let file = arguments.file.as_deref();
+    file.is_none_or(|path| path == Path::new("-"))
 }
 
 /// Where an export goes; with a place, if it is a file that is to appear when it is complete.

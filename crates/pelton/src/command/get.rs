@@ -44,7 +44,10 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
         match number {
             Some(Some(number)) => output.line(&number.to_string())?,
             Some(None) => {}
-            None => output.raw(answer.value)?,
+            None => {
+                Output::check_terminal(answer.value, &format!("the value of `{}`", key.shown))?;
+                output.raw(answer.value)?;
+            }
         }
     }
     output.end()?;

@@ -8,7 +8,7 @@ use super::download::Target;
 use super::part::{Part, Source, State};
 use crate::exit::Failure;
 use crate::in_place;
-use crate::output::note;
+use crate::output::{Output, note};
 
 /// A blob that was fetched.
 pub(super) struct Fetched {
@@ -79,6 +79,9 @@ impl<'a> Sink<'a> {
 
     /// Adds some of it.
     pub(super) fn add(&mut self, data: &[u8]) -> Result<(), Failure> {
+        if self.part.is_none() && self.state.bytes == 0 {
+            Output::check_terminal(data, "the blob")?;
+        }
         let written = match &mut self.part {
             Some(part) => part.append(data, &mut self.state),
             None => self.state.write(data, &mut io::stdout().lock()),
