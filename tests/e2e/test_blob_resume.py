@@ -195,7 +195,7 @@ def test_an_interrupted_one_is_kept(binary, running, blob, name, target):
         wait_until(lambda: part_of(target).exists() and part_of(target).stat().st_size > 200_000)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode != 0 and "interrupted" in errors and "are kept" in errors, errors
+    assert process.returncode == 130 and "interrupted" in errors and "are kept" in errors, errors
     assert fetch(binary, running.address, name, target)[0]["resumed_bytes"] > 200_000
     assert target.read_bytes() == data
 
@@ -220,7 +220,7 @@ def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, ta
         wait_until(lambda: unfinished() > before)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 3 and "interrupted" in errors, errors
+    assert process.returncode == 130 and "interrupted" in errors, errors
     assert "the same command goes on from there" in errors and "--keep-uploads" in errors, errors
     process = upload_to(running.address)
     out, errors = process.communicate(timeout=60)

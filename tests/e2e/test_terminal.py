@@ -23,7 +23,7 @@ def server(binary, tmp_path_factory):
         assert server.process.poll() is None, server.log()
 
 
-def in_terminal(columns, *command):
+def in_terminal(columns, *command, code=0):
     """What a command writes to a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -40,7 +40,7 @@ def in_terminal(columns, *command):
             break
         written += piece
     os.close(ours)
-    assert process.wait(timeout=60) == 0, written
+    assert process.wait(timeout=60) == code, written
     return written
 
 
@@ -86,3 +86,21 @@ def test_a_load_says_how_far_it_is(binary, server, columns):
 def test_nothing_is_shown_where_nobody_looks(binary, server, file):
     done = subprocess.run([binary, "upload", str(file), "--address", server.address], capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_no_text_does_not_come_to_a_terminal(binary, server, file):
+    for value in (b"\x1b[2J", b"\x00\x01", b"\xff"):
+        put = [binary, "put", "bytes", "--address", server.address]
+        subprocess.run(put, input=value, check=True, timeout=60, capture_output=True)
+        get = [binary, "get", "bytes", "--address", server.address]
+        written = in_terminal(80, *get, code=2)
+        assert value not in written and b"is no text" in written and b"--output json" in written, written
+        assert subprocess.run(get, capture_output=True, timeout=60).stdout == value
+        assert b'"value"' in in_terminal(80, *get, "--output", "json")
+    subprocess.run([binary, "put", "text", "Gr\u00fc\u00dfe", "--address", server.address], check=True, timeout=60)
+    assert "Gr\u00fc\u00dfe\r\n".encode() in in_terminal(80, binary, "get", "text", "--address", server.address)
+    subprocess.run([binary, "upload", str(file), "--address", server.address], check=True, timeout=60, capture_output=True)
+    written = in_terminal(80, binary, "download", "file", "--to", "-", "--address", server.address, code=2)
+    assert b"the blob is no text" in written and len(written) < 2000, written
+    written = in_terminal(80, binary, "export", "--format", "binary", "--address", server.address, code=2)
+    assert b"--format jsonl" in written and len(written) < 2000, written

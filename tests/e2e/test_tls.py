@@ -269,6 +269,17 @@ def test_a_certificate_that_is_its_own_authority(binary, tmp_path, stranger):
         assert done.returncode == 3, "a certificate of a client that was not given"
 
 
+def test_a_certificate_without_names_is_told(binary, tmp_path, identity):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+    subprocess.run([*command, "-days", "365", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    with Server(binary, *tls_flags((certificate, key))) as server:
+        server.wait_for_log("WARN", "no subjectAltName", "-addext")
+    with Server(binary, *tls_flags(identity)) as server:
+        assert run(binary, "status", "--address", server.address, "--tls-insecure").returncode == 0
+        assert "subjectAltName" not in server.log()
+
+
 def test_a_certificate_of_version_1_is_named_as_such(binary, tmp_path):
     key, request, certificate = tmp_path / "key.pem", tmp_path / "request.pem", tmp_path / "certificate.pem"
     for command in (

@@ -305,7 +305,7 @@ fn a_backup_that_is_interrupted_leaves_nothing_and_the_next_one_works() {
     let second = server.run(["snapshot"]);
     assert!(second.stderr.contains("UNAVAILABLE"), "{second:?}");
     interrupt(process.id());
-    assert_eq!(process.wait().expect("it ends").code(), Some(3));
+    assert_eq!(process.wait().expect("it ends").code(), Some(130));
     wait_until(|| !backup.exists());
     wait_until(|| server.run(["snapshot"]).code == 0);
     assert_eq!(server.run(["backup", "one"]).code, 0);

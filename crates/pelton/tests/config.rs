@@ -305,3 +305,22 @@ fn what_is_wrong_is_said_in_words() {
     let status = server.run(["status"]);
     assert!(status.text().contains(" of 4 GiB"), "{status:?}");
 }
+
+/// As scripts and files of services write that they have no value for a setting.
+#[test]
+fn an_empty_variable_is_one_that_is_not_set() {
+    let empty = |words: &[&str], name: &str| run(pelton().args(words).env(name, ""));
+    for name in ["PELTON_THREADS", "PELTON_LISTEN", "PELTON_CONFIG"] {
+        let checked = empty(&["config", "check"], name);
+        assert_eq!((checked.code, &*checked.stderr), (0, ""), "{name}");
+        assert_eq!(
+            empty(&["config", "print"], name).text(),
+            run(pelton().args(["config", "print"])).text(),
+            "{name}"
+        );
+    }
+    for name in ["PELTON_ADDRESS", "PELTON_TIMEOUT", "PELTON_TLS_CA"] {
+        let refused = empty(&["load", "--duration", "0s"], name);
+        assert!(refused.stderr.contains("measures nothing"), "{refused:?}");
+    }
+}

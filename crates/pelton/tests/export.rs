@@ -327,7 +327,7 @@ fn an_interrupted_import_says_how_far_it_came() {
     let mut errors = process.stderr.take().expect("piped");
     errors.read_to_string(&mut stderr).expect("it is text");
     let status = process.wait().expect("it ends");
-    assert_eq!(status.code(), Some(3), "{stderr}");
+    assert_eq!(status.code(), Some(130), "{stderr}");
     assert!(
         stderr.contains("interrupted; 2 entries are written"),
         "{stderr}"

@@ -225,6 +225,22 @@ fn scans_and_counts() {
         "c\nb\n"
     );
     assert_eq!(scan(&["--prefix", "nothing"]), "", "no entry is no miss");
+    // Page after page, by the last key of the one before.
+    let page = |last: &str, more: &[&str]| {
+        scan(
+            &[
+                &["--keys-only", "--limit", "2", "--start-after", last],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    assert_eq!(page("a/1", &[]), "a/2\nb\n");
+    assert_eq!(page("b", &[]), "c\n");
+    assert_eq!(page("a/1", &["--prefix", "a/"]), "a/2\n");
+    assert_eq!(page("b", &["--reverse"]), "a/2\na/1\n");
+    let listed = server.run(["ls", "--start-after", "a/2"]);
+    assert_eq!(listed.text(), "b\nc\n");
     let lines = scan(&["--limit", "1", "--output", "json"]);
     let object: serde_json::Value = serde_json::from_str(&lines).expect("one line of JSON");
     assert_eq!(
@@ -536,6 +552,28 @@ fn a_range_is_deleted_and_counted() {
 }
 
 /// The table of docs/cli.md: what is missing, and the code that it gives.
+#[test]
+fn blobs_of_a_prefix_are_deleted_and_counted() {
+    let folder = support::Folder::new("blob-prefix");
+    let server = Server::durable(&folder.data(), &[]);
+    let file = folder.0.join("file");
+    std::fs::write(&file, b"content").expect("the folder is ours");
+    let file = file.to_str().expect("it is text");
+    for name in ["a/1", "a/2", "b"] {
+        assert_eq!(server.run(["upload", file, "--name", name]).code, 0);
+    }
+    let refused = server.run(["blob", "delete", "--prefix", ""]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("--all"), "{refused:?}");
+    let some = server.run(["blob", "delete", "--prefix", "a/"]);
+    assert_eq!(some.text(), "2 blobs deleted\n");
+    let none = server.run(["blob", "delete", "--prefix", "a/"]);
+    assert_eq!((none.text(), none.code), ("0 blobs deleted\n", 0));
+    let all = server.run(["blob", "delete", "--all", "--output", "json"]);
+    assert_eq!(all.json()["deleted"], 1);
+    assert_eq!(server.run(["blob", "list"]).text(), "");
+}
+
 #[test]
 fn missing_things_have_one_exit_code_each() {
     let folder = support::Folder::new("missing");

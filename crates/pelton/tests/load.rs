@@ -285,7 +285,7 @@ fn await_entries(server: &Server) {
 #[test]
 fn a_load_that_is_stopped_in_the_warm_up_says_so() {
     let server = Server::start();
-    for signal in ["INT", "TERM"] {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let words = [
             "load",
             "--mix",
@@ -304,7 +304,7 @@ fn a_load_that_is_stopped_in_the_warm_up_says_so() {
         assert!(killed.expect("kill is there").success());
         let ended = load.wait_with_output().expect("it ends");
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert_eq!(ended.status.code(), Some(code), "{stderr}");
         assert!(
             stderr.contains("interrupted") && stderr.contains("--warm-up"),
             "{stderr}"
@@ -333,7 +333,7 @@ fn a_load_that_is_stopped_while_it_stores_the_keys_removes_its_database() {
         assert!(killed.expect("a shell is there").success());
         let ended = load.wait_with_output().expect("it ends");
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert_eq!(ended.status.code(), Some(143), "{stderr}");
         for words in ["interrupted before every key was stored", "is removed"] {
             assert!(stderr.contains(words), "{stderr}");
         }
@@ -379,7 +379,7 @@ fn a_load_that_still_connects_can_be_stopped_and_has_its_time() {
             .args(["--threads", "2", "--timeout", timeout]);
         load
     };
-    for signal in ["INT", "TERM"] {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let (listener, address) = silent();
         let mut load = words(&address, "1h");
         let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -391,7 +391,7 @@ fn a_load_that_still_connects_can_be_stopped_and_has_its_time() {
         assert!(killed.expect("kill is there").success());
         let ended = load.wait_with_output().expect("it ends");
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        assert_eq!(ended.status.code(), Some(code), "{stderr}");
         assert!(
             stderr.contains("interrupted while it connected"),
             "{stderr}"
@@ -499,6 +499,22 @@ fn any_unary_method_is_called_by_reflection_or_descriptors() {
         &server,
         &[&method[..], &["--data-file", file.name()]].concat(),
     );
+    let request = Temporary::new("json", "\u{feff}{\"payload\": \"aGVsbG8=\"}\n".as_bytes());
+    let at = format!("@{}", request.name());
+    let by_name = good(&server, &[&method[..], &["--data", &at]].concat());
+    assert_eq!(
+        by_name["bytes_in_per_call"],
+        by_reflection["bytes_in_per_call"]
+    );
+    let json = br#"{"payload": "aGVsbG8="}"#;
+    let from_input = [
+        "load", method[0], method[1], "--calls", "50", "--data", "@-",
+    ];
+    let from_input = server.run_with_input(&from_input, json);
+    assert!(
+        from_input.text().contains("50 succeeded, 0 failed"),
+        "{from_input:?}"
+    );
 }
 
 struct Temporary(PathBuf);
@@ -541,6 +557,10 @@ fn wrong_usage_is_explained() {
         (&["--calls", "1", "--duration", "1s"], "cannot be used with"),
         (&["--duration", "0s"], "measures nothing"),
         (&["--method", "pelton.v1.Echo/Unary"], "--data"),
+        (
+            &["--method", "pelton.v1.Echo/Unary", "--data", "@"],
+            "--data @FILE",
+        ),
         (
             &["--method", "Unary", "--data", "{}"],
             "package.Service/Method",
@@ -774,7 +794,7 @@ fn a_server_that_dies_in_the_midst_is_told() {
     let code = process.wait().expect("it ends").code();
     let json: Value =
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
-    assert_eq!(code, Some(1), "{json}");
+    assert_eq!(code, Some(130), "{json}");
     assert_eq!(json["stopped_early"], true);
     let kinds = json["failures_by_kind"].as_str().expect("text");
     assert!(kinds.starts_with("connection lost: "), "{json}");
