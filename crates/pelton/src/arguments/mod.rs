@@ -84,7 +84,7 @@ pub enum Command {
 
     /// Read the value of a key
     ///
-    /// The value is printed as it is, byte by byte; on a terminal a line end is added. With --number, the value of
+    /// The value is printed as it is, byte by byte; on a terminal a line end is added, and what is no text is refused. With --number, the value of
     /// `pelton incr` is printed in digits. A miss exits with code 1.
     Get(GetArguments),
 

@@ -27,7 +27,7 @@ Each setting of `pelton serve` can be given in three places. The stronger one co
 4. the default
 
 A variable that begins with `PELTON_` and means nothing is named by `serve` and `config check`; other commands name those that are
-nearly right, such as `PELTON_ADRESS`.
+nearly right, such as `PELTON_ADRESS`. A variable that is set to nothing (`PELTON_ADDRESS=`) counts as one that is not set.
 
 `pelton config print` shows each setting as it would be used, with the place it comes from. `pelton config check` only
 checks.
