@@ -38,6 +38,10 @@ pub const VALUE_POOL_BYTES: usize = 64 << 10;
 /// own costs more than the copy.
 pub const SHARED_FROM_BYTES: usize = 64 << 10;
 
+/// Bytes of requests that are put together in one turn, after which what came is read before more calls begin: acknowledgements
+/// that a server waits for do not wait until hundreds of megabytes are encoded.
+pub const REQUEST_BYTES_PER_TURN: usize = 4 << 20;
+
 /// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes the result void: stops a
 /// server that does not keep up from filling the generator's memory.
 pub const MAX_BACKLOG: usize = 4 << 20;

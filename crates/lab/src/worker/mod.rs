@@ -100,6 +100,10 @@ pub struct Worker<W, T: Transport> {
     schedule: Option<Schedule>,
     /// Before it nothing is taken up of the schedule, so that more comes together.
     take_up_ns: u64,
+    /// Bytes of requests that were put together in this turn.
+    turn_bytes: usize,
+    /// Whether they were so many that calls that could begin wait for the next turn.
+    is_cut: bool,
     /// Calls a second of this worker in an open loop.
     rate: f64,
     /// When it is next looked whether the calls that end keep up with those that come due.
@@ -146,6 +150,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             calls: Calls::default(),
             schedule: None,
             take_up_ns: 0,
+            turn_bytes: 0,
+            is_cut: false,
             rate: 0.0,
             look_ns: 0,
             backlog: VecDeque::new(),
@@ -226,6 +232,7 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         if self.is_running && self.is_over(now_ns) {
             self.give_up_backlog(now_ns);
         }
+        (self.turn_bytes, self.is_cut) = (0, false);
         if self.is_running {
             self.take_up_due(now_ns);
             self.begin_calls(transport, now_ns);
@@ -284,6 +291,9 @@ impl<W: Workload, T: Transport> Worker<W, T> {
 
     /// When [`Worker::turn`] has something to do by time alone.
     pub fn next_due_ns(&self) -> Option<u64> {
+        if self.is_cut && self.is_running {
+            return Some(0);
+        }
         let until_ns = self.window.until_ns;
         let scheduled_ns = self.schedule.as_ref().map(Schedule::next_ns);
         let scheduled_ns = scheduled_ns.filter(|&at_ns| self.is_running && at_ns < until_ns);
@@ -363,6 +373,11 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                 self.lines.offer_first(line);
                 break;
             }
+            if self.turn_bytes >= limits::REQUEST_BYTES_PER_TURN {
+                self.is_cut = true;
+                self.lines.offer_first(line);
+                break;
+            }
             // A closed loop fills a connection in one go; an open one goes round, with a few at a time.
             let (mut began, mut together) = (true, 0);
             while began && self.may_begin(line, transport) {
@@ -379,8 +394,12 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                 if is_open_loop && together == together_max {
                     break;
                 }
+                if self.turn_bytes >= limits::REQUEST_BYTES_PER_TURN {
+                    break;
+                }
             }
-            if is_open_loop && began && self.may_begin(line, transport) {
+            let has_more = is_open_loop || self.turn_bytes >= limits::REQUEST_BYTES_PER_TURN;
+            if has_more && began && self.may_begin(line, transport) {
                 self.lines.offer(line);
             }
         }
@@ -482,9 +501,13 @@ impl<W: Workload, T: Transport> Worker<W, T> {
             metadata: self.heads.next(),
         };
         let tag = self.calls.insert(call);
-        let workload = &mut self.workload;
+        let (workload, turn_bytes) = (&mut self.workload, &mut self.turn_bytes);
         let began = match self.is_large {
-            false => transport.begin(channel, tag, &start, now_ns, |out| workload.encode(out)),
+            false => transport.begin(channel, tag, &start, now_ns, |out| {
+                let before = out.len();
+                workload.encode(out);
+                *turn_bytes += out.len() - before;
+            }),
             true => {
                 let encode = |out: &mut Vec<u8>| workload.encode_shared(out);
                 transport.begin_shared(channel, tag, &start, now_ns, encode)
@@ -557,9 +580,13 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         if let Some(stream) = pipe.stream {
             pipe.waiting.push_back(self.calls.insert(call));
             found.in_flight += 1;
-            let workload = &mut self.workload;
+            let (workload, turn_bytes) = (&mut self.workload, &mut self.turn_bytes);
             match self.is_large {
-                false => transport.send(stream, |out| workload.encode(out)),
+                false => transport.send(stream, |out| {
+                    let before = out.len();
+                    workload.encode(out);
+                    *turn_bytes += out.len() - before;
+                }),
                 true => transport.send_shared(stream, |out| workload.encode_shared(out)),
             }
         }

@@ -502,6 +502,33 @@ fn since_when_an_open_loop_is_behind_is_known() {
     );
 }
 
+/// Between many bytes of requests what came is read.
+#[test]
+fn many_bytes_of_requests_are_put_together_in_several_turns() {
+    let request = vec![7; limits::SHARED_FROM_BYTES - 1];
+    let at_once = limits::REQUEST_BYTES_PER_TURN.div_ceil(request.len());
+    let window = Window {
+        from_ns: 10 * MS,
+        until_ns: 100 * MS,
+    };
+    for pace in [Pace::Closed, open_loop(1e7)] {
+        let mut fake = Fake::new(20 * MS, 0..0);
+        let workload = SameRequest::new("/t.T/Echo".into(), request.clone());
+        let mut worker = Worker::new(plan(pace, 2, 3 * at_once), workload);
+        worker.connect(&mut fake, 0);
+        deliver(&mut worker, &mut fake, 1_000);
+        worker.begin(10 * MS, window);
+        for turn in 1..=6 {
+            // An open loop has more than enough to begin by then.
+            worker.turn(&mut fake, 15 * MS).expect("calls can be made");
+            let expected = (turn * at_once) as u64;
+            assert_eq!(fake.begun_in_all, expected, "{pace:?}");
+            let goes_on = worker.next_due_ns() == Some(0);
+            assert!(goes_on || turn == 6, "{pace:?}, turn {turn}");
+        }
+    }
+}
+
 /// A closed loop sends nothing during a stall: as many slow calls as there are places. That is its nature, and why the
 /// open loop is there.
 #[test]
