@@ -575,6 +575,39 @@ fn blobs_of_a_prefix_are_deleted_and_counted() {
 }
 
 #[test]
+fn a_folder_is_uploaded_with_all_that_is_below_it() {
+    let folder = support::Folder::new("upload-folder");
+    let server = Server::durable(&folder.data(), &[]);
+    let photos = folder.0.join("photos");
+    std::fs::create_dir_all(photos.join("2026/may")).expect("the folder is ours");
+    for name in ["a.jpg", "2026/b.jpg", "2026/may/c.jpg"] {
+        std::fs::write(photos.join(name), name).expect("the folder is ours");
+    }
+    std::os::unix::fs::symlink(&photos, photos.join("back")).expect("the folder is ours");
+    let photos = photos.to_str().expect("it is text");
+    let refused = server.run(["upload", photos]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.stderr.contains("--recursive"), "{refused:?}");
+    let stored = server.run(["upload", "--recursive", photos, "--prefix", "p/"]);
+    assert_eq!(stored.code, 0, "{stored:?}");
+    assert!(
+        stored.stderr.contains("is a link to a folder"),
+        "{stored:?}"
+    );
+    let listed = server.run(["blob", "list"]);
+    let names: Vec<&str> = (listed.text().lines())
+        .filter_map(|line| line.rsplit('\t').next())
+        .collect();
+    assert_eq!(names, ["p/2026/b.jpg", "p/2026/may/c.jpg", "p/a.jpg"]);
+    let empty = folder.0.join("empty");
+    std::fs::create_dir(&empty).expect("the folder is ours");
+    let empty = empty.to_str().expect("it is text");
+    let nothing = server.run(["upload", "--recursive", empty]);
+    assert_eq!(nothing.code, 3, "{nothing:?}");
+    assert!(nothing.stderr.contains("no file"), "{nothing:?}");
+}
+
+#[test]
 fn missing_things_have_one_exit_code_each() {
     let folder = support::Folder::new("missing");
     let server = Server::durable(&folder.data(), &[]);

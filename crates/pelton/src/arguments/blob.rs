@@ -49,6 +49,10 @@ pub struct UploadArguments {
     #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "name")]
     pub prefix: String,
 
+    /// Take folders, too: all files below them, each under its path from there, such as `2026/may.jpg`
+    #[arg(long, conflicts_with = "name")]
+    pub recursive: bool,
+
     /// What kind of content it is, for those who download it
     #[arg(long, value_name = "TYPE", default_value = "")]
     pub content_type: String,

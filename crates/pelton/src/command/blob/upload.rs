@@ -1,6 +1,7 @@
 //! `pelton upload`
 
-use std::fs::File;
+use std::borrow::Cow;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
-use crate::output::{Output, object};
+use crate::output::{Output, note, object};
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
@@ -92,8 +93,9 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             "--name is for a single file; --prefix goes before the names of several".into(),
         ));
     }
-    let source = |path: &PathBuf| {
+    let source = |(path, below): &(PathBuf, Option<String>)| {
         let from_path = path.file_name().map(|name| name.to_string_lossy());
+        let from_path = below.as_deref().map(Cow::Borrowed).or(from_path);
         let name = match (&arguments.name, from_path) {
             (Some(name), _) => name.clone(),
             (None, Some(name)) if !is_stdin(path) => format!("{}{name}", arguments.prefix),
@@ -113,6 +115,12 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             });
         }
         let metadata = path.metadata().map_err(|error| unread(path, &error))?;
+        if metadata.is_dir() {
+            return Err(Failure::Failed(format!(
+                "{} is a folder; --recursive uploads the files below it",
+                path.display()
+            )));
+        }
         if !metadata.is_file() {
             return Err(Failure::Failed(format!("{} is no file", path.display())));
         }
@@ -123,11 +131,13 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             upload_id: upload_id(path, &metadata),
         })
     };
-    let sources: Vec<Source> = arguments
-        .files
-        .iter()
-        .map(source)
-        .collect::<Result<_, _>>()?;
+    let files = match arguments.recursive {
+        true => with_those_below(&arguments.files)?,
+        false => (arguments.files.iter())
+            .map(|file| (file.clone(), None))
+            .collect(),
+    };
+    let sources: Vec<Source> = files.iter().map(source).collect::<Result<_, _>>()?;
     match same_name(&sources) {
         Some((one, other)) => Err(Failure::Usage(format!(
             "{} and {} would both be the blob `{}`, of which one would replace the other; upload them one by one, with --name",
@@ -137,6 +147,53 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         ))),
         None => Ok(sources),
     }
+}
+
+/// The files, and instead of each folder those below it with their paths from there, in the order of their names. Links to folders
+/// are not followed, since they may lead back.
+fn with_those_below(files: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+    let mut all = Vec::new();
+    for file in files {
+        if is_stdin(file) || !file.is_dir() {
+            all.push((file.clone(), None));
+            continue;
+        }
+        let before = all.len();
+        add_below(file, "", &mut all)?;
+        if all.len() == before {
+            return Err(Failure::Failed(format!(
+                "there is no file in the folder {}: nothing was uploaded",
+                file.display()
+            )));
+        }
+    }
+    Ok(all)
+}
+
+fn add_below(
+    folder: &Path,
+    below: &str,
+    all: &mut Vec<(PathBuf, Option<String>)>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| unread(folder, &error);
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = format!("{below}{}", entry.file_name().to_string_lossy());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            add_below(&path, &format!("{name}/"), all)?;
+        } else if path.is_dir() {
+            note(format_args!(
+                "pelton: {} is a link to a folder, and was left out",
+                path.display()
+            ));
+        } else {
+            all.push((path, Some(name)));
+        }
+    }
+    Ok(())
 }
 
 /// Two sources that would become the same blob.
