@@ -58,7 +58,7 @@ Answers go to standard output, all else to standard error. With `--output json` 
 line. Keys and values in it are text if they are UTF-8, else base64; the field `key_encoding` or `value_encoding` says
 which: `text` or `base64`. Of a miss the object says so (`\"found\":false`, `\"applied\":false`).
 
-With `--output json` the error that ends a command with code 2 or 3, or for which code 1 has no object, is one JSON object on
+With `--output json` the error that ends a command with code 2, 3, 130 or 143, or for which code 1 has no object, is one JSON object on
 standard error:
 
     {\"error\":\"…\",\"address\":\"127.0.0.1:1978\",\"status\":\"NOT_FOUND\",\"hint\":\"…\",\"exit_code\":3}
