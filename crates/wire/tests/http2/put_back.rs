@@ -69,12 +69,13 @@ fn a_large_message_may_be_kept_and_put_back_all_the_same() {
     let mut server = Endpoint::server();
     let body: Vec<_> = (0..40_000).map(|at| at as u8).collect();
     for (id, is_kept) in [(1, false), (3, true), (5, false), (7, true)] {
-        let seen = server.feed(&in_pieces(id, &body));
-        let found = seen.iter().find(|seen| !seen.message.is_empty());
-        let Event::Message { stream, last } = found.expect("a message").event else {
-            panic!("no message: {found:?}");
-        };
-        let taken = server.connection.take_message();
+        let mut found = None;
+        server.feed_with(&in_pieces(id, &body), |connection, seen, _| {
+            if let Event::Message { stream, last } = seen.event {
+                found = Some((stream, last, connection.take_message()));
+            }
+        });
+        let (stream, last, taken) = found.expect("a message");
         let shared = taken.shared().expect("it is large").clone();
         assert_eq!((&shared[..], taken.bytes(&[])), (&body[..], &body[..]));
         let kept = is_kept.then_some(shared);
