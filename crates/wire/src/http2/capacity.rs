@@ -37,6 +37,8 @@ pub(super) struct Capacity {
     pub(super) ready_bytes: usize,
     /// Bytes that calls keep of their requests.
     pub(super) kept_bytes: usize,
+    /// Bytes of metadata for answers of streams that have not ended.
+    pub(super) extra_bytes: usize,
     /// What the layer above holds back for now.
     pause: Pause,
     /// Streams whose first message was kept back.

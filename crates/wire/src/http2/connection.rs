@@ -535,7 +535,7 @@ impl Connection {
     }
 
     /// Returns the bytes of memory that the connection keeps, or has set aside, for its streams: unfinished messages,
-    /// backlogs, what waits to be sent and is not shared with others, what is reserved for it, and the buffers that it
+    /// backlogs, what waits to be sent and is not shared with others, what is reserved for it, metadata of answers, and the buffers that it
     /// keeps for streams which bring much, and what the messages whose turn it is still lack. Shared bodies are charged where they are shared ([`SharedBytes`]).
     ///
     /// [`SharedBytes`]: super::SharedBytes
@@ -544,6 +544,7 @@ impl Connection {
             + self.capacity.reserved_bytes
             + self.capacity.ready_bytes
             + self.capacity.kept_bytes
+            + self.capacity.extra_bytes
             + self.pool.extra_bytes()
             + self.turns.active_bytes()
             + self.unpacks.bytes()

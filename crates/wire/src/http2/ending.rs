@@ -163,6 +163,9 @@ impl Connection {
         self.drop_unpacking(slot);
         self.end_turn(slot);
         self.release_reserved(slot);
+        if let Some(extra) = self.streams[slot].extra.take() {
+            self.capacity.extra_bytes -= extra.bytes();
+        }
         debug_assert!(
             self.streams[slot].outbound.is_empty(),
             "all has been sent, or dropped"

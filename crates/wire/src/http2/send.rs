@@ -261,12 +261,14 @@ impl Connection {
             return;
         }
         let mut extra = self.streams[stream.slot].extra.take().unwrap_or_default();
+        let before = extra.bytes();
         let block = part(&mut extra);
         if block.len() + name.len() + value.len() + limits::MAX_STATUS_MESSAGE_BYTES
             <= limits::MAX_SENT_BLOCK_BYTES
         {
             encode_field(name, value, block);
         }
+        self.capacity.extra_bytes += extra.bytes() - before;
         self.streams[stream.slot].extra = Some(extra);
     }
 

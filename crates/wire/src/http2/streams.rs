@@ -51,6 +51,12 @@ pub(crate) struct Extra {
     pub(crate) trailers: Vec<u8>,
 }
 
+impl Extra {
+    pub(crate) fn bytes(&self) -> usize {
+        self.head.len() + self.trailers.len()
+    }
+}
+
 /// Client: the status of a call, come while messages are still to be taken.
 #[derive(Debug, Default)]
 pub(crate) enum LateStatus {

@@ -483,3 +483,29 @@ fn an_answer_that_is_more_than_the_connection_may_hold_is_sent_whole() {
     assert_eq!(received, [200_005; 2]);
     assert_eq!(server.connection.buffered_bytes(), 0);
 }
+
+/// Metadata of an answer is there until its stream has ended, and counts until then, also if the peer takes nothing.
+#[test]
+fn metadata_of_answers_counts_as_buffered() {
+    for is_reset in [false, true] {
+        let (mut server, stream) = with_call();
+        let before = server.connection.buffered_bytes();
+        server
+            .connection
+            .add_header(stream, b"x-first", &[b'1'; 3_000]);
+        server
+            .connection
+            .add_trailer(stream, b"x-last", &[b'2'; 4_000]);
+        let buffered = server.connection.buffered_bytes() - before;
+        assert!((4_000..8_000).contains(&buffered), "{buffered}");
+        if is_reset {
+            server.feed(&rst(1, ErrorCode::Cancel));
+            assert!(server.connection.buffered_bytes() >= 4_000);
+            server.connection.forget(stream);
+        } else {
+            let status = Status::new(Code::Ok, "");
+            (server.connection).finish(stream, &mut server.output, &status);
+        }
+        assert_eq!(server.connection.buffered_bytes(), 0, "{is_reset}");
+    }
+}
