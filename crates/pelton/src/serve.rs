@@ -291,7 +291,8 @@ fn config(
         interop: settings.interop,
         kvstore: kvstore::Settings {
             database: settings.kvstore_database.as_str().into(),
-            simulator: settings.simulate.map(|setting| Simulator::new(setting.0)),
+            simulator: (settings.simulate)
+                .map(|setting| Simulator::new(setting.0, memory_limit_bytes)),
         },
         gupload: gupload::Settings {
             discard: settings.discard_uploads,

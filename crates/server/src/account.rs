@@ -30,6 +30,8 @@ pub(crate) struct Account {
     /// Shared bodies that are held, by where they lie: how many answers hold each.
     shared: Mutex<HashMap<usize, usize>>,
     addresses: Mutex<Addresses>,
+    /// Connections that were opened, ever.
+    opened: AtomicU64,
     /// Connections that hold more than a little.
     holders: Mutex<Vec<Arc<Holder>>>,
     /// When the account was last relieved, in nanoseconds; 0: never.
@@ -154,6 +156,7 @@ impl Account {
             claimed: Claimed::default(),
             shared: Mutex::default(),
             addresses: Mutex::default(),
+            opened: AtomicU64::new(0),
             holders: Mutex::default(),
             relieved_ns: AtomicU64::new(0),
             evicted: Arc::default(),
@@ -242,6 +245,7 @@ impl Account {
     /// Opens the holding of a connection from `peer`, served by the loop that `wake` wakes.
     pub fn open(self: &Arc<Account>, peer: &PeerAddress, wake: &SharedWaker) -> Holding {
         Holding {
+            number: self.opened.fetch_add(1, Ordering::Relaxed),
             account: Arc::clone(self),
             address: lock(&self.addresses).open(Address::of(peer)),
             wake: Wake(Arc::clone(wake)),
@@ -363,6 +367,8 @@ pub(crate) struct Held {
 /// What one connection makes the server hold. Given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Holding {
+    /// Names the connection among those of the server.
+    number: u64,
     account: Arc<Account>,
     address: Arc<AddressHolding>,
     wake: Wake,
@@ -440,6 +446,11 @@ impl Holding {
                 holder.is_condemned.store(false, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Names the connection among those of the server, of all loops.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Lets those see it who relieve the account, if it holds more than a little.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use drive::{ConnectionId, PeerAddress};
-use service::{Actions, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
-use store::blob::{Sealed, UploadPeer, Work};
+use service::{Actions, Caller, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
+use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};
 use wire::{Connection, Pause, SharedBytes, StreamKey};
 
@@ -50,7 +50,7 @@ pub(crate) struct Effects {
 pub(crate) struct Step<'a> {
     pub id: CallId,
     pub channel: ConnectionId,
-    pub upload_peer: UploadPeer,
+    pub caller: &'a Caller,
     pub stream: StreamKey,
     /// What the step was brought, if it lies by itself.
     pub message: Option<&'a Bytes>,
@@ -88,7 +88,7 @@ impl Step<'_> {
     fn note_write(&mut self) {
         let ConnectionId { slot, generation } = self.channel;
         self.batch.set_source(Source {
-            address: self.upload_peer,
+            address: self.caller.address,
             connection: joined(generation, slot),
         });
         let batch = &*self.batch;
@@ -147,7 +147,7 @@ impl Actions for Step<'_> {
     }
 
     fn blob(&mut self, work: Work) {
-        (self.blobs).submit(work, self.id, self.channel, self.upload_peer);
+        (self.blobs).submit(work, self.id, self.channel, self.caller.address);
     }
 
     fn describe_blob(&mut self, name: &str, mut sealed: Box<Sealed>, condition: Condition<'_>) {
@@ -337,6 +337,10 @@ impl Actions for Step<'_> {
     fn limit_window(&mut self, bytes: u32) {
         self.connection
             .limit_window(self.stream, bytes, self.output);
+    }
+
+    fn caller(&self) -> Caller {
+        *self.caller
     }
 
     fn resume(&mut self) {

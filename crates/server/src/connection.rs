@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use drive::{ConnectionId, Io, Peer, PeerAddress};
-use service::{PeerKind, RefusedFor};
+use service::{Caller, PeerKind, RefusedFor};
 use store::DatabaseId;
 use store::blob::UploadPeer;
 use wire::Connection;
@@ -33,8 +33,8 @@ pub(crate) struct Channel {
     pub address: PeerAddress,
     /// When it was opened.
     pub opened_ns: u64,
-    /// By which its uploads are bounded.
-    pub upload_peer: UploadPeer,
+    /// By which what is scarce is shared out to its calls: uploads, and places for calls that wait.
+    pub caller: Caller,
     pub protocol: Protocol,
     /// Calls of this connection that run, also those whose stream was reset.
     pub running: usize,
@@ -72,12 +72,9 @@ impl Channel {
             peer: kind,
             address: peer.address,
             opened_ns: now_ns,
-            upload_peer: match peer.address {
-                PeerAddress::Tcp(address) => UploadPeer::with_address(address.ip()),
-                PeerAddress::Unix => UploadPeer::Local,
-                PeerAddress::Simulated(node) => {
-                    UploadPeer::with_address(Ipv4Addr::from(node).into())
-                }
+            caller: Caller {
+                address: upload_peer(&peer.address),
+                connection: holding.number(),
             },
             protocol: Protocol::Undecided,
             running: 0,
@@ -132,6 +129,14 @@ impl Channel {
             Protocol::Http2(connection) => Some(connection),
             Protocol::Undecided | Protocol::Over => None,
         }
+    }
+}
+
+fn upload_peer(address: &PeerAddress) -> UploadPeer {
+    match *address {
+        PeerAddress::Tcp(address) => UploadPeer::with_address(address.ip()),
+        PeerAddress::Unix => UploadPeer::Local,
+        PeerAddress::Simulated(node) => UploadPeer::with_address(Ipv4Addr::from(node).into()),
     }
 }
 

@@ -70,7 +70,7 @@ impl Core {
         let mut actions = Step {
             id,
             channel: channel.id,
-            upload_peer: channel.upload_peer,
+            caller: &channel.caller,
             stream,
             message,
             connection: &mut *connection,

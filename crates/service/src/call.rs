@@ -24,6 +24,7 @@ use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
 use crate::method::Method;
 use crate::reflection::ReflectionCall;
+use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
@@ -218,6 +219,9 @@ pub trait Actions {
 
     /// Bounds what the window of the caller's stream may grow to, and so what waits while the call is held.
     fn limit_window(&mut self, bytes: u32);
+
+    /// Whose call this is: what is scarce is shared out by callers.
+    fn caller(&self) -> Caller;
 
     /// Takes [`Actions::hold`] back.
     fn resume(&mut self);

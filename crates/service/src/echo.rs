@@ -116,7 +116,7 @@ impl EchoCall {
         self.delayed = Some(Box::new(Delayed {
             due_ns,
             answer,
-            _place: shared.waiting.enter()?,
+            _place: shared.waiting.enter(actions.caller())?,
         }));
         actions.wake_at_ns(due_ns);
         actions.hold();
@@ -382,12 +382,17 @@ mod tests {
     #[test]
     fn delayed_calls_are_limited() {
         let mut shared = shared();
-        shared.waiting = WaitingCalls::new(1);
-        let mut first = Fake::new(Method::EchoUnary, &shared);
-        first.message(&request(b"", 5, 20), true, &shared);
-        let mut second = Fake::new(Method::EchoUnary, &shared);
-        second.message(&request(b"", 5, 20), true, &shared);
-        assert_eq!(code(&mut second), Code::ResourceExhausted);
+        shared.waiting = WaitingCalls::new(10);
+        let delayed = || {
+            let mut fake = Fake::new(Method::EchoUnary, &shared);
+            fake.message(&request(b"", 5, 20), true, &shared);
+            fake
+        };
+        let first: Vec<_> = (0..crate::limits::WAITING_CALLS_IN_ANY_CASE)
+            .map(|_| delayed())
+            .collect();
+        assert!(first.iter().all(|fake| !fake.actions.is_over));
+        assert_eq!(code(&mut delayed()), Code::ResourceExhausted);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
 use crate::services;
+use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
@@ -340,6 +341,10 @@ impl Actions for Recorder {
 
     fn hold(&mut self) {
         self.is_held = true;
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::default()
     }
 
     fn resume(&mut self) {

@@ -117,7 +117,7 @@ pub enum HealthCall {
         /// What the caller was told last.
         sent: Serving,
         /// Held as long as the call lives.
-        _place: WaitingPlace,
+        _place: Box<WaitingPlace>,
     },
 }
 
@@ -133,7 +133,7 @@ impl HealthCall {
     }
 
     fn watch(&mut self, service: &[u8], shared: &Shared, actions: &mut impl Actions) {
-        let place = match shared.waiting.enter() {
+        let place = match shared.waiting.enter(actions.caller()) {
             Ok(place) => place,
             Err(status) => return actions.finish(status),
         };
@@ -143,7 +143,7 @@ impl HealthCall {
         *self = HealthCall::Watching {
             position: shared.health.position(service),
             sent,
-            _place: place,
+            _place: Box::new(place),
         };
         self.tell(shared, actions);
     }
@@ -454,17 +454,19 @@ mod tests {
     #[test]
     fn watchers_are_limited() {
         let mut shared = shared();
-        shared.waiting = crate::waiting::WaitingCalls::new(2);
+        shared.waiting = crate::waiting::WaitingCalls::new(10);
         let watch = || {
             let mut fake = Fake::new(Method::HealthWatch, &shared);
             fake.message(&request(""), true, &shared);
             fake
         };
-        let (first, _second, mut third) = (watch(), watch(), watch());
-        assert_eq!(finished(&mut third).code, Code::ResourceExhausted);
-        drop(first);
+        let mut first: Vec<_> = (0..crate::limits::WAITING_CALLS_IN_ANY_CASE)
+            .map(|_| watch())
+            .collect();
+        assert_eq!(finished(&mut watch()).code, Code::ResourceExhausted);
+        first.pop();
         assert!(!watch().actions.is_over, "a place was given back");
-        assert_eq!(shared.waiting.count(), 1);
+        assert_eq!(shared.waiting.count(), first.len());
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod method;
 pub mod protobuf;
 pub mod reflection;
 pub mod services;
+mod shares;
 pub mod status;
 pub mod task;
 pub mod waiting;
@@ -45,6 +46,7 @@ pub use call::{
 };
 pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use method::{Kind, Method, route};
+pub use shares::Caller;
 pub use status::{Code, Status};
 pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
 pub use waiting::WaitingCalls;

@@ -42,8 +42,20 @@ pub const ANSWER_FRAME_BYTES: u64 = 48;
 pub const QUOTED_CHARACTERS: usize = 64;
 
 /// Calls of one server that wait for something that may never come (`Health/Watch`), or for a time (`Echo` with a
-/// delay). They cost no work but keep memory, and no idle timer ends them. Beyond: RESOURCE_EXHAUSTED.
+/// delay). They cost no work but keep memory, and no idle timer ends them. Beyond: RESOURCE_EXHAUSTED, but for those of
+/// [`WAITING_CALLS_IN_ANY_CASE`].
 pub const WAITING_CALLS_MAX: usize = 10_000;
+
+/// The part of the places for waiting calls that are left ([`WAITING_CALLS_MAX`]) which one connection may have: a quarter.
+/// One alone gets to 2 000. Those that take what they can get leave something.
+pub const WAITING_CALLS_CONNECTION_SHARE: u64 = 4;
+
+/// The same of all connections from one address: a half.
+pub const WAITING_CALLS_ADDRESS_SHARE: u64 = 2;
+
+/// Waiting calls that a connection may have however many there are: ordinary clients watch the health of one or two
+/// services. Less than the calls that a connection may run in any case, so it adds nothing to what connections may take.
+pub const WAITING_CALLS_IN_ANY_CASE: u64 = 4;
 
 /// Longest name of a service that health is asked for. Longer than any real one, and short enough for a status message.
 pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 256;
@@ -57,13 +69,35 @@ pub const ECHO_DELAY_MS_MAX: u32 = 60_000;
 /// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls, 160 MB in all.
 pub const ECHO_DELAYED_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of requests to the key-value example that wait for their simulated work (`--simulate`), in all: what 4 000 of
-/// its usual requests have. Beyond: RESOURCE_EXHAUSTED. Calls are counted by [`WAITING_CALLS_MAX`].
-pub const SIMULATED_BYTES: usize = 256 << 20;
+/// Bytes of requests to the key-value example that wait for their simulated work (`--simulate`), in all, however much
+/// memory there is: what 4 000 of its usual requests have. Beyond: RESOURCE_EXHAUSTED. Calls are counted by
+/// [`WAITING_CALLS_MAX`].
+pub const SIMULATED_BYTES: u64 = 256 << 20;
+
+/// The part of the memory limit that they may have where that is less than [`SIMULATED_BYTES`], an eighth: half of what all
+/// peers may make a server hold, to which they are charged.
+pub const SIMULATED_BYTES_SHARE: u64 = 8;
+
+/// The part of these bytes that are left which one connection may have: a quarter.
+pub const SIMULATED_CONNECTION_SHARE: u64 = 4;
+
+/// The same of all connections from one address: a half.
+pub const SIMULATED_ADDRESS_SHARE: u64 = 2;
+
+/// Bytes of these that a connection may have however many there are: a request of the usual size, as much as a connection
+/// may hold where memory is used up.
+pub const SIMULATED_BYTES_IN_ANY_CASE: u64 = 64 << 10;
 
 /// With `--simulate …,serial`, how far ahead turns are given out, in milliseconds: 10 minutes. More than any caller waits
 /// for, and it bounds what callers leave behind who go before their turn. Beyond: RESOURCE_EXHAUSTED.
 pub const SIMULATED_ROW_MS: u64 = 600_000;
+
+/// The part of this time that is left which one connection may have: a sixteenth. One alone gets to 35 s, more than clients
+/// have under way, and keeps others waiting no longer.
+pub const SIMULATED_ROW_CONNECTION_SHARE: u64 = 16;
+
+/// The same of all connections from one address: an eighth, 66 s.
+pub const SIMULATED_ROW_ADDRESS_SHARE: u64 = 8;
 
 /// Longest delay of `--simulate`, in milliseconds: one minute, as of [`ECHO_DELAY_MS_MAX`].
 pub const SIMULATED_DELAY_MS_MAX: u64 = 60_000;

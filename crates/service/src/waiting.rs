@@ -1,55 +1,59 @@
-//! Counts the calls that wait for something that may never come, so that there is a bound on them.
+//! Counts the calls that wait for something that may never come, so that there is a bound on them, and shares their
+//! places out among callers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::WAITING_CALLS_MAX;
+use crate::limits::{
+    WAITING_CALLS_ADDRESS_SHARE, WAITING_CALLS_CONNECTION_SHARE, WAITING_CALLS_IN_ANY_CASE,
+    WAITING_CALLS_MAX,
+};
+use crate::shares::{Bounds, Caller, Exceeded, Shares};
 use crate::status::Status;
 
 /// The places for waiting calls of one server, shared by all its loops.
 #[derive(Debug)]
 pub struct WaitingCalls {
-    taken: Arc<AtomicUsize>,
-    max: usize,
+    taken: Arc<Mutex<Shares>>,
+    bounds: Bounds,
 }
 
 /// The place of one waiting call; free again when dropped.
 #[derive(Debug)]
 pub struct WaitingPlace {
-    taken: Arc<AtomicUsize>,
+    taken: Arc<Mutex<Shares>>,
+    caller: Caller,
 }
 
 impl WaitingCalls {
-    /// At most `max` calls wait at a time.
+    /// At most `max` calls wait at a time, but for the few that each connection may have in any case.
     pub fn new(max: usize) -> WaitingCalls {
         WaitingCalls {
-            taken: Arc::new(AtomicUsize::new(0)),
-            max,
+            taken: Arc::default(),
+            bounds: Bounds {
+                max: max as u64,
+                connection_share: WAITING_CALLS_CONNECTION_SHARE,
+                address_share: WAITING_CALLS_ADDRESS_SHARE,
+                in_any_case: WAITING_CALLS_IN_ANY_CASE,
+            },
         }
     }
 
-    /// A place for one more call, or the status that ends the call because there is none.
-    pub fn enter(&self) -> Result<WaitingPlace, Status> {
-        // Relaxed: the number guards nothing but itself.
-        let entered = self
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                (taken < self.max).then_some(taken + 1)
-            });
-        match entered {
-            Ok(_) => Ok(WaitingPlace {
-                taken: Arc::clone(&self.taken),
-            }),
-            Err(_) => Err(Status::resource_exhausted(format!(
-                "{} calls wait on this server already, its limit of waiting calls; try again later",
-                self.max
-            ))),
-        }
+    /// A place for one more call of a caller, or the status that ends the call because there is none.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if its connection or its address has its share of what is left.
+    pub fn enter(&self, caller: Caller) -> Result<WaitingPlace, Status> {
+        let taken = lock(&self.taken).take(caller, 1, &self.bounds);
+        taken.map_err(|exceeded| refused(exceeded, self.bounds.max))?;
+        Ok(WaitingPlace {
+            taken: Arc::clone(&self.taken),
+            caller,
+        })
     }
 
     /// How many calls wait now.
     pub fn count(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        usize::try_from(lock(&self.taken).all()).unwrap_or(usize::MAX)
     }
 }
 
@@ -61,9 +65,21 @@ impl Default for WaitingCalls {
 
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        let before = self.taken.fetch_sub(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "a place is left only by who entered it");
+        lock(&self.taken).give_back(self.caller, 1);
     }
+}
+
+#[cold]
+fn refused(Exceeded { whose, has, all }: Exceeded, max: u64) -> Status {
+    Status::resource_exhausted(format!(
+        "{has} calls of this {whose} wait already, its share of what is left of {max} waiting calls (WAITING_CALLS_MAX), \
+         of which {all} are taken; end some of them, or try again later"
+    ))
+}
+
+fn lock(taken: &Mutex<Shares>) -> MutexGuard<'_, Shares> {
+    // Nothing under this lock can panic half-way.
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -72,16 +88,25 @@ mod tests {
     use crate::status::Code;
 
     #[test]
-    fn places_are_limited_and_given_back() {
-        let waiting = WaitingCalls::new(2);
-        let first = waiting.enter().expect("there is room for two");
-        let _second = waiting.enter().expect("there is room for two");
-        let status = waiting.enter().expect_err("both places are taken");
+    fn places_are_shared_out_and_given_back() {
+        let waiting = WaitingCalls::new(100);
+        let caller = Caller::default();
+        let mut places: Vec<_> = (0..20)
+            .map(|_| waiting.enter(caller).expect("a quarter of what is left"))
+            .collect();
+        let status = waiting.enter(caller).expect_err("it has its share");
         assert_eq!(status.code, Code::ResourceExhausted);
-        assert!(status.message.contains("2 calls"), "{}", status.message);
-        assert_eq!(waiting.count(), 2);
-        drop(first);
-        assert_eq!(waiting.count(), 1);
-        waiting.enter().expect("one place was given back");
+        for said in ["20 calls of this connection", "100", "WAITING_CALLS_MAX"] {
+            assert!(status.message.contains(said), "{}", status.message);
+        }
+        assert_eq!(waiting.count(), 20);
+        places.pop();
+        assert_eq!(waiting.count(), 19);
+        waiting.enter(caller).expect("one place was given back");
+        let other = Caller {
+            connection: 1,
+            ..caller
+        };
+        waiting.enter(other).expect("another one has places");
     }
 }

@@ -68,8 +68,9 @@ impl KvstoreCall {
         };
         let (key, _) = decode(bytes, self.method)?;
         keyvalue::check_key(key)?;
-        let now_ns = actions.now_ns();
-        let turn = simulator.enter(bytes, self.is_read(), &shared.waiting, now_ns)?;
+        let (caller, now_ns) = (actions.caller(), actions.now_ns());
+        let turn = simulator.enter(bytes, self.is_read(), &shared.waiting, caller, now_ns)?;
+        actions.hold_request(bytes.len());
         actions.wake_at_ns(turn.due_ns);
         self.step = Step::Delayed(Box::new(turn));
         Ok(())
@@ -143,6 +144,7 @@ impl State for KvstoreCall {
         let Step::Delayed(turn) = std::mem::replace(&mut self.step, Step::Expecting) else {
             unreachable!("it was just looked at");
         };
+        actions.hold_request(0);
         if let Err(status) = self.begin(turn.request.bytes(), shared, actions) {
             actions.finish(status);
         }

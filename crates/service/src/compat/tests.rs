@@ -148,11 +148,12 @@ fn another_database_may_hold_the_keys() {
 }
 
 fn simulator(ms: u64, serial: bool) -> Simulator {
-    Simulator::new(Delays {
+    let delays = Delays {
         read_ms: ms,
         write_ms: 5 * ms,
         serial,
-    })
+    };
+    Simulator::new(delays, 1 << 30)
 }
 
 #[test]
@@ -204,6 +205,8 @@ fn a_call_takes_one_request() {
             two.woken(&shared);
             assert_eq!(two.take_sent(), [], "too early");
             assert_eq!(shared.waiting.count(), 1);
+            let kept_bytes = request(b"k", b"v").len();
+            assert_eq!(two.actions.kept_bytes, kept_bytes, "it is charged");
             two.message(&request(b"k", b"v"), true, &shared);
             let status = two.take_status().expect("ended");
             assert_eq!(status.code, Code::Unimplemented);

@@ -26,6 +26,7 @@ use crate::call::{
 use crate::figures::Figures;
 use crate::health::Registry;
 use crate::method::Method;
+use crate::shares::Caller;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskRefusal};
 use crate::waiting::WaitingCalls;
@@ -559,6 +560,10 @@ impl Actions for Room<'_> {
 
     fn hold(&mut self) {
         self.is_held = true;
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::default()
     }
 
     fn resume(&mut self) {
