@@ -2,8 +2,8 @@
 //!
 //! Room is shared out by peers: an upload never takes the place of one whose peer has less than its own peer would have with
 //! it. So whoever fills all places or all bytes with halves of uploads harms only itself. First go uploads that no stream
-//! has; of those that a stream has, only such as bring nothing for [`limits::STALLED_UPLOAD_MS`], and only of the peer that
-//! has most.
+//! has; of those that a stream has, only such as bring next to nothing for [`limits::STALLED_UPLOAD_MS`], and only of the
+//! peer that has most. For a peer that has none the time is shorter, [`limits::STALLED_FOR_NEWCOMER_MS`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::peer::UploadPeer;
 use super::unfinished::{Over, Unfinished};
 use super::upload::Begin;
 use crate::catalogue::DatabaseId;
+use crate::descriptors::DescriptorPermit;
 
 /// Who asks for room, and when.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ struct Shortage {
 struct Candidate {
     unfinished: Arc<Unfinished>,
     has_stream: bool,
-    touched_ms: u64,
+    idle_since_ms: u64,
 }
 
 /// What a peer has.
@@ -154,6 +155,26 @@ impl Blobs {
         }
     }
 
+    /// A file descriptor for one more open upload. Makes room if it can be made.
+    pub(super) fn make_upload_permit(
+        self: &Arc<Blobs>,
+        asking: Asking,
+    ) -> Result<DescriptorPermit, UploadError> {
+        let limit = self.upload_descriptors.limit();
+        let allowed = limit;
+        let mut permit = None;
+        self.make_room(UploadError::Descriptors { limit, allowed }, asking, |_| {
+            permit = self.upload_descriptors.acquire();
+            permit.is_none().then_some(Shortage {
+                database: None,
+                weigh: |unfinished| u64::from(unfinished.has_stream()),
+                missing: 1,
+                added: 1,
+            })
+        })?;
+        permit.ok_or(UploadError::Descriptors { limit, allowed })
+    }
+
     /// Has the peer that asks go on with an upload, if it may have one more that is open, or this one is open for it
     /// already. Until [`Unfinished::take`] says what came of it, it counts as open.
     pub(super) fn claim_upload(
@@ -166,7 +187,7 @@ impl Blobs {
             return Ok(());
         }
         self.check_share(&state, unfinished.database, asking)?;
-        unfinished.claim(asking.peer);
+        unfinished.claim(asking.peer, asking.now_ms);
         Ok(())
     }
 
@@ -305,31 +326,42 @@ impl Blobs {
             let Some(shortage) = shortage(&mut state) else {
                 return Ok(());
             };
-            let victims = shortage.victims(&state, asking);
+            let stalled_ms = shortage.stalled_ms(&state, asking);
+            let victims = shortage.victims(&state, asking, stalled_ms);
             drop(state);
             let Some(victims) = victims else { break };
-            if !self.evict_all(&victims, asking.now_ms) {
+            if !self.evict_all(&victims, asking.now_ms, stalled_ms) {
                 break;
             }
         }
         Err(error)
     }
 
-    /// Removes uploads that no stream has, or whose stream brings nothing; one that a stream
+    /// Removes uploads that no stream has, or whose stream brings next to nothing; one that a stream
     /// resumes meanwhile stays. Returns whether the room of all that were ended is free: if not,
     /// ending more of them is no use.
-    fn evict_all(self: &Arc<Blobs>, victims: &[Arc<Unfinished>], now_ms: u64) -> bool {
+    fn evict_all(
+        self: &Arc<Blobs>,
+        victims: &[Arc<Unfinished>],
+        now_ms: u64,
+        stalled_ms: u64,
+    ) -> bool {
         let ended: Vec<EndedUpload> = victims
             .iter()
-            .filter_map(|victim| self.evict(victim, now_ms))
+            .filter_map(|victim| self.evict(victim, now_ms, stalled_ms))
             .collect();
         self.remove_ended(&ended)
     }
 
-    fn evict(self: &Arc<Blobs>, unfinished: &Arc<Unfinished>, now_ms: u64) -> Option<EndedUpload> {
+    fn evict(
+        self: &Arc<Blobs>,
+        unfinished: &Arc<Unfinished>,
+        now_ms: u64,
+        stalled_ms: u64,
+    ) -> Option<EndedUpload> {
         // Locked: a stream works with it.
         let progress = unfinished.progress.try_lock()?;
-        if progress.is_sealed || (unfinished.has_stream() && !unfinished.is_stalled(now_ms)) {
+        if progress.is_sealed || !unfinished.is_idle(now_ms, stalled_ms) {
             return None;
         }
         self.end_and_keep(unfinished, progress, Over::Evicted)
@@ -363,9 +395,10 @@ impl Blobs {
                 now_ms,
                 number: Some(largest.number),
             };
-            let victims = shortage.of_those_with_most(shortage.shares(&state, asking));
+            let stalled_ms = limits::STALLED_UPLOAD_MS;
+            let victims = shortage.of_those_with_most(shortage.shares(&state, asking, stalled_ms));
             drop(state);
-            if !self.evict_all(&victims, now_ms) {
+            if !self.evict_all(&victims, now_ms, stalled_ms) {
                 return;
             }
         }
@@ -373,45 +406,70 @@ impl Blobs {
 }
 
 impl Shortage {
+    fn concerns(&self, unfinished: &Unfinished) -> bool {
+        (self.database).is_none_or(|database| database == unfinished.database)
+    }
+
+    /// For how long an upload that a stream has must have brought next to nothing to make room.
+    fn stalled_ms(&self, state: &State, asking: Asking) -> u64 {
+        let has_one = state.unfinished.values().any(|unfinished| {
+            asking.number != Some(unfinished.number)
+                && unfinished.peer() == asking.peer
+                && self.concerns(unfinished)
+        });
+        match has_one {
+            true => limits::STALLED_UPLOAD_MS,
+            false => limits::STALLED_FOR_NEWCOMER_MS,
+        }
+    }
+
     /// What each peer has, and what of it may go.
-    fn shares(&self, state: &State, asking: Asking) -> BTreeMap<UploadPeer, Share> {
+    fn shares(
+        &self,
+        state: &State,
+        asking: Asking,
+        stalled_ms: u64,
+    ) -> BTreeMap<UploadPeer, Share> {
         let mut shares = BTreeMap::<UploadPeer, Share>::new();
         for unfinished in state.unfinished.values() {
-            if self
-                .database
-                .is_some_and(|database| database != unfinished.database)
-            {
+            if !self.concerns(unfinished) {
                 continue;
             }
             let share = shares.entry(unfinished.peer()).or_default();
-            share.weight += (self.weigh)(unfinished);
-            let has_stream = unfinished.has_stream();
+            let weight = (self.weigh)(unfinished);
+            share.weight += weight;
             // One that is locked is at work, or its stream has just left it and waits for the disk: it cannot go now, and
-            // whoever asks does not wait.
+            // whoever asks does not wait. One without weight would go for nothing.
             if asking.number == Some(unfinished.number)
-                || (has_stream && !unfinished.is_stalled(asking.now_ms))
+                || weight == 0
+                || !unfinished.is_idle(asking.now_ms, stalled_ms)
                 || unfinished.progress.is_locked()
             {
                 continue;
             }
             share.candidates.push(Candidate {
                 unfinished: Arc::clone(unfinished),
-                has_stream,
-                touched_ms: unfinished.touched_ms(),
+                has_stream: unfinished.has_stream(),
+                idle_since_ms: unfinished.idle_since_ms(),
             });
         }
         for share in shares.values_mut() {
             share.candidates.sort_by_key(|candidate| {
                 let number = candidate.unfinished.number;
-                std::cmp::Reverse((candidate.has_stream, candidate.touched_ms, number))
+                std::cmp::Reverse((candidate.has_stream, candidate.idle_since_ms, number))
             });
         }
         shares
     }
 
     /// Those that make room for whoever asks; `None`: they would not be enough, and none is to go.
-    fn victims(&self, state: &State, asking: Asking) -> Option<Vec<Arc<Unfinished>>> {
-        let mut shares = self.shares(state, asking);
+    fn victims(
+        &self,
+        state: &State,
+        asking: Asking,
+        stalled_ms: u64,
+    ) -> Option<Vec<Arc<Unfinished>>> {
+        let mut shares = self.shares(state, asking, stalled_ms);
         shares.entry(asking.peer).or_default().weight += self.added;
         let (mut victims, mut freed) = (Vec::new(), 0);
         while freed < self.missing {
@@ -438,7 +496,7 @@ impl Shortage {
                 last.is_some_and(|last| !last.has_stream || share.weight == most)
             })
             .max_by_key(|(_, share)| {
-                let oldest_ms = share.candidates.last().map_or(0, |last| last.touched_ms);
+                let oldest_ms = (share.candidates.last()).map_or(0, |last| last.idle_since_ms);
                 (share.weight, std::cmp::Reverse(oldest_ms))
             })?;
         let victim = share.candidates.pop()?.unfinished;

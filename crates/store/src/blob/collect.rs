@@ -68,6 +68,10 @@ impl Blobs {
         if now_ms < due_ms || !exchanged(due_ms) {
             return;
         }
+        // An upload that was added since it was looked whether there is something may have asked for a collection before.
+        if !self.is_empty() {
+            self.collect_within(now_ms);
+        }
         let blobs = Arc::clone(self);
         self.run(Box::new(move || {
             blobs.collect_abandoned(now_ms);
@@ -75,6 +79,13 @@ impl Blobs {
             let _ = blobs.aside.expire(now_ms);
         }));
         self.sweep_dropped(store, batch);
+    }
+
+    /// Has what is there looked through in time. To be called behind what adds something: [`collect`](Blobs::collect) looks
+    /// behind its change of the time whether there is something.
+    pub(super) fn collect_within(&self, now_ms: u64) {
+        let due_ms = now_ms + limits::COLLECT_MS;
+        self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
     }
 
     /// Whether there is nothing that might be collected some day.
@@ -149,4 +160,74 @@ fn keys_of(store: &Store, database: DatabaseId, most: usize) -> Vec<Box<[u8]>> {
         ControlFlow::Continue(())
     });
     keys
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::blob::{Begin, Owner, UploadError};
+    use crate::disk::SimulatedDisk;
+    use crate::durable::Opened;
+    use crate::log::{LogConfig, LogId};
+    use crate::store::StoreConfig;
+
+    struct Caller;
+
+    impl Owner for Caller {
+        fn lost(&self, _why: UploadError) {}
+    }
+
+    /// An upload that begins while it is looked whether there is something to collect is looked through some day.
+    #[test]
+    fn an_upload_that_begins_meanwhile_is_collected_in_time() {
+        let mut config = StoreConfig::new(1);
+        config.blobs.free_bytes = 0;
+        let id = LogId {
+            history: 1,
+            secret: 2,
+        };
+        let disk = Arc::new(SimulatedDisk::new(1));
+        let opened = Store::open(config, disk, &LogConfig::new(id, 1));
+        let Opened { store, .. } = opened.expect("an empty disk can be used");
+        let blobs = store.blobs().expect("there is a log");
+        for round in 0..4_000_u64 {
+            let now_ms = round * 10 * limits::COLLECT_MS;
+            let begin = Begin {
+                database: DatabaseId::DEFAULT,
+                name: "name".into(),
+                upload_id: (*b"id").into(),
+                offset: 0,
+                size_bytes: None,
+                content_type: "".into(),
+                now_ms,
+            };
+            // Something is due, as behind an upload that has ended.
+            blobs.collect_due_ms.store(now_ms, Ordering::Relaxed);
+            let (is_there, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+            let upload = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    is_there.store(true, Ordering::Release);
+                    while !goes.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    // Now here, now there in what the other one does.
+                    for _ in 0..round % 500 * 4 {
+                        std::hint::spin_loop();
+                    }
+                    blobs.collect(&store, now_ms, &mut store.write_batch());
+                });
+                while !is_there.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                goes.store(true, Ordering::Release);
+                blobs.begin_upload(&begin, Arc::new(Caller))
+            });
+            drop(upload.expect("there is a place"));
+            let due_ms = blobs.collect_due_ms();
+            assert!(due_ms <= now_ms + limits::COLLECT_MS, "{round}: {due_ms}");
+            assert_eq!(blobs.discard_uploads(DatabaseId::DEFAULT, "name", b"id"), 1);
+        }
+    }
 }

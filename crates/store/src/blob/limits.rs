@@ -34,7 +34,8 @@ pub const ABANDONED_MS: u64 = 24 * 60 * 60 * 1000;
 pub const COLLECT_MS: u64 = 60_000;
 
 /// Uploads of all databases that may be unfinished at a time. Each keeps a file; one that nobody is connected to has a few
-/// hundred bytes of memory. Beyond it the oldest idle one of the address with most makes room for the next one.
+/// hundred bytes of memory. Beyond it the oldest idle one of the address with most makes room for the next one; an open one
+/// is idle after [`STALLED_UPLOAD_MS`], or [`STALLED_FOR_NEWCOMER_MS`].
 pub const UPLOADS: usize = 10_000;
 
 /// Uploads of one database that may be unfinished at a time, with the same rule: more than clients have at work, and what
@@ -46,9 +47,17 @@ pub const UPLOADS_PER_DATABASE: usize = 1_000;
 /// byte now and then, and are never idle, leaves places to others.
 pub const UPLOADS_PEER_SHARE: usize = 2;
 
-/// After how long an open upload that brings nothing may make room for others, in milliseconds, if its address has most of
-/// them: longer than any network stands still that comes back.
+/// After how long an open upload that brings less than [`UPLOAD_PACE_BYTES`] may make room for others, in milliseconds, if
+/// its address has most of them: longer than any network stands still that comes back.
 pub const STALLED_UPLOAD_MS: u64 = 60_000;
+
+/// The same where the place is for an address that has none: it should not wait for those that have many, and 6 KiB a second
+/// is slow for an upload that keeps others out.
+pub const STALLED_FOR_NEWCOMER_MS: u64 = 10_000;
+
+/// What an open upload must bring in that time so that it counts as going on, in bytes: a KiB a second. A byte now and then
+/// is no reason to keep a place that others need.
+pub const UPLOAD_PACE_BYTES: u64 = 64 << 10;
 
 /// Bytes of one database that uploads without a call may keep, beside the largest of them: some large files that are to be
 /// gone on with. Beyond it the oldest one of the address with most goes.

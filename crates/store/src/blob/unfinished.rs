@@ -30,6 +30,10 @@ pub(super) struct Unfinished {
     has_stream: AtomicBool,
     /// When something of it came last, or a stream began to go on with it.
     touched_ms: AtomicU64,
+    /// When its stream had last brought [`limits::UPLOAD_PACE_BYTES`], or began to go on with it.
+    paced_ms: AtomicU64,
+    /// What was stored then.
+    paced_bytes: AtomicU64,
     /// From where its last stream came.
     peer: Mutex<UploadPeer>,
     /// An earlier run of the server has stored what is there, and nobody has read it since.
@@ -102,6 +106,8 @@ impl Unfinished {
             // It is made for one.
             has_stream: AtomicBool::new(true),
             touched_ms: AtomicU64::new(begin.now_ms),
+            paced_ms: AtomicU64::new(begin.now_ms),
+            paced_bytes: AtomicU64::new(0),
             peer: Mutex::new(peer),
             is_unverified: AtomicBool::new(false),
             is_syncing: AtomicBool::new(false),
@@ -129,6 +135,8 @@ impl Unfinished {
             stored_bytes: AtomicU64::new(stored_bytes),
             has_stream: AtomicBool::new(false),
             touched_ms: AtomicU64::new(touched_ms),
+            paced_ms: AtomicU64::new(touched_ms),
+            paced_bytes: AtomicU64::new(stored_bytes),
             peer: Mutex::default(),
             is_unverified: AtomicBool::new(true),
             is_syncing: AtomicBool::new(false),
@@ -161,14 +169,30 @@ impl Unfinished {
         *self.peer.lock()
     }
 
-    /// Whether a stream has it and brings nothing.
-    pub(super) fn is_stalled(&self, now_ms: u64) -> bool {
-        self.has_stream() && self.touched_ms().saturating_add(limits::STALLED_UPLOAD_MS) <= now_ms
+    /// Since when nothing, or too little, of it has come.
+    pub(super) fn idle_since_ms(&self) -> u64 {
+        match self.has_stream() {
+            true => self.paced_ms.load(Ordering::Relaxed),
+            false => self.touched_ms(),
+        }
+    }
+
+    /// Whether no stream has it, or one that has brought next to nothing for so long.
+    pub(super) fn is_idle(&self, now_ms: u64, stalled_ms: u64) -> bool {
+        let paced_ms = self.paced_ms.load(Ordering::Relaxed);
+        !self.has_stream() || paced_ms.saturating_add(stalled_ms) <= now_ms
+    }
+
+    /// A stream begins to go on with what is stored.
+    fn begin_pace(&self, now_ms: u64) {
+        self.paced_ms.store(now_ms, Ordering::Relaxed);
+        (self.paced_bytes).store(self.stored_bytes(), Ordering::Relaxed);
     }
 
     /// A stream of a peer is about to go on with it, and it counts as open for it. [`Unfinished::take`] follows.
-    pub(super) fn claim(&self, peer: UploadPeer) {
+    pub(super) fn claim(&self, peer: UploadPeer, now_ms: u64) {
         *self.peer.lock() = peer;
+        self.begin_pace(now_ms);
         self.has_stream.store(true, Ordering::Release);
     }
 
@@ -176,6 +200,10 @@ impl Unfinished {
     pub(super) fn grew_to(&self, bytes: u64, now_ms: u64) {
         self.touched_ms.store(now_ms, Ordering::Relaxed);
         self.stored_bytes.store(bytes, Ordering::Release);
+        let paced_bytes = self.paced_bytes.load(Ordering::Relaxed);
+        if bytes.saturating_sub(paced_bytes) >= limits::UPLOAD_PACE_BYTES {
+            self.begin_pace(now_ms);
+        }
     }
 
     /// Takes it from whoever has it. Returns the turn.

@@ -86,12 +86,11 @@ impl Blobs {
         let is_open = known.as_ref().is_some_and(|known| known.has_stream());
         let permit = match is_open && begin.offset > 0 {
             true => None,
-            false => Some(self.upload_permit()?),
+            false => Some(self.make_upload_permit(asking)?),
         };
         self.check_room(begin.database, begin.rest_bytes(), asking)?;
-        let due_ms = begin.now_ms + limits::COLLECT_MS;
-        self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
         let unfinished = self.go_on_or_add(begin, known, asking)?;
+        self.collect_within(begin.now_ms);
         let turn = unfinished.take(owner, begin.now_ms)?;
         self.streams.fetch_add(1, Ordering::Relaxed);
         let upload = Upload {

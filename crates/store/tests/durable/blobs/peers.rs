@@ -9,6 +9,8 @@ use super::{Bench, DATABASE, Told, begin, chunk, config, content};
 
 const PLACES: usize = 10;
 const STALLED_MS: u64 = store::blob::limits::STALLED_UPLOAD_MS;
+const STALLED_FOR_NEWCOMER_MS: u64 = store::blob::limits::STALLED_FOR_NEWCOMER_MS;
+const PACE_BYTES: usize = store::blob::limits::UPLOAD_PACE_BYTES as usize;
 const ABANDONED_MS: u64 = store::blob::limits::ABANDONED_MS;
 
 fn peer(number: u8) -> UploadPeer {
@@ -144,8 +146,9 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
     );
     // One upload of peer 1 goes on; all others stand still.
     let now_ms = 1_000 + STALLED_MS;
+    let data = content(1, PACE_BYTES);
     open[0]
-        .write(b"a", &[chunk(b"a")], now_ms)
+        .write(&data, &[chunk(&data)], now_ms)
         .expect("it fits");
     let (upload, _owner) = start(&bench, "c", 5, now_ms);
     let upload = upload.expect("one has made room");
@@ -162,6 +165,68 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
     drop(open);
     // One that can be gone on with goes before any that stands still.
     assert_eq!(names(&bench).len(), PLACES);
+}
+
+/// A few peers that hold all places with a byte now and then leave one to each newcomer, and not a second one.
+#[test]
+fn a_newcomer_takes_the_place_of_an_upload_that_hardly_moves() {
+    let disk = SimulatedDisk::new(3);
+    let bench = Bench::open(few_places(), &disk).expect("it is empty");
+    let (mut open, mut now_ms) = (Vec::new(), 1_000);
+    for of in 1..=4 {
+        open_as_many_at(&bench, of, &mut open, now_ms);
+    }
+    assert_eq!(open.len(), PLACES);
+    // One upload of the first peer goes on; all others dribble.
+    let begun_ms = now_ms;
+    while now_ms < begun_ms + STALLED_FOR_NEWCOMER_MS {
+        now_ms += 1_000;
+        let data = content(1, PACE_BYTES / 8);
+        open[0].write(&data, &[chunk(&data)], now_ms).expect("fits");
+        for upload in &open[1..] {
+            upload.write(b"a", &[chunk(b"a")], now_ms).expect("it fits");
+        }
+        let is_soon = now_ms < begun_ms + STALLED_FOR_NEWCOMER_MS;
+        assert!(!is_soon || start(&bench, "soon", 5, now_ms).0.is_err());
+    }
+    let newcomer = start(&bench, "new", 5, now_ms).0.expect("room is made");
+    let more = start(&bench, "more", 5, now_ms).0;
+    assert!(more.is_err(), "it has one, and others are not idle for it");
+    let data = content(1, 10);
+    open[0]
+        .write(&data, &[chunk(&data)], now_ms)
+        .expect("goes on");
+    let evicted = open[1].write(b"a", &[chunk(b"a")], now_ms);
+    assert!(matches!(evicted, Err(UploadError::Evicted)), "{evicted:?}");
+    for upload in &open[PLACES / 2..] {
+        let written = upload.write(b"a", &[chunk(b"a")], now_ms);
+        written.expect("these peers have fewer");
+    }
+    drop(newcomer);
+}
+
+/// The same for the file descriptors of open uploads, of which those of all databases share some.
+#[test]
+fn a_newcomer_gets_the_descriptor_of_an_upload_that_hardly_moves() {
+    let disk = SimulatedDisk::new(3);
+    let mut few_open = config();
+    few_open.blobs.open_uploads = PLACES;
+    let bench = Bench::open(few_open, &disk).expect("it is empty");
+    // Left behind, without a descriptor: of no use to whoever needs one.
+    leave_half(&bench, "half", 9, 10, 500);
+    let mut open = Vec::new();
+    for of in 1..=4 {
+        open_as_many_at(&bench, of, &mut open, 1_000);
+    }
+    assert_eq!(open.len(), PLACES);
+    let refused = start(&bench, "new", 5, 2_000).0.map(drop);
+    assert!(
+        matches!(refused, Err(UploadError::Descriptors { .. })),
+        "{refused:?}"
+    );
+    let now_ms = 1_000 + STALLED_FOR_NEWCOMER_MS;
+    start(&bench, "new", 5, now_ms).0.expect("room is made");
+    assert!(names(&bench).contains(&"half".to_string()));
 }
 
 #[test]
@@ -192,9 +257,13 @@ fn a_peer_has_half_of_the_places_for_open_uploads() {
 
 /// How many uploads a peer can have open, of so many that it begins with names of its own.
 fn open_as_many(bench: &Bench, of: u8, open: &mut Vec<Upload>) -> usize {
+    open_as_many_at(bench, of, open, 1_000)
+}
+
+fn open_as_many_at(bench: &Bench, of: u8, open: &mut Vec<Upload>, now_ms: u64) -> usize {
     let begun = (0..2 * PLACES).map_while(|number| {
         let name = format!("{of}/{number}");
-        start(bench, &name, of, 1_000).0.ok()
+        start(bench, &name, of, now_ms).0.ok()
     });
     let before = open.len();
     open.extend(begun);
