@@ -30,6 +30,8 @@ pub(super) struct LocalChannel {
     pub(super) tls: Option<TlsPipe>,
     /// The endpoint that is being tried, or stands.
     pub(super) endpoint: usize,
+    /// The one that was tried first.
+    pub(super) first_endpoint: usize,
     /// While dialing or greeting.
     pub(super) give_up_ns: u64,
     /// Stands in the list of those with output.
@@ -48,6 +50,7 @@ impl LocalChannel {
             socket: None,
             tls: None,
             endpoint: 0,
+            first_endpoint: 0,
             give_up_ns: 0,
             is_dirty: false,
             is_blocked: false,

@@ -112,7 +112,7 @@ impl Local {
         };
         channel.occupy(&config, now_ns, now_ns + self.options.connect_timeout_ns);
         let key = channel.key(slot);
-        self.dial(key, self.preferred);
+        self.dial_preferred(key);
         Ok(key)
     }
 

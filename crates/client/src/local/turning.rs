@@ -19,8 +19,16 @@ use crate::line::{check_agreed, closed_in_handshake, in_words, tls_error};
 use crate::socket::connect_error;
 
 impl Local {
-    /// Connects to an endpoint. What fails at once is told in the next turn.
-    pub(super) fn dial(&mut self, key: ChannelKey, endpoint: usize) {
+    /// Connects to the endpoint that stood last, or else to the others. What fails at once is told in the next turn.
+    pub(super) fn dial_preferred(&mut self, key: ChannelKey) {
+        let first = self.preferred;
+        if let Some(channel) = self.channel(key) {
+            channel.first_endpoint = first;
+            self.dial(key, first);
+        }
+    }
+
+    fn dial(&mut self, key: ChannelKey, endpoint: usize) {
         let dialed = self.sockets.dial(&self.endpoints[endpoint]);
         let Some(channel) = self.channel(key) else {
             return;
@@ -41,13 +49,14 @@ impl Local {
 
     /// Tries the next endpoint that the address stands for; after the last the connection has failed.
     fn dial_next(&mut self, key: ChannelKey, error: io::Error) {
-        let (first, count) = (self.preferred, self.endpoints.len());
+        let count = self.endpoints.len();
         let Some(channel) = self.channel(key) else {
             return;
         };
         channel.socket = None;
         let next = (channel.endpoint + 1) % count;
-        if next == first {
+        // Its own first one: what is preferred may have changed, since another channel stands by now.
+        if next == channel.first_endpoint {
             let error = connect_error(&self.address, error);
             self.failed.push((key, error));
         } else {
@@ -375,5 +384,45 @@ fn ending<'a>(what: &'a What, running: &Running, end: Option<&'a str>, now_ns: u
         What::Head { .. } | What::Message | What::Writable => {
             unreachable!("only what ends a call is asked about")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::LocalOptions;
+    use drive::{Address, Endpoint};
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    /// A channel tries all endpoints from its own first one on, also if another channel has found meanwhile which one
+    /// stands.
+    #[test]
+    fn a_channel_tries_every_endpoint_whatever_others_prefer() {
+        let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let at = |listener: &TcpListener| {
+            let address = listener.local_addr().expect("it is bound");
+            Endpoint::Tcp(address)
+        };
+        let (gone, stands) = (listen(), listen());
+        let endpoints = vec![at(&gone), at(&stands)];
+        drop(gone);
+        let address: Address = "127.0.0.1:1".parse().expect("an address");
+        let mut local = Local::new(&address, LocalOptions::default()).expect("it is resolved");
+        local.endpoints = endpoints;
+        let key = local.open_channel(0).expect("there is room");
+        // Another channel has found it.
+        local.preferred = 1;
+        let begin = Instant::now();
+        while local.channels[key.slot as usize].stage == Stage::Dialing {
+            assert!(begin.elapsed() < Duration::from_secs(10), "it takes long");
+            local.wait(Some(10_000_000), 0).expect("it waits");
+            local.receive(0, &mut |happened| {
+                if let Happened::Disconnected { error, .. } = happened {
+                    panic!("it has not tried the one that stands: {error}");
+                }
+            });
+        }
+        assert_eq!(local.channels[key.slot as usize].endpoint, 1);
     }
 }
