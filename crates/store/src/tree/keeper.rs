@@ -30,8 +30,8 @@ pub enum KeeperEvent {
 /// Told of what happens, on one of the threads.
 pub type Reporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
 
-/// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: what is being flushed is flushed, a
-/// compaction is broken off.
+/// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: the tree that is being flushed is flushed,
+/// and none after it, since the log has what memtables hold; a compaction is broken off.
 pub struct Keeper {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -127,6 +127,8 @@ impl Shared {
             failed.retain(|generation| trees.iter().any(|tree| tree.generation() == *generation));
             let worked = trees
                 .iter()
+                // A stop waits for one tree at most, however many there are.
+                .take_while(|_| !self.work.lock().is_stopped)
                 .filter(|tree| self.try_task(task, tree, &mut failed))
                 .count();
             // The handles must not keep a discarded tree alive while this thread sleeps.
@@ -198,5 +200,49 @@ impl fmt::Debug for Keeper {
             .debug_struct("Keeper")
             .field("trees", &self.shared.work.lock().trees)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::tree::Trees;
+    use crate::tree::tests::{GENERATION, TempFolder, small};
+
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+    fn slow(_: &TreeIndex) -> Result<bool, TreeError> {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(50));
+        Ok(true)
+    }
+
+    /// What a thousand trees have not flushed is in the log: a stop does not wait for all of them.
+    #[test]
+    fn a_stop_waits_for_one_tree_at_most() {
+        let folder = TempFolder::new("keeper");
+        let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+        let writer = trees.create(GENERATION).expect("there is room");
+        let shared = Arc::new(Shared {
+            work: Mutex::new(Work {
+                trees: vec![writer.index().clone(); 100],
+                calls: 1,
+                is_stopped: false,
+            }),
+            changed: Condvar::new(),
+            reporter: Arc::new(|_| {}),
+        });
+        let keeper = Keeper {
+            shared: Arc::clone(&shared),
+            threads: vec![thread::spawn(move || shared.run(slow))],
+        };
+        while BEGUN.load(Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(keeper);
+        let begun = BEGUN.load(Ordering::SeqCst);
+        assert!(begun < 100, "{begun}");
     }
 }
