@@ -6,7 +6,8 @@
 //! than may be, everybody goes on. When the account is full, a connection that holds more than
 //! [`limits::SMALL_HOLDING_BYTES`] waits: it produces nothing and its windows stay shut, until its peer has read on.
 //! Smaller ones go on, so that new and small callers are served all the same. And the connection is ended that holds most
-//! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself has longer.
+//! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself has longer. Where small
+//! ones together are why the account is full, such as senders of a byte now and then, those of them go that do not move.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -293,14 +294,27 @@ impl Account {
             return;
         }
         let holders = lock(&self.holders);
-        let worst = holders
-            .iter()
-            .filter(|holder| holder.is_stalled(now_ns))
-            .max_by_key(|holder| holder.held_bytes.load(Ordering::Relaxed));
-        if let Some(worst) = worst {
-            worst.is_condemned.store(true, Ordering::Relaxed);
-            (worst.wake.0)();
+        let stalled = || holders.iter().filter(|holder| holder.is_stalled(now_ns));
+        match stalled().max_by_key(|holder| holder.bytes()) {
+            Some(worst) if !worst.is_small() => worst.condemn(),
+            Some(_) if self.is_full_of_small(&holders) => {
+                let mut freed = 0;
+                for holder in stalled() {
+                    if freed >= limits::RELIEVED_AT_ONCE_BYTES {
+                        break;
+                    }
+                    freed += holder.bytes();
+                    holder.condemn();
+                }
+            }
+            _ => {}
         }
+    }
+
+    fn is_full_of_small(&self, holders: &[Arc<Holder>]) -> bool {
+        let small = holders.iter().filter(|holder| holder.is_small());
+        let bytes: usize = small.map(|holder| holder.bytes()).sum();
+        bytes >= self.limit_bytes / limits::SMALL_HOLDERS_SHARE
     }
 
     #[cfg(test)]
@@ -310,6 +324,20 @@ impl Account {
 }
 
 impl Holder {
+    fn bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    fn is_small(&self) -> bool {
+        self.bytes() < limits::SMALL_HOLDING_BYTES
+    }
+
+    /// Has its loop end it.
+    fn condemn(&self) {
+        self.is_condemned.store(true, Ordering::Relaxed);
+        (self.wake.0)();
+    }
+
     fn is_stalled(&self, now_ns: u64) -> bool {
         let allowed_ms = match self.waits_for_memory.load(Ordering::Relaxed) {
             true => limits::WAITING_STALLED_MS,
@@ -453,9 +481,11 @@ impl Holding {
         self.number
     }
 
-    /// Lets those see it who relieve the account, if it holds more than a little.
+    /// Lets those see it who relieve the account, if it holds more than a little: while the account is full, also if that
+    /// is not much.
     fn show(&mut self) {
-        if self.is_small() {
+        let may_be_ended = self.account.is_full() && self.held_bytes >= limits::RELIEVED_FROM_BYTES;
+        if self.is_small() && !may_be_ended {
             return self.hide();
         }
         let holder = self.holder.get_or_insert_with(|| {
@@ -594,6 +624,57 @@ mod tests {
             all_bytes: bytes,
             unsent_bytes: bytes,
             ..Held::default()
+        }
+    }
+
+    fn gathered(bytes: usize) -> Held {
+        Held {
+            unsent_bytes: 0,
+            ..unsent(bytes)
+        }
+    }
+
+    /// Half messages too small for any of them to matter, each kept alive by a byte now and then, fill no account for long.
+    #[test]
+    fn small_ones_that_do_not_move_are_ended_where_they_fill_the_account() {
+        let account = Account::new(8 * MB);
+        let mut many: Vec<_> = (0..300).map(|node| holding(&account, node % 20)).collect();
+        for one in &mut many {
+            one.change(gathered(40_000), 1);
+        }
+        assert!(account.is_full());
+        let condemned = |many: &[Holding]| many.iter().filter(|one| one.is_condemned()).count();
+        let mut now_ns = limits::STALLED_MS * 1_000_000;
+        for one in &mut many {
+            one.change(gathered(40_001), now_ns);
+        }
+        assert_eq!(condemned(&many), 0, "it is not long enough");
+        for round in 1..100 {
+            now_ns += limits::RELIEVE_MS * 1_000_000;
+            let moves = many.len() - 1;
+            many[moves].change(gathered(40_001 + round * 100), now_ns);
+            let other = holding(&account, 99);
+            other.relieve(now_ns);
+            assert!(condemned(&many) <= limits::RELIEVED_AT_ONCE_BYTES / 40_000 + 1);
+            many.retain(|one| !one.is_condemned());
+        }
+        assert!(!account.is_full(), "{}", account.charged_bytes());
+        assert!(many.len() > 150, "no more than is needed: {}", many.len());
+    }
+
+    #[test]
+    fn small_ones_stay_where_others_fill_the_account() {
+        let account = Account::new(8 * MB);
+        let mut large = holding(&account, 1);
+        large.change(gathered(9 * MB), 1);
+        let mut small: Vec<_> = (2..50).map(|node| holding(&account, node)).collect();
+        for round in 0..10_usize {
+            let now_ns = 2 + round as u64 * SECOND_NS;
+            large.change(gathered(9 * MB + round % 2 * MB), now_ns);
+            for one in &mut small {
+                one.change(gathered(40_000 + round), now_ns);
+            }
+            assert!(small.iter().all(|one| !one.is_condemned()), "{round}");
         }
     }
 

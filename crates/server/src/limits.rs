@@ -126,6 +126,17 @@ pub const WAITING_STALLED_MS: u64 = 10_000;
 /// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
 pub const RELIEVE_MS: u64 = 100;
 
+/// From how many bytes on a connection that holds less than [`SMALL_HOLDING_BYTES`] may be ended, too, where such
+/// connections together hold [`SMALL_HOLDERS_SHARE`] of a full account: thousands of half messages kept alive by a byte now
+/// and then.
+pub const RELIEVED_FROM_BYTES: usize = 16 << 10;
+
+/// The part of the account, a half, that such connections must hold together: else others are why it is full.
+pub const SMALL_HOLDERS_SHARE: usize = 2;
+
+/// Bytes of such connections that are ended at a time: one of them would give back next to nothing.
+pub const RELIEVED_AT_ONCE_BYTES: usize = 1 << 20;
+
 /// Addresses of peers that are remembered before those without a connection are forgotten; twice as many as have one, where
 /// that is more.
 pub const KEPT_ADDRESSES: usize = 1_024;
