@@ -419,6 +419,10 @@ fn start_failure(error: &StartError) -> Failure {
             "; nothing was changed. --accept-loss starts without them, and moves them into the folder {SET_ASIDE_FOLDER} of \
              the data folder"
         ),
+        StartError::Open(OpenError::Database { error, .. }) if error.can_be_given_up() => format!(
+            "; nothing was changed. --accept-loss starts without what is in such a database: its folder alone is moved into \
+             the folder {SET_ASIDE_FOLDER} of the data folder, and it begins anew with what the log still has of it"
+        ),
         StartError::Open(OpenError::Snapshot(ReadError::Damaged { .. })) => {
             "; nothing was changed. Put a whole copy of the file back, or restore a backup".into()
         }

@@ -83,8 +83,13 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         recovered,
         blobs,
         trees_set_aside,
+        trees_lost,
         ..
     } = opened.map_err(StartError::Open)?;
+    // At once: the next start has nothing of it to tell, whatever comes of this one.
+    for lost in trees_lost {
+        config.log.storage(&lost.to_string());
+    }
     Ok(Opening {
         store,
         committer: Some(committer),

@@ -17,6 +17,9 @@ pub const SET_ASIDE_FOLDER: &str = "set-aside";
 /// Digits of the time in the names: milliseconds since 1970, up to the year 5138.
 const TIME_DIGITS: usize = 14;
 
+/// In front of the name of what was damaged: it has no time in front, so nothing removes it.
+const KEPT: &str = "damaged-";
+
 /// The files of a data folder that were set aside. Their names are the time at which that was done, a dash, and the name
 /// that they had.
 pub(crate) struct SetAside {
@@ -137,14 +140,12 @@ impl Expiry {
 
 /// Moves trees out of their folder; returns how many. One that cannot be moved stays.
 pub(crate) fn take_folders(trees: &Path, names: &[String], now_ms: u64) -> io::Result<u64> {
-    let Some(here) = folder_beside(trees).filter(|_| !names.is_empty()) else {
+    if names.is_empty() {
+        return Ok(0);
+    }
+    let Some(here) = make_folder_beside(trees)? else {
         return Ok(0);
     };
-    if !here.try_exists()? {
-        fs::create_dir(&here)?;
-        let data = trees.parent().filter(|data| !data.as_os_str().is_empty());
-        File::open(data.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
     let mut moved = 0;
     for name in names {
         let to = here.join(dated(now_ms, name));
@@ -154,6 +155,43 @@ pub(crate) fn take_folders(trees: &Path, names: &[String], now_ms: u64) -> io::R
     File::open(here)?.sync_all()?;
     File::open(trees)?.sync_all()?;
     Ok(moved)
+}
+
+/// Moves a tree that somebody needed out of its folder, and says where it is now. It is not removed after a time: it may be
+/// all that is left of a database. An error means that it is where it was, or that it is not certain where it is after a loss
+/// of power; `None`: trees of this folder cannot be set aside.
+pub(crate) fn keep_folder(trees: &Path, name: &str, now_ms: u64) -> io::Result<Option<PathBuf>> {
+    let Some(here) = make_folder_beside(trees)? else {
+        return Ok(None);
+    };
+    let mut at_ms = now_ms;
+    let to = loop {
+        let to = here.join(format!("{KEPT}{}", dated(at_ms, name)));
+        // Nothing that is here already is replaced.
+        match fs::symlink_metadata(&to) {
+            Ok(_) => at_ms += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break to,
+            Err(error) => return Err(error),
+        }
+    };
+    fs::rename(trees.join(name), &to)?;
+    // First where it is now: at no moment a loss of power takes it from both.
+    File::open(here)?.sync_all()?;
+    File::open(trees)?.sync_all()?;
+    Ok(Some(to))
+}
+
+/// Makes the folder where trees of this folder are set aside, on the device, if it is not there.
+fn make_folder_beside(trees: &Path) -> io::Result<Option<PathBuf>> {
+    let Some(here) = folder_beside(trees) else {
+        return Ok(None);
+    };
+    if !here.try_exists()? {
+        fs::create_dir(&here)?;
+        let data = trees.parent().filter(|data| !data.as_os_str().is_empty());
+        File::open(data.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(Some(here))
 }
 
 /// Where trees of this folder are set aside.

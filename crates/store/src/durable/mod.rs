@@ -38,6 +38,7 @@ pub use mailbox::{Mailbox, Waker};
 pub use open::{OpenError, Opened, TREES_FOLDER, TreePlace};
 pub use pending::Rule;
 pub use replay::ReplayError;
+pub use replay_trees::LostTree;
 pub(crate) use reserve::Reserve;
 pub use rounds::Rounds;
 pub use statistics::LogStatistics;

@@ -9,11 +9,11 @@ use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
 use super::folder::{self, Claimed, FolderError, FolderState, claim};
 use super::replay::{Replay, ReplayError};
-use super::replay_trees::ReplayTrees;
+use super::replay_trees::{LostTree, ReplayTrees};
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
-use crate::catalogue::CreateError;
+use crate::catalogue::{CreateError, DatabaseId};
 use crate::disk::Disk;
 use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
 use crate::snapshot::{self, Summary};
@@ -47,6 +47,8 @@ pub struct Opened {
     pub blobs: Found,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
+    /// Databases on disk that were damaged, and were begun anew.
+    pub trees_lost: Vec<LostTree>,
 }
 
 impl Store {
@@ -105,7 +107,7 @@ impl Store {
             trees.set_owner(folder_state.owner);
         }
         let store = Store::new(config, true, trees).map_err(OpenError::Config)?;
-        let mut replay = Replay::new(&store).map_err(OpenError::Tree)?;
+        let mut replay = Replay::new(&store, log_config.accept_loss).map_err(OpenError::Tree)?;
         let snapshot = load_newest(&*disk, &mut replay).map_err(OpenError::Snapshot)?;
         let log_config = with_trees(
             &with_snapshot(log_config, snapshot.as_ref(), folder_state),
@@ -153,9 +155,11 @@ impl Store {
         if let Some(trees) = store.trees() {
             trees.set_owner(folder_file.state().owner);
         }
-        let trees = trees.finish(log_config.now_ms);
+        let trees = trees.finish(log_config.now_ms, durable_sequence);
         let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
+        let lost = std::mem::take(&mut trees.lost).into_iter();
+        let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
         store.skip_sequences(recovered.next_sequence - 1);
         for (&id, writer) in &mut trees.writers {
             // What was answered in an earlier life may have had a later sequence than the last change.
@@ -197,6 +201,7 @@ impl Store {
             snapshot,
             blobs: blobs_found,
             trees_set_aside,
+            trees_lost,
         })
     }
 }
@@ -303,6 +308,14 @@ fn with_trees(log_config: &LogConfig, trees: &ReplayTrees<'_>) -> LogConfig {
     }
 }
 
+fn with_name(store: &Store, id: DatabaseId, lost: LostTree) -> LostTree {
+    let name = store.find(id).map(|database| database.name.to_string());
+    LostTree {
+        name: name.unwrap_or_default(),
+        ..lost
+    }
+}
+
 fn base_sequence(snapshot: Option<&Summary>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.header.sequence)
 }
@@ -315,6 +328,18 @@ fn wall_ms(snapshot: Option<&Summary>) -> u64 {
 fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
     let _ = snapshot::remove_unfinished(disk);
     let _ = snapshot::remove_older(disk, base_sequence(snapshot));
+}
+
+/// A database by its name, for messages.
+pub(crate) struct Named<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => formatter.write_str("the default database"),
+            name => write!(formatter, "the database `{name}`"),
+        }
+    }
 }
 
 /// Why a durable store was not opened.
@@ -336,6 +361,8 @@ pub enum OpenError {
         name: String,
         /// What is wrong with it.
         error: TreeError,
+        /// The names of other databases that cannot be used either.
+        others: Vec<String>,
     },
     /// A database on disk has commits that the log has not, although it should.
     TreeAhead {
@@ -372,11 +399,16 @@ impl fmt::Display for OpenError {
             OpenError::Snapshot(error) => error.fmt(formatter),
             OpenError::Log(error) => error.fmt(formatter),
             OpenError::Tree(error) => error.fmt(formatter),
-            OpenError::Database { name, error } if name.is_empty() => {
-                write!(formatter, "the default database: {error}")
-            }
-            OpenError::Database { name, error } => {
-                write!(formatter, "the database `{name}`: {error}")
+            OpenError::Database {
+                name,
+                error,
+                others,
+            } => {
+                write!(formatter, "{}: {error}", Named(name))?;
+                for other in others {
+                    write!(formatter, "; nor can {} be used", Named(other))?;
+                }
+                Ok(())
             }
             OpenError::TreeAhead {
                 tree_sequence,

@@ -31,12 +31,12 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(store: &'a Store) -> Result<Replay<'a>, TreeError> {
+    pub(super) fn new(store: &'a Store, accept_loss: bool) -> Result<Replay<'a>, TreeError> {
         Ok(Replay {
             store,
             base_sequence: 0,
             current: None,
-            trees: ReplayTrees::open(store.trees())?,
+            trees: ReplayTrees::open(store.trees(), accept_loss)?,
             removed: blob::Removed::default(),
             problem: None,
         })
@@ -145,8 +145,10 @@ impl<'a> Replay<'a> {
             Kind::Memory => {
                 if let Some(tree) = self.trees.take(id, record.sequence)
                     && let Err(error) = self.load(id, &tree)
+                    && self.trees.lose(id, error)
+                    && let Some(state) = self.state_of(id)
                 {
-                    self.trees.lose(id, error);
+                    drop(state.index.memory_mut().take());
                 }
             }
         }
@@ -246,11 +248,18 @@ impl<'a> Replay<'a> {
         }
         self.current = None;
         self.store.finish_loading();
-        if let Some((id, error)) = self.trees.take_problem() {
-            return Err(match self.store.find(id) {
-                Some(database) => OpenError::Database {
-                    name: database.name.to_string(),
+        let mut problems = self.trees.take_problems().into_iter();
+        if let Some((id, error)) = problems.next() {
+            let name_of = |id| {
+                self.store
+                    .find(id)
+                    .map(|database| database.name.to_string())
+            };
+            return Err(match name_of(id) {
+                Some(name) => OpenError::Database {
+                    name,
                     error,
+                    others: problems.filter_map(|(id, _)| name_of(id)).collect(),
                 },
                 None => OpenError::Tree(error),
             });

@@ -1,7 +1,10 @@
 //! The trees of the databases on disk while the log is replayed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
 
+use super::open::Named;
 use crate::catalogue::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::tree::{Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
@@ -24,6 +27,35 @@ pub(super) struct ReplayTrees<'a> {
     base_sequence: u64,
     /// What the engine removes from their folders.
     held: BTreeMap<Generation, Held>,
+    /// What is damaged is given up.
+    accept_loss: bool,
+    /// Damaged trees in whose place an empty one was begun.
+    given_up: BTreeMap<Generation, GivenUp>,
+}
+
+/// A tree that is damaged, and in whose place its database goes on with what the log still has of it.
+#[derive(Debug)]
+struct GivenUp {
+    error: TreeError,
+    /// The log has everything that was ever in it.
+    is_in_log: bool,
+    /// Changes of keys that the log has of it.
+    changes: u64,
+}
+
+/// A database on disk that was damaged, and that was begun anew since the start was told to accept a loss.
+#[derive(Debug)]
+pub struct LostTree {
+    /// Its name; empty: the default one.
+    pub name: String,
+    /// What was wrong with it.
+    pub error: TreeError,
+    /// Where its folder was moved; `None`: there was none.
+    pub moved_to: Option<PathBuf>,
+    /// The log had everything that was ever in it: nothing is lost.
+    pub is_in_log: bool,
+    /// Changes of keys that the log still had of it.
+    pub changes: u64,
 }
 
 /// A tree that a database in memory was made from, of use until a snapshot has what was in it.
@@ -51,6 +83,31 @@ enum State {
     Lost(TreeError),
 }
 
+impl fmt::Display for LostTree {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, error) = (Named(&self.name), &self.error);
+        write!(
+            formatter,
+            "{name} was damaged and has begun anew, as --accept-loss says: {error}; "
+        )?;
+        if let Some(path) = &self.moved_to {
+            let path = path.display();
+            write!(formatter, "its folder is now {path}, until you remove it; ")?;
+        }
+        let changes = self.changes;
+        match self.is_in_log {
+            true => write!(
+                formatter,
+                "nothing of it is lost: the log had all of its {changes} changes"
+            ),
+            false => write!(
+                formatter,
+                "what was in it is lost, but for {changes} changes that the log still had"
+            ),
+        }
+    }
+}
+
 /// The trees after a replay.
 #[derive(Debug, Default)]
 pub(super) struct ReplayedTrees {
@@ -58,11 +115,16 @@ pub(super) struct ReplayedTrees {
     pub(super) retained: Vec<Retained>,
     /// Folders that nothing names, which were set aside.
     pub(super) set_aside: u64,
+    /// Databases that were begun anew. Their names are to be filled in.
+    pub(super) lost: Vec<(DatabaseId, LostTree)>,
 }
 
 impl<'a> ReplayTrees<'a> {
     /// Opens all trees that there are: what they have tells how the log must be.
-    pub(super) fn open(trees: Option<&'a Trees>) -> Result<ReplayTrees<'a>, TreeError> {
+    pub(super) fn open(
+        trees: Option<&'a Trees>,
+        accept_loss: bool,
+    ) -> Result<ReplayTrees<'a>, TreeError> {
         let (mut found, mut held) = (BTreeMap::new(), BTreeMap::new());
         if let Some(trees) = trees {
             for generation in trees.generations()? {
@@ -82,6 +144,8 @@ impl<'a> ReplayTrees<'a> {
             named: BTreeSet::new(),
             base_sequence: 0,
             held,
+            accept_loss,
+            given_up: BTreeMap::new(),
         })
     }
 
@@ -117,7 +181,7 @@ impl<'a> ReplayTrees<'a> {
     /// The same for a tree that the snapshot knows, which had a list of tables with at least this number.
     pub(super) fn expect_list(&mut self, id: DatabaseId, generation: Generation, least: u64) {
         if let Some(Ok(writer)) = self.found.get(&generation)
-            && let Err(error) = writer.index().check_list(least)
+            && let Err(error) = writer.index().check_list(least, self.base_sequence)
         {
             self.found.insert(generation, Err(error));
         }
@@ -133,6 +197,15 @@ impl<'a> ReplayTrees<'a> {
     /// missing, it was not made yet.
     pub(super) fn begins_in_log(&mut self, generation: Generation) {
         let has_later = self.has_later(generation);
+        if let Some(given_up) = self.given_up.get_mut(&generation)
+            && !has_later
+        {
+            given_up.is_in_log = true;
+            if matches!(given_up.error, TreeError::Missing { .. }) {
+                self.given_up.remove(&generation);
+            }
+            return;
+        }
         let Some(current) = self.current.get_mut(&generation.database) else {
             return;
         };
@@ -151,9 +224,12 @@ impl<'a> ReplayTrees<'a> {
                 skip_through = writer.index().persisted_sequence();
                 State::Open(writer)
             }
-            Some(Err(error)) => State::Lost(error),
+            Some(Err(error)) => self.give_up(generation, error, may_be_unmade),
             None if may_be_unmade && !self.has_later(generation) => State::Unmade,
-            None => State::Lost(self.missing(generation)),
+            None => {
+                let error = self.missing(generation);
+                self.give_up(generation, error, may_be_unmade)
+            }
         };
         let current = Current {
             generation,
@@ -162,6 +238,25 @@ impl<'a> ReplayTrees<'a> {
             last: 0,
         };
         self.current.insert(id, current);
+    }
+
+    /// What takes the place of a tree that cannot be used: nothing, or an empty one if a loss is accepted.
+    fn give_up(&mut self, generation: Generation, error: TreeError, is_in_log: bool) -> State {
+        let Some(trees) = self.trees.filter(|_| self.gives_up(&error)) else {
+            return State::Lost(error);
+        };
+        let given_up = GivenUp {
+            error,
+            is_in_log,
+            changes: 0,
+        };
+        self.given_up.insert(generation, given_up);
+        // Its folder is made when it is certain that the server starts.
+        State::Open(trees.begin(generation, None))
+    }
+
+    fn gives_up(&self, error: &TreeError) -> bool {
+        self.accept_loss && error.can_be_given_up()
     }
 
     /// Whether there is a later generation of the same database, for which an older one was removed.
@@ -208,6 +303,9 @@ impl<'a> ReplayTrees<'a> {
             return;
         };
         current.last = record.sequence;
+        if let Some(given_up) = self.given_up.get_mut(&current.generation) {
+            given_up.changes += 1;
+        }
         match record.entry() {
             Some(entry) => writer.put(&entry),
             None => {
@@ -243,36 +341,55 @@ impl<'a> ReplayTrees<'a> {
         }
     }
 
-    /// The content of a database cannot be read.
-    pub(super) fn lose(&mut self, id: DatabaseId, error: TreeError) {
-        self.lost.insert(id, error);
+    /// The content of a database that came into memory cannot be read. Answers whether it is given up as a whole, so that
+    /// the database is to begin anew, empty.
+    pub(super) fn lose(&mut self, id: DatabaseId, error: TreeError) -> bool {
+        let is_of = |retained: &&mut Retained| retained.tree.generation().database == id;
+        let gives_up = self.gives_up(&error);
+        match (self.trees, self.retained.iter_mut().find(is_of)) {
+            (Some(trees), Some(retained)) if gives_up => {
+                let generation = retained.tree.generation();
+                retained.tree = trees.begin(generation, None).index().clone();
+                self.give_up(generation, error, false);
+            }
+            _ => {
+                self.lost.insert(id, error);
+            }
+        }
+        gives_up
     }
 
-    /// Why what is left of the databases on disk cannot be used, if so.
-    pub(super) fn take_problem(&mut self) -> Option<(DatabaseId, TreeError)> {
-        if let Some(lost) = self.lost.pop_first() {
-            return Some(lost);
+    /// Why what is left of the databases on disk cannot be used, if so: all that cannot be.
+    pub(super) fn take_problems(&mut self) -> Vec<(DatabaseId, TreeError)> {
+        let mut problems: Vec<_> = std::mem::take(&mut self.lost).into_iter().collect();
+        let is_lost =
+            |_: &DatabaseId, current: &mut Current| matches!(current.tree, State::Lost(_));
+        for (id, current) in self.current.extract_if(.., is_lost) {
+            if let State::Lost(error) = current.tree {
+                problems.push((id, error));
+            }
         }
-        let is_lost = |current: &Current| matches!(current.tree, State::Lost(_));
-        let (&id, _) = (self.current.iter()).find(|(_, current)| is_lost(current))?;
-        match self.current.remove(&id)?.tree {
-            State::Lost(error) => Some((id, error)),
-            _ => unreachable!("it was just looked at"),
-        }
+        problems
     }
 
-    /// Makes what is not made, removes what is over, and sets aside what nothing names. Call it when the log that was replayed
-    /// is durable.
-    pub(super) fn finish(mut self, now_ms: u64) -> Result<ReplayedTrees, TreeError> {
+    /// Makes what is not made, removes what is over, and sets aside what nothing names and what is given up. Call it when the
+    /// log that was replayed is durable, up to `last_sequence`.
+    pub(super) fn finish(
+        mut self,
+        now_ms: u64,
+        last_sequence: u64,
+    ) -> Result<ReplayedTrees, TreeError> {
         let Some(trees) = self.trees else {
             return Ok(ReplayedTrees::default());
         };
         // What is not of use is closed before it is removed.
         self.found.clear();
+        let lost = self.set_aside_given_up(trees, now_ms, last_sequence)?;
         let mut replayed = ReplayedTrees {
             writers: BTreeMap::new(),
             retained: self.retained,
             set_aside: 0,
+            lost,
         };
         for (id, current) in self.current {
             let mut writer = match current.tree {
@@ -303,5 +420,43 @@ impl<'a> ReplayTrees<'a> {
         }
         replayed.set_aside = trees.clear_away(&fate, now_ms)?;
         Ok(replayed)
+    }
+
+    /// Moves the folders of trees that are given up out of the way, and makes those that were begun in their place. A crash
+    /// between the two leaves a database whose folder is missing, which the next start can give up as well.
+    fn set_aside_given_up(
+        &mut self,
+        trees: &Trees,
+        now_ms: u64,
+        last_sequence: u64,
+    ) -> Result<Vec<(DatabaseId, LostTree)>, TreeError> {
+        let mut lost = Vec::new();
+        let current = self
+            .current
+            .values()
+            .filter_map(|current| match &current.tree {
+                State::Open(writer) => Some(writer.index()),
+                _ => None,
+            });
+        let retained = self.retained.iter().map(|retained| &retained.tree);
+        for index in current.chain(retained) {
+            let generation = index.generation();
+            let Some(given_up) = self.given_up.remove(&generation) else {
+                continue;
+            };
+            // All of it is back in its folder before that is moved.
+            self.held.remove(&generation);
+            let moved_to = trees.give_up(generation, now_ms)?;
+            index.make_anew(last_sequence)?;
+            let tree = LostTree {
+                name: String::new(),
+                error: given_up.error,
+                moved_to,
+                is_in_log: given_up.is_in_log,
+                changes: given_up.changes,
+            };
+            lost.push((generation.database, tree));
+        }
+        Ok(lost)
     }
 }

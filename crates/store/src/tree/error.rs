@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::disk::{Advised, is_full};
 
 /// Why a tree could not be read or changed.
@@ -61,6 +63,15 @@ impl TreeError {
         match self {
             TreeError::Io { .. } => false,
             TreeError::Missing { .. } | TreeError::Older { .. } | TreeError::Damaged { .. } => true,
+        }
+    }
+
+    /// Whether a start may give the tree up, if it is told to accept a loss: it is damaged, or the device cannot read it. What
+    /// is only out of reach, as for want of rights or of file descriptors, is not given up.
+    pub fn can_be_given_up(&self) -> bool {
+        match self {
+            TreeError::Io { source, .. } => source.raw_os_error() == Some(Errno::IO.raw_os_error()),
+            _ => self.is_of_damage(),
         }
     }
 

@@ -13,6 +13,7 @@ use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, Tree};
 use parking_lot::Mutex;
 
+use super::anew;
 use super::error::TreeError;
 use super::index::{Shared, TreeIndex, reads_at};
 use super::known::{self, KnownTables, Origin};
@@ -230,20 +231,34 @@ impl Trees {
     }
 
     /// Makes the folder of an empty tree, on the device, and opens it.
-    pub(super) fn make(
-        &self,
-        generation: Generation,
-        folder: &Path,
-        counters: &Counters,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Tree, TreeError> {
+    pub(super) fn make(&self, tree: &Shared) -> Result<Tree, TreeError> {
         self.check_place()?;
-        let unfinished = self.unfinished(generation);
+        let unfinished = self.unfinished(tree.generation);
         self.make_folder()?;
         self.remove_if_there(&unfinished)?;
-        drop(self.engine(&unfinished, &Counters::default(), stop)?);
-        self.finish_folder(generation, folder)?;
-        self.engine(folder, counters, stop)
+        drop(self.engine(&unfinished, &Counters::default(), &tree.stop)?);
+        if let Some(&sequence) = tree.begins_behind.get() {
+            anew::note(&unfinished, sequence).map_err(|error| TreeError::io(&unfinished, error))?;
+        }
+        self.finish_folder(tree.generation, &tree.folder)?;
+        self.engine(&tree.folder, &tree.counters, &tree.stop)
+    }
+
+    /// Moves a tree that is given up out of the way; answers where it is now. `None`: it is not there.
+    pub(crate) fn give_up(
+        &self,
+        generation: Generation,
+        now_ms: u64,
+    ) -> Result<Option<PathBuf>, TreeError> {
+        self.check_place()?;
+        let name = generation.name();
+        if fs::symlink_metadata(self.folder.join(&name))
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        {
+            return Ok(None);
+        }
+        let moved = aside::keep_folder(&self.folder, &name, now_ms);
+        moved.map_err(|error| TreeError::io(&self.folder.join(name), error))
     }
 
     /// Removes the folder of a discarded tree, file by file. What cannot be removed now, or not before the

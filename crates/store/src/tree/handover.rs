@@ -81,8 +81,7 @@ impl Shared {
         if is_made() {
             return Ok(false);
         }
-        let (generation, counters) = (self.generation, &self.counters);
-        let tree = (self.trees).make(generation, &self.folder, counters, &self.stop)?;
+        let tree = self.trees.make(self)?;
         // Nobody seals meanwhile: that needs an engine.
         let active = self.memtables.read().active.clone();
         self.set_active(&tree, active);

@@ -11,6 +11,7 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, Memtable, Tree};
 use parking_lot::{Mutex, RwLock};
 
+use super::anew;
 use super::error::TreeError;
 use super::figures::{TreeStatistics, Trouble};
 use super::folder::{Counters, Generation, TreeConfig, Trees};
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub(super) engine: OnceLock<Tree>,
     /// Held by the one who makes it.
     pub(super) making: Mutex<()>,
+    /// It takes the place of one that was given up, and begins behind this sequence.
+    pub(super) begins_behind: OnceLock<u64>,
     pub(super) trees: Trees,
     pub(super) folder: PathBuf,
     pub(super) generation: Generation,
@@ -175,21 +178,32 @@ impl TreeIndex {
         self.shared.list.load(Ordering::Relaxed)
     }
 
-    /// An error if the list of tables has a lower number: what the log was shortened for is not in this folder.
-    pub(crate) fn check_list(&self, least: u64) -> Result<(), TreeError> {
-        match self.list() {
-            list if list >= least => Ok(()),
-            list => Err(TreeError::Older {
-                folder: self.shared.folder.clone(),
-                list,
-                least,
-            }),
+    /// An error if the list of tables has a lower number than a snapshot of this base knows: what the log was shortened for
+    /// is not in this folder. One that was [begun anew](TreeIndex::make_anew) later is right.
+    pub(crate) fn check_list(&self, least: u64, base_sequence: u64) -> Result<(), TreeError> {
+        let list = self.list();
+        let folder = &self.shared.folder;
+        let is_newer = || anew::noted(folder).is_some_and(|behind| base_sequence <= behind);
+        if list >= least || is_newer() {
+            return Ok(());
         }
+        Err(TreeError::Older {
+            folder: folder.clone(),
+            list,
+            least,
+        })
     }
 
     /// Makes the folder of a tree that was [begun](Trees::begin) without one, on the device. `false`: it has one. Call it on
     /// a thread that may wait for the device.
     pub fn make(&self) -> Result<bool, TreeError> {
+        self.shared.make()
+    }
+
+    /// The same for a tree that takes the place of one that was given up, when everything up to this sequence is in the log:
+    /// its folder says so.
+    pub(crate) fn make_anew(&self, sequence: u64) -> Result<bool, TreeError> {
+        let _ = self.shared.begins_behind.set(sequence);
         self.shared.make()
     }
 
@@ -466,6 +480,7 @@ impl Shared {
             list: AtomicU64::new(tree.map_or(0, list)),
             engine,
             making: Mutex::default(),
+            begins_behind: OnceLock::new(),
             known_tables: Mutex::new(KnownTables::none(trees.origin(generation))),
             generation,
             config: trees.config(),

@@ -16,6 +16,7 @@ use std::str::FromStr;
 use lsm_tree::{AbstractTree, Table, Tree};
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::check;
 use super::error::TreeError;
 use super::folder::Generation;
 use super::limits;
@@ -203,44 +204,24 @@ impl KnownTables {
 /// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
 pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
     let error = TreeError::engine(folder, error);
-    match find_wrong(folder) {
-        Some(wrong) if error.is_of_damage() => TreeError::damaged(folder, wrong),
-        _ => error,
+    if !error.is_of_damage() {
+        return error;
     }
-}
-
-/// The first table that is not as it was noted, and what is wrong with it.
-fn find_wrong(folder: &Path) -> Option<String> {
-    let known = KnownTables::decode(&fs::read(folder.join(NAME)).ok()?)?;
-    known.tables.iter().find_map(|(id, noted)| {
-        let path = path_of(folder, *id);
-        let name = path.strip_prefix(folder).unwrap_or(&path).display();
-        match bytes_of(&path) {
-            // It may have been removed since: then it is not to blame, and the engine's own words are no better.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Some(format!("`{name}` is missing"))
-            }
-            Ok(bytes) if bytes != noted.bytes => Some(format!(
-                "`{name}` has {bytes} bytes and had {}",
-                noted.bytes
-            )),
-            Ok(_) if checksum_of(&path).is_ok_and(|checksum| checksum != noted.checksum) => {
-                Some(format!("`{name}` has changed"))
-            }
-            _ => None,
-        }
-    })
+    match check::find_wrong(folder) {
+        Some(wrong) => TreeError::damaged(folder, wrong),
+        None => error,
+    }
 }
 
 fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 16).ok()
 }
 
-fn path_of(folder: &Path, id: u64) -> PathBuf {
+pub(super) fn path_of(folder: &Path, id: u64) -> PathBuf {
     folder.join("tables").join(id.to_string())
 }
 
-fn bytes_of(path: &Path) -> io::Result<u64> {
+pub(super) fn bytes_of(path: &Path) -> io::Result<u64> {
     fs::metadata(path).map(|found| found.len())
 }
 
@@ -268,7 +249,7 @@ fn identity_of(table: &Table) -> u128 {
 }
 
 /// The checksum of a whole file.
-fn checksum_of(path: &Path) -> io::Result<u128> {
+pub(super) fn checksum_of(path: &Path) -> io::Result<u128> {
     let mut file = File::open(path)?;
     let mut piece = vec![0; limits::CHECK_BYTES];
     let mut hasher = Xxh3Default::new();

@@ -16,7 +16,9 @@
 
 pub mod limits;
 
+mod anew;
 mod arena;
+mod check;
 mod error;
 mod estimate;
 mod fetch;
@@ -42,6 +44,8 @@ mod writer;
 mod tests;
 
 pub(crate) use arena::Arena;
+pub use check::TreeReport;
+pub(crate) use check::verify as verify_tree;
 pub use error::TreeError;
 pub(crate) use fetch::FetchedView;
 pub use fetch::{Fetch, Fetched, FetchedCall, NotFetched, PageWish, Wishes};

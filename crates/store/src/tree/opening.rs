@@ -9,6 +9,8 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use super::error::TreeError;
 
 /// The folder of tables within that of a tree.
@@ -35,8 +37,11 @@ pub(super) fn is_of_engine(path: &Path) -> bool {
 
 /// Fails unless everything that the engine reads in a folder is of the type that it takes for granted.
 pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
-    if !fs::metadata(folder).is_ok_and(|found| found.is_dir()) {
-        return Err(TreeError::damaged(folder, "it is not a folder"));
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => {}
+        // A link to nothing, or in a ring, is none either. What the device does not let us see may be one.
+        Err(error) if !is_of_link(&error) => return Err(TreeError::io(folder, error)),
+        _ => return Err(TreeError::damaged(folder, "it is not a folder")),
     }
     for name in names(folder)? {
         let is_of_engine = name == "current" || name.to_string_lossy().starts_with('v');
@@ -45,9 +50,10 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
         }
     }
     // A copy of an empty tree has none, and the engine makes it.
-    if fs::symlink_metadata(folder.join(TABLES)).is_err() {
-        return Ok(());
-    }
+    match fs::symlink_metadata(folder.join(TABLES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| TreeError::io(&folder.join(TABLES), error))?,
+    };
     if !type_of(folder, Path::new(TABLES))?.is_dir() {
         return Err(TreeError::damaged(folder, "`tables` is not a folder"));
     }
@@ -66,6 +72,12 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
         }
     }
     Ok(())
+}
+
+/// Whether a path leads nowhere.
+fn is_of_link(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 fn is_no_file(folder: &Path, name: &Path) -> TreeError {

@@ -24,6 +24,7 @@ mod threads;
 mod tree_backups;
 mod tree_bench;
 mod tree_faults;
+mod tree_lost;
 mod tree_power;
 mod tree_race;
 mod tree_starts;

@@ -166,10 +166,16 @@ fn an_older_copy_of_a_tree_is_refused() {
     let why = crashed.tree_error();
     assert!(matches!(why, TreeError::Older { .. }), "{why}");
     assert!(why.to_string().contains("is an older copy"), "{why}");
-    // Nor may it be accepted: nobody can say what was lost.
-    refused(&crashed.disk, &crashed.folder, &accepting());
     replace_folder(&crashed.tree, &newer);
     crashed.is_whole();
+    // Accepted as a loss it is given up as a whole: nobody can say what it lacks.
+    replace_folder(&crashed.tree, &older);
+    let opened = open(&crashed.disk, &crashed.folder, &accepting()).expect("a loss is accepted");
+    assert_eq!(opened.trees_lost.len(), 1);
+    drop(opened);
+    crashed.disk.kill();
+    let opened = open(&crashed.disk, &crashed.folder, &log_config()).expect("it has begun anew");
+    assert!(opened.trees_lost.is_empty());
 }
 
 #[test]

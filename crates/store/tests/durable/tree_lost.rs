@@ -1,0 +1,286 @@
+//! A database on disk that is damaged: a start that is told to accept a loss gives this one up, keeps its folder aside, and
+//! has everything of all others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store::disk::SimulatedDisk;
+use store::durable::{OpenError, Opened, Rounds};
+use store::log::LogConfig;
+use store::suite::{Files, StandingClock, put, read_folder, write_folder};
+use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
+
+use crate::bench::log_config;
+use crate::tree_bench::{TempFolder, place};
+use crate::tree_faults::{APPLIED, Client};
+
+fn config() -> StoreConfig {
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    config
+}
+
+fn accepting() -> LogConfig {
+    LogConfig {
+        accept_loss: true,
+        ..log_config()
+    }
+}
+
+/// Two databases on disk and one in memory, with tables, a snapshot, and some changes in the log alone, after a crash.
+struct Crashed {
+    disk: SimulatedDisk,
+    folder: Arc<TempFolder>,
+    hurt: DatabaseId,
+    others: [DatabaseId; 2],
+    tree: PathBuf,
+}
+
+const KEYS: u32 = 60;
+const IN_LOG: std::ops::Range<u32> = 60..70;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+impl Crashed {
+    fn new() -> Crashed {
+        let mut client = Client::new();
+        assert_eq!(client.create("hurt", Kind::Disk), APPLIED);
+        assert_eq!(client.create("memory", Kind::Memory), APPLIED);
+        let hurt = client.id("hurt");
+        let others = [DatabaseId::DEFAULT, client.id("memory")];
+        let write = |client: &mut Client, from: u32, to: u32| {
+            for database in [hurt, others[0], others[1]] {
+                for number in from..to {
+                    let key = key(number);
+                    let operation = put(&key, &[7; 300]);
+                    assert_eq!(client.commit(database, &[operation]), APPLIED);
+                }
+            }
+        };
+        for round in 0..3 {
+            write(&mut client, 20 * round, 20 * (round + 1));
+            client.made.rounds.seal_trees();
+            client.made.rounds.flush_trees().expect("there is room");
+        }
+        client.snapshot();
+        client.snapshot();
+        write(&mut client, IN_LOG.start, IN_LOG.end);
+        let tree = client.made.store.tree(hurt).expect("it is on disk");
+        let tree = tree.folder().to_owned();
+        let (disk, folder) = (client.made.disk.clone(), client.made.folder.clone());
+        drop(client);
+        disk.kill();
+        Crashed {
+            disk,
+            folder,
+            hurt,
+            others,
+            tree,
+        }
+    }
+
+    fn open(&self, log: &LogConfig) -> Result<Opened, OpenError> {
+        let place = place(&self.folder.0);
+        Store::open_with_trees(config(), Arc::new(self.disk.clone()), log, Some(&place))
+    }
+
+    fn end(&self, opened: Opened) {
+        drop(opened);
+        self.disk.kill();
+    }
+
+    /// Looks at all databases: which of the keys the one that was hurt has.
+    fn keys(&self, store: &Store) -> Vec<u32> {
+        for id in self.others {
+            for number in 0..IN_LOG.end {
+                assert!(has(store, id, number), "{id}: key-{number}");
+            }
+        }
+        let found = (0..IN_LOG.end).filter(|&number| has(store, self.hurt, number));
+        found.collect()
+    }
+
+    fn kept_aside(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.folder.0.join(SET_ASIDE_FOLDER)) else {
+            return Vec::new();
+        };
+        let paths = entries.map(|entry| entry.expect("it is read").path());
+        let mut paths: Vec<_> = paths.collect();
+        paths.sort();
+        paths
+    }
+}
+
+fn has(store: &Store, id: DatabaseId, number: u32) -> bool {
+    store::suite::SuiteView::of(store, id)
+        .expect("it is there")
+        .get(&key(number), store.hasher().hash(&key(number)), 1)
+        .is_some()
+}
+
+fn name_of(files: &Files, start: &str) -> PathBuf {
+    let is_one = |name: &&PathBuf| name.to_string_lossy().starts_with(start);
+    files.keys().find(is_one).expect("there is one").clone()
+}
+
+/// What can happen to the folder of a tree, and a word of how it is told.
+type Damage = (&'static str, fn(&Path, &Files));
+
+const DAMAGES: [Damage; 6] = [
+    ("tables/", |tree, files| {
+        let table = name_of(files, "tables/");
+        fs::write(tree.join(&table), &files[&table][..files[&table].len() / 2]).expect("room");
+    }),
+    ("tables/", |tree, files| {
+        let table = name_of(files, "tables/");
+        let mut bytes = files[&table].clone();
+        let at = bytes.len() - 60;
+        bytes[at] ^= 1;
+        fs::write(tree.join(&table), bytes).expect("room");
+    }),
+    ("tables/", |tree, files| {
+        fs::remove_file(tree.join(name_of(files, "tables/"))).expect("it is there");
+    }),
+    ("`current`", |tree, _| {
+        fs::remove_file(tree.join("current")).expect("it is there");
+    }),
+    ("`v", |tree, files| {
+        for name in files
+            .keys()
+            .filter(|name| name.to_string_lossy().starts_with('v'))
+        {
+            fs::remove_file(tree.join(name)).expect("it is there");
+        }
+    }),
+    ("is missing", |tree, _| {
+        fs::remove_dir_all(tree).expect("it is there");
+    }),
+];
+
+#[test]
+fn a_damaged_database_is_given_up_alone_and_its_folder_is_kept() {
+    let mut crashed = Crashed::new();
+    let folder = crashed.folder.0.clone();
+    let (whole, whole_disk) = (read_folder(&folder), crashed.disk.clone());
+    for (number, (word, damage)) in DAMAGES.into_iter().enumerate() {
+        crashed.disk = whole_disk.fork();
+        let tree = read_folder(&crashed.tree);
+        damage(&crashed.tree, &tree);
+        let damaged = crashed.tree.exists().then(|| read_folder(&crashed.tree));
+        let why = crashed.open(&log_config()).expect_err("it is damaged");
+        let why = why.to_string();
+        assert!(why.starts_with("the database `hurt`: "), "{why}");
+        assert!(why.contains(word), "{number}: {why}");
+        crashed.disk.kill();
+
+        let opened = crashed.open(&accepting());
+        let opened = opened.unwrap_or_else(|error| panic!("{number}: {error}"));
+        let [lost] = &opened.trees_lost[..] else {
+            panic!("{number}: {:?}", opened.trees_lost);
+        };
+        assert_eq!(lost.name, "hurt");
+        assert!(!lost.is_in_log);
+        let keys = crashed.keys(&opened.store);
+        assert!(
+            IN_LOG.clone().all(|number| keys.contains(&number)),
+            "{keys:?}"
+        );
+        assert!(keys.len() < KEYS as usize, "{keys:?}");
+        assert_eq!(lost.changes, keys.len() as u64);
+        let aside = crashed.kept_aside();
+        match (&damaged, &lost.moved_to) {
+            (Some(damaged), Some(path)) => {
+                assert_eq!(aside, [path.clone()]);
+                assert!(&read_folder(path) == damaged, "{number}: all of it is kept");
+                assert!(lost.to_string().contains(&path.display().to_string()));
+            }
+            (None, None) => assert!(aside.is_empty()),
+            other => panic!("{number}: {other:?}"),
+        }
+        crashed.end(opened);
+
+        // From then on it needs no flag, and loses nothing more; nor does one that has it.
+        for log in [log_config(), accepting(), log_config()] {
+            let opened = crashed.open(&log);
+            let opened = opened.unwrap_or_else(|error| panic!("{number}: {error}"));
+            assert!(opened.trees_lost.is_empty());
+            assert_eq!(crashed.keys(&opened.store), keys);
+            assert_eq!(crashed.kept_aside(), aside);
+            crashed.end(opened);
+        }
+
+        fs::remove_dir_all(&folder).expect("it is there");
+        write_folder(&folder, &whole);
+    }
+}
+
+/// What is written to a database that has begun anew lasts, with and without a snapshot.
+#[test]
+fn a_database_that_has_begun_anew_works() {
+    let crashed = Crashed::new();
+    fs::remove_file(crashed.tree.join("current")).expect("it is there");
+    let opened = crashed.open(&accepting()).expect("the loss is accepted");
+    let mut keys = crashed.keys(&opened.store);
+    let mut clock = StandingClock { now_ms: 2000 };
+    let mut opened = Some(opened);
+    for round in 0..3 {
+        let Opened {
+            store, committer, ..
+        } = match opened.take() {
+            Some(opened) => opened,
+            None => crashed.open(&log_config()).expect("it is whole"),
+        };
+        let mut rounds = Rounds::new(committer);
+        let mailbox = rounds.register(Box::new(|| ()));
+        let mut batch = store.write_batch();
+        let mut commit = batch.begin(0, crashed.hurt, store::Mode::Atomic);
+        commit.push(&put(&key(round), &[8; 300])).expect("it fits");
+        commit.submit();
+        mailbox.submit(&mut batch);
+        while rounds.round(&mut clock) {}
+        rounds.seal_trees();
+        rounds.flush_trees().expect("there is room");
+        if round == 1 {
+            rounds.ask_for_snapshot();
+            while rounds.step_snapshot(&mut clock) {}
+            while rounds.round(&mut clock) {}
+        }
+        if !keys.contains(&round) {
+            keys.push(round);
+            keys.sort_unstable();
+        }
+        assert_eq!(crashed.keys(&store), keys);
+        drop((rounds, mailbox, batch, store));
+        crashed.disk.kill();
+    }
+    let opened = crashed.open(&log_config()).expect("it is whole");
+    assert_eq!(crashed.keys(&opened.store), keys);
+    crashed.end(opened);
+}
+
+/// A crash after the damaged folder was moved, before another one was made: the flag helps once more, and nothing is moved
+/// or lost a second time.
+#[test]
+fn a_crash_while_a_database_is_given_up_loses_nothing_more() {
+    let crashed = Crashed::new();
+    fs::remove_file(crashed.tree.join("current")).expect("it is there");
+    let keys = {
+        let opened = crashed.open(&accepting()).expect("the loss is accepted");
+        let keys = crashed.keys(&opened.store);
+        crashed.end(opened);
+        keys
+    };
+    let aside = crashed.kept_aside();
+    assert_eq!(aside.len(), 1);
+    fs::remove_dir_all(&crashed.tree).expect("it was made");
+    let why = crashed.open(&log_config()).expect_err("it is missing");
+    assert!(why.to_string().contains("is missing"), "{why}");
+    crashed.disk.kill();
+    let opened = crashed.open(&accepting()).expect("the loss is accepted");
+    assert_eq!(crashed.keys(&opened.store), keys);
+    assert_eq!(crashed.kept_aside(), aside);
+    crashed.end(opened);
+}
