@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use store::disk::{Disk, FolderLock, RealDisk};
-use store::durable;
+use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
 use store::log::{Ending, Group, Known, Place, Record, RecordKind, Report, verify_known};
 use store::snapshot::{self, Summary};
 
@@ -36,8 +36,10 @@ pub fn inspect_log(arguments: &InspectLogArguments) -> Result<Exit, Failure> {
 
 /// Checks a log.
 pub fn verify_log(arguments: &LogArguments) -> Result<Exit, Failure> {
-    let report = read(arguments, &mut |_, _| {})?;
-    end(Output::new(arguments.output), report, &arguments.folder)
+    let mut contents = read(arguments, &mut |_, _| {})?;
+    let trees = arguments.folder.join(TREES_FOLDER);
+    contents.trees = contents.named.verify(&trees);
+    end(Output::new(arguments.output), contents, &arguments.folder)
 }
 
 /// What is in a data folder.
@@ -45,9 +47,13 @@ struct Contents {
     /// Oldest first.
     snapshots: Vec<Summary>,
     log: Report,
+    /// The databases on disk that the newest snapshot and the log name.
+    named: NamedTrees,
+    /// What was found of these, if they were looked at.
+    trees: Vec<TreeVerdict>,
 }
 
-/// Reads all snapshots and the whole log.
+/// Reads all snapshots and the whole log, and nothing of databases on disk.
 fn read(
     arguments: &LogArguments,
     visit: &mut dyn FnMut(Place, &Group<'_>),
@@ -62,9 +68,21 @@ fn read(
     let known = snapshots.last().map_or(Known::default(), Summary::known);
     // What the folder itself says of its log.
     let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
-    let log = verify_known(&disk, &known, visit)
-        .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
-    Ok(Contents { snapshots, log })
+    let mut named = NamedTrees::of_snapshot(snapshots.last().map(|newest| &newest.header));
+    let log = verify_known(&disk, &known, &mut |place, group| {
+        // What cannot be read is told by the verdict on the whole.
+        for record in group.records().map_while(Result::ok) {
+            named.record(&record);
+        }
+        visit(place, group);
+    });
+    let log = log.map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
+    Ok(Contents {
+        snapshots,
+        log,
+        named,
+        trees: Vec::new(),
+    })
 }
 
 /// Opens and locks a data folder: what a server writes meanwhile would look like damage.
@@ -208,6 +226,9 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
             ))?;
         }
         print_log(&mut output, &contents.log)?;
+        for verdict in &contents.trees {
+            print_tree(&mut output, verdict)?;
+        }
     }
     output.end()?;
     let folder = folder.display();
@@ -216,8 +237,52 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
             "{folder}: {damage}; `pelton serve --accept-loss` starts with what is whole"
         ))),
         (_, Some(misfit)) => Err(Failure::Failed(format!("{folder}: {misfit}"))),
-        _ => Ok(Exit::Done),
+        _ => match first_damage(&contents.trees) {
+            Some(damage) => Err(Failure::Failed(damage)),
+            None => Ok(Exit::Done),
+        },
     }
+}
+
+/// What is wrong with the first database on disk that cannot be read, and what helps.
+fn first_damage(trees: &[TreeVerdict]) -> Option<String> {
+    trees.iter().find_map(|verdict| {
+        let error = verdict.found.as_ref().err()?;
+        let advice = match error.can_be_given_up() {
+            true => {
+                ", or where the server refuses to start, `pelton serve --accept-loss` starts without what is in it"
+            }
+            false => "",
+        };
+        Some(format!("{}: {error}{advice}", verdict.database))
+    })
+}
+
+fn print_tree(output: &mut Output, verdict: &TreeVerdict) -> Result<(), Failure> {
+    let database = &verdict.database;
+    output.line(&match &verdict.found {
+        Ok(Some(report)) => format!(
+            "{database}, on disk: {} tables, {} bytes, whole",
+            report.tables, report.bytes
+        ),
+        Ok(None) => format!("{database}, on disk: all of it is in the log"),
+        Err(error) => format!("{database}, on disk: {error}"),
+    })
+}
+
+fn tree_object(verdict: &TreeVerdict) -> Value {
+    let mut fields = object([("database", verdict.database.as_str().into())]);
+    match &verdict.found {
+        Ok(report) => {
+            let (tables, bytes) = report.map_or((0, 0), |report| (report.tables, report.bytes));
+            fields.insert("tables".into(), tables.into());
+            fields.insert("bytes".into(), bytes.into());
+        }
+        Err(error) => {
+            fields.insert("error".into(), error.to_string().into());
+        }
+    }
+    Value::Object(fields)
 }
 
 fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
@@ -267,5 +332,9 @@ fn summary(contents: &Contents) -> Map<String, Value> {
         ("first_sequence", report.first_sequence.into()),
         ("last_sequence", report.last_sequence.into()),
         ("wall_ms", report.wall_ms.into()),
+        (
+            "databases_on_disk",
+            contents.trees.iter().map(tree_object).collect(),
+        ),
     ])
 }

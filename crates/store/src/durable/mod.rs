@@ -27,6 +27,7 @@ mod snapshot_plan;
 mod statistics;
 mod thread;
 mod trees;
+mod verify_trees;
 
 pub use backup::BackupWatch;
 pub use committer::{DurableCommitter, Event, Progress};
@@ -43,3 +44,4 @@ pub(crate) use reserve::Reserve;
 pub use rounds::Rounds;
 pub use statistics::LogStatistics;
 pub use thread::{Durable, Reporter};
+pub use verify_trees::{NamedTrees, TreeVerdict};
