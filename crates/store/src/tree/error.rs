@@ -66,6 +66,11 @@ impl TreeError {
         }
     }
 
+    /// Whether the same read may succeed at once: it was interrupted, or cut short.
+    pub(super) fn is_of_interruption(&self) -> bool {
+        matches!(self, TreeError::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
+    }
+
     /// Whether a start may give the tree up, if it is told to accept a loss: it is damaged, or the device cannot read it. What
     /// is only out of reach, as for want of rights or of file descriptors, is not given up.
     pub fn can_be_given_up(&self) -> bool {
@@ -87,10 +92,32 @@ impl TreeError {
             lsm_tree::Error::Io(source) if source.kind() == io::ErrorKind::NotFound => {
                 TreeError::damaged(folder, "a file is missing")
             }
+            lsm_tree::Error::Io(source) if is_cut_short(&source) => TreeError::Io {
+                folder: folder.into(),
+                source: io::Error::new(
+                    io::ErrorKind::Interrupted,
+                    format!("a read of a table was cut short ({source})"),
+                ),
+            },
             lsm_tree::Error::Io(source) => TreeError::io(folder, source),
             other => TreeError::damaged(folder, in_words(&other)),
         }
     }
+}
+
+/// Whether a read has brought less than there is: what is missing lies within the file. The engine (3.1.10) reads once and
+/// gives numbers in words only; were these words others, it would be damage, as where the file is too short.
+fn is_cut_short(error: &io::Error) -> bool {
+    let numbers = || {
+        let text = error.to_string();
+        let (_, rest) = text.strip_prefix("read_exact(")?.split_once(") at ")?;
+        let (offset, rest) = rest.split_once(" did not read enough bytes ")?;
+        let (wanted, length) = rest.split_once("; file has length ")?;
+        let end = u64::checked_add(offset.parse().ok()?, wanted.parse().ok()?)?;
+        Some((end, length.parse::<u64>().ok()?))
+    };
+    error.kind() == io::ErrorKind::UnexpectedEof
+        && numbers().is_some_and(|(end, length)| end <= length)
 }
 
 /// What the engine means.
@@ -163,6 +190,23 @@ mod tests {
         assert!(of(io::ErrorKind::FileTooLarge).is_of_no_room());
         assert!(!of(io::ErrorKind::PermissionDenied).is_of_no_room());
         assert!(!TreeError::damaged(folder, "full").is_of_no_room());
+    }
+
+    #[test]
+    fn a_read_that_is_cut_short_is_told_from_a_file_that_is_too_short() {
+        let folder = Path::new("folder");
+        for (length, is_passing) in [(99, false), (100, true), (5000, true)] {
+            let words = format!(
+                "read_exact(7) at 60 did not read enough bytes 40; file has length {length}"
+            );
+            let error = io::Error::new(io::ErrorKind::UnexpectedEof, words);
+            let error = TreeError::engine(folder, error.into());
+            assert_eq!(error.is_of_interruption(), is_passing, "{error}");
+            assert_eq!(error.is_of_damage(), !is_passing, "{error}");
+            assert_eq!(error.can_be_given_up(), !is_passing, "{error}");
+        }
+        let interrupted = io::Error::from(io::ErrorKind::Interrupted);
+        assert!(TreeError::engine(folder, interrupted.into()).is_of_interruption());
     }
 
     #[test]

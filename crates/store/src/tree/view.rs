@@ -74,10 +74,18 @@ impl TreeView {
         if let Some(newest) = beside_engine.and_then(|memtable| memtable.get(&key, number)) {
             return Ok((!newest.is_tombstone()).then_some(newest.value));
         }
-        let found = self.engine().map(|tree| tree.get(key, number));
-        found
-            .unwrap_or(Ok(None))
-            .map_err(|error| shared.error(error))
+        let Some(tree) = self.engine() else {
+            return Ok(None);
+        };
+        let get = || {
+            let found = tree.get(&key, number);
+            found.map_err(|error| shared.error(error))
+        };
+        match get() {
+            // The engine itself reads once.
+            Err(error) if error.is_of_interruption() => get(),
+            found => found,
+        }
     }
 
     /// The same, owned.
