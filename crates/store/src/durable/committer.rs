@@ -166,6 +166,10 @@ impl DurableCommitter {
         for (id, writer) in parts.trees.writers {
             trees.insert(id, writer);
         }
+        let mut snapshots = parts.snapshots;
+        for retained in &parts.trees.retained {
+            snapshots.want(retained.sequence);
+        }
         let committer = DurableCommitter {
             trees,
             retained: parts.trees.retained,
@@ -190,7 +194,7 @@ impl DurableCommitter {
                 true => vec![Event::FolderRemade],
                 false => Vec::new(),
             },
-            snapshots: parts.snapshots,
+            snapshots,
             sync_durations: Durations::default(),
             _removals: Removals(store.trees().cloned()),
             folder_file: parts.folder_file,
@@ -483,7 +487,11 @@ impl DurableCommitter {
         match index {
             Index::Memory(content) => self.publisher.garbage.add(content),
             // A start before the next snapshot needs it.
-            Index::Tree(tree) => self.retained.push(Retained { sequence, tree }),
+            Index::Tree(tree) => {
+                self.retained.push(Retained { sequence, tree });
+                // Until then it takes room on the device.
+                self.snapshots.want(sequence);
+            }
         }
     }
 
@@ -640,9 +648,10 @@ impl DurableCommitter {
         let why = error.to_string();
         let (refusal, event) = match error {
             PrepareError::Full { .. } => (Refusal::LogFull, Event::Full(why)),
-            PrepareError::Device { .. } | PrepareError::Unsure { .. } | PrepareError::Stopped => {
-                (Refusal::LogNotReady, Event::NotReady(why))
-            }
+            PrepareError::Device { .. }
+            | PrepareError::Unsure { .. }
+            | PrepareError::Removed { .. }
+            | PrepareError::Stopped => (Refusal::LogNotReady, Event::NotReady(why)),
         };
         if self.shortage != Some(refusal) {
             self.set_shortage(Some(refusal), event);

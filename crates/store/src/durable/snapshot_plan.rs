@@ -26,6 +26,8 @@ pub(super) struct SnapshotPlan {
     replay_sequence: u64,
     /// Bytes of the newest snapshot.
     file_bytes: u64,
+    /// One behind this sequence is wanted, however little the log has grown.
+    wanted_sequence: u64,
     /// After a failure: not before this time.
     retry_ns: u64,
     /// Since the start.
@@ -49,6 +51,7 @@ impl SnapshotPlan {
             sequence: newest.map_or(0, |newest| newest.header.sequence),
             replay_sequence: newest.map_or(0, |newest| newest.header.replay_sequence),
             file_bytes: newest.map_or(0, |newest| newest.file_bytes),
+            wanted_sequence: 0,
             retry_ns: 0,
             made: 0,
             failures: 0,
@@ -98,8 +101,14 @@ impl SnapshotPlan {
         self.replayed_bytes + written_bytes - self.base_bytes
     }
 
+    /// Wants one with everything up to this sequence: then what a database was converted from can go.
+    pub(super) fn want(&mut self, sequence: u64) {
+        self.wanted_sequence = self.wanted_sequence.max(sequence);
+    }
+
     fn is_wanted(&self, written_bytes: u64) -> bool {
-        self.log_bytes(written_bytes) > self.file_bytes.max(self.floor_bytes)
+        self.sequence < self.wanted_sequence
+            || self.log_bytes(written_bytes) > self.file_bytes.max(self.floor_bytes)
     }
 
     /// Whether one is due.

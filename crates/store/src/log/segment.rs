@@ -1,6 +1,6 @@
 //! Segments: the files of the log, and how they come and go.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ pub struct SegmentStock {
     leaving: VecDeque<RetiredSegment>,
     /// It is not known which names are durable; only a restart finds out.
     broken: bool,
+    /// Segments that a start will look for.
+    in_use: BTreeSet<u64>,
     descriptor: SpareDescriptor,
     listener: Option<Arc<dyn SegmentListener>>,
 }
@@ -154,6 +156,7 @@ impl SegmentStock {
             segment_bytes,
             spares,
             leaving: VecDeque::new(),
+            in_use: BTreeSet::new(),
             broken: false,
             descriptor: SpareDescriptor::default(),
             listener: None,
@@ -165,10 +168,30 @@ impl SegmentStock {
         self.listener = Some(listener);
     }
 
-    /// An error if the folder of the log is no longer where it was opened.
+    /// Notes segments that were there at the start.
+    pub(super) fn note_in_use(&mut self, ordinals: impl IntoIterator<Item = u64>) {
+        self.in_use.extend(ordinals);
+    }
+
+    /// An error if the folder of the log is no longer where it was opened, or a segment in use is no longer in it: whatever is
+    /// written then is lost at the next start.
     pub fn check_place(&self) -> Result<(), PrepareError> {
         let place = self.disk.check_place();
-        place.map_err(|source| self.error("", source))
+        place.map_err(|source| self.error("", source))?;
+        // A folder that cannot be listed says nothing of what is in it: the next look may.
+        let Ok(names) = self.disk.list() else {
+            return Ok(());
+        };
+        let there: BTreeSet<u64> = names
+            .iter()
+            .filter_map(|name| segment_ordinal(name))
+            .collect();
+        match self.in_use.difference(&there).next() {
+            None => Ok(()),
+            Some(&gone) => Err(PrepareError::Removed {
+                file: self.disk.describe(&segment_name(gone)),
+            }),
+        }
     }
 
     /// Where the writer leaves the files that it does not need any more.
@@ -248,6 +271,7 @@ impl SegmentStock {
             .rename(source_name, &name)
             .map_err(|source| self.error(&name, source))?;
         self.sync_names(&name)?;
+        self.in_use.insert(ordinal);
         Ok(ReadySegment(Segment {
             ordinal,
             file,
@@ -274,7 +298,10 @@ impl SegmentStock {
         &mut self,
         segments: impl IntoIterator<Item = RetiredSegment>,
     ) -> Result<(), PrepareError> {
-        self.leaving.extend(segments);
+        let segments = segments.into_iter();
+        self.leaving.extend(segments.inspect(|segment| {
+            self.in_use.remove(&segment.ordinal);
+        }));
         while let Some(segment) = self.leaving.front() {
             if self.broken {
                 return Err(PrepareError::Stopped);
@@ -364,6 +391,11 @@ pub enum PrepareError {
         /// What it said.
         source: io::Error,
     },
+    /// A file of the log that is in use is no longer in its folder. Nothing that is written from now on would be found.
+    Removed {
+        /// The file.
+        file: String,
+    },
     /// It is not known which names are durable; only a restart finds out.
     Unsure {
         /// The file.
@@ -378,7 +410,10 @@ pub enum PrepareError {
 impl PrepareError {
     /// Whether nothing is tried again.
     pub fn is_final(&self) -> bool {
-        matches!(self, PrepareError::Unsure { .. } | PrepareError::Stopped)
+        matches!(
+            self,
+            PrepareError::Unsure { .. } | PrepareError::Removed { .. } | PrepareError::Stopped
+        )
     }
 }
 
@@ -400,6 +435,12 @@ impl fmt::Display for PrepareError {
                 "{file}, a piece of the log: whether its name is on the device is not known, as its folder could not be synced: \
                  {source}"
             ),
+            PrepareError::Removed { file } => write!(
+                formatter,
+                "{file}, a file of the log that is in use, is no longer in its folder: somebody removed or renamed it while the \
+                 server ran, and what is written from now on would be lost at the next start; put it back, or back up what the \
+                 server still has, before you restart it"
+            ),
             PrepareError::Stopped => write!(
                 formatter,
                 "no more pieces of the log are prepared after an earlier error; restart the server"
@@ -414,7 +455,7 @@ impl std::error::Error for PrepareError {
             PrepareError::Full { source, .. }
             | PrepareError::Device { source, .. }
             | PrepareError::Unsure { source, .. } => Some(source),
-            PrepareError::Stopped => None,
+            PrepareError::Removed { .. } | PrepareError::Stopped => None,
         }
     }
 }

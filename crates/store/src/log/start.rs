@@ -327,6 +327,10 @@ impl Start<'_> {
         let begins_late = scan.chain.is_none() && base > 0;
         let is_new = scan.damage.is_some() || begins_late || self.config.begin_history;
         let new_history = is_new.then_some(self.config.new_log_id);
+        let in_use = tail.full.iter().map(|segment| segment.ordinal);
+        let in_use = in_use.chain([tail.current.ordinal]);
+        let in_use = in_use.chain(tail.next.iter().map(|next| next.ordinal));
+        self.stock.note_in_use(in_use);
         let descriptor = self.stock.descriptor();
         // Until the first segment is full, which leaves one.
         let file = self.disk.open(&segment_name(tail.current.ordinal));

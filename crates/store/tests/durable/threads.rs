@@ -234,28 +234,75 @@ fn a_data_folder_that_is_gone_from_its_place() {
                 _ => continue,
             }
         };
-        assert!(why.contains("the folder is no longer there"), "{why}");
-        let this = thread::current();
-        let mailbox = durable.register(Box::new(move || this.unpark()));
-        let mut batch = store.write_batch();
-        let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
-        commit.push(&put(b"key", b"value")).expect("fits");
-        commit.submit();
-        mailbox.submit(&mut batch);
-        let mut outcomes = Outcomes::new();
-        while !mailbox.take(&mut outcomes) {
-            thread::park_timeout(Duration::from_millis(100));
-        }
-        assert_eq!(
-            outcomes.get(0).decision,
-            Decision::Refused(Refusal::LogFailed)
-        );
+        // The files in a folder go before the folder itself.
+        let is_told = why.contains("the folder is no longer there")
+            || (!is_moved && why.contains("is no longer in its folder"));
+        assert!(is_told, "{why}");
+        assert_eq!(commit(&store, &durable), REFUSED);
         let _ = durable.stop();
         if is_moved {
             let names = std::fs::read_dir(&data).expect("it is there").count();
             assert_eq!(names, 0, "this is somebody else's");
         }
     }
+}
+
+const REFUSED: Decision = Decision::Refused(Refusal::LogFailed);
+
+/// What becomes of a commit.
+fn commit(store: &Store, durable: &Durable) -> Decision {
+    let this = thread::current();
+    let mailbox = durable.register(Box::new(move || this.unpark()));
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+    commit.push(&put(b"key", b"value")).expect("fits");
+    commit.submit();
+    mailbox.submit(&mut batch);
+    let mut outcomes = Outcomes::new();
+    while !mailbox.take(&mut outcomes) {
+        thread::park_timeout(Duration::from_millis(100));
+    }
+    outcomes.get(0).decision
+}
+
+/// A file of the log that somebody removes while a server uses it is noticed soon: what would be answered from then on
+/// would be lost at the next start.
+#[test]
+fn a_file_of_the_log_that_is_gone() {
+    let folder = TestFolder::new("unlinked");
+    let data = folder.0.join("data");
+    std::fs::create_dir_all(&folder.0).expect("it can be made");
+    let disk = open_folder(&data).expect("it is empty");
+    let Opened {
+        store, committer, ..
+    } = Store::open(config(), disk, &log_config()).expect("it is empty");
+    let (events, told) = std::sync::mpsc::channel();
+    let reporter: Reporter = Box::new(move |event| {
+        let _ = events.send(event);
+    });
+    let durable = Durable::start(committer, clock(), reporter).expect("threads can be started");
+    assert_eq!(commit(&store, &durable), Decision::Applied);
+    let segment = data.join(store::log::segment_name(1));
+    let aside = data.join("aside");
+    std::fs::rename(&segment, &aside).expect("it is there");
+    let why = loop {
+        match told.recv_timeout(Duration::from_secs(60)) {
+            Ok(Event::Failed(why)) => break why,
+            Ok(_) => continue,
+            Err(error) => panic!("nobody has noticed: {error}"),
+        }
+    };
+    let name = segment.display().to_string();
+    assert!(why.contains(&name) && why.contains("in use"), "{why}");
+    assert_eq!(commit(&store, &durable), REFUSED);
+    let _ = durable.stop();
+    // What was answered before is there for whoever puts it back.
+    std::fs::rename(&aside, &segment).expect("it is there");
+    let disk = open_folder(&data).expect("it is ours");
+    let opened = Store::open(config(), disk, &log_config()).expect("it is whole");
+    let view = opened.store.view(DatabaseId::DEFAULT).expect("in memory");
+    let hash = opened.store.hasher().hash(b"key");
+    assert!(view.get(b"key", hash, 1).is_some());
 }
 
 /// Time that stands still in the midst of the first snapshot, until the test has done what it wants.

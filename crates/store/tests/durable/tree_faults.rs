@@ -469,3 +469,32 @@ fn what_waits_for_the_device_has_a_bound() {
         assert_eq!(grow(&mut client), APPLIED);
     }
 }
+
+/// What a database was converted from takes room until a snapshot has what it became: one is made for that, however little
+/// there is in the log.
+#[test]
+fn a_tree_that_was_converted_goes_by_itself() {
+    let mut client = Client::new();
+    assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    let other = client.id("other");
+    assert_eq!(client.commit(other, &[put(b"key", b"value")]), APPLIED);
+    client.made.rounds.flush_trees().expect("there is room");
+    let snapshots = |client: &mut Client| {
+        while client.made.rounds.step_snapshot(&mut client.clock) {}
+        while client.made.rounds.round(&mut client.clock) {}
+        let statistics = client.made.store.log_statistics();
+        statistics.expect("there is a log").snapshots_made
+    };
+    assert_eq!(snapshots(&mut client), 0, "none is due");
+    let converted = client
+        .made
+        .rounds
+        .convert(other, Kind::Memory, &mut client.clock);
+    converted.expect("it fits");
+    for _ in 0..2 {
+        assert_eq!(snapshots(&mut client), 1, "one is enough");
+    }
+    client.made.crash(2, &mut client.clock);
+    assert_eq!(client.folders().len(), 1, "{:?}", client.folders());
+    assert!(client.has(other, b"key"));
+}
