@@ -192,7 +192,7 @@ fn an_error_of_the_device_is_no_full_disk() {
             let error = client.try_prepare().expect_err("planned");
             let is_full = matches!(error, PrepareError::Full { .. });
             assert_eq!(is_full, fault == Fault::Full, "{step:?}: {error}");
-            assert_eq!(error.to_string().contains("disk is full"), is_full);
+            assert_eq!(error.to_string().contains("no space or no inodes"), is_full);
             client.try_prepare().expect("it was one error");
             drop(client);
             check(&disk, &mut promise);

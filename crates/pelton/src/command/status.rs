@@ -166,7 +166,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
             log.syncs
         ));
         if log.full {
-            lines.push("the disk is full: writes that grow are refused until there is room".into());
+            lines.push("no space or no inodes are left on the disk: writes that grow are refused until there is room".into());
         }
         if log.failed {
             lines.push("the log has failed: writes are refused until a restart".into());

@@ -279,13 +279,13 @@ mod tests {
         };
         for said in of(io::ErrorKind::FileTooLarge) {
             assert!(
-                said.contains("ulimit -f") && !said.contains("disk is full"),
+                said.contains("ulimit -f") && !said.contains("inodes"),
                 "{said}"
             );
         }
         for said in of(io::ErrorKind::StorageFull) {
             assert!(
-                said.contains("disk is full") && !said.contains("ulimit"),
+                said.contains("no space or no inodes") && !said.contains("ulimit"),
                 "{said}"
             );
         }

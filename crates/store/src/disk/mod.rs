@@ -32,7 +32,7 @@ pub fn is_full(error: &io::Error) -> bool {
 /// What has no room, and so what is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The disk is full.
+    /// The disk has no space left, or no inodes: the operating system says the same of both.
     Disk,
     /// The user's quota of it is used up.
     Quota,
@@ -55,7 +55,9 @@ impl NoRoom {
 impl fmt::Display for NoRoom {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            NoRoom::Disk => "the disk is full; free some space",
+            NoRoom::Disk => {
+                "no space or no inodes are left on the disk (`df` and `df -i` say which); free some"
+            }
             NoRoom::Quota => {
                 "what this user may have of the disk is used up; free some space, or raise the quota"
             }

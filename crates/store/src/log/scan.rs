@@ -108,6 +108,7 @@ fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
         let ordinals = names.iter().filter_map(|name| segment_ordinal(name));
         let mut ordinals: Vec<u64> = ordinals.take(limits::SEGMENTS).collect();
         ordinals.sort_unstable();
+        check_no_folder(disk, &ordinals)?;
         let find = |ordinal| -> io::Result<FoundSegment> {
             let bytes = disk.open(&segment_name(ordinal))?.len()?;
             Ok(FoundSegment { ordinal, bytes })
@@ -118,6 +119,25 @@ fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
         folder: disk.describe(""),
         source,
     })
+}
+
+/// A folder with the name of a segment is not listed: an error where one stands at a place at which a segment seems to be
+/// missing.
+fn check_no_folder(disk: &dyn Disk, ordinals: &[u64]) -> io::Result<()> {
+    let first = ordinals.first().map_or(1, |first| first.saturating_sub(1));
+    let behind = ordinals.iter().map(|ordinal| ordinal.saturating_add(1));
+    let is_missing = |ordinal: &u64| ordinals.binary_search(ordinal).is_err();
+    for missing in std::iter::once(first).chain(behind).filter(is_missing) {
+        let name = segment_name(missing);
+        // Whatever else is there is told when it is opened.
+        if let Ok(true) = disk.has_subfolder(&name) {
+            let words = format!(
+                "{name} is a folder, and should be a file of the log: move it away, and put the file back"
+            );
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, words));
+        }
+    }
+    Ok(())
 }
 
 fn reader(disk: &dyn Disk, ordinal: u64) -> io::Result<SegmentReader> {

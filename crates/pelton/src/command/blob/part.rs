@@ -208,9 +208,17 @@ fn lock(file: &File, path: &Path) -> io::Result<()> {
         Err(TryLockError::Error(_)) | Ok(()) => {}
     }
     // Who had it before may have completed it, and so given this file its last name.
-    match fs::metadata(path) {
-        Ok(there) if there.ino() == file.metadata()?.ino() => Ok(()),
-        _ => Err(taken()),
+    is_still_there(fs::metadata(path), file.metadata()?.ino())?
+        .then_some(())
+        .ok_or_else(taken)
+}
+
+/// Whether what was found at a path is the file that was opened there. An error says nothing of others.
+fn is_still_there(found: io::Result<fs::Metadata>, inode: u64) -> io::Result<bool> {
+    match found {
+        Ok(there) => Ok(there.ino() == inode),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -383,6 +391,16 @@ mod tests {
         fs::write(&path, "").unwrap();
         folder.open().0.remove();
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+    }
+
+    /// What the device does not say is no other download.
+    #[test]
+    fn a_device_that_fails_is_told_as_that() {
+        const EIO: i32 = 5;
+        let failed = is_still_there(Err(io::Error::from_raw_os_error(EIO)), 1);
+        assert_eq!(failed.unwrap_err().raw_os_error(), Some(EIO));
+        let gone = is_still_there(Err(io::ErrorKind::NotFound.into()), 1);
+        assert!(!gone.unwrap());
     }
 
     #[test]
