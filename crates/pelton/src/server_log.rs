@@ -48,6 +48,13 @@ impl server::Log for ServerLog {
         tracing::info!("{what}");
     }
 
+    fn no_thread(&self, what: &str, why: &std::io::Error) {
+        tracing::warn!(
+            "the system gives no thread for {what}: {why}; what limits threads: `ulimit -u`, TasksMax= of systemd, \
+             `pids.max` of the control group, kernel.threads-max, and memory"
+        );
+    }
+
     fn snapshot(&self, report: &SnapshotReport) {
         let SnapshotReport {
             file,

@@ -206,6 +206,7 @@ mod tests {
         }
         fn storage_recovered(&self, _: &str) {}
         fn snapshot(&self, _: &SnapshotReport) {}
+        fn no_thread(&self, _: &str, _: &std::io::Error) {}
     }
 
     const HOUR_MS: u64 = 3_600_000;

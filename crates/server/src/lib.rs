@@ -223,7 +223,10 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     } = storage::open(&config)?;
     keep_time_steady(&mut config, &store);
     let account = Account::new(account_bytes(&config));
-    let blob_threads = Arc::new(BlobThreads::new(Arc::clone(&account)));
+    let blob_threads = Arc::new(BlobThreads::new(
+        Arc::clone(&account),
+        Arc::clone(&config.log),
+    ));
     if let Some(blobs) = store.blobs() {
         blobs.set_runner(Arc::new(Threads(Arc::clone(&blob_threads))));
         blobs.set_observer(Arc::new(BlobLog(Arc::clone(&config.log))));
@@ -237,7 +240,11 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         })?;
     }
     let brought_limit_bytes = limits::BROUGHT_BYTES.min(account_bytes(&config) / 2);
-    let readers = Readers::Pool(Pool::new(store.clone(), brought_limit_bytes));
+    let readers = Readers::Pool(Pool::new(
+        store.clone(),
+        brought_limit_bytes,
+        Arc::clone(&config.log),
+    ));
     let parts = Parts::new(config, account, reaper, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
@@ -468,7 +475,11 @@ impl Parts {
             log: Arc::clone(&config.log),
         };
         Parts {
-            tasks: Tasks::new(Box::new(jobs), Arc::clone(&config.time)),
+            tasks: Tasks::new(
+                Box::new(jobs),
+                Arc::clone(&config.time),
+                Arc::clone(&config.log),
+            ),
             settings: Arc::new(Settings {
                 http2,
                 about: about(&config.server),

@@ -82,6 +82,10 @@ impl Log for Keep {
 
     fn snapshot(&self, _: &store::snapshot::SnapshotReport) {}
 
+    fn no_thread(&self, what: &str, _: &std::io::Error) {
+        self.say(format!("no thread for {what}"));
+    }
+
     fn detail(&self) -> Detail {
         *self.detail.lock().expect("one thread")
     }
@@ -188,7 +192,8 @@ impl Pair {
         let store = opening.store;
         let mut parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
         if let Some(jobs) = jobs {
-            parts.tasks = Tasks::new(jobs, Arc::clone(&clock) as Arc<dyn TimeSource>);
+            let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
+            parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
         }
         let worker = parts.worker(Box::new(|| {}), role);
         Pair::new(&parts, worker, log, clock)

@@ -2,7 +2,7 @@
 
 use drive::Connections;
 use service::State;
-use service::keyvalue::reads_wait;
+use service::keyvalue::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
 use store::{Look, Shown, View};
 
@@ -10,7 +10,7 @@ use crate::batch::{LongWork, Read, Reads, jobs_of};
 use crate::calls::CallId;
 use crate::core::Core;
 use crate::limits;
-use crate::readers::{Done, Full};
+use crate::readers::{Done, Full, WhyFull};
 use crate::worker::Worker;
 
 impl Worker {
@@ -138,11 +138,15 @@ impl Worker {
 
     /// Tells calls that there is no place among those that wait for a reader.
     #[cold]
-    fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job): &Full<Fetch>) {
+    fn refuse_reads(&mut self, connections: &mut dyn Connections, Full(job, why): &Full<Fetch>) {
         for tag in job.wishes().tags() {
             let call = CallId::from_tag(tag);
             self.with_call(connections, call, |core, channel, io, call| {
-                core.end(channel, io, call, reads_wait())
+                let status = match why {
+                    WhyFull::Jobs => reads_wait(),
+                    WhyFull::NoThread => no_reader(),
+                };
+                core.end(channel, io, call, status)
             });
         }
     }

@@ -24,6 +24,9 @@ pub trait Log: Send + Sync {
     /// A snapshot was made, as happens now and then.
     fn snapshot(&self, report: &SnapshotReport);
 
+    /// The system has given no thread to do this, and why.
+    fn no_thread(&self, what: &str, why: &std::io::Error);
+
     /// Returns how much is wanted of what follows. Asked often, so it must be cheap.
     fn detail(&self) -> Detail {
         Detail::Usual
@@ -84,6 +87,7 @@ impl Log for Silent {
     fn storage(&self, _what: &str) {}
     fn storage_recovered(&self, _what: &str) {}
     fn snapshot(&self, _report: &SnapshotReport) {}
+    fn no_thread(&self, _what: &str, _why: &std::io::Error) {}
 }
 
 /// What all loops of a server share, and nobody changes.

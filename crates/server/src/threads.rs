@@ -1,9 +1,13 @@
 //! Threads for jobs that wait for a device: begun when there is something for them to do, and ended when there has been
 //! nothing for a while, so that the memory which they have kept for more goes back.
 
+#[cfg(test)]
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use crate::settings::Log;
 
 /// Jobs that wait for a thread.
 pub(crate) trait JobQueue: Send + Sized + 'static {
@@ -23,9 +27,34 @@ pub(crate) trait JobQueue: Send + Sized + 'static {
     fn run(pool: &Arc<ThreadPool<Self>>, job: Self::Job);
 }
 
+/// Begins a thread of this name; where the system gives none, the log says for what, and `None` is returned.
+pub(crate) fn begin(
+    name: &str,
+    what: &str,
+    log: &dyn Log,
+    work: impl FnOnce() + Send + 'static,
+) -> Option<JoinHandle<()>> {
+    #[cfg(test)]
+    if NO_THREADS.get() {
+        log.no_thread(what, &io::ErrorKind::WouldBlock.into());
+        return None;
+    }
+    let begun = thread::Builder::new().name(name.into()).spawn(work);
+    begun.inspect_err(|error| log.no_thread(what, error)).ok()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whoever this is set for gets no threads.
+    pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// A pool of threads.
 pub(crate) struct ThreadPool<Q> {
     name: &'static str,
+    /// What they do, in words.
+    what: &'static str,
+    log: Arc<dyn Log>,
     max_threads: usize,
     /// How long a thread waits for a job before it ends.
     idle: Duration,
@@ -73,13 +102,16 @@ impl<Q: JobQueue> PoolState<Q> {
 impl<Q: JobQueue> ThreadPool<Q> {
     /// A pool without threads.
     pub fn new(
-        name: &'static str,
+        (name, what): (&'static str, &'static str),
         max_threads: usize,
         idle: Duration,
         queue: Q,
+        log: Arc<dyn Log>,
     ) -> Arc<ThreadPool<Q>> {
         Arc::new(ThreadPool {
             name,
+            what,
+            log,
             max_threads,
             idle,
             state: Mutex::new(PoolState {
@@ -106,11 +138,9 @@ impl<Q: JobQueue> ThreadPool<Q> {
         // A thread that waits may be on its way to a job that is in the queue: each job has one of its own.
         while jobs > idle && state.running < self.max_threads && !state.is_stopping {
             let pool = Arc::clone(self);
-            let begun = thread::Builder::new()
-                .name(self.name.into())
-                .spawn(move || pool.work());
+            let begun = begin(self.name, self.what, &*self.log, move || pool.work());
             // Without it those that are there do the work, or whoever asks next may have more luck.
-            let Ok(thread) = begun else { break };
+            let Some(thread) = begun else { break };
             state.threads.push(thread);
             state.running += 1;
             idle += 1;
@@ -229,7 +259,8 @@ mod tests {
     const FOREVER: Duration = Duration::from_secs(3_600);
 
     fn pool(max_threads: usize, idle: Duration) -> Arc<ThreadPool<Jobs>> {
-        ThreadPool::new("test", max_threads, idle, Jobs::default())
+        let log = Arc::new(crate::settings::Silent);
+        ThreadPool::new(("test", "a test"), max_threads, idle, Jobs::default(), log)
     }
 
     fn wait_for(pool: &ThreadPool<Jobs>, is_so: impl Fn(&PoolState<Jobs>) -> bool) {

@@ -47,6 +47,8 @@ pub enum TaskNews<'a> {
 pub enum TaskRefusal {
     /// Another one runs.
     Busy,
+    /// The system gives no thread for it.
+    NoThread,
     /// The server keeps nothing.
     NothingKept,
     /// The server was not told where backups go.
@@ -99,6 +101,11 @@ impl TaskRefusal {
             TaskRefusal::Busy => Status::new(
                 Code::Unavailable,
                 "another backup, snapshot or conversion runs on this server; try again when it is done",
+            ),
+            TaskRefusal::NoThread => Status::new(
+                Code::Unavailable,
+                "the system gives the server no thread to do this with, as the server's log says; nothing was done, try again \
+                 later",
             ),
             TaskRefusal::NothingKept => Status::new(
                 Code::FailedPrecondition,

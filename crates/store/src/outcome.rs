@@ -449,7 +449,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::NotReadAhead => write!(
                 formatter,
-                "the database was changed while the request was on its way; nothing was done; try again"
+                "what the request has to know was not read: the database was changed meanwhile, or the server had no room or no \
+                 thread to read it; nothing was done; try again"
             ),
             Refusal::Damaged => write!(
                 formatter,

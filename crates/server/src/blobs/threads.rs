@@ -8,6 +8,7 @@ use store::blob::{Job, Permit, ReadJob, Runner};
 use super::queue::{Next, Queue, STORE};
 use crate::account::Account;
 use crate::limits;
+use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
 
 /// The threads. They begin when there is something to do.
@@ -32,12 +33,13 @@ impl Runner for Threads {
 
 impl BlobThreads {
     /// Threads whose reads take memory of `account`.
-    pub fn new(account: Arc<Account>) -> BlobThreads {
+    pub fn new(account: Arc<Account>, log: Arc<dyn Log>) -> BlobThreads {
         BlobThreads(ThreadPool::new(
-            "pelton-blobs",
+            ("pelton-blobs", "reading and writing blobs"),
             limits::BLOB_THREADS,
             Duration::from_millis(limits::IDLE_THREAD_MS),
             Queue::new(account),
+            log,
         ))
     }
 
@@ -84,7 +86,10 @@ mod tests {
     /// Jobs that need each other: with fewer threads than jobs none of them would end.
     #[test]
     fn each_job_has_a_thread_as_long_as_there_may_be_more() {
-        let threads = Arc::new(BlobThreads::new(Account::new(1 << 30)));
+        let threads = Arc::new(BlobThreads::new(
+            Account::new(1 << 30),
+            Arc::new(crate::settings::Silent),
+        ));
         let runner = Threads(Arc::clone(&threads));
         let (done, ended) = mpsc::channel();
         for _ in 0..2 {

@@ -74,8 +74,17 @@ pub(crate) enum Done {
     },
 }
 
-/// There is no room for a further job.
-pub(crate) struct Full<J>(pub J);
+/// There is no room for a further job, or nobody to do it.
+pub(crate) struct Full<J>(pub J, pub WhyFull);
+
+/// Why a job was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhyFull {
+    /// Too many wait.
+    Jobs,
+    /// There is no reader, and the system gives no thread for one.
+    NoThread,
+}
 
 impl Readers {
     /// When the loops have ended.
@@ -152,7 +161,7 @@ impl LoopReaders {
                     has_left,
                 };
                 match pool.submit(asker, job, &self.inbox) {
-                    Err(Full(Job::Fetch { fetch, .. })) => Err(Full(fetch)),
+                    Err(Full(Job::Fetch { fetch, .. }, why)) => Err(Full(fetch, why)),
                     _ => Ok(()),
                 }
             }
@@ -204,7 +213,7 @@ impl LoopReaders {
                 let job = Job::ReadAhead { number, batch };
                 match pool.submit(Asker::Loop(self.number()), job, &self.inbox) {
                     // The committer refuses what was not read.
-                    Err(Full(Job::ReadAhead { batch, .. })) => {
+                    Err(Full(Job::ReadAhead { batch, .. }, _)) => {
                         let all = batch.len();
                         Some((batch, all))
                     }

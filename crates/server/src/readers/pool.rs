@@ -8,9 +8,10 @@ use service::ReaderFigures;
 use store::Store;
 
 use super::queue::{Asker, Length, ReadQueue};
-use super::{Done, Full, Job, sweep};
+use super::{Done, Full, Job, WhyFull, sweep};
 use crate::inbox::Inbox;
 use crate::limits;
+use crate::settings::Log;
 use crate::threads::{JobQueue, ThreadPool};
 
 /// What one run of a fetch brings at most, unless one call alone wishes more.
@@ -96,7 +97,7 @@ impl Drop for Brought {
 
 impl Pool {
     /// At most `brought_limit_bytes` may wait for loops, or be on their way to them.
-    pub fn new(store: Store, brought_limit_bytes: usize) -> Arc<Pool> {
+    pub fn new(store: Store, brought_limit_bytes: usize, log: Arc<dyn Log>) -> Arc<Pool> {
         let figures: Arc<ReaderFigures> = Arc::default();
         let queue = ReadQueue::new(Arc::clone(&figures));
         let idle = Duration::from_millis(limits::IDLE_THREAD_MS);
@@ -104,7 +105,13 @@ impl Pool {
             store,
             brought_limit_bytes,
             figures,
-            threads: ThreadPool::new("pelton-reader", limits::READERS, idle, queue),
+            threads: ThreadPool::new(
+                ("pelton-reader", "reading databases on disk"),
+                limits::READERS,
+                idle,
+                queue,
+                log,
+            ),
             room: Mutex::default(),
             has_room: Condvar::new(),
         })
@@ -121,12 +128,16 @@ impl Pool {
         let jobs = state.queue.ready() + 1;
         if state.is_stopping() || !self.threads.begin_threads(&mut state, jobs) {
             self.figures.refused_jobs.fetch_add(1, Ordering::Relaxed);
-            return Err(Full(job));
+            let why = match state.is_stopping() {
+                true => WhyFull::Jobs,
+                false => WhyFull::NoThread,
+            };
+            return Err(Full(job, why));
         }
         let length = job.length();
         let waiting = (job, Arc::clone(inbox), Arc::clone(self));
         if let Err((job, _, _)) = state.queue.push(asker, length, waiting) {
-            return Err(Full(job));
+            return Err(Full(job, WhyFull::Jobs));
         }
         state.show();
         drop(state);

@@ -99,7 +99,13 @@ impl Bench {
         batch.create_database(u64::MAX, "memory", &config.default_database);
         mailbox.submit(&mut batch);
         while rounds.round(&mut clock) {}
-        let pool = pooled.then(|| Pool::new(store.clone(), limits::BROUGHT_BYTES));
+        let pool = pooled.then(|| {
+            Pool::new(
+                store.clone(),
+                limits::BROUGHT_BYTES,
+                Arc::new(crate::settings::Silent),
+            )
+        });
         let readers = match &pool {
             Some(pool) => Readers::Pool(Arc::clone(pool)),
             None => Readers::Inline(store.clone()),
@@ -875,7 +881,11 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         bench.wait_ok(call);
     }
     let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
-    let pool = Pool::new(bench.store.clone(), 1 << 20);
+    let pool = Pool::new(
+        bench.store.clone(),
+        1 << 20,
+        Arc::new(crate::settings::Silent),
+    );
     let (wake, woken) = channel();
     let waker: SharedWaker = Arc::new(move || {
         let _ = wake.send(());
@@ -929,4 +939,28 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         assert_eq!(pool.brought_bytes(), 0);
         assert_eq!(pool.figures().waiting_jobs.load(Ordering::Relaxed), 0);
     }
+}
+
+/// A read for which there is no reader, and the system gives no thread for one, is told as that.
+#[test]
+fn a_read_without_a_thread_says_so() {
+    let mut bench = Bench::new(true);
+    let call = bench.operation("Put", "", put(b"key", b"value", Condition::None));
+    bench.wait_ok(call);
+    let tree = (bench.store.tree(DatabaseId::DEFAULT)).expect("it is on disk");
+    let log = Arc::new(crate::settings::Silent);
+    let pool = Pool::new(bench.store.clone(), 1 << 20, log);
+    let mut readers = LoopReaders::new(Readers::Pool(Arc::clone(&pool)), Arc::new(|| {}));
+    let id = ConnectionId {
+        slot: 1,
+        generation: 0,
+    };
+    crate::threads::NO_THREADS.set(true);
+    let mut wishes = store::tree::Wishes::default();
+    wishes.begin(1, b"");
+    wishes.key(b"key");
+    let asked = readers.fetch(id, store::tree::Fetch::new(tree, &mut wishes));
+    crate::threads::NO_THREADS.set(false);
+    assert_eq!(asked.err().map(|full| full.1), Some(WhyFull::NoThread));
+    pool.stop();
 }

@@ -11,7 +11,7 @@ mod tests;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use service::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskNews, TaskRefusal};
@@ -20,6 +20,8 @@ use crate::calls::CallId;
 use crate::clock::TimeSource;
 use crate::inbox::Inbox;
 use crate::limits;
+use crate::settings::Log;
+use crate::threads;
 
 pub(crate) use jobs::StorageJobs;
 
@@ -83,6 +85,7 @@ impl News {
 pub(crate) struct Tasks {
     jobs: Box<dyn Jobs>,
     time: Arc<dyn TimeSource>,
+    log: Arc<dyn Log>,
     state: Mutex<State>,
 }
 
@@ -98,10 +101,11 @@ struct Running {
 }
 
 impl Tasks {
-    pub fn new(jobs: Box<dyn Jobs>, time: Arc<dyn TimeSource>) -> Arc<Tasks> {
+    pub fn new(jobs: Box<dyn Jobs>, time: Arc<dyn TimeSource>, log: Arc<dyn Log>) -> Arc<Tasks> {
         Arc::new(Tasks {
             jobs,
             time,
+            log,
             state: Mutex::default(),
         })
     }
@@ -131,11 +135,9 @@ impl Tasks {
             inbox: Arc::clone(inbox),
             cancel: Arc::clone(&cancel),
         };
-        let thread = thread::Builder::new()
-            .name("pelton-task".into())
-            .spawn(move || work.run());
-        // Without a thread to spare there is no place for it now, as if another one ran.
-        let thread = thread.map_err(|_| TaskRefusal::Busy)?;
+        let what = "a backup, snapshot or conversion";
+        let thread = threads::begin("pelton-task", what, &*self.log, move || work.run());
+        let thread = thread.ok_or(TaskRefusal::NoThread)?;
         let handle = TaskHandle(Arc::clone(&cancel));
         // The thread waits for the lock before it says that it is done.
         state.running = Some(Running { thread, cancel });

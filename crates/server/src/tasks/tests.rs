@@ -288,3 +288,24 @@ fn a_task_that_is_quick_is_answered_while_the_server_stops() {
     room.order(Order::End(Ok(snapshot())));
     assert_eq!(room.wait_for_end(stream), Code::Ok);
 }
+
+/// A call for which the system gives no thread is told that, and so is the log; the next one has its place.
+#[test]
+fn without_a_thread_it_is_said_so() {
+    let room = Room::new();
+    let tasks = Arc::clone(&room.pair.tasks);
+    let start = || {
+        let inbox = Inbox::new(Arc::new(|| {}));
+        let call = crate::calls::CallId::from_tag(0);
+        tasks.start(Task::Snapshot, call, &inbox).map(drop)
+    };
+    crate::threads::NO_THREADS.set(true);
+    assert_eq!(start(), Err(TaskRefusal::NoThread));
+    crate::threads::NO_THREADS.set(false);
+    assert_eq!(start(), Ok(()));
+    let said = room.pair.said.lock().expect("one thread");
+    assert!(
+        said.iter()
+            .any(|line| line.contains("no thread for a backup"))
+    );
+}

@@ -189,6 +189,7 @@ fn refusals_and_failures_have_their_codes() {
     let shared = shared();
     for (refusal, code, words) in [
         (TaskRefusal::Busy, Code::Unavailable, "another"),
+        (TaskRefusal::NoThread, Code::Unavailable, "no thread"),
         (
             TaskRefusal::NothingKept,
             Code::FailedPrecondition,

@@ -25,7 +25,7 @@ use messages::{GetResponse, OperationKind, Request, decode_get};
 use pipe::Pipe;
 use range::{Count, Scan};
 pub(crate) use refuse::{check_key, find_database, invalid, not_fetched, push_error, refusal};
-pub use refuse::{database_gone, not_read, reads_wait};
+pub use refuse::{database_gone, no_reader, not_read, reads_wait};
 use transact::Transact;
 
 /// A call of `pelton.v1.KeyValue`.

@@ -59,6 +59,16 @@ pub fn reads_wait() -> Status {
     )
 }
 
+/// The end of a call for which the system gave no thread to read what it wishes.
+#[cold]
+pub fn no_reader() -> Status {
+    Status::new(
+        Code::Unavailable,
+        "the system gives the server no thread to read databases on disk with, as the server's log says; nothing was done, \
+         try again later",
+    )
+}
+
 /// The end of a call that looked at what was not fetched for it.
 #[cold]
 pub(crate) fn not_fetched() -> Status {
