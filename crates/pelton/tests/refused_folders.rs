@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, PATIENCE, Server, pelton, pelton_at, run_within_patience};
+use support::{Folder, PATIENCE, Server, pelton, pelton_at, run, run_within_patience};
 
 /// Whoever has no rights: the user `nobody`, where these tests are run by root.
 const NOBODY: u32 = 65_534;
@@ -399,4 +399,119 @@ fn a_backup() {
     let answer = run_within_patience(pelton().args(["log", "verify"]).arg(folder.data()));
     assert_eq!(answer.code, 3, "{answer:?}");
     assert!(answer.stderr.contains("`pelton restore"), "{answer:?}");
+}
+
+/// A folder where a file of the log should be is told as that.
+#[test]
+fn a_folder_in_the_place_of_a_file_of_the_log() {
+    let (folder, first) = without_snapshot("log-is-folder");
+    let all = files(&folder.data(), ".log");
+    for path in [&first, &all[all.len() - 1]] {
+        let aside = folder.0.join("aside");
+        fs::rename(path, &aside).expect("it is there");
+        fs::create_dir(path).expect("nothing is there");
+        let name = path.file_name().expect("it has one").to_string_lossy();
+        let words = [&*name, "is a folder, and should be a file of the log"];
+        refused(&folder, &mut pelton(), &folder.data(), &words);
+        fs::remove_dir(path).expect("it is empty");
+        fs::rename(&aside, path).expect("nothing is there");
+    }
+    let server = Server::durable(&folder.data(), &FLAGS);
+    assert_eq!(server.run(["count"]).text().trim(), "4");
+}
+
+/// One damaged file of one database on disk: the start is refused by its name, `log verify` names it too, and when the loss
+/// is accepted that database alone begins anew.
+#[test]
+fn a_damaged_database_on_disk() {
+    let folder = Folder::new("damaged-tree");
+    let server = Server::durable(&folder.data(), &FLAGS);
+    for name in ["hurt", "whole"] {
+        let created = server.run(["database", "create", name, "--kind", "disk"]);
+        assert_eq!(created.code, 0, "{created:?}");
+        assert_eq!(server.run(["put", "old", "v", "--database", name]).code, 0);
+    }
+    let tables = |folder: &Path| -> Vec<PathBuf> {
+        let is_table = |path: &PathBuf| {
+            path.parent()
+                .is_some_and(|parent| parent.ends_with("tables"))
+        };
+        content(folder).into_keys().filter(is_table).collect()
+    };
+    // The second one brings to the device what was there before the first.
+    let until = Instant::now() + PATIENCE;
+    while tables(&folder.data()).len() < 2 {
+        assert!(Instant::now() < until, "nothing comes to the device");
+        assert_eq!(server.run(["put", "more", "v"]).code, 0);
+        assert_eq!(server.run(["snapshot"]).code, 0);
+    }
+    for name in ["hurt", "whole"] {
+        assert_eq!(server.run(["put", "new", "v", "--database", name]).code, 0);
+    }
+    assert_eq!(server.stop("TERM").0, 0);
+    let verify = || run(pelton().args(["log", "verify"]).arg(folder.data()));
+    let verified = verify();
+    assert_eq!(verified.code, 0, "{verified:?}");
+    for name in ["hurt", "whole"] {
+        let line = format!("the database `{name}`, on disk: 1 tables, ");
+        assert!(verified.text().contains(&line), "{}", verified.text());
+    }
+
+    let table = tables(&folder.data()).remove(0);
+    let bytes = fs::read(&table).expect("readable");
+    fs::write(&table, &bytes[..bytes.len() / 2]).expect("writable");
+    let name = table.file_name().expect("it has one").to_string_lossy();
+    let file = format!("tables/{name}");
+    let words = [
+        "the database `hurt`",
+        &file,
+        "restore a backup",
+        "--accept-loss",
+    ];
+    refused(&folder, &mut pelton(), &folder.data(), &words);
+    let before = content(&folder.data());
+    let verified = verify();
+    assert_eq!(verified.code, 3, "{verified:?}");
+    for word in words {
+        assert!(verified.stderr.contains(word), "{}", verified.stderr);
+    }
+    assert!(content(&folder.data()) == before, "nothing is written");
+
+    let root = folder.0.join("backups");
+    let root = root.to_str().expect("it is text");
+    let usual = [&FLAGS[..], &["--backup-root", root]].concat();
+    let accepting = [&usual[..], &["--accept-loss"]].concat();
+    for (name, flags) in [("a", &accepting), ("b", &usual), ("c", &accepting)] {
+        let server = Server::durable(&folder.data(), flags);
+        let has =
+            |database: &str, key: &str| server.run(["get", key, "--database", database]).code == 0;
+        assert!(has("whole", "old") && has("whole", "new"));
+        assert!(has("hurt", "new") && !has("hurt", "old"));
+        assert_eq!(server.run(["get", "more"]).code, 0);
+        let made = server.run(["backup", name]);
+        assert_eq!(made.code, 0, "{made:?}");
+        assert_eq!(server.stop("TERM").0, 0);
+        let aside = fs::read_dir(folder.data().join("set-aside")).expect("it is there");
+        let aside: Vec<_> = aside.map(|entry| entry.expect("readable").path()).collect();
+        assert_eq!(aside.len(), 1, "{aside:?}");
+        assert_eq!(
+            fs::read(aside[0].join(&file)).expect("it is kept"),
+            bytes[..bytes.len() / 2]
+        );
+    }
+    let verified = verify();
+    assert_eq!(verified.code, 0, "{verified:?}");
+    for name in ["a", "c"] {
+        let data = folder.0.join("restored").join(name);
+        fs::create_dir_all(folder.0.join("restored")).expect("there is room");
+        let backup = Path::new(root).join(name);
+        let restored = run(pelton().arg("restore").arg(backup).arg("--data").arg(&data));
+        assert_eq!(restored.code, 0, "{restored:?}");
+        let server = Server::durable(&data, &FLAGS);
+        for (database, key, code) in [("whole", "old", 0), ("hurt", "new", 0), ("hurt", "old", 1)] {
+            let got = server.run(["get", key, "--database", database]);
+            assert_eq!(got.code, code, "{database}: {key}");
+        }
+        assert_eq!(server.stop("TERM").0, 0);
+    }
 }

@@ -222,7 +222,7 @@ pub enum LogCommand {
     /// Print what stands in the log: one line for each group, what one write to the device covered
     Inspect(InspectLogArguments),
 
-    /// Read the whole log and check every checksum; exit code 3 if something durable is missing
+    /// Read the log, snapshots and databases on disk and check every checksum; exit code 3 if something durable is missing
     Verify(LogArguments),
 }
 

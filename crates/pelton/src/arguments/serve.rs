@@ -132,13 +132,16 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub keep_uploads: Option<Span>,
 
-    /// Start though something is lost: without what is missing of the log, and without blobs that nothing names
+    /// Start though something is lost: without what is missing of the log, without blobs that nothing names, and without what
+    /// is in databases on disk that are damaged
     ///
     /// It has several meanings. Where the log is damaged, cut short or gone: give up what comes after the damage, or is
     /// missing. Where the file `pelton-data` is damaged: make it anew from what is there. Where more
     /// files are complete blobs that nothing names than a crash leaves: move them into the folder `set-aside` of the data
-    /// folder, where they stay for seven days; so do folders of databases on disk that the log does not name. The message
-    /// of the start that was refused says which of them, and what is lost. Not needed after a crash or a power loss.
+    /// folder, where they stay for seven days; so do folders of databases on disk that the log does not name. Where a
+    /// database on disk is damaged: move its folder alone there, where it stays until somebody removes it, and begin this
+    /// database anew with what the log still has of it. The message of the start that was refused says which of them, and
+    /// what is lost. Not needed after a crash or a power loss.
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::open::Named;
 use crate::catalogue::DatabaseId;
 use crate::log::{Record, RecordKind};
-use crate::tree::{Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
+use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
 
 /// The trees that were found, and which of them the snapshot and the log speak of.
 ///
@@ -41,6 +41,8 @@ struct GivenUp {
     is_in_log: bool,
     /// Changes of keys that the log has of it.
     changes: u64,
+    /// What came up to this commit is not put into the tree that was begun.
+    empty_through: u64,
 }
 
 /// A database on disk that was damaged, and that was begun anew since the start was told to accept a loss.
@@ -221,7 +223,8 @@ impl<'a> ReplayTrees<'a> {
         let mut skip_through = generation.sequence;
         let tree = match self.found.remove(&generation) {
             Some(Ok(writer)) => {
-                skip_through = writer.index().persisted_sequence();
+                let index = writer.index();
+                skip_through = index.persisted_sequence().max(index.empty_through());
                 State::Open(writer)
             }
             Some(Err(error)) => self.give_up(generation, error, may_be_unmade),
@@ -249,6 +252,7 @@ impl<'a> ReplayTrees<'a> {
             error,
             is_in_log,
             changes: 0,
+            empty_through: 0,
         };
         self.given_up.insert(generation, given_up);
         // Its folder is made when it is certain that the server starts.
@@ -350,7 +354,14 @@ impl<'a> ReplayTrees<'a> {
             (Some(trees), Some(retained)) if gives_up => {
                 let generation = retained.tree.generation();
                 retained.tree = trees.begin(generation, None).index().clone();
-                self.give_up(generation, error, false);
+                let empty_through = retained.sequence;
+                let given_up = GivenUp {
+                    error,
+                    is_in_log: false,
+                    changes: 0,
+                    empty_through,
+                };
+                self.given_up.insert(generation, given_up);
             }
             _ => {
                 self.lost.insert(id, error);
@@ -447,7 +458,10 @@ impl<'a> ReplayTrees<'a> {
             // All of it is back in its folder before that is moved.
             self.held.remove(&generation);
             let moved_to = trees.give_up(generation, now_ms)?;
-            index.make_anew(last_sequence)?;
+            index.make_anew(Anew {
+                behind: last_sequence,
+                empty_through: given_up.empty_through,
+            })?;
             let tree = LostTree {
                 name: String::new(),
                 error: given_up.error,

@@ -14,29 +14,47 @@ const NAME: &str = "begun-anew";
 const HEADING: &str =
     "This database of pelton was begun anew, since it was damaged. Change nothing in this file.";
 
-/// Notes behind which sequence the tree in a folder begins anew, on the device.
-pub(super) fn note(folder: &Path, sequence: u64) -> io::Result<()> {
+/// How a tree begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anew {
+    /// Everything up to this sequence was in the log when it began.
+    pub(crate) behind: u64,
+    /// Commits up to this one are not put into it: its database was in memory from then on, without what had been in it.
+    pub(crate) empty_through: u64,
+}
+
+/// Notes that the tree in a folder begins anew, on the device.
+pub(super) fn note(folder: &Path, anew: Anew) -> io::Result<()> {
     let mut file = File::create(folder.join(NAME))?;
-    file.write_all(encode(sequence).as_bytes())?;
+    file.write_all(encode(anew).as_bytes())?;
     file.sync_all()?;
     File::open(folder)?.sync_all()
 }
 
-/// Behind which sequence the tree in a folder begins anew; `None`: it does not, or nobody can read it any more.
-pub(super) fn noted(folder: &Path) -> Option<u64> {
+/// How the tree in a folder has begun anew; `None`: it has not, or nobody can read it any more.
+pub(super) fn noted(folder: &Path) -> Option<Anew> {
     decode(&fs::read_to_string(folder.join(NAME)).ok()?)
 }
 
-fn encode(sequence: u64) -> String {
-    let content = format!("{HEADING}\nbehind {sequence}\n");
+fn encode(anew: Anew) -> String {
+    let Anew {
+        behind,
+        empty_through,
+    } = anew;
+    let content = format!("{HEADING}\nbehind {behind}, empty through {empty_through}\n");
     let sum = xxhash_rust::xxh3::xxh3_128(content.as_bytes());
     format!("{content}end {sum:032x}\n")
 }
 
 /// `None`: it is damaged.
-fn decode(text: &str) -> Option<u64> {
-    let sequence = text.lines().nth(1)?.strip_prefix("behind ")?.parse().ok()?;
-    (encode(sequence) == text).then_some(sequence)
+fn decode(text: &str) -> Option<Anew> {
+    let line = text.lines().nth(1)?.strip_prefix("behind ")?;
+    let (behind, empty_through) = line.split_once(", empty through ")?;
+    let anew = Anew {
+        behind: behind.parse().ok()?,
+        empty_through: empty_through.parse().ok()?,
+    };
+    (encode(anew) == text).then_some(anew)
 }
 
 #[cfg(test)]
@@ -45,8 +63,12 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_in_no_other_form() {
-        let text = encode(17);
-        assert_eq!(decode(&text), Some(17));
+        let anew = Anew {
+            behind: 17,
+            empty_through: 9,
+        };
+        let text = encode(anew);
+        assert_eq!(decode(&text), Some(anew));
         for at in 0..text.len() {
             assert_eq!(decode(&text[..at]), None, "{at}");
         }

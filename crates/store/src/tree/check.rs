@@ -37,7 +37,7 @@ pub(crate) fn verify(
     }
     opening::check_types(folder)?;
     let list = manifest::check(folder)?;
-    let is_newer = || anew::noted(folder).is_some_and(|behind| base_sequence <= behind);
+    let is_newer = || anew::noted(folder).is_some_and(|anew| base_sequence <= anew.behind);
     if list.number < least && !is_newer() {
         return Err(TreeError::Older {
             folder: folder.into(),

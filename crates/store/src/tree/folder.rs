@@ -237,8 +237,8 @@ impl Trees {
         self.make_folder()?;
         self.remove_if_there(&unfinished)?;
         drop(self.engine(&unfinished, &Counters::default(), &tree.stop)?);
-        if let Some(&sequence) = tree.begins_behind.get() {
-            anew::note(&unfinished, sequence).map_err(|error| TreeError::io(&unfinished, error))?;
+        if let Some(&anew) = tree.begins_anew.get() {
+            anew::note(&unfinished, anew).map_err(|error| TreeError::io(&unfinished, error))?;
         }
         self.finish_folder(tree.generation, &tree.folder)?;
         self.engine(&tree.folder, &tree.counters, &tree.stop)

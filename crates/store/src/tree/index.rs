@@ -11,7 +11,7 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, Memtable, Tree};
 use parking_lot::{Mutex, RwLock};
 
-use super::anew;
+use super::anew::{self, Anew};
 use super::error::TreeError;
 use super::figures::{TreeStatistics, Trouble};
 use super::folder::{Counters, Generation, TreeConfig, Trees};
@@ -52,8 +52,8 @@ pub(super) struct Shared {
     pub(super) engine: OnceLock<Tree>,
     /// Held by the one who makes it.
     pub(super) making: Mutex<()>,
-    /// It takes the place of one that was given up, and begins behind this sequence.
-    pub(super) begins_behind: OnceLock<u64>,
+    /// It takes the place of one that was given up.
+    pub(super) begins_anew: OnceLock<Anew>,
     pub(super) trees: Trees,
     pub(super) folder: PathBuf,
     pub(super) generation: Generation,
@@ -183,7 +183,7 @@ impl TreeIndex {
     pub(crate) fn check_list(&self, least: u64, base_sequence: u64) -> Result<(), TreeError> {
         let list = self.list();
         let folder = &self.shared.folder;
-        let is_newer = || anew::noted(folder).is_some_and(|behind| base_sequence <= behind);
+        let is_newer = || anew::noted(folder).is_some_and(|anew| base_sequence <= anew.behind);
         if list >= least || is_newer() {
             return Ok(());
         }
@@ -200,11 +200,15 @@ impl TreeIndex {
         self.shared.make()
     }
 
-    /// The same for a tree that takes the place of one that was given up, when everything up to this sequence is in the log:
-    /// its folder says so.
-    pub(crate) fn make_anew(&self, sequence: u64) -> Result<bool, TreeError> {
-        let _ = self.shared.begins_behind.set(sequence);
+    /// The same for a tree that takes the place of one that was given up: its folder says how it begins.
+    pub(crate) fn make_anew(&self, anew: Anew) -> Result<bool, TreeError> {
+        let _ = self.shared.begins_anew.set(anew);
         self.shared.make()
+    }
+
+    /// Up to here commits must not be put into it though they are not in tables: see [`Anew::empty_through`].
+    pub(crate) fn empty_through(&self) -> u64 {
+        anew::noted(&self.shared.folder).map_or(0, |anew| anew.empty_through)
     }
 
     /// Whether it has a folder.
@@ -480,7 +484,7 @@ impl Shared {
             list: AtomicU64::new(tree.map_or(0, list)),
             engine,
             making: Mutex::default(),
-            begins_behind: OnceLock::new(),
+            begins_anew: OnceLock::new(),
             known_tables: Mutex::new(KnownTables::none(trees.origin(generation))),
             generation,
             config: trees.config(),

@@ -43,6 +43,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use anew::Anew;
 pub(crate) use arena::Arena;
 pub use check::TreeReport;
 pub(crate) use check::verify as verify_tree;

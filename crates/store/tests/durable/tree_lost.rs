@@ -261,6 +261,58 @@ fn a_database_that_has_begun_anew_works() {
     crashed.end(opened);
 }
 
+/// A database that came into memory since the snapshot, and is made from its tree at each start: if that cannot be read, it
+/// has what came later, at each start the same.
+#[test]
+fn a_tree_that_a_database_in_memory_is_made_from() {
+    let mut client = Client::new();
+    assert_eq!(client.create("hurt", Kind::Disk), APPLIED);
+    let hurt = client.id("hurt");
+    let write = |client: &mut Client, numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let key = key(number);
+            assert_eq!(client.commit(hurt, &[put(&key, &[7; 300])]), APPLIED);
+        }
+    };
+    write(&mut client, 0..40);
+    let converted = client
+        .made
+        .rounds
+        .convert(hurt, Kind::Memory, &mut client.clock);
+    converted.expect("it fits");
+    write(&mut client, 40..50);
+    let (disk, folder) = (client.made.disk.clone(), client.made.folder.clone());
+    drop(client);
+    disk.kill();
+    let mut hurt_tables = 0;
+    for name in read_folder(&folder.0).into_keys() {
+        let path = folder.0.join(&name);
+        let text = name.to_string_lossy();
+        if text.contains(&format!("trees/{hurt}-")) && text.contains("tables/") {
+            let mut bytes = fs::read(&path).expect("it is there");
+            bytes[100] ^= 1;
+            fs::write(&path, bytes).expect("there is room");
+            hurt_tables += 1;
+        }
+    }
+    assert!(hurt_tables > 0);
+    let open = |log: &LogConfig| {
+        let place = place(&folder.0);
+        Store::open_with_trees(config(), Arc::new(disk.clone()), log, Some(&place))
+    };
+    let why = open(&log_config()).expect_err("it is damaged").to_string();
+    assert!(why.starts_with("the database `hurt`: "), "{why}");
+    disk.kill();
+    for (log, lost) in [(accepting(), 1), (log_config(), 0), (accepting(), 0)] {
+        let opened = open(&log).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(opened.trees_lost.len(), lost);
+        let found = (0..50).filter(|&number| has(&opened.store, hurt, number));
+        assert_eq!(found.collect::<Vec<_>>(), (40..50).collect::<Vec<_>>());
+        drop(opened);
+        disk.kill();
+    }
+}
+
 /// A crash after the damaged folder was moved, before another one was made: the flag helps once more, and nothing is moved
 /// or lost a second time.
 #[test]
