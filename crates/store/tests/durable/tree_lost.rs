@@ -274,7 +274,11 @@ fn a_tree_that_a_database_in_memory_is_made_from() {
             assert_eq!(client.commit(hurt, &[put(&key, &[7; 300])]), APPLIED);
         }
     };
-    write(&mut client, 0..40);
+    for from in [0, 10, 20, 30] {
+        write(&mut client, from..from + 10);
+        client.made.rounds.seal_trees();
+        client.made.rounds.flush_trees().expect("there is room");
+    }
     let converted = client
         .made
         .rounds
