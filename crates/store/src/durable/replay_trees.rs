@@ -373,11 +373,12 @@ impl<'a> ReplayTrees<'a> {
     /// Why what is left of the databases on disk cannot be used, if so: all that cannot be.
     pub(super) fn take_problems(&mut self) -> Vec<(DatabaseId, TreeError)> {
         let mut problems: Vec<_> = std::mem::take(&mut self.lost).into_iter().collect();
-        let is_lost =
-            |_: &DatabaseId, current: &mut Current| matches!(current.tree, State::Lost(_));
-        for (id, current) in self.current.extract_if(.., is_lost) {
-            if let State::Lost(error) = current.tree {
-                problems.push((id, error));
+        for (id, current) in std::mem::take(&mut self.current) {
+            match current.tree {
+                State::Lost(error) => problems.push((id, error)),
+                _ => {
+                    self.current.insert(id, current);
+                }
             }
         }
         problems
