@@ -193,7 +193,7 @@ fn a_damaged_database_is_given_up_alone_and_its_folder_is_kept() {
         let aside = crashed.kept_aside();
         match (&damaged, &lost.moved_to) {
             (Some(damaged), Some(path)) => {
-                assert_eq!(aside, [path.clone()]);
+                assert_eq!(aside, std::slice::from_ref(path));
                 assert!(&read_folder(path) == damaged, "{number}: all of it is kept");
                 assert!(lost.to_string().contains(&path.display().to_string()));
             }
