@@ -18,6 +18,8 @@ use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 struct Scripted {
     /// Sent when a connection opens.
     greeting: Vec<u8>,
+    /// Sent to every connection at the next tick.
+    later: Vec<u8>,
     /// Closes a connection when something comes.
     close_now: bool,
     /// Closes a connection when something comes, once the answer is written.
@@ -65,11 +67,11 @@ impl Handler for Scripted {
     }
 
     fn tick(&mut self, connections: &mut dyn Connections, _: u64) {
+        let later = std::mem::take(&mut self.later);
         for id in &self.open {
-            connections
-                .io(*id)
-                .expect("open")
-                .pause_reading(self.paused);
+            let io = connections.io(*id).expect("open");
+            io.pause_reading(self.paused);
+            io.output.extend_from_slice(&later);
         }
     }
 
@@ -204,6 +206,28 @@ fn a_peer_that_takes_nothing_has_its_whole_time_and_no_more() {
     pair.network.run_for(WRITE_STALL_MS * MS);
     let counters = pair.network.counters(pair.server);
     assert_eq!((counters.connections, counters.stalled), (0, 1));
+}
+
+/// The time begins when something waits, and again when something else does.
+#[test]
+fn a_peer_to_which_nothing_was_sent_for_long_has_its_whole_time() {
+    let mut pair = pair(BUFFER_BYTES, Scripted::default(), Scripted::default());
+    for round in 1..=3 {
+        pair.network.run_for(2 * WRITE_STALL_MS * MS);
+        pair.at_client.borrow_mut().paused = true;
+        pair.network.wake(pair.client);
+        pair.network.run_for(10 * MS);
+        pair.at_server.borrow_mut().later = vec![1; BUFFER_BYTES + 1];
+        pair.network.wake(pair.server);
+        pair.network.run_for((WRITE_STALL_MS - 20) * MS);
+        assert_eq!(pair.network.counters(pair.server).connections, 1, "{round}");
+        pair.at_client.borrow_mut().paused = false;
+        pair.network.wake(pair.client);
+        pair.network.run_for(10 * MS);
+        let received = pair.at_client.borrow().received.len();
+        assert_eq!(received, round * (BUFFER_BYTES + 1));
+        assert_eq!(pair.network.counters(pair.server).stalled, 0);
+    }
 }
 
 #[test]

@@ -341,15 +341,28 @@ fn a_stream_that_is_held_and_let_go_on_waits_all_the_same() {
         assert_eq!(server.feed(b""), [seen[1].clone()]);
         end(&mut server, stream);
     }
+    // Held when its turn comes, it goes on once it is let go on.
+    for id in [7, 9] {
+        let seen = server.feed(&unary(id, b"abc"));
+        let stream = stream_of(seen[1].event);
+        server.connection.set_pause(Pause::Large);
+        put_back(&mut server, &seen[1]);
+        server.connection.hold(stream, true);
+        server.connection.set_pause(Pause::No);
+        assert_eq!(server.feed(b""), []);
+        server.connection.hold(stream, false);
+        assert_eq!(server.feed(b""), [seen[1].clone()]);
+        end(&mut server, stream);
+    }
     // One that keeps nothing back has nothing to say when it goes on, and one that does says it once.
-    let stream = requests(&server.feed(&call(5)))[0];
+    let stream = requests(&server.feed(&call(11)))[0];
     for _ in 0..2 {
         for hold in [true, true, false, false] {
             server.connection.hold(stream, hold);
             assert!(!server.connection.has_events());
         }
         server.connection.hold(stream, true);
-        assert_eq!(server.feed(&data(5, &message(b"kept"), false)), []);
+        assert_eq!(server.feed(&data(11, &message(b"kept"), false)), []);
         assert!(!server.connection.has_events());
         for hold in [false, true, false] {
             server.connection.hold(stream, hold);
