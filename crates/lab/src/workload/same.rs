@@ -1,7 +1,6 @@
 //! The same request again and again.
 
 use bytes::Bytes;
-
 use client::SharedBytes;
 
 use super::{Verdict, Workload};
