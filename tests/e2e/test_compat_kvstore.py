@@ -267,10 +267,10 @@ def test_a_stop_ends_operations_that_would_take_too_long(binary):
 
 
 def test_what_waits_is_limited(binary):
-    """Two largest values of 120 MB fit into the 256 MiB that may wait, a third one does not."""
-    size = 120_000_000
+    """Two values of 25 MB fit into what a connection may have of the 256 MiB that may wait, a third one does not."""
+    size = 25_000_000
     options = [("grpc.max_send_message_length", -1)]
-    settings = ["--simulate", "read=0ms,write=60s", "--max-value", str(size), "--memory-limit", "1GiB", "--metrics-listen", "0"]
+    settings = ["--simulate", "read=0ms,write=60s", "--max-value", str(size), "--memory-limit", "2GiB", "--metrics-listen", "0"]
     with Server(binary, *settings) as server, open_channel(server.address, *options) as channel:
         stub = kvstore_pb2_grpc.KeyValueServiceStub(channel)
         value = b"v" * size
