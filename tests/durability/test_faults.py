@@ -304,7 +304,7 @@ def succeeds(call):
 
 def test_a_start_on_a_full_disk_is_refused(binary, small_disk):
     (small_disk / "ballast").write_bytes(bytes(1024 * 1024 - SEGMENT_BYTES // 2))
-    with pytest.raises(AssertionError, match="(?i)(no space left|disk is full)"):
+    with pytest.raises(AssertionError, match="(?i)no space"):
         with serving(binary, small_disk / "data"):
             pass
     (small_disk / "ballast").unlink()
