@@ -72,11 +72,17 @@ impl Payload {
             self.bytes.extend_from_slice(value);
             return None;
         }
+        Some(self.push_large(value, message))
+    }
+
+    /// Out of line: the way of small values is to stay short.
+    #[inline(never)]
+    fn push_large(&mut self, value: &[u8], message: Option<&Bytes>) -> u32 {
         let kept = message.and_then(|message| kept_in(message, value));
         let shared = kept.unwrap_or_else(|| Bytes::copy_from_slice(value));
         self.large.push(shared);
         self.large_bytes += value.len();
-        Some(self.large.len() as u32 - 1)
+        self.large.len() as u32 - 1
     }
 
     #[inline]

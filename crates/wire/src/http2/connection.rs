@@ -123,16 +123,6 @@ impl TakenMessage {
             false => TakenMessage::Owned(bytes),
         }
     }
-
-    /// The buffer, if the message has one to itself and nobody keeps any of it.
-    fn into_buffer(self) -> Option<Vec<u8>> {
-        match self {
-            TakenMessage::Input(_) => None,
-            TakenMessage::Owned(buffer) => Some(buffer),
-            // Not copied: there is nobody else.
-            TakenMessage::Shared(bytes) => bytes.is_unique().then(|| bytes.into()),
-        }
-    }
 }
 
 /// One HTTP/2 connection, in either role.
@@ -472,8 +462,12 @@ impl Connection {
     /// Takes back what [`Connection::take_message`] gave: its buffer is used again.
     #[inline]
     pub fn give_back(&mut self, message: TakenMessage) {
-        if let Some(buffer) = message.into_buffer() {
-            self.pool.give(buffer);
+        match message {
+            TakenMessage::Input(_) => {}
+            TakenMessage::Owned(buffer) => self.pool.give(buffer),
+            // Without a copy, where nobody keeps any of it.
+            TakenMessage::Shared(bytes) if bytes.is_unique() => self.pool.give(bytes.into()),
+            TakenMessage::Shared(_) => {}
         }
     }
 
