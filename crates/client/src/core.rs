@@ -324,7 +324,8 @@ impl Core {
                 (stream, What::Ended(self.connection.status().clone()), true)
             }
             Event::Cancelled { stream, cause } => (stream, self.cancelled(cause), true),
-            Event::HalfClosed { .. } | Event::Request { .. } => return None,
+            // No client asks for parts.
+            Event::HalfClosed { .. } | Event::Request { .. } | Event::Part { .. } => return None,
         };
         let token = self.connection.token(call);
         if over {

@@ -44,6 +44,8 @@ pub(crate) struct Effects {
     pub claim_failed: bool,
     /// The message of this step is to come once more, when large answers may be produced.
     pub puts_back: bool,
+    /// The message whose first part this step was brought is to come as a whole.
+    pub wants_whole: bool,
 }
 
 /// One step of one call.
@@ -337,6 +339,14 @@ impl Actions for Step<'_> {
     fn limit_window(&mut self, bytes: u32) {
         self.connection
             .limit_window(self.stream, bytes, self.output);
+    }
+
+    fn take_parts(&mut self) {
+        self.connection.take_parts(self.stream);
+    }
+
+    fn want_whole(&mut self) {
+        self.effects.wants_whole = true;
     }
 
     fn caller(&self) -> Caller {

@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) read_waits: bool,
     /// The call that was just brought a message wants it once more, when large answers may be produced.
     pub(crate) puts_back: bool,
+    /// The call that was just brought the first part of a message wants it as a whole.
+    pub(crate) wants_whole: bool,
 }
 
 /// What works for a loop beside it.
@@ -163,6 +165,7 @@ impl Core {
             claim_failed: false,
             read_waits: false,
             puts_back: false,
+            wants_whole: false,
         }
     }
 
@@ -472,6 +475,7 @@ impl Core {
         match event {
             Event::Request { stream, end } => self.request(channel, io, stream, end),
             Event::Message { stream, last } => self.message(channel, io, stream, last),
+            Event::Part { stream, left, last } => self.part(channel, io, stream, left, last),
             Event::HalfClosed { stream } => self.half_closed(channel, io, stream),
             Event::Writable { stream } => {
                 self.step_of(channel, io, stream, |call, shared, step| {
@@ -660,6 +664,39 @@ impl Core {
         }
     }
 
+    /// Some of a message of a call that takes parts.
+    fn part(
+        &mut self,
+        channel: &mut Channel,
+        io: &mut Io,
+        stream: StreamKey,
+        left: u32,
+        last: bool,
+    ) {
+        let (Some(id), Protocol::Http2(connection)) =
+            (self.call_of(channel, stream), &mut channel.protocol)
+        else {
+            return;
+        };
+        let part = connection.take_message();
+        let bytes = part.bytes(io.input.bytes());
+        self.step(channel, &mut io.output, id, |call, shared, step| {
+            call.part(bytes, left as usize, last, shared, step)
+        });
+        let wants_whole = std::mem::take(&mut self.wants_whole);
+        let Protocol::Http2(connection) = &mut channel.protocol else {
+            return;
+        };
+        if wants_whole {
+            let (input, output) = (io.input.bytes(), &mut io.output);
+            return connection.gather_message(stream, part, input, output);
+        }
+        connection.give_back(part);
+        if !last {
+            connection.release(stream, &mut io.output);
+        }
+    }
+
     fn half_closed(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
         self.answer_plain(channel, io, stream);
         self.step_of(channel, io, stream, |call, shared, step| {
@@ -713,7 +750,7 @@ impl Core {
 fn ends_a_request(event: Event) -> bool {
     match event {
         Event::Request { end, .. } => end,
-        Event::Message { last, .. } => last,
+        Event::Message { last, .. } | Event::Part { last, .. } => last,
         Event::HalfClosed { .. } => true,
         _ => false,
     }

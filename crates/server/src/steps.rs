@@ -96,6 +96,7 @@ impl Core {
             connection.reserve_more(stream, self.batch.write_bytes() - bytes);
         }
         self.puts_back = effects.puts_back;
+        self.wants_whole = effects.wants_whole;
         self.claimed_bytes += effects.claimed_bytes;
         if effects.claim_failed {
             self.claim_failed = true;

@@ -220,6 +220,13 @@ pub trait Actions {
     /// Bounds what the window of the caller's stream may grow to, and so what waits while the call is held.
     fn limit_window(&mut self, bytes: u32);
 
+    /// From now on the caller's messages come in parts as they arrive ([`State::part`]), unless one is there as a whole or
+    /// is compressed: for calls that store what large ones bring, and need not see all of it at once.
+    fn take_parts(&mut self);
+
+    /// Within the [`State::part`] that begins a message: that it come as a whole instead. The part is forgotten.
+    fn want_whole(&mut self);
+
     /// Whose call this is: what is scarce is shared out by callers.
     fn caller(&self) -> Caller;
 
@@ -322,6 +329,19 @@ pub trait State {
     /// One whole message of the caller. `last`: with it the caller has ended its side; [`State::half_closed`] does not
     /// follow.
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions);
+
+    /// Some of a message of a call that takes parts ([`Actions::take_parts`]): `left` bytes of it are still to come. `last`:
+    /// as for [`State::message`].
+    fn part(
+        &mut self,
+        _bytes: &[u8],
+        _left: usize,
+        _last: bool,
+        _shared: &Shared,
+        _actions: &mut impl Actions,
+    ) {
+        debug_assert!(false, "a call gets parts only if it takes them");
+    }
 
     /// The caller ended its side without a further message.
     fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions);
@@ -498,6 +518,17 @@ impl State for Call {
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut impl Actions) {
         step!(self, state => state.message(bytes, last, shared, actions));
+    }
+
+    fn part(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        last: bool,
+        shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        step!(self, state => state.part(bytes, left, last, shared, actions));
     }
 
     fn half_closed(&mut self, shared: &Shared, actions: &mut impl Actions) {

@@ -110,6 +110,11 @@ pub(crate) struct Recorder {
     /// What is to be described by the commit in `changes`.
     pub sealed: Option<Box<Sealed>>,
     pub window_bytes: Option<u32>,
+    pub takes_parts: bool,
+    /// The most bytes of content that were to be written at a time.
+    pub most_work_bytes: usize,
+    /// The message whose first part it was brought is to come as a whole.
+    pub wants_whole: bool,
     pub reserved_bytes: usize,
     /// Whether there is memory for answers.
     pub has_room: bool,
@@ -187,12 +192,23 @@ impl Actions for Recorder {
         self.is_over = true;
     }
 
+    fn take_parts(&mut self) {
+        self.takes_parts = true;
+    }
+
+    fn want_whole(&mut self) {
+        self.wants_whole = true;
+    }
+
     fn limit_window(&mut self, bytes: u32) {
         self.window_bytes = Some(bytes);
     }
 
     fn blob(&mut self, work: Work) {
         assert!(self.work.is_none(), "one piece of work at a time");
+        if let Work::Write { bytes, .. } = &work {
+            self.most_work_bytes = self.most_work_bytes.max(bytes.len());
+        }
         self.work = Some(work);
     }
 
@@ -444,6 +460,9 @@ impl Fake {
             wanted_read: None,
             sealed: None,
             window_bytes: None,
+            takes_parts: false,
+            most_work_bytes: 0,
+            wants_whole: false,
             reserved_bytes: 0,
             room: usize::MAX,
             promised_bytes: 0,
@@ -467,6 +486,27 @@ impl Fake {
         assert!(!self.actions.is_held, "a held call gets no message");
         self.call.message(bytes, last, shared, &mut self.actions);
         self.take_step(shared);
+    }
+
+    /// Brings a part of a message; returns false where the message is to come as a whole.
+    pub(crate) fn part(
+        &mut self,
+        bytes: &[u8],
+        is_first: bool,
+        left: usize,
+        shared: &Shared,
+    ) -> bool {
+        self.check_alive();
+        assert!(
+            self.actions.takes_parts,
+            "it gets parts only if it takes them"
+        );
+        assert!(!self.actions.is_held, "a held call gets no part");
+        self.call
+            .part(bytes, left, false, shared, &mut self.actions);
+        let wants_whole = std::mem::take(&mut self.actions.wants_whole);
+        assert!(!wants_whole || is_first, "only at the first part");
+        !wants_whole
     }
 
     /// Takes the step that was asked for, if one was.

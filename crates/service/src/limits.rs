@@ -157,6 +157,10 @@ pub const BACKUP_NAME_BYTES: usize = 128;
 /// memory for an upload, and one chunk. Enough that handing work to a thread costs little beside it.
 pub const UPLOAD_GATHERED_BYTES: usize = 256 * 1024;
 
+/// What a message with a chunk may have behind the data of the chunk, in bytes, so that the data are stored as they come: a
+/// checksum, and fields that are not known. A message with more is gathered.
+pub const CHUNK_TAIL_BYTES: usize = 1024;
+
 /// The same as a share of the window, where many uploads make that small.
 pub const UPLOAD_GATHERED_SHARE: usize = 4;
 

@@ -94,7 +94,11 @@ fn handle(connection: &mut Connection, event: Event, input: &[u8], output: &mut 
         }
         Event::HalfClosed { stream } => connection.finish(stream, output, &Status::OK),
         Event::Cancelled { stream, .. } => connection.forget(stream),
-        Event::Writable { .. } | Event::Response { .. } | Event::Finished { .. } => {}
+        // No stream takes parts, and the rest is for clients.
+        Event::Part { .. }
+        | Event::Writable { .. }
+        | Event::Response { .. }
+        | Event::Finished { .. } => {}
     }
 }
 

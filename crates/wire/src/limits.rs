@@ -152,7 +152,8 @@ pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// ends with RESOURCE_EXHAUSTED. Stops thousands of streams that each send all of a large message but its last byte.
 pub const MAX_GATHERED_BYTES: usize = 64 << 20;
 
-/// Bytes of a plain body that were kept back while its stream was held and are handed on at a time.
+/// Bytes of a body, or of a message that comes in parts, that were kept back while their stream was held and are handed on at
+/// a time.
 pub const BACKLOG_PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes that wait to be sent or are set aside for it, over all streams, above which nothing more is produced for the
@@ -266,8 +267,8 @@ pub const INFLATE_BURST_BYTES: u32 = 64 << 20;
 pub const INFLATE_BYTES_PER_SECOND: u32 = 32 << 20;
 
 /// What small DATA frames may waste that end neither a message nor a stream, and bring nothing of a plain body: each shorter
-/// than [`SMALL_DATA_BYTES`] costs what it lacks, each longer one earns what it has beyond, each stream, each message and
-/// each piece of a plain body earns one small frame. Stops floods of empty frames (CVE-2019-9518) and messages cut into
+/// than [`SMALL_DATA_BYTES`] costs what it lacks, each longer one earns what it has beyond, each stream, each message,
+/// each part of one that comes in parts, and each piece of a plain body earns one small frame. Stops floods of empty frames (CVE-2019-9518) and messages cut into
 /// single bytes, but not streams of small messages, nor bodies that are written in small pieces.
 pub const SMALL_DATA_BUDGET: u32 = 25_600;
 

@@ -86,7 +86,7 @@ impl Socket {
                 Some(
                     Event::Response { .. } | Event::Writable { .. } | Event::HalfClosed { .. },
                 ) => {}
-                Some(event @ (Event::Request { .. } | Event::Body { .. })) => {
+                Some(event @ (Event::Request { .. } | Event::Part { .. } | Event::Body { .. })) => {
                     panic!("{event:?} at a client")
                 }
             }

@@ -189,10 +189,12 @@ impl<'a> UploadBegin<'a> {
 }
 
 impl<'a> UploadChunk<'a> {
-    fn decode(message: &'a [u8]) -> Result<UploadChunk<'a>, Invalid> {
+    /// Its fields, by number.
+    pub(super) const NAMES: &'static [&'static str] = &["", "chunk.data", "chunk.crc32c"];
+
+    pub(super) fn decode(message: &'a [u8]) -> Result<UploadChunk<'a>, Invalid> {
         let mut chunk = UploadChunk::default();
-        let names = &["", "chunk.data", "chunk.crc32c"];
-        decode_fields(message, names, |number, value| {
+        decode_fields(message, UploadChunk::NAMES, |number, value| {
             match number {
                 1 => chunk.data = value.bytes()?,
                 2 => chunk.crc32c = Some(value.fixed32()?),

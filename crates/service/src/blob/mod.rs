@@ -6,6 +6,7 @@
 mod download;
 mod list;
 pub mod messages;
+mod parted_chunk;
 mod reading;
 #[cfg(test)]
 mod reading_tests;
@@ -73,6 +74,20 @@ impl State for BlobCall {
             Ok(Some(step)) => self.0 = step,
             Ok(None) => {}
             Err(status) => actions.finish(status),
+        }
+    }
+
+    fn part(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        last: bool,
+        _shared: &Shared,
+        actions: &mut impl Actions,
+    ) {
+        match &mut self.0 {
+            Step::Upload(upload) => upload.part(bytes, left, last, actions),
+            _ => debug_assert!(false, "only uploads take parts"),
         }
     }
 

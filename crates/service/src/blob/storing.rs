@@ -94,6 +94,38 @@ impl Storing {
         self.end.is_some()
     }
 
+    /// Some of a chunk has come; [`Storing::end_chunk`] follows when it is complete.
+    pub(crate) fn add_part(&mut self, data: &[u8], actions: &mut impl Actions) {
+        debug_assert!(!self.has_ended());
+        if data.is_empty() {
+            return;
+        }
+        self.gathered.bytes.extend_from_slice(data);
+        match self.gathered.chunks.last_mut() {
+            Some(last) if last.is_open => last.bytes += data.len(),
+            _ => self.gathered.chunks.push(Chunk {
+                bytes: data.len(),
+                crc32c: None,
+                is_open: true,
+            }),
+        }
+        self.go_on(actions);
+    }
+
+    /// A chunk of which there were parts is complete.
+    pub(crate) fn end_chunk(&mut self, crc32c: Option<u32>, actions: &mut impl Actions) {
+        match self.gathered.chunks.last_mut() {
+            Some(last) if last.is_open => (last.crc32c, last.is_open) = (crc32c, false),
+            // All that came of it is being stored.
+            _ => self.gathered.chunks.push(Chunk {
+                bytes: 0,
+                crc32c,
+                is_open: false,
+            }),
+        }
+        self.go_on(actions);
+    }
+
     /// A chunk has come.
     pub(crate) fn add(&mut self, data: &[u8], crc32c: Option<u32>, actions: &mut impl Actions) {
         debug_assert!(!self.has_ended());
@@ -105,6 +137,7 @@ impl Storing {
                 _ => self.gathered.chunks.push(Chunk {
                     bytes: data.len(),
                     crc32c,
+                    is_open: false,
                 }),
             }
         }
@@ -184,8 +217,10 @@ impl Storing {
 
     /// Has done what can be done, and holds the caller if too much waits.
     fn go_on(&mut self, actions: &mut impl Actions) {
-        if !self.gathered.bytes.is_empty() {
-            if let Some(upload) = self.upload.take() {
+        if !self.gathered.chunks.is_empty() {
+            if self.is_worth_storing()
+                && let Some(upload) = self.upload.take()
+            {
                 let Gathered { bytes, chunks } =
                     std::mem::replace(&mut self.gathered, std::mem::take(&mut self.spare));
                 let now_ms = actions.now_ms();
@@ -214,6 +249,13 @@ impl Storing {
                 false => actions.resume(),
             }
         }
+    }
+
+    /// Whether what is gathered is to be stored now: a chunk that is not complete waits until it is, or until there is enough
+    /// of it, as each hand-over costs something.
+    fn is_worth_storing(&self) -> bool {
+        let is_open = self.gathered.chunks.last().is_some_and(|last| last.is_open);
+        !is_open || self.gathered.bytes.len() >= self.gathered_bytes()
     }
 
     /// What became of the description.

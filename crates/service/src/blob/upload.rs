@@ -4,6 +4,7 @@ use store::CommitOutcome;
 use store::blob::{Begin, Description, End, News, limits};
 
 use super::messages::{UploadBegin, UploadEnd, UploadRequest, UploadResponse};
+use super::parted_chunk::{Found, PartedChunk};
 use super::storing::{Progress, Storing, with_description};
 use super::{BlobDescriptionOf, refuse};
 use crate::call::{Actions, Shared};
@@ -15,6 +16,8 @@ use crate::status::Status;
 pub(super) struct Upload {
     /// Nothing has come yet.
     storing: Option<Storing>,
+    /// The chunk that is coming in parts.
+    parted: Option<PartedChunk>,
     /// Once it is with the committer: what its description says.
     sealed: Option<BlobDescriptionOf>,
 }
@@ -49,6 +52,7 @@ impl Upload {
             (None, UploadRequest::Begin(begin)) => {
                 let begun = check_begin(&begin, shared, actions)?;
                 self.storing = Some(Storing::begin(begun, begin.if_version, actions));
+                actions.take_parts();
                 Ok(())
             }
             (None, _) => Err(Status::invalid_argument(
@@ -72,6 +76,58 @@ impl Upload {
                 Ok(())
             }
         }
+    }
+
+    /// Some of a message. The data of a chunk are stored as they come.
+    pub(super) fn part(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        last: bool,
+        actions: &mut impl Actions,
+    ) {
+        if let Err(status) = self.take_part(bytes, left, actions) {
+            return actions.finish(status);
+        }
+        if last {
+            self.half_closed(actions);
+        }
+    }
+
+    fn take_part(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        actions: &mut impl Actions,
+    ) -> Result<(), Status> {
+        let Some(storing) = &mut self.storing else {
+            return Err(Status::internal("a part of a message before the first one"));
+        };
+        let data = match &mut self.parted {
+            Some(parted) => parted.take(bytes),
+            None => match PartedChunk::begin(bytes, left) {
+                Found::TooLarge(bytes) => return Err(refuse::chunk_too_large(bytes)),
+                // What may not follow an end is refused as if it had come at once.
+                Found::Chunk(parted, data) if !storing.has_ended() => {
+                    self.parted = Some(parted);
+                    data
+                }
+                _ => {
+                    actions.want_whole();
+                    return Ok(());
+                }
+            },
+        };
+        storing.add_part(data, actions);
+        if left == 0
+            && let Some(parted) = self.parted.take()
+        {
+            let crc32c = parted
+                .end()
+                .map_err(|error| refuse::invalid(Method::BlobUpload, error))?;
+            storing.end_chunk(crc32c, actions);
+        }
+        Ok(())
     }
 
     pub(super) fn half_closed(&mut self, actions: &mut impl Actions) {

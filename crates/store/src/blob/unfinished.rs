@@ -301,6 +301,7 @@ impl Unfinished {
         let Some(mut writer) = progress.writer.take() else {
             return;
         };
+        blobs.unbook(self.database, writer.take_back());
         let is_named = std::mem::replace(&mut progress.is_named, true);
         let left = writer
             .checkpoint(touched_ms)
@@ -365,12 +366,15 @@ impl Blobs {
         }
         let (error, lost) = (over.error(), over.clone());
         progress.over = Some(over);
-        progress.writer = None;
+        let open_bytes = progress
+            .writer
+            .take()
+            .map_or(0, |mut writer| writer.take_back());
         let owner = progress.owner.take();
         let ended = EndedUpload {
             number: unfinished.number,
             database: unfinished.database,
-            bytes: unfinished.stored_bytes(),
+            bytes: unfinished.stored_bytes() + open_bytes,
             // A start does not resume one whose seal is on the device.
             is_resumable: !unfinished.upload_id.is_empty() && !progress.is_sealed,
         };

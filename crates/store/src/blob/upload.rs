@@ -199,6 +199,8 @@ impl Upload {
             self.verify()?;
         }
         let mut progress = self.lock()?;
+        // Of the stream that it was taken from.
+        self.take_back(&mut progress);
         if progress.writer.is_none() {
             let permit = permit.map_or_else(|| self.blobs.upload_permit(), Ok)?;
             let disk = &self.blobs.disk;
@@ -272,39 +274,79 @@ impl Upload {
     }
 
     /// Stores chunks, one behind the other, up to the first that does not fit its checksum. Waits for the disk.
+    ///
+    /// What comes of a chunk before its end is written, and counts as stored only with the end.
     pub fn write(&self, bytes: &[u8], chunks: &[Chunk], now_ms: u64) -> Result<(), UploadError> {
-        let (sound_bytes, damage) = self.check(bytes, chunks);
-        let written = self.append(&bytes[..sound_bytes], now_ms);
-        let written = written.and_then(|()| damage.map_or(Ok(()), Err));
+        let written = self.write_chunks(bytes, chunks, now_ms);
         written.map_err(|error| self.failed(error))?;
         self.sync_soon(now_ms)
     }
 
-    /// How many of the bytes are what was sent, and what is wrong with the next chunk.
-    fn check(&self, bytes: &[u8], chunks: &[Chunk]) -> (usize, Option<UploadError>) {
+    fn write_chunks(&self, bytes: &[u8], chunks: &[Chunk], now_ms: u64) -> Result<(), UploadError> {
+        let (open, whole) = match chunks.split_last() {
+            Some((last, whole)) if last.is_open => (Some(last), whole),
+            _ => (None, chunks),
+        };
+        let open_bytes = open.map_or(0, |open| open.bytes);
+        let (whole_data, open_data) = bytes.split_at(bytes.len() - open_bytes);
+        let (sound_chunks, sound_bytes, damage) = self.check(whole_data, whole)?;
+        if sound_chunks > 0 {
+            self.append(&whole_data[..sound_bytes], false, now_ms)?;
+        }
+        match damage {
+            Some(damage) => {
+                // Nothing of it is left, also of what was written before.
+                self.take_back(&mut *self.lock()?);
+                Err(damage)
+            }
+            None if open_bytes > 0 => self.append(open_data, true, now_ms),
+            None => Ok(()),
+        }
+    }
+
+    /// How many of the chunks, and of the bytes, are what was sent, and what is wrong with the next chunk.
+    fn check(
+        &self,
+        bytes: &[u8],
+        chunks: &[Chunk],
+    ) -> Result<(usize, usize, Option<UploadError>), UploadError> {
+        let (mut sum, mut offset, written_bytes) = {
+            let mut progress = self.lock()?;
+            let writer = progress.writer()?;
+            let sum = writer.open_crc32c().unwrap_or(0);
+            (sum, writer.settled_offset(), writer.offset())
+        };
         let mut begin = 0;
-        for chunk in chunks {
+        for (number, chunk) in chunks.iter().enumerate() {
             let data = &bytes[begin..begin + chunk.bytes];
             if let Some(expected) = chunk.crc32c {
-                let found = crc32c::crc32c(data);
+                let found = crc32c::crc32c_append(sum, data);
                 if found != expected {
                     let damage = UploadError::Chunk {
-                        offset: self.stored_bytes() + begin as u64,
+                        offset,
                         expected,
                         found,
                     };
-                    return (begin, Some(damage));
+                    return Ok((number, begin, Some(damage)));
                 }
             }
             begin += chunk.bytes;
+            (sum, offset) = (0, written_bytes + begin as u64);
         }
         debug_assert_eq!(begin, bytes.len(), "all bytes are in chunks");
-        (begin, None)
+        Ok((chunks.len(), begin, None))
     }
 
-    fn append(&self, data: &[u8], now_ms: u64) -> Result<(), UploadError> {
+    /// Takes back what is written of a chunk that is not whole.
+    fn take_back(&self, progress: &mut Progress) {
+        let bytes = progress.writer.as_mut().map_or(0, ContentWriter::take_back);
+        self.blobs.unbook(self.unfinished.database, bytes);
+    }
+
+    /// Adds whole chunks, or the end of one and whole ones; or, if it `is_open`, some of one.
+    fn append(&self, data: &[u8], is_open: bool, now_ms: u64) -> Result<(), UploadError> {
         let mut progress = self.lock()?;
-        let bytes = self.stored_bytes() + data.len() as u64;
+        let bytes = progress.writer()?.offset() + data.len() as u64;
         if let Some(announced_bytes) = self.size_bytes.filter(|&size_bytes| bytes > size_bytes) {
             return Err(UploadError::Size {
                 announced_bytes,
@@ -318,11 +360,19 @@ impl Upload {
             number: Some(self.unfinished.number),
         };
         self.blobs.book(database, data.len() as u64, asking)?;
-        if let Err(error) = progress.writer()?.append(data) {
+        let writer = progress.writer()?;
+        let written = match is_open {
+            true => writer.append_open(data),
+            false => writer.append(data),
+        };
+        if let Err(error) = written {
             self.blobs.unbook(database, data.len() as u64);
             return Err(self.blobs.device(error));
         }
-        self.unfinished.grew_to(bytes, now_ms);
+        if !is_open {
+            writer.settle();
+            self.unfinished.grew_to(bytes, now_ms);
+        }
         Ok(())
     }
 

@@ -18,8 +18,10 @@ use crate::catalogue::DatabaseId;
 pub struct Chunk {
     /// How many of the bytes.
     pub bytes: usize,
-    /// The checksum they were sent with.
+    /// The checksum that the whole chunk was sent with.
     pub crc32c: Option<u32>,
+    /// More of the chunk follows: the first of the chunks that come next goes on with it. Only the last may be open.
+    pub is_open: bool,
 }
 
 /// Something that was taken of a bound; it is given back when this is dropped.

@@ -31,8 +31,28 @@ pub(super) struct ContentWriter {
     is_sealed: bool,
     /// A mark that sealed and does not count any more is still to be overwritten.
     has_old_seal: bool,
+    /// What was before a chunk that is written and not complete: it may turn out not to be what was sent.
+    open: Option<Box<OpenChunk>>,
     /// For its descriptor.
     permit: Option<DescriptorPermit>,
+}
+
+/// A chunk of which some is written.
+#[derive(Debug)]
+struct OpenChunk {
+    /// Its own, as far as it is written.
+    crc32c: u32,
+    /// The others are what [`ContentWriter`] had where it begins.
+    before: Place,
+    sums: Box<[u8]>,
+}
+
+/// How far content is written.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    crc32c: u32,
+    block_crc32c: u32,
 }
 
 /// What is on the device once the file is synced.
@@ -55,6 +75,7 @@ impl ContentWriter {
             mark: Mark::default(),
             is_sealed: false,
             has_old_seal: false,
+            open: None,
             permit: None,
         })
     }
@@ -79,6 +100,7 @@ impl ContentWriter {
             mark,
             is_sealed: false,
             has_old_seal: false,
+            open: None,
             permit: None,
         })
     }
@@ -123,13 +145,67 @@ impl ContentWriter {
         self.offset
     }
 
+    /// Up to where whole chunks are written.
+    pub(super) fn settled_offset(&self) -> u64 {
+        self.settled().offset
+    }
+
+    /// The checksum of the chunk of which some is written; `None`: all are whole.
+    pub(super) fn open_crc32c(&self) -> Option<u32> {
+        self.open.as_ref().map(|open| open.crc32c)
+    }
+
+    /// Adds some of a chunk, to be settled or taken back. Otherwise as [`ContentWriter::append`].
+    pub(super) fn append_open(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.open.is_none() {
+            self.open = Some(Box::new(OpenChunk {
+                crc32c: 0,
+                before: self.settled(),
+                sums: self.sums.clone(),
+            }));
+        }
+        self.append(bytes)?;
+        if let Some(open) = &mut self.open {
+            open.crc32c = crc32c::crc32c_append(open.crc32c, bytes);
+        }
+        Ok(())
+    }
+
+    /// What is written is whole.
+    pub(super) fn settle(&mut self) {
+        self.open = None;
+    }
+
+    /// Forgets what is written of a chunk that is not whole; returns how many bytes.
+    pub(super) fn take_back(&mut self) -> u64 {
+        let Some(open) = self.open.take() else {
+            return 0;
+        };
+        let OpenChunk { before, sums, .. } = *open;
+        let bytes = self.offset - before.offset;
+        self.offset = before.offset;
+        self.crc32c = before.crc32c;
+        self.block_crc32c = before.block_crc32c;
+        self.sums = sums;
+        bytes
+    }
+
+    fn settled(&self) -> Place {
+        let written = Place {
+            offset: self.offset,
+            crc32c: self.crc32c,
+            block_crc32c: self.block_crc32c,
+        };
+        self.open.as_ref().map_or(written, |open| open.before)
+    }
+
     pub(super) fn crc32c(&self) -> u32 {
         self.crc32c
     }
 
-    /// Bytes behind the last mark.
+    /// Bytes of whole chunks behind the last mark.
     pub(super) fn unmarked_bytes(&self) -> u64 {
-        self.offset - self.mark.offset
+        self.settled_offset() - self.mark.offset
     }
 
     /// Adds content. After an error everything is as before, and it can be tried again.
@@ -231,6 +307,7 @@ impl ContentWriter {
 
     /// Writes what makes the file whole; the [file](ContentWriter::file) is to be synced behind it.
     pub(super) fn prepare_seal(&mut self, now_ms: u64) -> io::Result<()> {
+        debug_assert!(self.open.is_none(), "an end follows whole chunks");
         self.write_sums()?;
         let mark = Mark {
             is_sealed: true,
@@ -279,11 +356,12 @@ impl ContentWriter {
     }
 
     fn next_mark(&self, now_ms: u64) -> Mark {
+        let settled = self.settled();
         Mark {
             count: self.mark.count + 1,
-            offset: self.offset,
-            crc32c: self.crc32c,
-            block_crc32c: self.block_crc32c,
+            offset: settled.offset,
+            crc32c: settled.crc32c,
+            block_crc32c: settled.block_crc32c,
             touched_ms: now_ms,
             is_sealed: false,
         }

@@ -63,6 +63,13 @@ pub enum Step {
         /// Whether it is compressed with the encoding of the call.
         compressed: bool,
     },
+    /// Some of a message that is not compressed, as it came ([`Deframer::push_part`]).
+    Part {
+        /// Where in the data it lies.
+        range: Range<usize>,
+        /// The bytes of the message that are still to come.
+        left: usize,
+    },
 }
 
 /// Finds the messages of one direction of one stream.
@@ -76,6 +83,10 @@ pub struct Deframer {
     prefix: [u8; PREFIX_BYTES],
     /// How much of the prefix is there. It is whole while the message behind it is gathered.
     prefix_len: u8,
+    /// The rest of the message is gathered, though others come in parts.
+    is_whole: bool,
+    /// How much of the message was reported in parts.
+    parted: u32,
 }
 
 impl Deframer {
@@ -111,25 +122,76 @@ impl Deframer {
         self.gather(data, at, max_message_bytes)
     }
 
-    /// The same for a message that is cut, in its prefix or behind it.
+    /// The same, but nothing is gathered of a message that is cut: what there is of it is reported at once, as a
+    /// [`Step::Part`]. A message that is compressed is gathered all the same, and so is one for which
+    /// [`Deframer::gather_whole`] was called.
+    ///
+    /// # Errors
+    /// As for [`Deframer::push`].
+    pub fn push_part(
+        &mut self,
+        data: &[u8],
+        at: &mut usize,
+        max_message_bytes: usize,
+    ) -> Result<Step, MessageError> {
+        if !self.take_prefix(data, at) {
+            return Ok(Step::NeedMore);
+        }
+        let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
+        let rest = data.len() - *at;
+        let missing = len - self.parted as usize;
+        if compressed || self.is_whole || (self.parted == 0 && missing <= rest) {
+            return self.gather(data, at, max_message_bytes);
+        }
+        let count = missing.min(rest);
+        if count == 0 {
+            return Ok(Step::NeedMore);
+        }
+        let range = *at..*at + count;
+        *at = range.end;
+        self.parted += count as u32;
+        let left = missing - count;
+        if left == 0 {
+            (self.prefix_len, self.parted) = (0, 0);
+        }
+        Ok(Step::Part { range, left })
+    }
+
+    /// Takes the first part of a message back, which is then gathered: it is reported once more, as a whole.
+    ///
+    /// Only for the last [`Step::Part`], if that was the first of its message and not the last.
+    pub fn gather_whole(&mut self, part: &[u8]) {
+        debug_assert!(self.parted as usize == part.len() && self.is_mid_message());
+        self.parted = 0;
+        self.is_whole = true;
+        self.append(part, part.len());
+    }
+
+    /// Completes the prefix, as far as it has come; returns whether it is whole.
+    fn take_prefix(&mut self, data: &[u8], at: &mut usize) -> bool {
+        let have = usize::from(self.prefix_len);
+        if have == PREFIX_BYTES {
+            return true;
+        }
+        if have == 0 {
+            self.gathered.clear();
+        }
+        let count = (PREFIX_BYTES - have).min(data.len() - *at);
+        self.prefix[have..have + count].copy_from_slice(&data[*at..*at + count]);
+        self.prefix_len += count as u8;
+        *at += count;
+        have + count == PREFIX_BYTES
+    }
+
+    /// [`Deframer::push`] for a message that is cut, in its prefix or behind it.
     fn gather(
         &mut self,
         data: &[u8],
         at: &mut usize,
         max_message_bytes: usize,
     ) -> Result<Step, MessageError> {
-        if usize::from(self.prefix_len) < PREFIX_BYTES {
-            if self.prefix_len == 0 {
-                self.gathered.clear();
-            }
-            let have = usize::from(self.prefix_len);
-            let count = (PREFIX_BYTES - have).min(data.len() - *at);
-            self.prefix[have..have + count].copy_from_slice(&data[*at..*at + count]);
-            self.prefix_len += count as u8;
-            *at += count;
-            if usize::from(self.prefix_len) < PREFIX_BYTES {
-                return Ok(Step::NeedMore);
-            }
+        if !self.take_prefix(data, at) {
+            return Ok(Step::NeedMore);
         }
         let (compressed, len) = parse_prefix(self.prefix, max_message_bytes)?;
         let rest = &data[*at..];
@@ -142,6 +204,7 @@ impl Deframer {
         let start = *at;
         *at += missing;
         self.prefix_len = 0;
+        self.is_whole = false;
         if missing == len {
             return Ok(Step::Message {
                 whole: Some(start..start + len),
@@ -183,14 +246,22 @@ impl Deframer {
     }
 
     /// Returns how many bytes the message that is being gathered still lacks; `None` between
-    /// messages and while its prefix is not whole.
+    /// messages, while its prefix is not whole, and for one that comes in parts.
     #[inline]
     pub fn missing(&self) -> Option<usize> {
-        if usize::from(self.prefix_len) < PREFIX_BYTES {
+        if usize::from(self.prefix_len) < PREFIX_BYTES || self.parted > 0 {
             return None;
         }
         let [_, length @ ..] = self.prefix;
         Some(u32::from_be_bytes(length) as usize - self.gathered.len())
+    }
+
+    /// How many bytes of the message that is being gathered are there; 0 between messages.
+    pub fn gathered_len(&self) -> usize {
+        match self.is_mid_message() {
+            true => self.gathered.len(),
+            false => 0,
+        }
     }
 
     /// The bytes of memory that the buffer holds.
@@ -321,6 +392,54 @@ mod tests {
             assert_eq!(messages(&mut deframer, pieces), Ok(sent), "{random:?}");
         }
         assert!(deframer.buffer_bytes() <= MAX);
+    }
+
+    #[test]
+    fn parts_are_what_whole_messages_are() {
+        let mut random = Random::new(0x5eed_0011);
+        let mut deframer = Deframer::new();
+        for _ in 0..500 {
+            let sent: Vec<_> = (0..random.below(6))
+                .map(|_| {
+                    let is_packed = random.below(4) == 0;
+                    (is_packed, random.bytes(MAX, |random| random.next() as u8))
+                })
+                .collect();
+            let bytes = stream(&sent);
+            let (mut found, mut open, mut at) = (Vec::new(), Vec::new(), 0);
+            while at < bytes.len() {
+                let end = bytes.len().min(at + 1 + random.below(300) as usize);
+                // To the end of the data, as where the message before lay in them.
+                while at < end {
+                    match deframer
+                        .push_part(&bytes[..end], &mut at, MAX)
+                        .expect("valid")
+                    {
+                        Step::Message { whole, compressed } => {
+                            let gathered = deframer.gathered();
+                            let whole = whole.map_or(gathered, |range| &bytes[range]);
+                            found.push((compressed, whole.to_vec()));
+                        }
+                        Step::Part { range, left }
+                            if open.is_empty() && left > 0 && random.below(3) == 0 =>
+                        {
+                            deframer.gather_whole(&bytes[range]);
+                            assert!(deframer.missing() == Some(left));
+                        }
+                        Step::Part { range, left } => {
+                            open.extend_from_slice(&bytes[range]);
+                            assert_eq!(deframer.is_mid_message(), left > 0);
+                            if left == 0 {
+                                found.push((false, std::mem::take(&mut open)));
+                            }
+                        }
+                        Step::NeedMore => assert_eq!(at, end),
+                    }
+                }
+            }
+            assert_eq!(found, sent, "{random:?}");
+            assert!(!deframer.is_mid_message() && deframer.gathered_len() == 0);
+        }
     }
 
     #[test]

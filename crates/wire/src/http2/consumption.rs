@@ -61,6 +61,38 @@ impl Connection {
         }
     }
 
+    /// From now on messages of the stream come in parts ([`Event::Part`]), unless they lie whole in what has arrived or are
+    /// compressed: for streams that bring large ones which need not be seen at once.
+    pub fn take_parts(&mut self, stream: StreamKey) {
+        if self.streams.contains(stream) {
+            self.streams[stream.slot].inbound.takes_parts = true;
+        }
+    }
+
+    /// The room above needs a message as a whole of which the last event brought the first part, `part`, as
+    /// [`Connection::take_message`] gave it: it is gathered, and comes as a [`Event::Message`].
+    /// Instead of [`Connection::give_back`] and [`Connection::release`].
+    pub fn gather_message(
+        &mut self,
+        stream: StreamKey,
+        part: TakenMessage,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let is_wanted =
+            (self.streams.get(stream)).is_some_and(|found| !found.is_dead() && !found.work_done);
+        if !is_wanted {
+            return self.give_back(part);
+        }
+        let found = &mut self.streams[stream.slot];
+        found.inbound.deframer.gather_whole(part.bytes(input));
+        let taken = std::mem::take(&mut found.unreleased) as usize;
+        self.give_back(part);
+        if let Err(error) = self.keep_unfinished(stream.slot, taken, false, out) {
+            self.fail(error, out);
+        }
+    }
+
     /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
     /// is to be called, if only with an empty input.
     pub fn hold(&mut self, stream: StreamKey, hold: bool) {
@@ -236,9 +268,7 @@ impl Connection {
             return self.body_of_backlog(key, out);
         }
         let mut at = start;
-        let step = inbound
-            .deframer
-            .push(&inbound.backlog, &mut at, self.config.max_message_bytes);
+        let step = inbound.find_in_backlog(&mut at, self.config.max_message_bytes);
         inbound.backlog_at = at;
         match step {
             Ok(Step::Message { whole, compressed }) => {
@@ -252,6 +282,15 @@ impl Connection {
                     self.message_at = MessageAt::Unpacked;
                 }
                 self.deliver(key, compressed, last, &[], out)
+            }
+            Ok(Step::Part { range, left }) => {
+                stream.unreleased += (at - start) as u32;
+                let last = left == 0 && inbound.end_waits && at == inbound.backlog.len();
+                inbound.end_waits &= !last;
+                self.unpacked.clear();
+                self.unpacked.extend_from_slice(&inbound.backlog[range]);
+                self.message_at = MessageAt::Unpacked;
+                Ok(Some(self.part(key, left, last)))
             }
             Ok(Step::NeedMore) => self.end_backlog(key, at - start, out),
             Err(error) => self.on_bad_message(key.slot, error, out),
@@ -290,11 +329,7 @@ impl Connection {
         self.pool.give(backlog);
         let inbound = &mut self.streams[key.slot].inbound;
         let end = std::mem::take(&mut inbound.end_waits);
-        let unfinished = if inbound.deframer.is_mid_message() {
-            taken
-        } else {
-            0
-        };
+        let unfinished = inbound.deframer.gathered_len().min(inbound.counted);
         let done = inbound.counted - unfinished;
         inbound.counted = unfinished;
         self.ungather(done);

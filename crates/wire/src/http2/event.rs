@@ -30,6 +30,16 @@ pub enum Event {
         /// The peer has ended its side with it.
         last: bool,
     },
+    /// Some of a gRPC message, as it came, of a stream that takes parts ([`super::Connection::take_parts`]). The next one
+    /// goes on where it ends; behind the last, at which nothing is left, the message is complete.
+    Part {
+        /// The stream.
+        stream: StreamKey,
+        /// The bytes of the message that are still to come.
+        left: u32,
+        /// The peer has ended its side with it; then nothing is left.
+        last: bool,
+    },
     /// A piece of a body that is not gRPC.
     Body {
         /// The stream.

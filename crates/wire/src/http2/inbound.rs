@@ -1,12 +1,15 @@
 //! What a stream has received and the room above has not seen yet.
 
-use crate::grpc::Deframer;
 use crate::grpc::message;
+use crate::grpc::{Deframer, MessageError, Step};
+use crate::limits;
 
 /// The receiving side of one stream's body.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     pub(crate) deframer: Deframer,
+    /// Messages are handed up as they come, in parts.
+    pub(crate) takes_parts: bool,
     /// Payload that came while the stream was held.
     pub(crate) backlog: Vec<u8>,
     /// How much of the backlog has been taken.
@@ -49,6 +52,40 @@ impl Inbound {
         self.again_bytes += bytes;
         self.counted += bytes;
         bytes
+    }
+
+    /// Finds the next message in a payload, or a part of it if it takes parts.
+    #[inline]
+    pub(crate) fn find_message(
+        &mut self,
+        data: &[u8],
+        at: &mut usize,
+        max_bytes: usize,
+    ) -> Result<Step, MessageError> {
+        match self.takes_parts {
+            true => self.deframer.push_part(data, at, max_bytes),
+            false => self.deframer.push(data, at, max_bytes),
+        }
+    }
+
+    /// The same in the backlog. Parts are small: a whole window would be a long step for those above.
+    pub(crate) fn find_in_backlog(
+        &mut self,
+        at: &mut usize,
+        max_bytes: usize,
+    ) -> Result<Step, MessageError> {
+        if !self.takes_parts {
+            return self.deframer.push(&self.backlog, at, max_bytes);
+        }
+        loop {
+            let end = self.backlog.len().min(*at + limits::BACKLOG_PIECE_BYTES);
+            let step = self
+                .deframer
+                .push_part(&self.backlog[..end], at, max_bytes)?;
+            if step != Step::NeedMore || *at == self.backlog.len() {
+                return Ok(step);
+            }
+        }
     }
 
     /// Whether nothing is kept, not even memory.

@@ -1,5 +1,7 @@
 //! Bodies: DATA frames, and the gRPC messages in them. RFC 9113 section 6.1; gRPC over HTTP/2, "Length-Prefixed-Message".
 
+use std::ops::Range;
+
 use super::connection::{Connection, DataFrame, MessageAt};
 use super::error::{Cause, ConnectionError, ErrorCode};
 use super::event::Event;
@@ -187,13 +189,12 @@ impl Connection {
         if stream.kind == Kind::Plain {
             return self.on_body(frame, end, consumed, out);
         }
-        lend_buffer(stream, &mut self.pool, &input[*consumed..end]);
+        if !stream.inbound.takes_parts {
+            lend_buffer(stream, &mut self.pool, &input[*consumed..end]);
+        }
         let mut at = *consumed;
-        let step =
-            stream
-                .inbound
-                .deframer
-                .push(&input[..end], &mut at, self.config.max_message_bytes);
+        let max_bytes = self.config.max_message_bytes;
+        let step = (stream.inbound).find_message(&input[..end], &mut at, max_bytes);
         let taken = at - *consumed;
         match step {
             Ok(Step::Message { whole, compressed }) => {
@@ -208,6 +209,10 @@ impl Connection {
                 }
                 self.message_at = whole.map_or(MessageAt::Gathered(slot), MessageAt::Input);
                 self.deliver(frame.stream, compressed, is_taken && frame.end, input, out)
+            }
+            Ok(Step::Part { range, left }) => {
+                frame.remaining -= taken;
+                self.on_part(frame, range, left, consumed, out)
             }
             Ok(Step::NeedMore) => {
                 self.end_frame(frame, end, consumed)?;
@@ -273,8 +278,45 @@ impl Connection {
         }))
     }
 
+    /// A part of a message, of a stream that takes parts. `frame` has what follows it.
+    fn on_part(
+        &mut self,
+        mut frame: DataFrame,
+        range: Range<usize>,
+        left: usize,
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let slot = frame.stream.slot;
+        // Content, as in a body that is not gRPC.
+        frame.was_useful = true;
+        self.streams[slot].unreleased += (range.end - *consumed) as u32;
+        let is_taken = frame.remaining == 0;
+        if is_taken {
+            self.end_frame(frame, range.end, consumed)?;
+        } else {
+            self.keep_frame(frame, range.end, consumed);
+        }
+        if is_taken && frame.end && left > 0 {
+            return self.end_of_stream(slot, out);
+        }
+        self.message_at = MessageAt::Input(range);
+        let last = is_taken && frame.end;
+        Ok(Some(self.part(frame.stream, left, last)))
+    }
+
+    /// Reports a part of a message.
+    pub(super) fn part(&mut self, stream: StreamKey, left: usize, last: bool) -> Event {
+        self.uncount(stream.slot);
+        self.streams[stream.slot].has_delivered = true;
+        self.was_compressed = false;
+        let last = self.take_end(stream, last);
+        let left = u32::try_from(left).expect("a message has a length of four bytes");
+        Event::Part { stream, left, last }
+    }
+
     /// The payload ended inside a message, or between two.
-    fn keep_unfinished(
+    pub(super) fn keep_unfinished(
         &mut self,
         slot: u32,
         taken: usize,

@@ -188,7 +188,10 @@ impl Connection {
     /// back if the message needs no turn or has it, and else lets it wait for its turn.
     pub(super) fn go_on_with_message(&mut self, slot: u32, taken: u32, out: &mut Vec<u8>) {
         let stream = &mut self.streams[slot];
-        let Some(missing) = stream.inbound.deframer.missing() else {
+        let inbound = &stream.inbound;
+        // What comes in parts is not kept.
+        let is_gathered = !inbound.takes_parts || inbound.deframer.gathered_len() > 0;
+        let Some(missing) = inbound.deframer.missing().filter(|_| is_gathered) else {
             return self.give_window_back(slot, taken, out);
         };
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);

@@ -14,6 +14,7 @@ mod headers;
 mod memory_and_pace;
 mod messages;
 mod pair;
+mod parts;
 mod put_back;
 mod refused_calls;
 mod responses;

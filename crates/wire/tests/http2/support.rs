@@ -254,7 +254,7 @@ impl Endpoint {
                 .poll_event(&self.input, &mut consumed, &mut self.output, self.now_ns)
         {
             let message = match event {
-                Event::Message { .. } | Event::Body { .. } => {
+                Event::Message { .. } | Event::Part { .. } | Event::Body { .. } => {
                     self.connection.message(&self.input).to_vec()
                 }
                 _ => Vec::new(),
@@ -351,6 +351,7 @@ pub fn stream_of(event: Event) -> StreamKey {
         Event::Request { stream, .. }
         | Event::Response { stream, .. }
         | Event::Message { stream, .. }
+        | Event::Part { stream, .. }
         | Event::Body { stream, .. }
         | Event::HalfClosed { stream }
         | Event::Finished { stream }

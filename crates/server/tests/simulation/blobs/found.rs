@@ -119,6 +119,7 @@ pub fn check_unfinished(machine: &Machine, begun: &[Begun]) {
         let data = begun.content.make();
         let rest = &data[stored_bytes as usize..];
         let chunk = Chunk {
+            is_open: false,
             bytes: rest.len(),
             crc32c: None,
         };

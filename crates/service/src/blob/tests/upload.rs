@@ -108,6 +108,101 @@ fn what_is_uploaded_is_described_as_it_was_sent() {
     }
 }
 
+/// Sends a message in pieces, of which the first has `first` bytes.
+fn send_in_parts(request: &UploadRequest<'_>, first: usize, fake: &mut Fake, bench: &mut Bench) {
+    let message = encoded(|out| request.encode(out));
+    let mut pieces = vec![first.min(message.len())];
+    while pieces.iter().sum::<usize>() < message.len() {
+        let rest = message.len() - pieces.iter().sum::<usize>();
+        pieces.push(rest.min(16_384));
+    }
+    let mut at = 0;
+    for (number, &piece) in pieces.iter().enumerate() {
+        let left = message.len() - at - piece;
+        let part = &message[at..at + piece];
+        if !fake.part(part, number == 0, left, &bench.shared) {
+            return fake.message(&message, false, &bench.shared);
+        }
+        at += piece;
+        bench.work(fake);
+        if fake.actions.is_over {
+            return;
+        }
+    }
+}
+
+#[test]
+fn chunks_that_come_in_parts_are_stored_as_they_come() {
+    for (first, is_begun) in [(1, false), (20, true), (40_000, true)] {
+        let mut bench = Bench::new();
+        let mut fake = begun(BEGIN, &mut bench);
+        let content: Vec<u8> = (0..900_000_u32).map(|at| (at % 251) as u8).collect();
+        for data in [&content[..700_000], &content[700_000..]] {
+            send_in_parts(&checked(data, crc32c(data)), first, &mut fake, &mut bench);
+            bench.work(&mut fake);
+            let gathered = fake.actions.most_work_bytes;
+            assert_eq!(gathered < 500_000, is_begun, "{gathered} at a time");
+        }
+        send(&END, &mut fake, &bench);
+        bench.work(&mut fake);
+        let sent = fake.take_sent();
+        let answer = UploadResponse::decode(response(&sent)).expect("it is a message");
+        assert!(answer.applied);
+        assert_eq!(bench.kept(), [("a".to_owned(), content)]);
+    }
+}
+
+#[test]
+fn a_chunk_in_parts_that_does_not_fit_its_checksum_leaves_nothing() {
+    let resumable = UploadBegin {
+        upload_id: b"id",
+        ..BEGIN
+    };
+    let content: Vec<u8> = (0..900_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut bench = Bench::new();
+    let mut fake = begun(resumable, &mut bench);
+    let (good, bad) = content.split_at(300_000);
+    send_in_parts(&checked(good, crc32c(good)), 9_000, &mut fake, &mut bench);
+    send_in_parts(&checked(bad, crc32c(bad) ^ 1), 9_000, &mut fake, &mut bench);
+    bench.work(&mut fake);
+    refused(&fake.take_sent(), Code::DataLoss);
+    drop(fake);
+    let found = stat("a", b"id", &mut bench);
+    let found = StatResponse::decode(&found).expect("it is a message");
+    assert_eq!(found.stored_bytes, 300_000);
+    // The second time it fits.
+    let mut fake = begun(
+        UploadBegin {
+            offset: 300_000,
+            ..resumable
+        },
+        &mut bench,
+    );
+    send_in_parts(&checked(bad, crc32c(bad)), 9_000, &mut fake, &mut bench);
+    send(&END, &mut fake, &bench);
+    bench.work(&mut fake);
+    response(&fake.take_sent());
+    assert_eq!(bench.kept(), [("a".to_owned(), content)]);
+}
+
+#[test]
+fn a_chunk_in_parts_is_refused_where_a_whole_one_is() {
+    // Behind the end, and beyond what a chunk may have.
+    let mut bench = Bench::new();
+    let mut fake = begun(BEGIN, &mut bench);
+    send(&END, &mut fake, &bench);
+    send_in_parts(&chunk(&[7; 100_000]), 9_000, &mut fake, &mut bench);
+    refused(&fake.take_sent(), Code::InvalidArgument);
+
+    let mut fake = begun(BEGIN, &mut bench);
+    let much = vec![7; limits::CHUNK_BYTES + 1];
+    send_in_parts(&chunk(&much), 9_000, &mut fake, &mut bench);
+    let words = refused(&fake.take_sent(), Code::ResourceExhausted).to_owned();
+    let mut fake = begun(BEGIN, &mut bench);
+    send(&chunk(&much), &mut fake, &bench);
+    assert_eq!(refused(&fake.take_sent(), Code::ResourceExhausted), words);
+}
+
 #[test]
 fn an_upload_whose_condition_is_not_met_is_told_what_is_there() {
     let mut bench = Bench::new();

@@ -415,6 +415,10 @@ impl Actions for Room<'_> {
 
     fn limit_window(&mut self, _bytes: u32) {}
 
+    fn take_parts(&mut self) {}
+
+    fn want_whole(&mut self) {}
+
     fn blob(&mut self, _work: store::blob::Work) {
         unreachable!("nothing here is a blob");
     }

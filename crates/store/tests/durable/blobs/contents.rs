@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Content, Description, End, UploadError, key};
+use store::blob::{Chunk, Content, Description, End, UploadError, key};
 use store::disk::SimulatedDisk;
 use store::{Condition, DatabaseId, OperationStatus};
 
@@ -152,6 +152,162 @@ fn an_upload_goes_on_after_its_stream_its_server_and_its_machine_were_gone() {
         .expect("it is described");
     assert_eq!(bench.read("a"), Some(data));
     assert_eq!(bench.blobs().stored_bytes(DATABASE, "a", b"id"), None);
+    assert_eq!(bench.blobs().statistics().used.unfinished, 0);
+}
+
+/// A piece of a chunk that is not its last.
+fn open(data: &[u8]) -> Chunk {
+    Chunk {
+        bytes: data.len(),
+        crc32c: None,
+        is_open: true,
+    }
+}
+
+/// The rest of a chunk, with the checksum of all of it.
+fn rest(data: &[u8], crc32c: u32) -> Chunk {
+    Chunk {
+        bytes: data.len(),
+        crc32c: Some(crc32c),
+        is_open: false,
+    }
+}
+
+#[test]
+fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
+    // Also across blocks, and across a group of them.
+    for (bytes, first) in [(30_000, 10_000), (400_000, 70_000), (68 << 20, 67 << 20)] {
+        let disk = SimulatedDisk::new(3);
+        let mut bench = Bench::open(config(), &disk).expect("it is empty");
+        let data = content(1, bytes);
+        let sum = crc32c::crc32c(&data[first..]);
+        let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+        let (whole, chunk) = data.split_at(first);
+        let pieces: Vec<_> = chunk.chunks(chunk.len() / 3 + 1).collect();
+        let stored = |bench: &Bench| bench.blobs().stored_bytes(DATABASE, "a", b"id");
+        let used = |bench: &Bench| bench.blobs().used(DATABASE).bytes;
+
+        let plain = |data: &[u8]| Chunk {
+            crc32c: None,
+            ..self::rest(data, 0)
+        };
+        upload
+            .write(whole, &[plain(whole)], 1_000)
+            .expect("it fits");
+        for fits in [false, true] {
+            let mut written = 0;
+            for piece in &pieces[..2] {
+                upload.write(piece, &[open(piece)], 1_000).expect("it fits");
+                written += piece.len();
+                assert_eq!(stored(&bench), Some(first as u64));
+                assert_eq!(used(&bench), (first + written) as u64, "it is charged");
+            }
+            if !fits {
+                let end = rest(pieces[2], sum ^ 1);
+                let refused = upload.write(pieces[2], &[end], 1_000);
+                assert!(
+                    matches!(refused, Err(UploadError::Chunk { offset, .. }) if offset == first as u64)
+                );
+                assert_eq!(
+                    (stored(&bench), used(&bench)),
+                    (Some(first as u64), first as u64)
+                );
+                continue;
+            }
+            // With the end comes the next chunk, and none of its bytes.
+            let ends = [rest(pieces[2], sum), plain(&[])];
+            upload.write(pieces[2], &ends, 1_000).expect("it fits");
+            assert_eq!(
+                (stored(&bench), used(&bench)),
+                (Some(bytes as u64), bytes as u64)
+            );
+        }
+        let sealed = upload.finish(
+            &End {
+                crc32c: Some(crc32c::crc32c(&data)),
+                sha256: None,
+            },
+            1_000,
+        );
+        let sealed = sealed.expect("it is whole");
+        bench
+            .describe("a", sealed, Condition::None)
+            .expect("it is described");
+        assert!(bench.read("a") == Some(data), "it is what was sent");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_chunk_that_was_cut_off_goes_on_where_it_began() {
+    let disk = SimulatedDisk::new(3);
+    let mut bench = Bench::open(config(), &disk).expect("it is empty");
+    let data = content(1, 300_000);
+    let (whole, cut) = data.split_at(100_000);
+    let used = |bench: &Bench| bench.blobs().used(DATABASE).bytes;
+    let go_on = |bench: &Bench| {
+        let offset = bench
+            .blobs()
+            .stored_bytes(DATABASE, "a", b"id")
+            .unwrap_or(0);
+        let upload = bench.start(&begin("a", "id", offset)).expect("it goes on");
+        let piece = &data[offset as usize..][..90_000];
+        if offset == 0 {
+            upload
+                .write(whole, &[rest(whole, crc32c::crc32c(whole))], 1_000)
+                .expect("it fits");
+        }
+        upload.write(piece, &[open(piece)], 1_000).expect("it fits");
+        assert_eq!(used(bench), offset.max(100_000) + 90_000);
+        upload
+    };
+    // Its stream ends; another takes it; the server is killed; the machine is.
+    for _ in 0..2 {
+        drop(go_on(&bench));
+        assert_eq!(used(&bench), 100_000);
+        let before = go_on(&bench);
+        let after = bench
+            .start(&begin("a", "id", 100_000))
+            .expect("it is taken");
+        assert_eq!(used(&bench), 100_000);
+        assert!(matches!(
+            before.write(b"x", &[open(b"x")], 1_000),
+            Err(UploadError::TakenOver)
+        ));
+        drop((before, after));
+        for power in [false, true] {
+            let upload = go_on(&bench);
+            match power {
+                true => disk.lose_power(),
+                false => disk.kill(),
+            }
+            // Nobody is left to end it in order.
+            std::mem::forget(upload);
+            bench = Bench::open(config(), &disk).expect("nothing is lost");
+            assert_eq!(
+                bench.blobs().stored_bytes(DATABASE, "a", b"id"),
+                Some(100_000)
+            );
+            assert_eq!(used(&bench), 100_000);
+        }
+    }
+    // Discarded while a chunk is open: nothing is left.
+    let upload = go_on(&bench);
+    assert_eq!(bench.blobs().discard_uploads(DATABASE, "a", b"id"), 1);
+    drop(upload);
+    assert_eq!((used(&bench), bench.files(&disk)), (0, Vec::new()));
+
+    let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
+    upload
+        .write(whole, &[rest(whole, crc32c::crc32c(whole))], 1_000)
+        .expect("it fits");
+    upload
+        .write(cut, &[rest(cut, crc32c::crc32c(cut))], 1_000)
+        .expect("it fits");
+    let sealed = upload.finish(&end_of(&data), 1_000).expect("it is whole");
+    bench
+        .describe("a", sealed, Condition::None)
+        .expect("it is described");
+    assert_eq!(bench.read("a"), Some(data));
     assert_eq!(bench.blobs().statistics().used.unfinished, 0);
 }
 

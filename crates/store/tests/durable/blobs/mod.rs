@@ -87,6 +87,7 @@ fn content(seed: u64, bytes: usize) -> Vec<u8> {
 
 fn chunk(data: &[u8]) -> Chunk {
     Chunk {
+        is_open: false,
         bytes: data.len(),
         crc32c: Some(crc32c(data)),
     }
