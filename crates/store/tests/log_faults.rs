@@ -7,7 +7,7 @@ use std::sync::Arc;
 use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, open, open_with, set};
 use store::DatabaseId;
 use store::disk::{Disk, Fault, RealDisk, SimulatedDisk, Step};
-use store::log::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS};
+use store::log::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use store::log::{
     self, GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, Record, RecordKind, SyncError,
     WriteError, segment_name,
@@ -281,8 +281,10 @@ fn segments_go_oldest_first_and_are_used_again() {
         2,
         "the current one and the next"
     );
-    assert_eq!(names(&disk, ".spare").len(), SPARE_SEGMENTS);
-    assert_eq!(names(&disk, "").len(), 2 + SPARE_SEGMENTS);
+    // The second time, after the first had less.
+    let spares = names(&disk, ".spare").len();
+    assert_eq!(spares, SPARE_SEGMENTS);
+    assert_eq!(names(&disk, "").len(), 2 + spares);
 
     // From now on nothing is filled with zeros any more.
     let before = disk.step_count();
@@ -474,7 +476,8 @@ fn a_new_log_does_not_begin_in_a_used_file() {
             client.sync().expect("the disk is whole");
         }
         client.retire(u64::MAX);
-        assert_eq!(names(&disk, ".spare").len(), SPARE_SEGMENTS);
+        let spares = names(&disk, ".spare").len();
+        assert!((SPARE_SEGMENTS..=SPARE_SEGMENTS_MAX).contains(&spares));
         for name in names(&disk, ".log") {
             disk.remove(&name).expect("it is there");
         }

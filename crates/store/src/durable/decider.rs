@@ -554,18 +554,18 @@ impl Work {
     /// Adds the records of a commit.
     fn log(&mut self, database: DatabaseId, sequence: u64, places: Range<usize>) {
         for (effect, place) in self.effects.iter().zip(places) {
-            let record = match self.group.entry(place) {
-                Some(entry) => Record::set(database, ORIGIN, &entry),
+            match self.group.entry(place) {
+                Some(entry) => self.records.push_entry(database, ORIGIN, &entry),
                 None => {
                     let kind = if effect.is_expiry() {
                         RecordKind::Expire
                     } else {
                         RecordKind::Delete
                     };
-                    Record::of_key(kind, sequence, database, ORIGIN, self.group.key(place))
+                    let key = self.group.key(place);
+                    (self.records).push(&Record::of_key(kind, sequence, database, ORIGIN, key));
                 }
-            };
-            self.records.push(&record);
+            }
         }
     }
 

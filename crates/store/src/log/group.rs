@@ -21,9 +21,13 @@
 //! | 96 | 8 | bytes of the segment that it was written to (from version 2 on) |
 //! | 104 | 24 | 0 |
 
+use bytes::Bytes;
+
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::limits;
 use super::record::{Record, RecordError};
+use crate::catalogue::DatabaseId;
+use crate::value::{Entry, Value};
 
 /// Groups begin at multiples of this, so that one can be found behind a damaged one. What a device writes whole.
 pub const ALIGN_BYTES: usize = 512;
@@ -269,11 +273,23 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
 }
 
+/// A value that is written from where it lies.
+#[derive(Debug)]
+struct LargeValue {
+    /// How many of the buffer's own bytes come before it.
+    at: usize,
+    bytes: Bytes,
+}
+
 /// Records that wait to be written as one group. Two of them take turns: one is filled while the other is written.
 #[derive(Debug)]
 pub struct GroupBuffer {
-    /// Room for the header, then the records.
+    /// Room for the header, then the records, but for large values.
     bytes: Vec<u8>,
+    /// In the order of their records.
+    large: Vec<LargeValue>,
+    /// Of all large values.
+    large_bytes: usize,
     records: u32,
     first_sequence: u64,
     last_sequence: u64,
@@ -290,6 +306,8 @@ impl GroupBuffer {
     pub fn new() -> GroupBuffer {
         GroupBuffer {
             bytes: vec![0; HEADER_BYTES],
+            large: Vec::new(),
+            large_bytes: 0,
             records: 0,
             first_sequence: 0,
             last_sequence: 0,
@@ -301,6 +319,32 @@ impl GroupBuffer {
     /// # Panics
     /// If its sequence is less than the one before.
     pub fn push(&mut self, record: &Record<'_>) {
+        self.count(record);
+        record.encode(&mut self.bytes);
+    }
+
+    /// Adds the record of an entry that was set. A large value that is shared is not copied: it is written from where it
+    /// lies.
+    ///
+    /// # Panics
+    /// As [`GroupBuffer::push`].
+    pub(crate) fn push_entry(&mut self, database: DatabaseId, origin: u32, entry: &Entry<'_>) {
+        let record = Record::set(database, origin, entry);
+        match entry.value {
+            Value::Shared(value) if value.len() >= limits::LARGE_VALUE_BYTES => {
+                self.count(&record);
+                record.encode_head(&mut self.bytes);
+                self.large.push(LargeValue {
+                    at: self.bytes.len(),
+                    bytes: value.clone(),
+                });
+                self.large_bytes += value.len();
+            }
+            _ => self.push(&record),
+        }
+    }
+
+    fn count(&mut self, record: &Record<'_>) {
         assert!(
             record.sequence > 0 && record.sequence >= self.last_sequence,
             "sequences begin at 1 and never go back"
@@ -310,7 +354,11 @@ impl GroupBuffer {
         }
         self.last_sequence = record.sequence;
         self.records = self.records.checked_add(1).expect("memory ends before");
-        record.encode(&mut self.bytes);
+    }
+
+    /// Bytes of the header and the records.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.large_bytes
     }
 
     /// Whether there is nothing to write.
@@ -325,7 +373,7 @@ impl GroupBuffer {
 
     /// The same, but for so many bytes of it that are bounded elsewhere.
     pub(crate) fn is_full_beside(&self, bytes: usize) -> bool {
-        self.bytes.len().saturating_sub(bytes) >= limits::GROUP_BYTES
+        self.len().saturating_sub(bytes) >= limits::GROUP_BYTES
     }
 
     /// Number of records.
@@ -340,13 +388,15 @@ impl GroupBuffer {
 
     /// Bytes that the group will take on the device.
     pub fn group_bytes(&self) -> u64 {
-        self.bytes.len().next_multiple_of(ALIGN_BYTES) as u64
+        self.len().next_multiple_of(ALIGN_BYTES) as u64
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_BYTES);
         self.bytes.shrink_to(limits::KEPT_BYTES);
+        self.large = Vec::new();
+        self.large_bytes = 0;
         (self.records, self.first_sequence, self.last_sequence) = (0, 0, 0);
     }
 
@@ -358,19 +408,97 @@ impl GroupBuffer {
     /// Fills in the header and the zeros at the end; `header` says what the buffer does not know.
     pub(super) fn seal(&mut self, header: Header) -> (Header, u32) {
         let header = Header {
-            body_bytes: (self.bytes.len() - HEADER_BYTES) as u64,
+            body_bytes: (self.len() - HEADER_BYTES) as u64,
             records: self.records,
             ..header
         };
-        self.bytes
-            .resize(self.bytes.len().next_multiple_of(ALIGN_BYTES), 0);
+        let padding = self.len().next_multiple_of(ALIGN_BYTES) - self.len();
+        self.bytes.resize(self.bytes.len() + padding, 0);
         header.encode(&mut self.bytes);
-        let checksum = checksum(&self.bytes);
+        let mut pieces = self.pieces();
+        let first = checksum(pieces.next().unwrap_or_default());
+        let checksum = pieces.fold(first, crc32c::crc32c_append);
         self.bytes[CHECKSUM_AT..][..4].copy_from_slice(&checksum.to_le_bytes());
         (header, checksum)
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// All that was [sealed](GroupBuffer::seal), in order. The first piece has the header.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.large.iter().map(|value| value.at));
+        let ends = self.large.iter().map(|value| value.at);
+        let ends = ends.chain(std::iter::once(self.bytes.len()));
+        let own = begins.zip(ends).map(|(begin, end)| &self.bytes[begin..end]);
+        let large = self.large.iter().map(|value| &value.bytes[..]);
+        let large = large.chain(std::iter::once(&[][..]));
+        own.zip(large).flat_map(|(own, large)| [own, large])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            log_id: LogId {
+                history: 1,
+                secret: 2,
+            },
+            number: 7,
+            first_sequence: 5,
+            last_sequence: 5,
+            durable: Position::default(),
+            wall_ms: 3,
+            body_bytes: 0,
+            records: 0,
+            previous_checksum: 4,
+            closing: false,
+            new_history: false,
+            segment_bytes: 1 << 26,
+        }
+    }
+
+    /// What is written from where it lies is what would have been copied.
+    #[test]
+    fn large_values_make_the_same_group_as_copied_ones() {
+        let large = limits::LARGE_VALUE_BYTES;
+        let sizes: [&[usize]; 6] = [
+            &[large],
+            &[10, large, 20],
+            &[large, large + 1, large - 1, 0],
+            &[3 * large, 5],
+            &[large + 400, large + 500, large + 511],
+            &[1],
+        ];
+        let (mut copied, mut kept) = (GroupBuffer::new(), GroupBuffer::new());
+        for sizes in sizes.iter().chain(&sizes) {
+            for (at, &bytes) in sizes.iter().enumerate() {
+                let value = Bytes::from(vec![at as u8 + 1; bytes]);
+                let entry = Entry {
+                    key: &[9; 30],
+                    value: Value::Shared(&value),
+                    version: 5,
+                    expires_ms: 0,
+                };
+                copied.push(&Record::set(DatabaseId(3), 0, &entry));
+                let allocated = allocation_counter::measure(|| {
+                    kept.push_entry(DatabaseId(3), 0, &entry);
+                });
+                assert!(bytes < large || allocated.bytes_max < 1_000);
+                assert_eq!(kept.group_bytes(), copied.group_bytes());
+                assert_eq!(kept.is_full(), copied.is_full());
+            }
+            let (whole, sum) = copied.seal(header());
+            assert_eq!(kept.seal(header()), (whole, sum));
+            let copied_bytes: Vec<u8> = copied.pieces().flatten().copied().collect();
+            let kept_bytes: Vec<u8> = kept.pieces().flatten().copied().collect();
+            assert!(kept_bytes == copied_bytes, "{sizes:?}");
+            let decoded = Header::decode(&kept_bytes).expect("it is one");
+            let group = Group::check(decoded, &kept_bytes).expect("its checksum is right");
+            assert_eq!(group.records().count(), sizes.len());
+            copied.clear();
+            kept.clear();
+            assert!(kept.is_empty() && kept.group_bytes() == GroupBuffer::new().group_bytes());
+        }
     }
 }

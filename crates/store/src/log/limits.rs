@@ -15,13 +15,22 @@ pub const FILL_SYNC_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of the smallest segment that can be asked for: an opening group and one with a record must fit.
 pub const SEGMENT_BYTES_MIN: u64 = 8 * 1024;
 
-/// Segments that are kept to be used again. One is needed at a time; more help when a snapshot frees many at once
-/// and writing goes on, and cost their room on the disk.
+/// Segments that are kept to be used again, also where few are needed: one is needed at a time. They cost their room on the
+/// disk.
 pub const SPARE_SEGMENTS: usize = 2;
+
+/// Segments that are kept to be used again where as many were needed since some were last freed: a snapshot frees many at
+/// once, and if writing goes on as before, as many new ones would have to be filled with zeros, which takes as long as writing
+/// them. The disk had the room for them a moment ago.
+pub const SPARE_SEGMENTS_MAX: usize = 8;
 
 /// From this many bytes on a group should be written before more is added: larger ones gain nothing, and everybody in
 /// it waits for all of it. A single commit may be larger.
 pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// From this many bytes on a value is written to the log from where it lies, with a write of its own, instead of being copied
+/// into its group. A shorter one costs less to copy than to write by itself.
+pub const LARGE_VALUE_BYTES: usize = 64 * 1024;
 
 /// Bytes of capacity that a group buffer keeps for its next use. One huge commit must not hold its memory for ever.
 pub const KEPT_BYTES: usize = 2 * GROUP_BYTES;

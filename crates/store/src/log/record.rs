@@ -140,6 +140,13 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.encoded_bytes());
+        self.encode_head(out);
+        out.extend_from_slice(self.value);
+    }
+
+    /// Appends all but the value.
+    pub(super) fn encode_head(&self, out: &mut Vec<u8>) {
         let key_len =
             u16::try_from(self.key.len()).expect("keys are bounded by the store's limits");
         let value_len =
@@ -152,10 +159,8 @@ impl<'a> Record<'a> {
         head[24..28].copy_from_slice(&self.origin.to_le_bytes());
         head[28..30].copy_from_slice(&key_len.to_le_bytes());
         head[30] = self.kind as u8;
-        out.reserve(self.encoded_bytes());
         out.extend_from_slice(&head);
         out.extend_from_slice(self.key);
-        out.extend_from_slice(self.value);
     }
 
     /// Takes the first record off `bytes`, which are not empty.

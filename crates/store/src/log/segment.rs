@@ -121,6 +121,8 @@ pub struct SegmentStock {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     spares: Vec<String>,
+    /// Segments that were made ready since some were last taken back.
+    taken: usize,
     /// Segments that are to go, oldest first. One that cannot go keeps the later ones here, since a hole in the row
     /// would be damage.
     leaving: VecDeque<RetiredSegment>,
@@ -140,7 +142,7 @@ impl SegmentStock {
             if name == NEW_NAME {
                 disk.remove(&name)?;
             } else if name.ends_with(SPARE_SUFFIX) {
-                if spares.len() < limits::SPARE_SEGMENTS
+                if spares.len() < limits::SPARE_SEGMENTS_MAX
                     && disk.open(&name)?.len()? == segment_bytes
                 {
                     spares.push(name);
@@ -155,6 +157,7 @@ impl SegmentStock {
             disk,
             segment_bytes,
             spares,
+            taken: 0,
             leaving: VecDeque::new(),
             in_use: BTreeSet::new(),
             broken: false,
@@ -204,6 +207,7 @@ impl SegmentStock {
     /// After an error the next call tries again, but for one that left open which names are durable.
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
         let ready = self.make_ready(wanted)?;
+        self.taken += 1;
         if let Some(listener) = &self.listener {
             listener.segment_ready(wanted.ordinal, wanted.durable_sequence);
         }
@@ -302,14 +306,18 @@ impl SegmentStock {
         self.leaving.extend(segments.inspect(|segment| {
             self.in_use.remove(&segment.ordinal);
         }));
+        if self.leaving.is_empty() {
+            return Ok(());
+        }
+        let most = (self.taken).clamp(limits::SPARE_SEGMENTS, limits::SPARE_SEGMENTS_MAX);
+        self.taken = 0;
         while let Some(segment) = self.leaving.front() {
             if self.broken {
                 return Err(PrepareError::Stopped);
             }
             let name = segment_name(segment.ordinal);
             let spare_name = spare_name(segment.ordinal);
-            let keep =
-                segment.bytes == self.segment_bytes && self.spares.len() < limits::SPARE_SEGMENTS;
+            let keep = segment.bytes == self.segment_bytes && self.spares.len() < most;
             let gone = if keep {
                 self.disk.rename(&name, &spare_name)
             } else {
@@ -327,6 +335,10 @@ impl SegmentStock {
                 self.spares.push(spare_name);
             }
             self.leaving.pop_front();
+        }
+        // Less is written than before. One that cannot be removed goes at the next start.
+        for name in self.spares.drain(self.spares.len().min(most)..) {
+            let _ = self.disk.remove(&name);
         }
         Ok(())
     }

@@ -320,14 +320,16 @@ impl LogWriter {
             self.change_segment(group.group_bytes())?;
         }
         let (header, checksum) = group.seal(self.header(group, special, now_ms));
-        let bytes = group.bytes();
-        if let Err(source) = self.current.file.write_all_at(bytes, self.used_bytes) {
-            self.poisoned = true;
-            let file = self.describe(&self.current);
-            return Err(WriteError::Failed { file, source });
+        let begin = self.used_bytes;
+        for piece in group.pieces() {
+            if let Err(source) = self.current.file.write_all_at(piece, self.used_bytes) {
+                self.poisoned = true;
+                let file = self.describe(&self.current);
+                return Err(WriteError::Failed { file, source });
+            }
+            self.used_bytes += piece.len() as u64;
         }
-        self.used_bytes += bytes.len() as u64;
-        self.work.bytes += bytes.len() as u64;
+        self.work.bytes += self.used_bytes - begin;
         self.chain = Chain::behind(&header, checksum);
         self.work.groups += 1;
         self.work.records += u64::from(header.records);
