@@ -227,13 +227,10 @@ impl Store {
         id: DatabaseId,
         config: DatabaseConfig,
         index: Index,
+        memory_bytes: u64,
         sequence: u64,
     ) -> Index {
         let older = self.find(id).expect("nobody drops what is converted");
-        let memory_bytes = match &index {
-            Index::Memory(index) => index.memory_bytes(),
-            Index::Tree(_) => 0,
-        };
         let database = Database::new(&older.name, config, index);
         {
             let mut state = database.state.write();

@@ -374,9 +374,12 @@ fn the_second_time_is_as_the_first() {
                     client.snapshot();
                 }
                 let state = state_of(&client.made.store);
+                let memory_bytes = client.made.store.memory_bytes();
                 client.made.crash(2, &mut client.clock);
                 client.made.keeps = false;
                 assert_eq!(state_of(&client.made.store), state);
+                // A start counts anew what was counted on.
+                assert_eq!(client.made.store.memory_bytes(), memory_bytes);
             }
         }
         let other = client.id("other");

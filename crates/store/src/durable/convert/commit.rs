@@ -45,7 +45,7 @@ impl DurableCommitter {
     /// Lets go what was copied for nothing: the log has nothing of it, and never will.
     fn discard_unused(&mut self, unused: ReadyContent) {
         match unused {
-            ReadyContent::Memory(index) => self.discard_index(Index::Memory(*index)),
+            ReadyContent::Memory { index, .. } => self.discard_index(Index::Memory(*index)),
             ReadyContent::Tree(writer) => self.discard_index(Index::Tree(writer.index().clone())),
         }
     }
@@ -61,19 +61,22 @@ impl DurableCommitter {
         };
         let store = self.store().clone();
         let id = ready.id;
-        let empty = ReadyContent::Memory(Box::new(MemoryIndex::new(store.hasher().clone())));
+        let empty = ReadyContent::Memory {
+            index: Box::new(MemoryIndex::new(store.hasher().clone())),
+            bytes: 0,
+        };
         let older = match std::mem::replace(&mut ready.content, empty) {
             ReadyContent::Tree(mut writer) => {
                 // Views show that it is as of the record.
                 writer.end_commit(sequence);
                 let index = Index::Tree(writer.index().clone());
                 self.trees().insert(id, *writer);
-                store.convert_database(id, ready.config, index, sequence)
+                store.convert_database(id, ready.config, index, 0, sequence)
             }
-            ReadyContent::Memory(index) => {
+            ReadyContent::Memory { index, bytes } => {
                 self.trees().remove(id);
                 let index = Index::Memory(*index);
-                store.convert_database(id, ready.config, index, sequence)
+                store.convert_database(id, ready.config, index, bytes, sequence)
             }
         };
         self.retire_index(older, sequence);

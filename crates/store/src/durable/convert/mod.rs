@@ -120,7 +120,9 @@ pub(in crate::durable) struct Ready {
 }
 
 pub(in crate::durable) enum ReadyContent {
-    Memory(Box<MemoryIndex>),
+    /// With what its entries take in memory: to add that up takes as long as there are entries, and everybody waits for
+    /// the committer.
+    Memory { index: Box<MemoryIndex>, bytes: u64 },
     /// On the device, and named. The log says soon that it is of use.
     Tree(Box<TreeWriter>),
 }
@@ -129,7 +131,7 @@ impl ReadyContent {
     /// The sequence in the name of the tree, if it is one.
     fn tree_sequence(&self) -> Option<u64> {
         match self {
-            ReadyContent::Memory(_) => None,
+            ReadyContent::Memory { .. } => None,
             ReadyContent::Tree(writer) => Some(writer.index().generation().sequence),
         }
     }
@@ -301,12 +303,15 @@ impl Converting {
     ) -> Result<Ready, ConvertError> {
         let content = match self.content {
             Content::Memory {
-                mut index, from, ..
+                mut index,
+                bytes,
+                from,
+                ..
             } => {
                 index.finish_loading();
                 // A start before the next snapshot makes it from there again.
                 while from.flush().map_err(ConvertError::Tree)? {}
-                ReadyContent::Memory(index)
+                ReadyContent::Memory { index, bytes }
             }
             Content::Tree {
                 mut writer,
