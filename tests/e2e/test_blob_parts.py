@@ -7,6 +7,7 @@ import pytest
 from blob_client import CODE, begin, chunk, crc32c, download, end, pattern, stub, upload
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
+from pelton.v1 import kv_pb2, kv_pb2_grpc
 from raw import DATA, END_STREAM, RST_STREAM, Connection, frame, grpc_message
 from server import Server, open_channel, wait_until
 
@@ -207,3 +208,17 @@ def test_an_upload_that_is_taken_over_in_the_midst_of_a_chunk(running, blob):
         assert download(blob, name)[1] == whole
         assert first.connection.wait(first.stream).grpc_status == CODE.ABORTED.value[0]
         first.close()
+
+
+def test_what_follows_an_upload_on_its_connection_comes_whole(running):
+    value = pattern(5, 300 * KIB)
+    with open_channel(running.address) as channel:
+        blob, keyvalue = stub(channel), kv_pb2_grpc.KeyValueStub(channel)
+        for round in range(3):
+            upload(blob, "before", value, chunk_bytes=150 * KIB)
+            key = f"large {round}".encode()
+            keyvalue.Put(kv_pb2.PutRequest(key=key, value=value), timeout=30)
+            assert keyvalue.Get(kv_pb2.GetRequest(key=key), timeout=30).value == value
+            operation = kv_pb2.Operation(put=kv_pb2.Operation.Put(key=key, value=value[: 40 * KIB]))
+            answer = keyvalue.Batch(kv_pb2.BatchRequest(operations=[operation] * 3), timeout=30)
+            assert len(answer.results) == 3

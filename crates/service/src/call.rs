@@ -338,9 +338,10 @@ pub trait State {
         _left: usize,
         _last: bool,
         _shared: &Shared,
-        _actions: &mut impl Actions,
+        actions: &mut impl Actions,
     ) {
         debug_assert!(false, "a call gets parts only if it takes them");
+        actions.want_whole();
     }
 
     /// The caller ended its side without a further message.

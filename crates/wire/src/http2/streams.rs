@@ -204,6 +204,7 @@ impl Stream {
         self.head_sent = false;
         self.head_received = false;
         self.held = false;
+        self.inbound.takes_parts = false;
         self.is_unpacked = false;
         self.window_limit = u32::MAX;
         self.in_ready = false;

@@ -182,6 +182,37 @@ fn nothing_of_a_message_in_parts_is_kept_and_its_window_is_given_back() {
     assert!(server.connection.running() == 1 && server.connection.token(stream) == 0);
 }
 
+/// In the same place, too.
+#[test]
+fn the_next_stream_takes_parts_only_if_it_says_so() {
+    let mut server = server();
+    for id in [1, 5, 9] {
+        let stream = begin(&mut server, id);
+        let bytes = message(&[7; 1_000]);
+        let [first, rest] = [&bytes[..500], &bytes[500..]];
+        let seen = server.feed(&data(id, first, false));
+        assert!(matches!(seen[0].event, Event::Part { left: 505, .. }));
+        if id > 1 {
+            // The first time it ends in the midst of a message.
+            server.feed(&data(id, rest, true));
+        }
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.finish(stream, out, &wire::grpc::Status::OK);
+
+        let next = id + 2;
+        let [after] = requests(&server.feed(&call(next)))[..] else {
+            panic!("one request");
+        };
+        assert_eq!(after.slot, stream.slot, "it is in its place");
+        assert_eq!(server.feed(&data(next, first, false)), []);
+        let seen = server.feed(&data(next, rest, true));
+        assert_eq!(messages(&seen), [[7; 1_000]]);
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.finish(after, out, &wire::grpc::Status::OK);
+        assert_eq!(server.connection.buffered_bytes(), 0);
+    }
+}
+
 #[test]
 fn a_message_that_is_cut_off_is_refused_also_if_parts_were_taken() {
     for in_backlog in [false, true] {
