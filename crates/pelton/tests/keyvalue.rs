@@ -608,6 +608,43 @@ fn a_folder_is_uploaded_with_all_that_is_below_it() {
 }
 
 #[test]
+fn all_blobs_below_a_name_are_downloaded_as_a_folder() {
+    let folder = support::Folder::new("download-folder");
+    let server = Server::durable(&folder.data(), &[]);
+    let file = folder.0.join("file");
+    for name in ["p/a.jpg", "p/2026/b.jpg", "p/2026/may/c.jpg", "pq"] {
+        std::fs::write(&file, name).expect("the folder is ours");
+        let path = file.to_str().expect("it is text");
+        assert_eq!(server.run(["upload", path, "--name", name]).code, 0);
+    }
+    let copy = folder.0.join("copy");
+    let to = copy.to_str().expect("it is text");
+    let read = |below: &str| std::fs::read_to_string(copy.join(below)).expect("it is there");
+    // With and without a slash at the end, and again into a folder that is there.
+    let fetched = server.run(["download", "--recursive", "p", "--to", to]);
+    assert_eq!(fetched.code, 0, "{fetched:?}");
+    assert_eq!(read("2026/may/c.jpg"), "p/2026/may/c.jpg");
+    assert_eq!(read("a.jpg"), "p/a.jpg");
+    assert!(!copy.join("pq").exists() && !copy.join("q").exists());
+    let refused = server.run(["download", "--recursive", "p/", "--to", to]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.stderr.contains("--force"), "{refused:?}");
+    std::fs::write(copy.join("a.jpg"), "changed").expect("the folder is ours");
+    let forced = server.run(["download", "--recursive", "p/", "--to", to, "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert_eq!(read("a.jpg"), "p/a.jpg");
+    // Into the folder in which it runs.
+    let here = run(server
+        .command(["download", "--recursive", ""])
+        .current_dir(&copy));
+    assert_eq!(here.code, 0, "{here:?}");
+    assert_eq!(
+        (read("p/a.jpg"), read("pq")),
+        ("p/a.jpg".into(), "pq".into())
+    );
+}
+
+#[test]
 fn missing_things_have_one_exit_code_each() {
     let folder = support::Folder::new("missing");
     let server = Server::durable(&folder.data(), &[]);
@@ -638,6 +675,7 @@ fn missing_things_have_one_exit_code_each() {
         &["get", "text", "--number"],
         &["incr", "text"],
         &["download", "nothing"],
+        &["download", "--recursive", "nothing"],
         &["blob", "stat", "nothing"],
         &["blob", "delete", "nothing"],
         &["database", "drop", "nowhere"],

@@ -87,6 +87,10 @@ pub struct DownloadArguments {
     #[arg(long, value_name = "PATH")]
     pub to: Option<PathBuf>,
 
+    /// Take all blobs below each NAME, as below a folder, and make the folders that they need; an empty NAME: every blob
+    #[arg(long)]
+    pub recursive: bool,
+
     /// Replace files that are there
     #[arg(long)]
     pub force: bool,

@@ -10,6 +10,7 @@ use wire::grpc::Code;
 
 use super::super::{Caller, call_failure, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
+use super::below;
 use super::part::Source;
 use super::sink::{Fetched, Sink};
 use crate::arguments::{DownloadArguments, TransferArguments};
@@ -75,6 +76,9 @@ pub(super) struct Target {
 }
 
 fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
+    if arguments.recursive {
+        return below::targets(arguments);
+    }
     let to = arguments.to.as_deref();
     if to.is_some_and(|to| to.as_os_str() == "-") {
         let [name] = &arguments.names[..] else {
@@ -123,6 +127,9 @@ struct Downloading<'a> {
 impl Downloading<'_> {
     fn run(&self, target: &Target) -> Result<Fetched, Failure> {
         let database = &self.arguments.place.database;
+        if self.arguments.recursive {
+            below::make_folder(target)?;
+        }
         let mut sink = Sink::open(target, database)?;
         self.transfers.moved(sink.moved_bytes());
         let fetched = self.transfers.insist(|reached| {

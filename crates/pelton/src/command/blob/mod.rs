@@ -1,6 +1,7 @@
 //! `pelton upload`, `pelton download` and `pelton blob`
 
 mod attempts;
+mod below;
 mod download;
 mod part;
 mod sink;

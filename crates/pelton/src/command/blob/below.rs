@@ -1,0 +1,130 @@
+//! Downloads of all blobs below a name, as of a folder.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::download::Target;
+use super::some_names;
+use crate::arguments::DownloadArguments;
+use crate::command::{Caller, in_database};
+use crate::exit::{CallFailure, Failure};
+use crate::in_place;
+
+/// All blobs below the names, each with the path that it has from there.
+pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
+    let to = arguments.to.as_deref().unwrap_or(Path::new(""));
+    if to.as_os_str() == "-" || (to.exists() && !to.is_dir()) {
+        return Err(Failure::Usage(
+            "--to must be a folder for all blobs below a name".into(),
+        ));
+    }
+    let mut caller = Caller::connect(&arguments.place.connection)?;
+    let mut targets = Vec::new();
+    for name in &arguments.names {
+        let prefix = match name.is_empty() || name.ends_with('/') {
+            true => name.clone(),
+            false => format!("{name}/"),
+        };
+        let before = targets.len();
+        add_below(&mut caller, arguments, &prefix, to, &mut targets)?;
+        if targets.len() == before {
+            let database = in_database(&arguments.place.database);
+            return Err(Failure::from(CallFailure {
+                what: format!(
+                    "there is no blob below `{prefix}`{database}: nothing was downloaded"
+                ),
+                address: caller.address.clone(),
+                status: None,
+                hint: String::new(),
+                names_nothing: true,
+                is_miss: true,
+            }));
+        }
+    }
+    Ok(targets)
+}
+
+fn add_below(
+    caller: &mut Caller,
+    arguments: &DownloadArguments,
+    prefix: &str,
+    to: &Path,
+    targets: &mut Vec<Target>,
+) -> Result<(), Failure> {
+    let mut last = String::new();
+    loop {
+        let (names, is_last) = some_names(caller, &arguments.place.database, prefix, &last)?;
+        for name in &names {
+            let path = path_below(to, prefix, name)?;
+            if !arguments.force && in_place::is_there(&path)? {
+                return Err(in_place::there(&path));
+            }
+            targets.push(Target {
+                name: name.clone(),
+                path: Some(path),
+            });
+        }
+        match names.into_iter().next_back() {
+            Some(name) if !is_last => last = name,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Where a blob goes. Names are anybody's: none may lead out of the folder.
+fn path_below(to: &Path, prefix: &str, name: &str) -> Result<PathBuf, Failure> {
+    let rest = name.strip_prefix(prefix).unwrap_or(name);
+    let is_plain = |part: &str| {
+        let mut components = Path::new(part).components();
+        let is_one = matches!(components.next(), Some(Component::Normal(found)) if found == part);
+        is_one && components.next().is_none() && !part.contains('\0')
+    };
+    match rest.split('/').all(is_plain) {
+        true => Ok(to.join(rest)),
+        false => Err(Failure::Failed(format!(
+            "the blob `{name}` cannot become a file below `{}`: a part of its name is empty, `.` or `..`; \
+             download it alone, with --to FILE",
+            to.display()
+        ))),
+    }
+}
+
+/// Makes the folders above a file.
+pub(super) fn make_folder(target: &Target) -> Result<(), Failure> {
+    let folder = target.path.as_deref().and_then(Path::parent);
+    match folder {
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            fs::create_dir_all(folder).map_err(|error| {
+                Failure::Failed(format!(
+                    "the folder {} for the blob `{}` cannot be made: {error}",
+                    folder.display(),
+                    target.name
+                ))
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let to = Path::new("to");
+        let inside = path_below(to, "a/", "a/b/..c.jpg").expect("a plain name");
+        assert_eq!(inside, Path::new("to/b/..c.jpg"));
+        let everything = path_below(to, "", "a/b").expect("a plain name");
+        assert_eq!(everything, Path::new("to/a/b"));
+        for name in [
+            "a/", "a//b", "a/../b", "a/b/..", "a//etc", "a/./b", "a/b/", "a/b\0",
+        ] {
+            let refused = path_below(to, "a/", name);
+            let Err(Failure::Failed(message)) = refused else {
+                panic!("{name}: {refused:?}");
+            };
+            assert!(message.contains("--to FILE"), "{message}");
+        }
+    }
+}
