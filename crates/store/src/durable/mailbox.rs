@@ -469,6 +469,27 @@ mod tests {
     }
 
     #[test]
+    fn all_who_wait_for_a_sync_hear_that_it_is_done() {
+        let hub = hub();
+        for round in 1..=2 {
+            let (told, heard) = std::sync::mpsc::channel();
+            for _ in 0..3 {
+                let (hub, told) = (hub.clone(), told.clone());
+                let waiter = move || told.send(hub.sync());
+                std::thread::Builder::new().spawn(waiter).expect("a thread");
+            }
+            while hub.syncs.lock().asked < 3 * round {
+                std::thread::yield_now();
+            }
+            hub.finish_syncs(3 * round, Some(round));
+            for waiter in 0..3 {
+                let durable = heard.recv_timeout(std::time::Duration::from_secs(30));
+                assert_eq!(durable, Ok(Some(round)), "waiter {waiter}");
+            }
+        }
+    }
+
+    #[test]
     fn a_number_with_outcomes_on_their_way_is_not_used_again() {
         let hub = hub();
         let mailbox = hub.register(Box::new(|| ()));
