@@ -221,3 +221,26 @@ fn granted_bytes(offset: u64, granted: usize) -> usize {
     let into = (offset % BLOCK_BYTES as u64) as usize;
     (granted / BLOCK_BYTES).max(1) * BLOCK_BYTES - into
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_blocks_are_granted_from_wherever_a_read_begins() {
+        for begin in [0, 7 * BLOCK_BYTES] {
+            for (into, blocks, bytes) in [
+                (0, 0, BLOCK_BYTES),
+                (0, 1, BLOCK_BYTES),
+                (1, 1, BLOCK_BYTES - 1),
+                (BLOCK_BYTES - 1, 1, 1),
+                (5, 3, 3 * BLOCK_BYTES - 5),
+            ] {
+                let offset = (begin + into) as u64;
+                let granted = blocks * BLOCK_BYTES;
+                assert_eq!(granted_bytes(offset, granted), bytes, "{offset} {blocks}");
+                assert_eq!(granted_bytes(offset, granted + 1), bytes, "{offset}");
+            }
+        }
+    }
+}

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use store::disk::{Fault, Step};
-use store::durable::ConvertError;
-use store::suite::{StandingClock, SuiteView, delete, put};
+use store::durable::{ConvertError, NamedTrees};
+use store::suite::{StandingClock, SuiteView, delete, put, read_folder};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
     StoreConfig,
@@ -125,6 +125,47 @@ pub const APPLIED: Decision = Decision::Applied;
 
 fn refused(refusal: Refusal) -> Decision {
     Decision::Refused(refusal)
+}
+
+#[test]
+fn figures_of_a_database_on_disk_are_those_of_its_files() {
+    let mut client = Client::new();
+    assert_eq!(client.create("one", Kind::Disk), APPLIED);
+    let id = client.id("one");
+    client.made.rounds.flush_trees().expect("there is room");
+    for round in 1..=2 {
+        for number in 0..30 {
+            let key = [round, number];
+            assert_eq!(client.commit(id, &[put(&key, &[7; 100])]), APPLIED);
+        }
+        let entries = 30 * u64::from(round);
+        let figures = |client: &Client| client.made.store.statistics(id).expect("it is there");
+        assert_eq!(figures(&client).entries, entries, "in memory and in tables");
+        client.made.rounds.seal_trees();
+        assert_eq!(figures(&client).entries, entries, "sealed");
+        client.made.rounds.flush_trees().expect("there is room");
+        assert_eq!(figures(&client).entries, entries, "in tables");
+
+        let tree = client.made.store.tree(id).expect("it is on disk");
+        let tables = read_folder(&tree.folder().join("tables"));
+        let bytes: usize = tables.values().map(Vec::len).sum();
+        let mut named = NamedTrees::default();
+        let log = store::log::verify(&client.made.disk, &mut |_, group| {
+            for record in group.records() {
+                named.record(&record.expect("it was written"));
+            }
+        });
+        log.expect("it is whole");
+        let verdicts = named.verify(&client.made.folder.0.join("trees"));
+        let verdict = verdicts.iter().find(|one| one.database.contains("one"));
+        let report = verdict.expect("it is named").found.as_ref();
+        let report = report.expect("it is whole").as_ref().expect("there is one");
+        assert_eq!(
+            (report.tables, report.bytes),
+            (tables.len() as u64, bytes as u64)
+        );
+        assert_eq!(tables.len(), usize::from(round));
+    }
 }
 
 #[test]
