@@ -129,7 +129,7 @@ impl Client {
         let target = Arc::new(target.clone());
         let mut making = Making::new(&self.durable.store, base, target, "test 1")?;
         making.set_slice_rows(3);
-        making.set_log_file_bytes(16 * 1024);
+        making.set_log_file_bytes(LOG_FILE_BYTES);
         Ok(making)
     }
 
@@ -162,6 +162,9 @@ impl Client {
 }
 
 pub const RESTORED_ID: u64 = 4242;
+
+/// Of a file of log in a backup.
+const LOG_FILE_BYTES: u64 = 16 * 1024;
 
 pub fn restore(source: &SimulatedDisk, target: &SimulatedDisk) -> Result<Restored, RestoreError> {
     let id = LogId {
@@ -327,7 +330,18 @@ fn the_log_is_kept_until_the_backup_has_it() {
     };
     check(&model, &target, cut, "with a long log");
     let manifest = verified(&target).expect("it is whole").manifest;
-    assert!(manifest.files.len() > 4, "many files of log: {manifest:?}");
+    let logs = manifest
+        .files
+        .iter()
+        .filter(|file| file.name.ends_with(".log"));
+    let sizes: Vec<u64> = logs.map(|file| file.bytes).collect();
+    assert!(sizes.len() > 4, "many files of log: {manifest:?}");
+    assert!(
+        sizes.iter().all(|&bytes| bytes <= LOG_FILE_BYTES),
+        "{sizes:?}"
+    );
+    let is_full = |two: &[u64]| two[0] + two[1] > LOG_FILE_BYTES;
+    assert!(sizes.windows(2).all(is_full), "as few as can be: {sizes:?}");
     drop(making);
     while client.durable.rounds.round(&mut client.clock) {}
     client.durable.rounds.round(&mut client.clock);
