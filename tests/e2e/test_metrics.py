@@ -11,7 +11,7 @@ from metrics_page import assert_calls_add_up, counter, fetch, metrics_address
 from pelton.v1 import admin_pb2, admin_pb2_grpc, echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
-from raw import Connection
+from raw import DATA, END_STREAM, RST_STREAM, Connection, frame, grpc_message
 from server import Server, expect_status, open_channel, wait_until
 
 
@@ -77,6 +77,25 @@ def test_counts_are_those_of_the_calls(measured):
         assert (kinds["Put"], kinds["Scan"], kinds["Pipe"]) == ("unary", "server_stream", "bidi_stream")
     wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
     assert Scrape(measured).value("pelton_connections_closed_total") == 2
+
+
+def test_what_the_connection_refuses_counts_with_the_status_that_was_seen(measured):
+    put = "/pelton.v1.KeyValue/Put"
+    for round in range(1, 3):
+        with open_channel(measured.address) as channel:
+            large = pb.PutRequest(key=b"k", value=bytes(5 << 20))
+            expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: kv_pb2_grpc.KeyValueStub(channel).Put(large))
+        with Connection(measured.address) as connection:
+            stream, head = connection.request(put)
+            connection.send(head + frame(DATA, END_STREAM, stream, grpc_message(b"cut short")[:-1]))
+            assert connection.wait(stream).grpc_status == 13
+            stream, head = connection.request(put)
+            connection.send(head + frame(RST_STREAM, 0, stream, (8).to_bytes(4)))
+        wait_until(lambda: Scrape(measured).value("pelton_connections") == 0)
+        now = Scrape(measured)
+        codes = ["RESOURCE_EXHAUSTED", "INTERNAL", "CANCELLED"]
+        assert [now.handled("Put", code) for code in codes] == [round] * 3
+        assert_calls_add_up(now.families.values())
 
 
 def test_requests_of_plain_http_are_counted_as_calls_are(measured):

@@ -9,7 +9,7 @@ use service::{
 };
 use store::durable::Mailbox;
 use store::{Committer, DatabaseId, Outcomes};
-use wire::{Connection, Event, Pause, StreamKey};
+use wire::{Cause, Connection, Event, Pause, StreamKey};
 
 use crate::SharedWaker;
 use crate::account::Held;
@@ -218,8 +218,8 @@ impl Core {
         connection.peer_closed();
         let mut nowhere = Vec::new();
         while let Some(event) = self.last_event(&mut channel, &mut nowhere) {
-            if let Event::Cancelled { stream, .. } = event {
-                self.cancelled(&mut channel, stream);
+            if let Event::Cancelled { stream, cause } = event {
+                self.cancelled(&mut channel, stream, cause);
             }
         }
         debug_assert_eq!(
@@ -482,7 +482,7 @@ impl Core {
                     call.writable(shared, step)
                 })
             }
-            Event::Cancelled { stream, .. } => self.cancelled(channel, stream),
+            Event::Cancelled { stream, cause } => self.cancelled(channel, stream, cause),
             Event::Body { stream, last } => self.body(channel, io, stream, last),
             Event::Response { .. } | Event::Finished { .. } => {
                 debug_assert!(false, "events of the client role")
@@ -728,7 +728,7 @@ impl Core {
         }
     }
 
-    fn cancelled(&mut self, channel: &mut Channel, stream: StreamKey) {
+    fn cancelled(&mut self, channel: &mut Channel, stream: StreamKey, cause: Cause) {
         let id = self.call_of(channel, stream);
         if let Some(id) = id
             && let Some(mut running) = self.calls.remove(id)
@@ -737,7 +737,10 @@ impl Core {
             if running.commits > 0 {
                 self.abandoned.push(id.tag());
             }
-            self.ended(&running, Code::Cancelled, &channel.address);
+            // What the caller has seen, if it has seen anything.
+            let told = (cause.told()).and_then(|code| Code::from_number(code as u64));
+            let code = told.unwrap_or(Code::Cancelled);
+            self.ended(&running, code, &channel.address);
             running.call.cancelled(&self.shared);
         }
         if let Protocol::Http2(connection) = &mut channel.protocol {

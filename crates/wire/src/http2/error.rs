@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::grpc::Code;
+
 /// Why a stream or connection ends, as the protocol numbers it. RFC 9113 section 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -72,6 +74,21 @@ pub enum Cause {
     BadMessage,
     /// The connection has ended.
     ConnectionClosed,
+}
+
+impl Cause {
+    /// The status that the peer was told, if it was told one.
+    pub fn told(self) -> Option<Code> {
+        match self {
+            Cause::MessageTooLarge | Cause::TooMuchUnfinished => Some(Code::ResourceExhausted),
+            Cause::NoMemory => Some(Code::Unavailable),
+            Cause::UnknownEncoding => Some(Code::Unimplemented),
+            Cause::BadMessage => Some(Code::Internal),
+            Cause::Reset(_) | Cause::Violation(_) | Cause::Refused | Cause::ConnectionClosed => {
+                None
+            }
+        }
+    }
 }
 
 /// Why a connection has ended. Once there is one, the output is to be written and the socket closed.
