@@ -200,3 +200,29 @@ impl Drop for Content {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_pieces_are_used_again_but_not_those_of_large_ones() {
+        let mut buffers = Buffers::default();
+        let mut read = |bytes: usize| {
+            let buffer = buffers.take(bytes);
+            let place = buffer.as_ptr() as usize;
+            buffers.put(&buffer.freeze());
+            (place, buffers.0.len())
+        };
+        let most = limits::READ_BUFFER_BYTES;
+        let first = read(most);
+        assert_eq!(first.1, 1);
+        for _ in 0..2 {
+            assert_eq!(read(most + 1).1, 1, "it is let go of");
+            assert_eq!(read(most), first, "it is used again");
+        }
+        for bytes in 1..=2 * limits::READ_BUFFERS {
+            assert!(read(bytes).1 <= limits::READ_BUFFERS, "{bytes}");
+        }
+    }
+}

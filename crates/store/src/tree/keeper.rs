@@ -245,4 +245,23 @@ mod tests {
         let begun = BEGUN.load(Ordering::SeqCst);
         assert!(begun < 100, "{begun}");
     }
+
+    #[test]
+    fn a_tree_that_is_removed_is_looked_after_no_more() {
+        let folder = TempFolder::new("keeper-remove");
+        let trees = Trees::open(&folder.0, small()).expect("the folder is new");
+        let writer = trees.create(GENERATION).expect("there is room");
+        let keeper = Keeper::start(Arc::new(|_| {})).expect("there are threads");
+        let count = || keeper.shared.work.lock().trees.len();
+        for _ in 0..2 {
+            keeper.add(writer.index());
+            keeper.remove(Generation {
+                sequence: GENERATION.sequence + 1,
+                ..GENERATION
+            });
+            assert_eq!(count(), 1, "another one");
+            keeper.remove(GENERATION);
+            assert_eq!(count(), 0);
+        }
+    }
 }

@@ -295,8 +295,18 @@ fn a_backup_of_a_server_at_rest_is_whole() {
         client.commit(turn, 0..turn.commits.len());
     }
     let target = SimulatedDisk::new(2);
+    let expected_bytes = client.begin(&target).expect("nothing fails").progress();
+    let expected_bytes = expected_bytes.total_bytes;
+    let target = SimulatedDisk::new(2);
     let cut = client.backup(&target).expect("nothing fails");
     check(&model, &target, cut, "at rest");
+    // What it tells of its progress: about what it comes to in the end, with heads of files and pages and the log.
+    let manifest = verified(&target).expect("it is whole").manifest;
+    let bytes = manifest.bytes();
+    assert!(
+        (bytes / 2..=bytes).contains(&expected_bytes),
+        "{expected_bytes} expected, {bytes} written"
+    );
 }
 
 /// What is written in between would be missing, if the log were shortened as it usually is.

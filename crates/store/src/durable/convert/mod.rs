@@ -433,3 +433,30 @@ impl fmt::Debug for Ready {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreConfig;
+
+    #[test]
+    fn what_is_copied_must_be_durable() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let begun = Begun {
+            store,
+            id: DatabaseId::DEFAULT,
+            config: DatabaseConfig::default(),
+            sequence: 7,
+            freeze: Freeze(Arc::default()),
+        };
+        for (durable, may_go_on) in [
+            (None, false),
+            (Some(6), false),
+            (Some(7), true),
+            (Some(8), true),
+        ] {
+            let checked = begun.check_durable(durable);
+            assert_eq!(checked.is_ok(), may_go_on, "{durable:?}: {checked:?}");
+        }
+    }
+}
