@@ -49,7 +49,7 @@ def test_blobs_are_counted_everywhere(binary, tmp_path):
         admin.CreateDatabase(admin_pb2.CreateDatabaseRequest(database=description))
         upload(blob, "empty", b"", database="other")
         drop = admin_pb2.DropDatabaseRequest(name="other")
-        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(drop), "1 blobs with 0 bytes")
+        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(drop), "1 blob with 0 bytes")
 
 
 def test_missing_contents_are_said_at_a_start(binary, tmp_path):

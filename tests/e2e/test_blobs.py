@@ -236,7 +236,7 @@ def test_a_quota_and_databases(blob, durable, name):
         assert download(blob, name, database="other")[1] == b"there"
         assert not blob.Stat(pb.StatRequest(name=name)).found
         full = admin_pb2.DropDatabaseRequest(name="other")
-        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(full), "1 blobs with 5 bytes")
+        expect_status(CODE.INVALID_ARGUMENT, lambda: admin.DropDatabase(full), "1 blob with 5 bytes")
         confirmed = admin_pb2.DropDatabaseRequest(name="other", confirm_name="other")
         assert admin.DropDatabase(confirmed).dropped
     expect_status(CODE.NOT_FOUND, lambda: download(blob, name, database="other"))

@@ -40,7 +40,7 @@ pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
         if error.is_data() {
             format!("{}, at column {}", in_plain_words(what), error.column())
         } else {
-            format!("no valid JSON, {what} at column {}", error.column())
+            format!("this is not JSON, at column {}: {what}", error.column())
         }
     })
 }

@@ -14,6 +14,19 @@ pub fn note(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// How many of what: `1 entry`, `2 entries`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
+/// `1 entry`, `2 entries`.
+pub fn entries(count: u64) -> String {
+    counted(count, "entry", "entries")
+}
+
 /// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
 pub struct Output {
     format: OutputFormat,

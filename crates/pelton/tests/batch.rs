@@ -83,7 +83,10 @@ fn wrong_lines_are_named() {
     let server = Server::start();
     let good = r#"{"operation":"put","key":"k","value":"v"}"#;
     for (bad, expected) in [
-        (r#"{"operation":"put","key":"k""#, "line 3: no valid JSON"),
+        (
+            r#"{"operation":"put","key":"k""#,
+            "line 3: this is not JSON, at column",
+        ),
         (
             r#"{"operation":"put","key":"k"}"#,
             "line 3: `value` is missing",
@@ -371,7 +374,7 @@ fn databases_are_created_listed_and_dropped() {
 
     let kept = server.run(["database", "drop", "orders"]);
     assert_eq!(kept.code, 3);
-    let told = "the database `orders` holds 1 entries, and was not dropped; --with-content";
+    let told = "the database `orders` holds 1 entry, and was not dropped; --with-content";
     assert!(kept.stderr.contains(told), "{}", kept.stderr);
     let dropped = server.run(["database", "drop", "orders", "--with-content"]);
     assert_eq!((dropped.code, dropped.text()), (0, "dropped\n"));

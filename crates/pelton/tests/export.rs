@@ -175,7 +175,7 @@ fn the_output_of_scan_is_an_import_too() {
         (import.code, import.text()),
         (
             0,
-            "1 entries written from standard input; 1 had expired and were left out\n"
+            "1 entry written from standard input; 1 had expired and were left out\n"
         ),
         "{import:?}"
     );

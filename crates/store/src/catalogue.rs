@@ -517,6 +517,20 @@ impl DropError {
     }
 }
 
+/// How many of what: `1 entry`, `2 entries`.
+struct Counted(u64, &'static str, &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, one, many) = self;
+        write!(
+            formatter,
+            "{count} {}",
+            if *count == 1 { one } else { many }
+        )
+    }
+}
+
 impl fmt::Display for DropError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -529,19 +543,26 @@ impl fmt::Display for DropError {
                 entries,
                 blobs: 0,
                 blob_bytes: 0,
-            } => write!(
-                formatter,
-                "the database holds {entries} entries, and was to be dropped only if it were empty"
-            ),
+            } => {
+                let entries = Counted(*entries, "entry", "entries");
+                write!(
+                    formatter,
+                    "the database holds {entries}, and was to be dropped only if it were empty"
+                )
+            }
             DropError::NotEmpty {
                 entries,
                 blobs,
                 blob_bytes,
-            } => write!(
-                formatter,
-                "the database holds {entries} entries and {blobs} blobs with {blob_bytes} bytes, also unfinished ones, and \
-                 was to be dropped only if it were empty"
-            ),
+            } => {
+                let entries = Counted(*entries, "entry", "entries");
+                let blobs = Counted(*blobs, "blob", "blobs");
+                write!(
+                    formatter,
+                    "the database holds {entries} and {blobs} with {blob_bytes} bytes, also unfinished ones, and was to be \
+                     dropped only if it were empty"
+                )
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{BackupArguments, SnapshotArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, object};
+use crate::output::{Output, entries, object};
 use crate::progress::Progress;
 
 /// How long to wait for a message before the user is looked at.
@@ -103,8 +103,10 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let made = made.ok_or_else(|| unreadable("there is no answer in it"))?;
     let mut output = Output::new(arguments.connection.output);
     let text = format!(
-        "snapshot written: sequence {}, {} entries, {} bytes",
-        made.sequence, made.entries, made.bytes
+        "snapshot written: sequence {}, {}, {} bytes",
+        made.sequence,
+        entries(made.entries),
+        made.bytes
     );
     output.either(&text, || {
         object([

@@ -8,7 +8,7 @@ use super::{Caller, say_miss, unreadable};
 use crate::arguments::{ConvertDatabaseArguments, KindArgument};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, object};
+use crate::output::{Output, entries, object};
 use crate::progress::Progress;
 
 /// Has the server make a database one of another kind.
@@ -85,8 +85,9 @@ fn say_end(
         ]))?;
     } else if told.converted {
         output.line(&format!(
-            "{which} is {place} now: sequence {}, {} entries",
-            told.sequence, told.copied_entries
+            "{which} is {place} now: sequence {}, {}",
+            told.sequence,
+            entries(told.copied_entries)
         ))?;
     }
     output.end()?;

@@ -18,7 +18,7 @@ use crate::export_format::Writer;
 use crate::in_place;
 use crate::interrupt::Interrupt;
 use crate::limits::EXPORT_PARTIAL_NAMES;
-use crate::output::{Output, object};
+use crate::output::{self, Output, object};
 use crate::progress::Progress;
 
 /// How long to wait for a page before the user is looked at.
@@ -100,7 +100,8 @@ fn write_all(
     loop {
         if interrupt.is_set() {
             return Err(Failure::Interrupted(format!(
-                "interrupted after {entries} entries"
+                "interrupted after {}",
+                output::entries(entries)
             )));
         }
         match scan.poll(LOOK).map_err(failed)? {
@@ -161,7 +162,8 @@ fn written(error: io::Error) -> Failure {
 /// Says on standard output what is in the file; on a pipe the export itself is there.
 fn say(arguments: &ExportArguments, entries: u64, name: &str) -> Result<(), Failure> {
     let mut output = Output::new(arguments.connection.output);
-    output.either(&format!("{entries} entries written to {name}"), || {
+    let text = format!("{} written to {name}", output::entries(entries));
+    output.either(&text, || {
         object([("entries", entries.into()), ("file", name.into())])
     })?;
     output.end()

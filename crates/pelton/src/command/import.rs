@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::export_format::{Entry, Reader};
 use crate::input::{self, Input};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, object};
+use crate::output::{self, Output, object};
 use crate::progress::Progress;
 
 /// Writes all entries of an export into a database.
@@ -201,10 +201,10 @@ fn say(arguments: &ImportArguments, entries: u64, expired: u64, name: &str) -> R
         0 => String::new(),
         count => format!("; {count} had expired and were left out"),
     };
-    output.either(
-        &format!("{entries} entries written from {name}{left_out}"),
-        || object([("entries", entries.into()), ("expired", expired.into())]),
-    )?;
+    let written = output::entries(entries);
+    output.either(&format!("{written} written from {name}{left_out}"), || {
+        object([("entries", entries.into()), ("expired", expired.into())])
+    })?;
     output.end()
 }
 

@@ -11,7 +11,7 @@ use store::snapshot::{self, Summary};
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, counted, entries, object};
 
 /// The file by which a data folder is known.
 pub(super) const FORMAT_FILE: &str = "pelton-data";
@@ -217,10 +217,14 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
     } else {
         for snapshot in &contents.snapshots {
             output.line(&format!(
-                "{}: {} entries of {} databases up to sequence {}, {} bytes, whole",
+                "{}: {} of {} up to sequence {}, {} bytes, whole",
                 snapshot::file_name(snapshot.header.sequence),
-                snapshot.totals.entries,
-                snapshot.header.databases.len(),
+                entries(snapshot.totals.entries),
+                counted(
+                    snapshot.header.databases.len() as u64,
+                    "database",
+                    "databases"
+                ),
                 snapshot.header.sequence,
                 snapshot.file_bytes
             ))?;

@@ -16,7 +16,7 @@ use store::tree::TreeConfig;
 use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, object};
+use crate::output::{Output, counted, entries, object};
 use crate::progress::Progress;
 use crate::serve::{SystemTimeSource, random};
 
@@ -88,10 +88,10 @@ fn restore_into(
     let sequence = restored.manifest.cut.sequence;
     let mut output = Output::new(arguments.output).optional();
     let text = format!(
-        "restored into {}: sequence {sequence}, {} entries, {} databases, new history {:016x}",
+        "restored into {}: sequence {sequence}, {}, {}, new history {:016x}",
         data.display(),
-        restored.entries,
-        restored.databases,
+        entries(restored.entries),
+        counted(restored.databases, "database", "databases"),
         restored.history_id
     );
     output.either(&text, || {

@@ -94,6 +94,12 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         ));
     }
     let source = |(path, below): &(PathBuf, Option<String>)| {
+        if !is_stdin(path) && path.is_dir() {
+            return Err(Failure::Failed(format!(
+                "{} is a folder; --recursive uploads the files below it",
+                path.display()
+            )));
+        }
         let from_path = path.file_name().map(|name| name.to_string_lossy());
         let from_path = below.as_deref().map(Cow::Borrowed).or(from_path);
         let name = match (&arguments.name, from_path) {
@@ -115,12 +121,6 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
             });
         }
         let metadata = path.metadata().map_err(|error| unread(path, &error))?;
-        if metadata.is_dir() {
-            return Err(Failure::Failed(format!(
-                "{} is a folder; --recursive uploads the files below it",
-                path.display()
-            )));
-        }
         if !metadata.is_file() {
             return Err(Failure::Failed(format!("{} is no file", path.display())));
         }
