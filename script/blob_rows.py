@@ -83,12 +83,8 @@ class Meter:
 
 
 def process_ns(pid):
-    """CPU time of all threads, in nanoseconds. One that ends at this moment is left out."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
-            total += int(file.read().split()[0])
-    return total
+    """CPU time of a process, in nanoseconds, also of threads that have ended: by the clock that clock_getcpuclockid(3) names."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def pelton(bench, command, process, *arguments):

@@ -22,8 +22,10 @@ SHAPES = {"1 × 1": (1, 1), "1 × 16": (1, 16), "8 × 1": (8, 1), "8 × 16": (8,
 MAX_VALUE = "16MiB"
 # Values that a run overwrites again and again: all of them fit into memory.
 KEYS = 32
-# A run is as long as this at least: few of the largest messages end within a short one.
+# A run is as long as this at least, and as all that is in flight takes several times at this speed: few of the largest messages end
+# within a short one.
 LEAST_MS = 3_000
+LEAST_MB_PER_S, TIMES = 300, 3
 RUNS = 3
 GOAL = 0.6
 COPY_BYTES = 1 << 30
@@ -50,7 +52,9 @@ def copy_figures(bench, process, file, size_bytes):
 def put_figures(bench, process, size_bytes, connections, in_flight, seed):
     options = ["--mix", "put=100", "--keys", str(KEYS), "--value-size", str(size_bytes), "--threads", "1", "--seed", str(seed)]
     options += ["--connections", str(connections), "--in-flight", str(in_flight)]
-    least_ms = bench.options.duration_ms if bench.options.quick else max(LEAST_MS, bench.options.duration_ms)
+    least_ms = bench.options.duration_ms
+    if not bench.options.quick:
+        least_ms = max(least_ms, LEAST_MS, TIMES * connections * in_flight * size_bytes // (LEAST_MB_PER_S * 1000))
     figures = load_rows.load(bench, process, *options, duration_ms=least_ms)
     figures["mb_per_s"] = figures["calls_per_s"] * size_bytes / 1e6
     return figures
