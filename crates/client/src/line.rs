@@ -94,7 +94,7 @@ impl Line {
         }
     }
 
-    /// Takes what it can of `bytes` within `timeout`, and answers how much that was.
+    /// Takes what it can of `bytes` within `timeout`, and returns how much that was.
     pub(crate) fn send(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
         if self.tls.is_none() {
             return self.socket.send(bytes, timeout);

@@ -107,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// Writes what it can of `bytes` within `timeout`, and answers how much that was.
+    /// Writes what it can of `bytes` within `timeout`, and returns how much that was.
     pub(crate) fn send(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
         let timeout = Some(timeout);
         let written = match self {

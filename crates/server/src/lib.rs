@@ -320,7 +320,7 @@ impl Server {
         self.trees_set_aside
     }
 
-    /// Serves until it is stopped, and leaves the log closed. Answers whether everything that ran had ended by itself.
+    /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran had ended by itself.
     ///
     /// # Errors
     /// If threads or signal handlers could not be had, or the log could not be closed.

@@ -201,7 +201,7 @@ impl WriteBatch {
     /// Reads what the commits have to know, and keeps it: on a thread that may wait for the device. A batch for which this
     /// was not done may be submitted all the same; the commits that lack something are refused
     /// ([`Refusal::NotReadAhead`](crate::Refusal::NotReadAhead)), and so are those for which a read has failed
-    /// ([`Refusal::Damaged`](crate::Refusal::Damaged)). Answers the first such failure.
+    /// ([`Refusal::Damaged`](crate::Refusal::Damaged)). Returns the first such failure.
     ///
     /// What is added to the batch afterwards is not read. Until the batch is decided or [cleared](WriteBatch::clear), what
     /// others write to these databases stays in memory. What is read has its room in memory, which all batches share: the

@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// If it is time, puts commits into `batch` that remove entries which have expired: at most
-    /// [`SWEEP_KEYS`](limits::SWEEP_KEYS), and if that is not all, it is soon due again. Answers how many.
+    /// [`SWEEP_KEYS`](limits::SWEEP_KEYS), and if that is not all, it is soon due again. Returns how many.
     ///
     /// One thread at a time sweeps; for the others there is nothing to do. The calling thread must hold no [`View`].
     /// Should the commits come to nothing, the entries are found again some time later.
@@ -114,7 +114,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Sweeps one database; answers whether that was all of it.
+    /// Sweeps one database; returns whether that was all of it.
     fn database(&mut self, id: DatabaseId, passed: &mut BTreeMap<DatabaseId, Passed>) -> bool {
         let (Some(database), Some(view)) = (self.store.find(id), self.store.view(id)) else {
             passed.remove(&id);
@@ -145,7 +145,7 @@ impl Sweep<'_> {
         true
     }
 
-    /// Puts removals into the batch; answers the last entry of these.
+    /// Puts removals into the batch; returns the last entry of these.
     fn push(&mut self, id: DatabaseId, view: &View<'_>, after: Option<&Passed>) -> Option<Passed> {
         let limits = self.store.limits(id).unwrap_or_default();
         let mut expired = view.expired_after(self.now_ms, after).peekable();

@@ -34,7 +34,7 @@ impl<P: Port> Core<P> {
         })
     }
 
-    /// Reads by `receive`, which may wait. What comes is taken in with the next tick. Answers whether something came.
+    /// Reads by `receive`, which may wait. What comes is taken in with the next tick. Returns whether something came.
     pub(crate) fn read_ahead(
         &mut self,
         id: ConnectionId,

@@ -176,7 +176,7 @@ enum Write<'a> {
     CloseNotify,
 }
 
-/// Answers whether the peer said that nothing follows.
+/// Returns whether the peer said that nothing follows.
 fn open<D>(
     connection: &mut Common<D>,
     process: Process<D>,

@@ -58,7 +58,7 @@ pub trait Workload {
     /// Looks at an answer with status OK.
     fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict;
 
-    /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure. Answers how it counts.
+    /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure. Returns how it counts.
     #[inline]
     fn ended(
         &mut self,

@@ -78,7 +78,7 @@ fn count(caller: &mut Caller, database: &str) -> Result<u64, Failure> {
     Ok(CountResponse::decode(&answer).map_err(unreadable)?.count)
 }
 
-/// Scans the database into `out`. Answers how many entries there were.
+/// Scans the database into `out`. Returns how many entries there were.
 fn write_all(
     caller: &mut Caller,
     arguments: &ExportArguments,

@@ -73,7 +73,7 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Reads a file to its end, so that a wrong or damaged one is found before anything is written. Answers how many
+/// Reads a file to its end, so that a wrong or damaged one is found before anything is written. Returns how many
 /// entries it has.
 fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
     let progress = Progress::entries("checking", None);

@@ -125,7 +125,7 @@ struct Pipe<'a, Place> {
 }
 
 impl<Place> Pipe<'_, Place> {
-    /// Sends the next group if there is one and room for it; answers how long the network may be waited for.
+    /// Sends the next group if there is one and room for it; returns how long the network may be waited for.
     fn send_next(&mut self, groups: &Receiver<Result<Group<Place>, Failure>>) -> Duration {
         let has_room = self.stream.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
         if self.is_closed || !has_room {

@@ -204,7 +204,7 @@ impl Sum {
     }
 }
 
-/// Runs rounds, as many as the environment says, or the usual number; answers whether these were at least as many.
+/// Runs rounds, as many as the environment says, or the usual number; returns whether these were at least as many.
 /// Each is one thread's; two go on at a time.
 fn run_rounds(usual: u64, calls: u64, dies: bool, test: &'static str) -> (Sum, bool) {
     let first_seed = from_environment("PELTON_SEED").unwrap_or(1);

@@ -99,7 +99,7 @@ pub fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Runs a round up to its end, and answers what was heard.
+/// Runs a round up to its end, and returns what was heard.
 pub fn play(plan: &Plan) -> (Report, Heard) {
     let mut round = Round::new(plan);
     round.prepare();

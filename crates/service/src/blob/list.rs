@@ -78,7 +78,7 @@ impl List {
         }
     }
 
-    /// Appends a page; answers whether it is the last. Its bytes are bounded by its rows.
+    /// Appends a page; returns whether it is the last. Its bytes are bounded by its rows.
     fn encode_page(&mut self, shown: &Shown<'_>, out: &mut Vec<u8>) -> bool {
         let mut buffer = Vec::new();
         let mut range = Range::prefix(&self.prefix, &mut buffer);

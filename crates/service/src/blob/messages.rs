@@ -476,7 +476,7 @@ impl<'a> ListRequest<'a> {
     }
 }
 
-/// Visits the blobs of a `ListResponse`; answers whether it says that the list is complete.
+/// Visits the blobs of a `ListResponse`; returns whether it says that the list is complete.
 pub fn decode_list<'a>(
     message: &'a [u8],
     mut visit: impl FnMut(BlobDescription<'a>),

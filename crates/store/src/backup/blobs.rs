@@ -157,7 +157,7 @@ impl Contents {
         self.done_bytes
     }
 
-    /// Does a little; answers whether that was all.
+    /// Does a little; returns whether that was all.
     pub(super) fn step(&mut self) -> Result<bool, ContentError> {
         let Some((needed, walk)) = &mut self.walk else {
             return self.next();

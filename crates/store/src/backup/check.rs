@@ -62,7 +62,7 @@ pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreEr
     })
 }
 
-/// Checks that each description has its content, and that there is nothing else. Answers how many they are, and their bytes.
+/// Checks that each description has its content, and that there is nothing else. Returns how many they are, and their bytes.
 fn check_blobs(
     source: &dyn Disk,
     described: &Described,
@@ -178,7 +178,7 @@ pub(super) fn read_manifest(source: &dyn Disk) -> Result<Manifest, RestoreError>
 /// What is done with each piece of a file that is read: it gets the bytes up to its end, and the piece.
 pub(super) type Piece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>;
 
-/// Reads a file of a backup to its end and checks its checksum. Answers its length.
+/// Reads a file of a backup to its end and checks its checksum. Returns its length.
 pub(super) fn read_file(
     source: &dyn Disk,
     expected: &FileEntry,

@@ -219,7 +219,7 @@ impl Restoring<'_> {
 }
 
 impl Restoring<'_> {
-    /// Answers how many there are, and their bytes.
+    /// Returns how many there are, and their bytes.
     fn copy_blobs(&self, store: &Store, watch: Watch<'_>) -> Result<(u64, u64), RestoreError> {
         let needed = check::needed(self.source, &Described::in_store(store))?;
         if needed.is_empty() {

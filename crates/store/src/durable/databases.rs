@@ -14,7 +14,7 @@ use crate::tree::TreeWriter;
 impl Work {
     /// Decides a commit that creates or drops a database. It completes the group if it takes effect, so that what
     /// comes behind it finds the catalogue changed. `growth_entries` is by how much the group has changed the number of
-    /// entries in the database. Answers whether it was decided.
+    /// entries in the database. Returns whether it was decided.
     pub(super) fn change_catalogue(
         &mut self,
         batch: &WriteBatch,

@@ -284,7 +284,7 @@ impl Decider {
         }
     }
 
-    /// Decides commits of one database; answers how many.
+    /// Decides commits of one database; returns how many.
     fn decide_run(
         &mut self,
         from: usize,

@@ -60,7 +60,7 @@ impl Holds {
         !self.held.lock().list.is_empty()
     }
 
-    /// Gives up all holds, since there is no room for more log. Answers up to which sequence segments should be retired.
+    /// Gives up all holds, since there is no room for more log. Returns up to which sequence segments should be retired.
     pub(super) fn break_all(&self) -> u64 {
         self.held.lock().break_all()
     }

@@ -100,7 +100,7 @@ impl Hub {
         }
     }
 
-    /// Waits for a sync that begins after this call. Answers up to where the log is durable then; `None`: it failed.
+    /// Waits for a sync that begins after this call. Returns up to where the log is durable then; `None`: it failed.
     pub(super) fn sync(&self) -> Option<u64> {
         let mut syncs = self.syncs.lock();
         syncs.asked += 1;

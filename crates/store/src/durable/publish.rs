@@ -167,7 +167,7 @@ impl Publisher {
         }
     }
 
-    /// Applies one commit; answers how many keys it changed.
+    /// Applies one commit; returns how many keys it changed.
     fn apply(
         &mut self,
         state: &mut State,

@@ -345,7 +345,7 @@ impl<'a> ReplayTrees<'a> {
         }
     }
 
-    /// The content of a database that came into memory cannot be read. Answers whether it is given up as a whole, so that
+    /// The content of a database that came into memory cannot be read. Returns whether it is given up as a whole, so that
     /// the database is to begin anew, empty.
     pub(super) fn lose(&mut self, id: DatabaseId, error: TreeError) -> bool {
         let is_of = |retained: &&mut Retained| retained.tree.generation().database == id;

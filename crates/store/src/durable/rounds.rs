@@ -74,7 +74,7 @@ impl Rounds {
         self.hub.register(waker)
     }
 
-    /// Carries one group from the mailboxes to the log and its outcomes back. Answers whether there was anything to do;
+    /// Carries one group from the mailboxes to the log and its outcomes back. Returns whether there was anything to do;
     /// if so, there may be more.
     pub fn round(&mut self, clock: &mut dyn Clock) -> bool {
         self.committer.prepare_segment();
@@ -243,7 +243,7 @@ impl Rounds {
         self.committer.set_group_operations(operations);
     }
 
-    /// Does a little of a snapshot that somebody has asked for, or that is due; answers whether there was anything to
+    /// Does a little of a snapshot that somebody has asked for, or that is due; returns whether there was anything to
     /// do. Call it between rounds, in turns with them.
     pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
         let Some(mut making) = self.making.take() else {

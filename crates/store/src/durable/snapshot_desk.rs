@@ -92,7 +92,7 @@ impl Desk {
 
     // --- for the thread that makes them
 
-    /// Waits for a request; answers its number. `None`: it is over.
+    /// Waits for a request; returns its number. `None`: it is over.
     fn next(&self) -> Option<u64> {
         let mut papers = self.papers.lock();
         while papers.asked == papers.answered && !papers.is_over {

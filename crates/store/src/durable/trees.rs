@@ -99,7 +99,7 @@ impl TreeWriters {
             .min(visible_sequence)
     }
 
-    /// Seals what should be sealed, as far as the log is durable. Call it between groups. Answers whether something waits
+    /// Seals what should be sealed, as far as the log is durable. Call it between groups. Returns whether something waits
     /// for a sync of the log.
     pub(super) fn maintain(&mut self, durable_sequence: u64) -> bool {
         let mut waits = false;

@@ -88,7 +88,7 @@ impl Header {
         }
     }
 
-    /// Reads the first page; answers how many databases the catalogue has, which is still to come.
+    /// Reads the first page; returns how many databases the catalogue has, which is still to come.
     pub(super) fn decode_first(body: &[u8]) -> Option<(Header, usize)> {
         let sequence = || u64_at(body, 8);
         let replay_sequence = match body.len() {

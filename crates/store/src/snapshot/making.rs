@@ -204,7 +204,7 @@ impl Making {
         Ok(Step::More)
     }
 
-    /// Reads the entries of a page; answers the last key, if there may be more behind it.
+    /// Reads the entries of a page; returns the last key, if there may be more behind it.
     fn read_page(
         &mut self,
         id: DatabaseId,

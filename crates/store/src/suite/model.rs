@@ -307,7 +307,7 @@ impl Model {
         }
     }
 
-    /// Removes what has expired; answers how many that were.
+    /// Removes what has expired; returns how many that were.
     pub(super) fn sweep(&mut self, now_ms: u64) -> usize {
         let before = self.entries.len();
         self.entries

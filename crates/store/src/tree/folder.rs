@@ -244,7 +244,7 @@ impl Trees {
         self.engine(&tree.folder, &tree.counters, &tree.stop)
     }
 
-    /// Moves a tree that is given up out of the way; answers where it is now. `None`: it is not there.
+    /// Moves a tree that is given up out of the way; returns where it is now. `None`: it is not there.
     pub(crate) fn give_up(
         &self,
         generation: Generation,

@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Does a task; answers whether there was something to do.
+    /// Does a task; returns whether there was something to do.
     fn try_task(&self, task: Task, tree: &TreeIndex, failed: &mut Vec<Generation>) -> bool {
         let generation = tree.generation();
         let had_failed = failed.contains(&generation);

@@ -92,7 +92,7 @@ impl Store {
         walked.map(drop)
     }
 
-    /// Answers whether the walk is through with the last database.
+    /// Returns whether the walk is through with the last database.
     fn sweep_slice(&self, place: &mut Place, batch: &mut WriteBatch) -> Result<bool, TreeError> {
         let ids = self.database_ids_from(place.database);
         let first = place.database;
@@ -136,7 +136,7 @@ impl Store {
         Some(batch.last_key().map(Into::into))
     }
 
-    /// Walks a slice of one database. Answers the key that it has passed; `None`: that was the end.
+    /// Walks a slice of one database. Returns the key that it has passed; `None`: that was the end.
     fn sweep_tree(
         &self,
         id: DatabaseId,

@@ -167,7 +167,7 @@ impl TreeView {
     }
 
     /// Visits the keys of a range that have expired and are still there, with the bytes that are stored under each, walking at most `budget_rows` entries, but at
-    /// least one: work for a sweeper. Answers the key that the walk has passed; `None`: it is at the end.
+    /// least one: work for a sweeper. Returns the key that the walk has passed; `None`: it is at the end.
     pub fn expired<'a>(
         &'a self,
         range: &Range<'_>,
@@ -200,7 +200,7 @@ impl TreeView {
         version.map_or(0, |version| estimate::entries(version.iter_tables(), range))
     }
 
-    /// Visits what is stored in a range; answers the last key if the budget was spent before the end.
+    /// Visits what is stored in a range; returns the last key if the budget was spent before the end.
     pub(super) fn walk(
         &self,
         range: &Range<'_>,

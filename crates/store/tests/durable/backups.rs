@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Has entries removed whose time has come; answers the last sequence of that.
+    /// Has entries removed whose time has come; returns the last sequence of that.
     pub fn sweep(&mut self, now_ms: u64) -> Option<u64> {
         self.clock.now_ms = now_ms;
         let mut batch = self.durable.store.write_batch();
@@ -82,7 +82,7 @@ impl Client {
         self.finish(&mut |_| {})
     }
 
-    /// Commits some of a turn together; answers the last sequence that took effect.
+    /// Commits some of a turn together; returns the last sequence that took effect.
     pub fn commit(&mut self, turn: &Turn, range: std::ops::Range<usize>) -> Option<u64> {
         self.commit_with(turn, range, &mut |_| {})
     }
@@ -133,7 +133,7 @@ impl Client {
         Ok(making)
     }
 
-    /// Takes a step of it; answers the cut when it is complete.
+    /// Takes a step of it; returns the cut when it is complete.
     pub fn step(&mut self, making: &mut Making) -> Result<Option<u64>, BackupError> {
         match making.step(&mut self.clock)? {
             Step::More => Ok(None),

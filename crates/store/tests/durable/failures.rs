@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// Carries out some commits together; answers what became of each.
+    /// Carries out some commits together; returns what became of each.
     pub fn run(&mut self, commits: &[(DatabaseId, &[Operation<'_>])]) -> Vec<Decision> {
         let mut batch = self.durable.store.write_batch();
         for (tag, (database, operations)) in commits.iter().enumerate() {

@@ -123,7 +123,7 @@ fn add_strangers(trees: &Path) {
     }
 }
 
-/// Adds to a backup what earlier versions took into it: a temporary file of each tree. Answers how many.
+/// Adds to a backup what earlier versions took into it: a temporary file of each tree. Returns how many.
 fn add_stray_files(backup: &Path) -> usize {
     let manifest = fs::read_to_string(backup.join(MANIFEST_NAME)).expect("it is text");
     let (lines, _) = manifest

@@ -93,7 +93,7 @@ impl Outbound {
         self.bytes == 0 && self.end == End::Open
     }
 
-    /// Lets `write` append to what waits, and answers how many bytes it appended.
+    /// Lets `write` append to what waits, and returns how many bytes it appended.
     pub(crate) fn write(&mut self, pool: &mut Pool, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let appendable = matches!(self.pieces.back(), Some(Piece::Owned { bytes, .. }) if bytes.len() < APPEND_BELOW_BYTES);
         if !appendable {

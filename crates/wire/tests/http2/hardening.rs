@@ -5,7 +5,7 @@ use wire::hpack::{Encoder, Indexing};
 use wire::http2::frame::{PREFACE, flag, kind};
 use wire::{Cause, Config, ErrorCode, Event, limits};
 
-/// Feeds what `attack` makes, round after round, and answers how many rounds it took to be cut off.
+/// Feeds what `attack` makes, round after round, and returns how many rounds it took to be cut off.
 fn rounds_until_closed(
     server: &mut Endpoint,
     max: u32,

@@ -80,7 +80,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens that of a file. Answers also how far it has come, if that is so and it is that blob.
+    /// Opens that of a file. Returns also how far it has come, if that is so and it is that blob.
     pub(super) fn open(
         target: &Path,
         database: &str,

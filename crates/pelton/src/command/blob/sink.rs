@@ -64,7 +64,7 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// It is this blob. Answers whether its size was not told before.
+    /// It is this blob. Returns whether its size was not told before.
     pub(super) fn expects(&mut self, source: Source) -> bool {
         self.state.source = source;
         self.is_known = true;
@@ -91,7 +91,7 @@ impl<'a> Sink<'a> {
         told.map_err(|error| self.unwritten(error))
     }
 
-    /// Throws away what is there. Answers whether that was possible.
+    /// Throws away what is there. Returns whether that was possible.
     pub(super) fn begin_anew(&mut self) -> Result<bool, Failure> {
         let emptied = match &mut self.part {
             Some(part) => part.begin_anew(),

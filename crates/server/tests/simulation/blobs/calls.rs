@@ -119,7 +119,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// It has ended with a status. Answers what can be gone on with.
+    /// It has ended with a status. Returns what can be gone on with.
     pub fn ended(
         mut self,
         world: &mut World,
@@ -165,7 +165,7 @@ impl Call {
         None
     }
 
-    /// Lets what came of a plain answer look like one over gRPC. Answers its status.
+    /// Lets what came of a plain answer look like one over gRPC. Returns its status.
     fn translate(&mut self, world: &mut World) -> Option<Status> {
         let plain = self.plain.take()?;
         world.counts.plain += 1;

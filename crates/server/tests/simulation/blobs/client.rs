@@ -161,7 +161,7 @@ impl Socket {
         self.call = Some((stream, call));
     }
 
-    /// Sends some chunks of an upload. Answers what is left of one that was broken off.
+    /// Sends some chunks of an upload. Returns what is left of one that was broken off.
     fn send(&mut self, world: &mut World, io: &mut Io) -> Option<Unfinished> {
         for _ in 0..CHUNKS_PER_TURN {
             let Some((stream, call)) = &mut self.call else {

@@ -160,7 +160,7 @@ impl Sending {
         })))
     }
 
-    /// It has ended with a status. Answers what can be gone on with.
+    /// It has ended with a status. Returns what can be gone on with.
     pub fn ended(
         mut self,
         world: &mut World,

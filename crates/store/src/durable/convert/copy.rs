@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::tree::{self, TreeIndex, TreeWriter};
 use crate::value::Entry;
 
-/// Copies a page of a database in memory; answers the last key, if there may be more.
+/// Copies a page of a database in memory; returns the last key, if there may be more.
 pub(super) fn copy_to_tree(
     store: &Store,
     id: DatabaseId,
@@ -44,7 +44,7 @@ pub(super) fn copy_to_tree(
     Ok(last)
 }
 
-/// Copies a page of a tree; answers the last key, if there may be more.
+/// Copies a page of a tree; returns the last key, if there may be more.
 pub(super) fn copy_from_tree(
     from: &TreeIndex,
     range: &Range<'_>,

@@ -266,7 +266,7 @@ impl Begun {
 }
 
 impl Converting {
-    /// Copies some entries; answers whether these were the last.
+    /// Copies some entries; returns whether these were the last.
     fn step(&mut self) -> Result<bool, ConvertError> {
         let behind = self.behind.take();
         let range = match &behind {

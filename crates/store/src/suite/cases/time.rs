@@ -289,7 +289,7 @@ fn expire_removes_only_what_has_expired(make: Make<'_>) {
     assert_eq!(view.entries(), 2);
 }
 
-/// Sweeps as a server does; answers how many entries were removed.
+/// Sweeps as a server does; returns how many entries were removed.
 fn sweep(bench: &mut Bench) -> usize {
     let now_ms = bench.store.clock_ms(bench.clock.now_ms);
     let swept = bench.store.sweep(now_ms, &mut bench.batch);

@@ -11,7 +11,7 @@ use store::suite::{Random, StandingClock};
 use super::{Bench, config, content};
 use crate::bench::log_config;
 
-/// A backup in which `busy` does something between any two steps; answers what was visible at its cut.
+/// A backup in which `busy` does something between any two steps; returns what was visible at its cut.
 fn backup(
     bench: &mut Bench,
     target: &SimulatedDisk,

@@ -60,7 +60,7 @@ fn resumed_content() -> Vec<u8> {
     content(77, 2_000_000)
 }
 
-/// Does steps until one fails. Answers what was before that one, and would have been after it.
+/// Does steps until one fails. Returns what was before that one, and would have been after it.
 fn run(bench: &mut Bench, steps: &[Step]) -> (Expected, Expected, bool) {
     let whole = resumed_content();
     let mut before = Expected::default();
@@ -120,7 +120,7 @@ fn complete(bench: &mut Bench, data: &[u8]) -> Result<(), String> {
     bench.describe("resumed", sealed, Condition::None).map(drop)
 }
 
-/// What is there after a start must be one of both; answers whether the unanswered step happened.
+/// What is there after a start must be one of both; returns whether the unanswered step happened.
 fn check(bench: &mut Bench, before: &Expected, after: &Expected, may_be_gone: bool, what: &str) {
     for name in ["n0", "n1", "n2", "resumed"] {
         let found = bench.read(name);
