@@ -19,6 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"64 KiB": 64 * KIB, "256 KiB": 256 * KIB, "1 MiB": MIB, "3 MiB": 3 * MIB, "10 MiB": 10 * MIB, "16 MiB": 16 * MIB}
 # Connections × in flight on each.
 SHAPES = {"1 × 1": (1, 1), "1 × 16": (1, 16), "8 × 1": (8, 1), "8 × 16": (8, 16)}
+QUICK_SIZES, QUICK_SHAPES = ("64 KiB", "1 MiB"), ("8 × 16",)
 MAX_VALUE = "16MiB"
 # Values that a run overwrites again and again: all of them fit into memory.
 KEYS = 32
@@ -26,6 +27,7 @@ KEYS = 32
 # within a short one.
 LEAST_MS = 3_000
 LEAST_MB_PER_S, TIMES = 300, 3
+SYNCED_WARM_UP_MS = 3_000
 RUNS = 3
 GOAL = 0.6
 COPY_BYTES = 1 << 30
@@ -49,20 +51,21 @@ def copy_figures(bench, process, file, size_bytes):
     return {"mb_per_s": size_bytes / (time.monotonic() - before) / 1e6}
 
 
-def put_figures(bench, process, size_bytes, connections, in_flight, seed):
+def put_figures(bench, process, size_bytes, connections, in_flight, seed, warm_up_ms=None):
     options = ["--mix", "put=100", "--keys", str(KEYS), "--value-size", str(size_bytes), "--threads", "1", "--seed", str(seed)]
     options += ["--connections", str(connections), "--in-flight", str(in_flight)]
-    least_ms = bench.options.duration_ms
-    if not bench.options.quick:
-        least_ms = max(least_ms, LEAST_MS, TIMES * connections * in_flight * size_bytes // (LEAST_MB_PER_S * 1000))
-    figures = load_rows.load(bench, process, *options, duration_ms=least_ms)
+    least_ms = bench.options.duration_ms if bench.options.quick else max(bench.options.duration_ms, LEAST_MS)
+    least_ms = max(least_ms, TIMES * connections * in_flight * size_bytes // (LEAST_MB_PER_S * 1000))
+    figures = load_rows.load(bench, process, *options, duration_ms=least_ms, warm_up_ms=warm_up_ms)
     figures["mb_per_s"] = figures["calls_per_s"] * size_bytes / 1e6
     return figures
 
 
 def cells(bench):
-    shapes = {"8 × 16": SHAPES["8 × 16"]} if bench.options.quick else SHAPES
-    return [(size, size_bytes, shape, counts) for size, size_bytes in SIZES.items() for shape, counts in shapes.items()]
+    quick = bench.options.quick
+    sizes = {size: SIZES[size] for size in QUICK_SIZES} if quick else SIZES
+    shapes = {shape: SHAPES[shape] for shape in QUICK_SHAPES} if quick else SHAPES
+    return [(size, size_bytes, shape, counts) for size, size_bytes in sizes.items() for shape, counts in shapes.items()]
 
 
 @contextlib.contextmanager
@@ -99,11 +102,13 @@ def measure_synced(bench, row):
 def synced_cell(bench, row, value_bytes, counts, run, copy):
     """One size and shape on a fresh server, then its groups on a bare log, and the copy."""
     with bench.fresh_folder() as folder:
-        # A segment must hold several of the largest groups, and the log must still be there afterwards.
-        process = bench.start("pelton", "synced", folder / "data", "--max-value", MAX_VALUE, "--log-segment", "1GiB")
+        process = bench.start("pelton", "synced", folder / "data", "--max-value", MAX_VALUE)
         with contextlib.closing(process):
-            from_ms = time.time() * 1e3
-            figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1)
+            # Until the log has been around once: then its files are used again, as on any server that has run for a while.
+            warm_up_ms = bench.options.warm_up_ms if bench.options.quick else SYNCED_WARM_UP_MS
+            from_ms = time.time() * 1e3 + warm_up_ms
+            figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1, warm_up_ms=warm_up_ms)
+            # As much of it as the log still has.
             figures |= {"from_wall_ms": from_ms, "to_wall_ms": time.time() * 1e3}
             process.process.kill()
         groups = durable_rows.logged_groups(bench, folder / "data", figures)
