@@ -1,14 +1,8 @@
 """A small gRPC client on one connection: whole answers, and uploads within the windows."""
 
-import struct
-
 from pelton.v1 import admin_pb2, blob_pb2, kv_pb2
-from raw import DATA, END_STREAM, SETTINGS, Connection, frame, grpc_message
+from raw import DATA, END_STREAM, FIRST_WINDOW, MAX_WINDOW, WINDOW_UPDATE, PacedConnection, frame, grpc_message, settings_payload
 
-WINDOW_UPDATE = 8
-INITIAL_WINDOW_SIZE = 4
-WINDOW_BYTES_MAX = (1 << 31) - 1
-WINDOW_BYTES = 65_535
 FRAME_BYTES = 16_384
 SECONDS = 60
 
@@ -42,35 +36,13 @@ class Refused(AssertionError):
         self.status = answer.grpc_status
 
 
-class Calls(Connection):
+class Calls(PacedConnection):
     """Reads without bounds, since windows are wide open; sends as far as the server lets it."""
 
     def __init__(self, address):
-        self.window = WINDOW_BYTES
-        self.first_window = WINDOW_BYTES
-        self.windows = {}
-        settings = struct.pack(">HI", INITIAL_WINDOW_SIZE, WINDOW_BYTES_MAX)
-        super().__init__(address, settings=settings)
-        more = struct.pack(">I", WINDOW_BYTES_MAX - WINDOW_BYTES)
-        self.send(frame(WINDOW_UPDATE, 0, 0, more))
+        super().__init__(address, settings=settings_payload(initial_window_size=MAX_WINDOW))
+        self.send(frame(WINDOW_UPDATE, 0, 0, (MAX_WINDOW - FIRST_WINDOW).to_bytes(4)))
         self.local_port = self.socket.getsockname()[1]
-
-    def take(self, kind, flags, stream, payload):
-        if kind == WINDOW_UPDATE:
-            more = int.from_bytes(payload)
-            if stream:
-                self.windows[stream] = self.windows.get(stream, self.first_window) + more
-            else:
-                self.window += more
-            return
-        if kind == SETTINGS and not flags & 1:
-            for at in range(0, len(payload), 6):
-                name, value = struct.unpack(">HI", payload[at : at + 6])
-                if name == INITIAL_WINDOW_SIZE:
-                    grown = value - self.first_window
-                    self.windows = {one: has + grown for one, has in self.windows.items()}
-                    self.first_window = value
-        super().take(kind, flags, stream, payload)
 
     def begin(self, method, request=None):
         """Sends a call, whole if there is a request; returns its stream."""
@@ -84,13 +56,12 @@ class Calls(Connection):
         """Sends a message in frames that fit the windows, the last one with these flags."""
         rest = grpc_message(message.SerializeToString())
         while rest and not self.answers[stream].over:
-            room = min(self.window, self.windows.get(stream, self.first_window), FRAME_BYTES)
+            room = min(self.room(stream), FRAME_BYTES)
             if room <= 0:
                 assert self.read(SECONDS), "the server opens no window"
                 continue
             piece, rest = rest[:room], rest[room:]
-            self.window -= len(piece)
-            self.windows[stream] = self.windows.get(stream, self.first_window) - len(piece)
+            self.spend(stream, len(piece))
             self.send(frame(DATA, 0 if rest else flags, stream, piece))
 
     def half_close(self, stream):

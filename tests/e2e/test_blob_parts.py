@@ -8,7 +8,7 @@ from blob_client import CODE, begin, chunk, crc32c, download, end, pattern, stub
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import kv_pb2, kv_pb2_grpc
-from raw import DATA, END_STREAM, RST_STREAM, Connection, frame, grpc_message
+from raw import DATA, END_STREAM, RST_STREAM, PacedConnection, frame, grpc_message
 from server import Server, open_channel, wait_until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -68,38 +68,22 @@ class Uploading:
     """An upload over a connection of its own, which keeps within the windows."""
 
     def __init__(self, address, name, cut=lambda: 16_384, **fields):
-        self.connection = Connection(address)
+        self.connection = PacedConnection(address)
         self.cut = cut
         self.stream, head = self.connection.request(UPLOAD)
-        self.window = self.shared = 65_535
-        take = self.connection.take
-        self.connection.take = lambda *seen: (self.count(*seen), take(*seen))
         self.connection.send(head)
         self.message(begin(name, **fields).SerializeToString())
-
-    def count(self, kind, _flags, stream, payload):
-        if kind == 8:
-            increment = int.from_bytes(payload)
-            if stream == 0:
-                self.shared += increment
-            elif stream == self.stream:
-                self.window += increment
-        if kind == 4 and len(payload) >= 6:
-            for at in range(0, len(payload), 6):
-                if int.from_bytes(payload[at : at + 2]) == 4:
-                    self.window += int.from_bytes(payload[at + 2 : at + 6]) - 65_535
 
     def message(self, payload, only=None):
         """Sends a message, or its first bytes."""
         data = grpc_message(payload)[:only]
         while data:
-            count = min(self.cut(), len(data), self.window, self.shared)
+            count = min(self.cut(), len(data), self.connection.room(self.stream))
             if count == 0:
                 assert self.connection.read(30), "the windows stay shut"
                 continue
             self.connection.send(frame(DATA, 0, self.stream, data[:count]))
-            self.window -= count
-            self.shared -= count
+            self.connection.spend(self.stream, count)
             data = data[count:]
 
     def end(self):

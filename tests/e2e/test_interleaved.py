@@ -13,7 +13,7 @@ import pytest
 from blob_client import begin, crc32c, end, stub, upload
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import kv_pb2, kv_pb2_grpc
-from raw import DATA, END_STREAM, MAX_WINDOW, RST_STREAM, WINDOW_UPDATE, Connection, frame, grpc_message, settings_payload
+from raw import DATA, END_STREAM, FIRST_WINDOW, MAX_WINDOW, RST_STREAM, WINDOW_UPDATE, PacedConnection, frame, grpc_message, settings_payload
 from server import Server, open_channel, wait_until
 
 SEED = os.environ.get("PELTON_SEED", str(random.randrange(1 << 32)))
@@ -25,7 +25,6 @@ CANCEL = (8).to_bytes(4)
 KV, BLOB = "/pelton.v1.KeyValue/", "/pelton.v1.Blob/"
 # Of which values are parts: to make up and to compare costs nothing.
 POOL = random.Random(1).randbytes(6 * MIB)
-SETTINGS, WINDOW_ID = 4, 4
 
 
 class Known:
@@ -54,29 +53,10 @@ class Call:
 class Mixer:
     def __init__(self, draw, address, known, tag):
         self.draw, self.address, self.known, self.tag = draw, address, known, tag
-        settings = settings_payload(initial_window_size=MAX_WINDOW)
-        self.connection = Connection(address, settings + settings_payload(max_frame_size=1 << 20))
-        self.connection.send(frame(WINDOW_UPDATE, 0, 0, (MAX_WINDOW - 65_535).to_bytes(4)))
-        self.first_window = self.shared = 65_535
-        self.windows = {}
-        take = self.connection.take
-        self.connection.take = lambda *seen: (self.count(*seen), take(*seen))
+        settings = settings_payload(initial_window_size=MAX_WINDOW, max_frame_size=1 << 20)
+        self.connection = PacedConnection(address, settings=settings)
+        self.connection.send(frame(WINDOW_UPDATE, 0, 0, (MAX_WINDOW - FIRST_WINDOW).to_bytes(4)))
         self.number = 0
-
-    def count(self, kind, flags, stream, payload):
-        if kind == WINDOW_UPDATE:
-            increment = int.from_bytes(payload)
-            if stream == 0:
-                self.shared += increment
-            elif stream in self.windows:
-                self.windows[stream] += increment
-        elif kind == SETTINGS and not flags:
-            for at in range(0, len(payload), 6):
-                if int.from_bytes(payload[at : at + 2]) == WINDOW_ID:
-                    value = int.from_bytes(payload[at + 2 : at + 6])
-                    for one in self.windows:
-                        self.windows[one] += value - self.first_window
-                    self.first_window = value
 
     # What a call can be
 
@@ -205,11 +185,10 @@ class Mixer:
             if left and len(running) < AT_ONCE and self.draw.random() < 0.3:
                 call = self.new_call()
                 call.stream, head = self.connection.request(call.path, *call.fields)
-                self.windows[call.stream] = self.first_window
                 self.connection.send(head)
                 running.append(call)
                 left -= 1
-            able = [call for call in running if min(self.windows[call.stream], self.shared) > 0 or call.at == len(call.data)]
+            able = [call for call in running if self.connection.room(call.stream) > 0 or call.at == len(call.data)]
             if not able:
                 if running:
                     assert self.connection.read(30), f"the windows stay shut: {[call.kind for call in running]}"
@@ -225,10 +204,9 @@ class Mixer:
         """Sends a frame of it; whether that was the last one and its answer is there."""
         size = int(2 ** self.draw.uniform(0, 14))
         stop = call.doom[0] if call.doom else len(call.data)
-        part = call.data[call.at : min(call.at + size, stop, call.at + self.windows[call.stream], call.at + self.shared)]
+        part = call.data[call.at : min(call.at + size, stop, call.at + self.connection.room(call.stream))]
         call.at += len(part)
-        self.windows[call.stream] -= len(part)
-        self.shared -= len(part)
+        self.connection.spend(call.stream, len(part))
         is_over = call.at == stop
         is_ended = is_over and not (call.doom and call.doom[1])
         self.connection.send(frame(DATA, END_STREAM if is_ended else 0, call.stream, part))

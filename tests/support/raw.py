@@ -19,6 +19,8 @@ SETTING_IDS = {
     "max_header_list_size": 6,
 }
 MAX_WINDOW = (1 << 31) - 1
+# Of a stream and of a connection before anything is said. RFC 9113 section 6.9.2.
+FIRST_WINDOW = 65_535
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -216,3 +218,42 @@ class Connection:
             left = deadline - time.monotonic()
             assert left > 0, "the server does not close the connection"
             self.read(left)
+
+
+class PacedConnection(Connection):
+    """A connection that knows how much the server's windows let it send. RFC 9113 section 6.9."""
+
+    def __init__(self, address, **options):
+        self.first_window = self.shared_window = FIRST_WINDOW
+        self.windows = {}
+        super().__init__(address, **options)
+
+    def request(self, path, *fields, **options):
+        stream, head = super().request(path, *fields, **options)
+        self.windows[stream] = self.first_window
+        return stream, head
+
+    def room(self, stream):
+        """Bytes that may be sent on the stream now."""
+        return min(self.shared_window, self.windows[stream])
+
+    def spend(self, stream, count):
+        """Takes what is sent from both windows."""
+        self.shared_window -= count
+        self.windows[stream] -= count
+
+    def take(self, kind, flags, stream, payload):
+        if kind == WINDOW_UPDATE:
+            increment = int.from_bytes(payload)
+            if stream == 0:
+                self.shared_window += increment
+            elif stream in self.windows:
+                self.windows[stream] += increment
+        elif kind == SETTINGS and not flags & ACK:
+            for at in range(0, len(payload), 6):
+                identifier, value = struct.unpack(">HI", payload[at : at + 6])
+                if identifier == SETTING_IDS["initial_window_size"]:
+                    grown = value - self.first_window
+                    self.windows = {one: room + grown for one, room in self.windows.items()}
+                    self.first_window = value
+        super().take(kind, flags, stream, payload)
