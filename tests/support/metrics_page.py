@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import time
 
 from prometheus_client.parser import text_string_to_metric_families
 from server import wait_until
@@ -41,20 +40,8 @@ def families(server):
     return list(text_string_to_metric_families(body))
 
 
-def wait_until_calls_add_up(server, seconds=10):
-    """What ended in a turn of a loop is measured at its end: a page may be made between the two."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return assert_calls_add_up(families(server))
-        except AssertionError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
-def assert_calls_add_up(families):
-    """Where no call runs, each that was begun has ended, once, and was measured, once."""
+def unbalanced_calls(families):
+    """The methods of which not each call that was begun has ended, once, and was measured, once; in words."""
     begun, ended, measured = {}, {}, {}
     names = ["started_total", "handled_total", "handling_seconds_count"]
     counted = list(zip(names, [begun, ended, measured]))
@@ -64,6 +51,19 @@ def assert_calls_add_up(families):
                 if sample.name == f"grpc_server_{name}" and sample.value:
                     method = sample.labels["grpc_service"], sample.labels["grpc_method"]
                     counts[method] = counts.get(method, 0) + sample.value
-    for method in {*begun, *ended, *measured}:
-        counts = [one.get(method, 0) for one in (begun, ended, measured)]
-        assert len(set(counts)) == 1, f"{method}: begun, ended and measured {counts} times"
+    counts = {method: [one.get(method, 0) for one in (begun, ended, measured)] for method in {*begun, *ended, *measured}}
+    return [f"{method}: begun, ended and measured {times} times" for method, times in counts.items() if len(set(times)) != 1]
+
+
+def assert_calls_add_up(families):
+    """Where no call runs, each that was begun has ended, once, and was measured, once."""
+    assert unbalanced_calls(families) == []
+
+
+def wait_until_calls_add_up(server):
+    """The same, soon: what ended in a turn of a loop is measured at its end, and a page may be made between the two."""
+
+    def unbalanced():
+        return unbalanced_calls(families(server))
+
+    wait_until(lambda: not unbalanced(), seconds=10, message=lambda: str(unbalanced()))

@@ -55,7 +55,14 @@ def script(pieces, ports):
     return "\n".join(lines)
 
 
-def typed(commands, folder, environment):
+def plain_environment(binary, path=()):
+    """That of the caller without its settings of Pelton, and with `pelton` on the PATH."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    environment["PATH"] = os.pathsep.join([os.path.dirname(binary), *path, environment["PATH"]])
+    return environment
+
+
+def typed(commands, folder, environment, seconds=SECONDS):
     """Exit code, output and errors of a shell with these commands. None of its processes outlives it."""
     shell = subprocess.Popen(
         ["bash", "-c", commands],
@@ -68,11 +75,11 @@ def typed(commands, folder, environment):
         start_new_session=True,
     )
     try:
-        output, errors = shell.communicate(timeout=SECONDS)
+        output, errors = shell.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)
         output, errors = shell.communicate()
-        errors += f"\nit did not end within {SECONDS} s"
+        errors += f"\nit did not end within {seconds} s"
     return shell.returncode, output, errors
 
 
@@ -81,9 +88,7 @@ def run(blocks, folder, binary, path=(), variables=None):
     pieces = examples(blocks)
     assert pieces, "there is no block marked `sh`"
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS)))))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-    environment |= {
-        "PATH": os.pathsep.join([os.path.dirname(binary), *path, environment["PATH"]]),
+    environment = plain_environment(binary, path) | {
         "PELTON_LISTEN": f"127.0.0.1:{ports['1978']}",
         "PELTON_ADDRESS": f"127.0.0.1:{ports['1978']}",
     }

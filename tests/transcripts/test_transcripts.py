@@ -12,6 +12,7 @@ import re
 import subprocess
 
 import pytest
+import session
 from server import Server
 
 HERE = pathlib.Path(__file__).parent
@@ -49,22 +50,17 @@ def commands(text):
 
 def run(command, folder, environment):
     """What a transcript says of a command and what it printed."""
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
-    )
-    address = environment["PELTON_ADDRESS"]
-    lines = [f"$ {command}", *normal(done.stdout, folder.parent, address).splitlines()]
-    lines += [f"! {line}" for line in normal(done.stderr, folder.parent, address).splitlines()]
-    if done.returncode:
-        lines.append(f"[{done.returncode}]")
+    code, output, errors = session.typed(command, folder, environment, SECONDS)
+    output, errors = (normal(text, folder.parent, environment["PELTON_ADDRESS"]) for text in (output, errors))
+    lines = [f"$ {command}", *output.splitlines(), *(f"! {line}" for line in errors.splitlines())]
+    if code:
+        lines.append(f"[{code}]")
     return lines
 
 
 def play(transcript, binary, folder):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-    environment["PATH"] = os.pathsep.join([os.path.dirname(binary), environment["PATH"]])
     # Whatever terminal and language the tests run in.
-    environment |= {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    environment = session.plain_environment(binary) | {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     place = folder / "work"
     place.mkdir()
     arguments = ["--data", str(folder / "data"), "--backup-root", str(folder / "backups"), "--threads", "2", "--memory-limit", "1GiB"]
@@ -91,23 +87,20 @@ def test_commands_print_what_the_transcript_says(path, binary, tmp_path):
     assert not changes, changes
 
 
-def subcommands(binary, *words):
-    """All commands, as their help lists them."""
+def leaves(binary, *words):
+    """The commands that have none below them, as the help lists them: their words."""
     printed = subprocess.run([binary, *words, "--help"], capture_output=True, text=True, check=True).stdout
     listed = re.search(r"^Commands:\n((?:  .*\n|\n)*)", printed, re.MULTILINE)
-    names = re.findall(r"^  ([a-z]+)", listed[1], re.MULTILINE) if listed else []
-    yield words
-    for name in names:
+    if not listed:
+        yield words
+        return
+    for name in re.findall(r"^  ([a-z]+)", listed[1], re.MULTILINE):
         if name != "help":
-            yield from subcommands(binary, *words, name)
+            yield from leaves(binary, *words, name)
 
 
 def test_every_command_is_in_a_transcript(binary):
-    played = [line for path in TRANSCRIPTS for line in commands(path.read_text())]
-    missing = []
-    for words in subcommands(binary):
-        if words:
-            pattern = r"\bpelton " + r" (?:.* )?".join(words) + r"\b"
-            if not any(re.search(pattern, line) and "--help" not in line for line in played) and not list(subcommands(binary, *words))[1:]:
-                missing.append(" ".join(words))
+    played = [line for path in TRANSCRIPTS for line in commands(path.read_text()) if "--help" not in line]
+    patterns = {words: r"\bpelton " + r" (?:.* )?".join(words) + r"\b" for words in leaves(binary)}
+    missing = [" ".join(words) for words, pattern in patterns.items() if not any(re.search(pattern, line) for line in played)]
     assert not missing, missing
