@@ -9,8 +9,16 @@ use rustix::io::Errno;
 
 use crate::exit::Failure;
 
+/// Fails if something has the name that a file is to get, and may not be replaced.
+pub fn check_free(path: &Path, may_replace: bool) -> Result<(), Failure> {
+    match !may_replace && is_there(path)? {
+        true => Err(there(path)),
+        false => Ok(()),
+    }
+}
+
 /// Whether something has that name. An error is none of both: what cannot be looked at is not replaced.
-pub fn is_there(path: &Path) -> Result<bool, Failure> {
+fn is_there(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| {
         let path = path.display();
         Failure::Failed(format!("cannot see whether {path} is there: {error}"))

@@ -16,7 +16,7 @@ use crate::encoding::decode_key;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::limits;
-use crate::output::{Output, object};
+use crate::output::{Output, counted, object};
 
 /// Removes the keys of a range, group by group, in their order.
 pub fn delete_range(arguments: &DeleteArguments) -> Result<Exit, Failure> {
@@ -49,23 +49,16 @@ pub fn delete_range(arguments: &DeleteArguments) -> Result<Exit, Failure> {
             Ok(true) => {}
             Ok(false) => break,
             Err(failure) => {
-                let before = format!("{} deleted before", keys(deleted));
+                let before = format!("{} deleted before", counted(deleted, "key", "keys"));
                 return Err(failure.with(&before));
             }
         }
     }
     let mut output = Output::new(database.connection.output);
-    let text = format!("{} deleted", keys(deleted));
+    let text = format!("{} deleted", counted(deleted, "key", "keys"));
     output.either(&text, || object([("deleted", deleted.into())]))?;
     output.end()?;
     Ok(Exit::Done)
-}
-
-fn keys(count: u64) -> String {
-    match count {
-        1 => "1 key".into(),
-        count => format!("{count} keys"),
-    }
 }
 
 /// What is still to be removed.

@@ -1,10 +1,10 @@
 //! Downloads of all blobs below a name, as of a folder.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::download::Target;
-use super::some_names;
+use super::each_name;
 use crate::arguments::DownloadArguments;
 use crate::command::{Caller, in_database};
 use crate::exit::{CallFailure, Failure};
@@ -26,9 +26,16 @@ pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Fail
             false => format!("{name}/"),
         };
         let before = targets.len();
-        add_below(&mut caller, arguments, &prefix, to, &mut targets)?;
+        let database = &arguments.place.database;
+        each_name(&mut caller, database, &prefix, |_, name| {
+            let path = path_below(to, &prefix, &name)?;
+            in_place::check_free(&path, arguments.force)?;
+            let path = Some(path);
+            targets.push(Target { name, path });
+            Ok(())
+        })?;
         if targets.len() == before {
-            let database = in_database(&arguments.place.database);
+            let database = in_database(database);
             return Err(Failure::from(CallFailure {
                 what: format!(
                     "there is no blob below `{prefix}`{database}: nothing was downloaded"
@@ -44,41 +51,10 @@ pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Fail
     Ok(targets)
 }
 
-fn add_below(
-    caller: &mut Caller,
-    arguments: &DownloadArguments,
-    prefix: &str,
-    to: &Path,
-    targets: &mut Vec<Target>,
-) -> Result<(), Failure> {
-    let mut last = String::new();
-    loop {
-        let (names, is_last) = some_names(caller, &arguments.place.database, prefix, &last)?;
-        for name in &names {
-            let path = path_below(to, prefix, name)?;
-            if !arguments.force && in_place::is_there(&path)? {
-                return Err(in_place::there(&path));
-            }
-            targets.push(Target {
-                name: name.clone(),
-                path: Some(path),
-            });
-        }
-        match names.into_iter().next_back() {
-            Some(name) if !is_last => last = name,
-            _ => return Ok(()),
-        }
-    }
-}
-
 /// Where a blob goes. Names are anybody's: none may lead out of the folder.
 fn path_below(to: &Path, prefix: &str, name: &str) -> Result<PathBuf, Failure> {
     let rest = name.strip_prefix(prefix).unwrap_or(name);
-    let is_plain = |part: &str| {
-        let mut components = Path::new(part).components();
-        let is_one = matches!(components.next(), Some(Component::Normal(found)) if found == part);
-        is_one && components.next().is_none() && !part.contains('\0')
-    };
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
     match rest.split('/').all(is_plain) {
         true => Ok(to.join(rest)),
         false => Err(Failure::Failed(format!(

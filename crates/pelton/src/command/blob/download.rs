@@ -107,9 +107,7 @@ fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Failure> {
             Some(file) => file.to_owned(),
             None => last.into(),
         };
-        if !arguments.force && in_place::is_there(&path)? {
-            return Err(in_place::there(&path));
-        }
+        in_place::check_free(&path, arguments.force)?;
         Ok(Target {
             name: name.clone(),
             path: Some(path),

@@ -26,7 +26,7 @@ use crate::arguments::{
 };
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, object};
+use crate::output::{Output, counted, object};
 
 /// Names that are listed before the blobs are removed.
 const NAMES_AT_ONCE: u64 = 1_000;
@@ -151,10 +151,14 @@ fn delete_all(arguments: &DeleteBlobArguments) -> Result<Exit, Failure> {
     }
     let interrupt = Interrupt::listen();
     let mut deleted = 0;
-    remove_all(arguments, prefix, &interrupt, &mut deleted)
-        .map_err(|failure| failure.with(&format!("{} deleted before", blobs(deleted))))?;
+    remove_all(arguments, prefix, &interrupt, &mut deleted).map_err(|failure| {
+        failure.with(&format!(
+            "{} deleted before",
+            counted(deleted, "blob", "blobs")
+        ))
+    })?;
     let mut output = Output::new(arguments.place.connection.output);
-    let text = format!("{} deleted", blobs(deleted));
+    let text = format!("{} deleted", counted(deleted, "blob", "blobs"));
     output.either(&text, || object([("deleted", deleted.into())]))?;
     output.end()?;
     Ok(Exit::Done)
@@ -168,18 +172,33 @@ fn remove_all(
 ) -> Result<(), Failure> {
     let place = &arguments.place;
     let mut caller = Caller::connect(&place.connection)?;
+    each_name(&mut caller, &place.database, prefix, |caller, name| {
+        if interrupt.is_set() {
+            return Err(Failure::Interrupted("interrupted".into()));
+        }
+        *deleted += u64::from(remove(caller, &name, &place.database)?.0);
+        Ok(())
+    })
+}
+
+/// Visits all names of a prefix, which are listed some at a time: calls may go to the server meanwhile.
+fn each_name(
+    caller: &mut Caller,
+    database: &str,
+    prefix: &str,
+    mut visit: impl FnMut(&mut Caller, String) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut last = String::new();
     loop {
-        let (names, is_last) = some_names(&mut caller, &place.database, prefix, &last)?;
-        for name in &names {
-            if interrupt.is_set() {
-                return Err(Failure::Interrupted("interrupted".into()));
-            }
-            *deleted += u64::from(remove(&mut caller, name, &place.database)?.0);
+        let (names, is_last) = some_names(caller, database, prefix, &last)?;
+        if let Some(name) = names.last() {
+            last.clone_from(name);
         }
-        match names.into_iter().next_back() {
-            Some(name) if !is_last => last = name,
-            _ => return Ok(()),
+        for name in names {
+            visit(caller, name)?;
+        }
+        if is_last {
+            return Ok(());
         }
     }
 }
@@ -211,13 +230,6 @@ fn some_names(
     }
     let is_last = (names.len() as u64) < NAMES_AT_ONCE;
     Ok((names, is_last))
-}
-
-fn blobs(count: u64) -> String {
-    match count {
-        1 => "1 blob".into(),
-        count => format!("{count} blobs"),
-    }
 }
 
 fn miss(name: &str, place: &BlobPlaceArguments) -> Result<Exit, Failure> {

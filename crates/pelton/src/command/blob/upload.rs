@@ -94,7 +94,8 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         ));
     }
     let source = |(path, below): &(PathBuf, Option<String>)| {
-        if !is_stdin(path) && path.is_dir() {
+        let metadata = (!is_stdin(path)).then(|| path.metadata());
+        if matches!(&metadata, Some(Ok(found)) if found.is_dir()) {
             return Err(Failure::Failed(format!(
                 "{} is a folder; --recursive uploads the files below it",
                 path.display()
@@ -104,7 +105,7 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         let from_path = below.as_deref().map(Cow::Borrowed).or(from_path);
         let name = match (&arguments.name, from_path) {
             (Some(name), _) => name.clone(),
-            (None, Some(name)) if !is_stdin(path) => format!("{}{name}", arguments.prefix),
+            (None, Some(name)) if metadata.is_some() => format!("{}{name}", arguments.prefix),
             _ => {
                 return Err(Failure::Usage(format!(
                     "{} has no name of its own; give the blob one with --name",
@@ -112,15 +113,15 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
                 )));
             }
         };
-        if is_stdin(path) {
+        let Some(metadata) = metadata else {
             return Ok(Source {
                 path: path.clone(),
                 name,
                 size_bytes: None,
                 upload_id: Vec::new(),
             });
-        }
-        let metadata = path.metadata().map_err(|error| unread(path, &error))?;
+        };
+        let metadata = metadata.map_err(|error| unread(path, &error))?;
         if !metadata.is_file() {
             return Err(Failure::Failed(format!("{} is no file", path.display())));
         }
