@@ -57,6 +57,7 @@ impl Connection {
         cause: Cause,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ConnectionError> {
+        debug_assert_eq!(cause.told(), Some(status.code()));
         self.stop_call(slot, status, cause, out);
         if matches!(
             cause,
