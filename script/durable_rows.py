@@ -87,11 +87,16 @@ def group_figures(groups, records_per_call):
     }
 
 
-def bare_log_run(bench, row, sizes):
+def bare_log_figures(bench, sizes):
+    """Groups of these sizes, in this order, written by a bare log: what it says of them."""
     with bench.fresh_folder() as folder:
         command = bench.pinned(bench.command("bare-log", str(folder / "bare")))
         lines = "".join(f"{size}\n" for size in sizes)
-        figures = json.loads(subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        return json.loads(subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def bare_log_run(bench, row, sizes):
+    figures = bare_log_figures(bench, sizes)
     pelton = bench.results[row.name, "pelton"][-1]
     figures["server_us"] = figures["own_us_per_group"] / pelton["calls_per_group"]
     figures["calls_per_s"] = figures["groups_per_s"] * pelton["calls_per_group"]

@@ -8,7 +8,6 @@ CPU cannot show what it costs when its cache lines move.
 """
 
 import contextlib
-import json
 import subprocess
 import time
 
@@ -116,7 +115,7 @@ def synced_cell(bench, row, value_bytes, counts, run, copy):
         return
     elapsed_s = max(groups[-1][0] - groups[0][0], 1) / 1e3
     sizes = [size_bytes for _, size_bytes, _ in groups]
-    log_mb_per_s = sum(sizes) / bare_log_s(bench, sizes) / 1e6
+    log_mb_per_s = sum(sizes) / durable_rows.bare_log_figures(bench, sizes)["elapsed_s"] / 1e6
     copy_mb_per_s = copy()["mb_per_s"]
     both_mb_per_s = 1 / (1 / log_mb_per_s + 1 / copy_mb_per_s)
     logged_mb_per_s = sum(sizes) / elapsed_s / 1e6
@@ -124,14 +123,6 @@ def synced_cell(bench, row, value_bytes, counts, run, copy):
     figures["share_of_both"] = logged_mb_per_s / both_mb_per_s
     bench.record(row, "pelton", figures)
     bench.record(row, "bare", {"mb_per_s": log_mb_per_s, "copy_mb_per_s": copy_mb_per_s})
-
-
-def bare_log_s(bench, sizes):
-    with bench.fresh_folder() as folder:
-        command = bench.pinned(bench.command("bare-log", str(folder / "bare")))
-        lines = "".join(f"{size}\n" for size in sizes)
-        figures = json.loads(subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    return figures["elapsed_s"]
 
 
 def measure_threads(bench, row):
