@@ -2,10 +2,12 @@
 
 mod log_common;
 
-use log_common::{Client, Owned, Promise, SEGMENT_BYTES, names, set};
+use std::sync::Arc;
+
+use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, set};
 use store::disk::{Disk, Fault, SimulatedDisk, Step};
-use store::log::PrepareError;
-use store::log::limits::{SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
+use store::log::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
+use store::log::{self, GroupBuffer, LogConfig, PrepareError};
 
 impl Client<'_> {
     fn put(&mut self, value_bytes: usize) {
@@ -273,5 +275,37 @@ fn a_start_that_cannot_read_loses_nothing() {
                 break;
             }
         }
+    }
+}
+
+/// Zeros that are written while somebody waits for them are bytes that the device takes twice.
+#[test]
+fn a_segment_that_is_waited_for_is_allocated_at_once() {
+    let disk = SimulatedDisk::new(1);
+    let config = LogConfig {
+        segment_bytes: 3 * FILL_SYNC_BYTES,
+        ..config(1)
+    };
+    let mut opened = log::open(Arc::new(disk.clone()), &config, &mut |_| {}).expect("it is empty");
+    let demand = opened.stock.demand();
+    for (is_waiting, syncs) in [(false, 3), (true, 1), (false, 3), (true, 1)] {
+        demand.set_waiting(is_waiting);
+        let wanted = opened.log.wanted_segment().expect("there is no next one");
+        let before = disk.step_count();
+        let segment = opened.stock.prepare(wanted).expect("there is room");
+        let done = disk.steps().split_off(before);
+        let done = done.iter().filter(|step| **step == Step::Sync).count();
+        assert_eq!(done, syncs, "somebody waits: {is_waiting}");
+        opened.log.take_segment(segment);
+        // More than half of a segment, so that it goes into the next one and another one is wanted.
+        let mut group = GroupBuffer::new();
+        let value_bytes = 2 * FILL_SYNC_BYTES as usize;
+        let sequence = opened.log.written().sequence + 1;
+        group.push(&set(sequence, value_bytes).record());
+        opened
+            .log
+            .write_group(&mut group, 1)
+            .expect("there is room");
+        opened.log.sync().expect("the disk is whole");
     }
 }

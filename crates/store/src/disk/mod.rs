@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+/// Bytes that are written at a time when a file is filled with zeros.
+const ZEROS_BYTES: u64 = 1024 * 1024;
+
 pub use real::RealDisk;
 pub(crate) use real::check_place;
 #[cfg(any(test, feature = "suite"))]
@@ -160,6 +163,24 @@ pub trait DiskFile: Debug + Send + Sync {
 
     /// Writes a first part of the bytes, of the length that is returned. Grows the file where needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Reserves the room of a range behind the end of the file, which grows to `to` and reads as zeros there. Where the file system
+    /// cannot do that, zeros are written.
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.write_zeros(from, to)
+    }
+
+    /// Writes zeros from one place to another: real ones, which need neither room nor metadata when they are overwritten.
+    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
+        let zeros = vec![0; ZEROS_BYTES.min(to - from) as usize];
+        let mut offset = from;
+        while offset < to {
+            let count = zeros.len().min((to - offset) as usize);
+            self.write_all_at(&zeros[..count], offset)?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
 
     /// Makes durable what was written. After an error nothing is known about it, and a later sync that succeeds says
     /// nothing about what was written before the error.

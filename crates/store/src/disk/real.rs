@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstatvfs, linkat, mkdirat,
-    openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, flock,
+    fstatvfs, linkat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -305,6 +305,16 @@ impl DiskFile for RealFile {
         self.0.write_at(bytes, offset)
     }
 
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        let flags = FallocateFlags::empty();
+        match retry_on_intr(|| fallocate(&self.0, flags, from, to - from)) {
+            Ok(()) => Ok(()),
+            // Not on every file system, nor in every sandbox.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => self.write_zeros(from, to),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
@@ -368,6 +378,27 @@ mod tests {
                 drop(writer.lock().expect("locks work"));
             }
         }
+        fs::remove_dir_all(&path).expect("it is there");
+    }
+
+    /// As the log needs it of a segment that is waited for.
+    #[test]
+    fn allocated_bytes_have_their_room_and_read_as_zeros() {
+        let path = std::env::temp_dir().join(format!("store-allocated-{}", std::process::id()));
+        let disk = RealDisk::open_or_create(&path).expect("a writable folder");
+        let file = disk.create("file").expect("it is new");
+        file.write_all_at(b"content", 0).expect("there is room");
+        for bytes in [100_000, 3_000_000] {
+            let from = file.len().expect("it can be asked");
+            file.allocate(from, bytes).expect("there is room");
+            let metadata = fs::metadata(path.join("file")).expect("it is there");
+            assert_eq!(metadata.len(), bytes);
+            assert!(metadata.blocks() * 512 >= bytes, "a hole");
+        }
+        let content = fs::read(path.join("file")).expect("it can be read");
+        let (first, rest) = content.split_at(7);
+        assert_eq!(first, b"content");
+        assert!(rest.iter().all(|&byte| byte == 0));
         fs::remove_dir_all(&path).expect("it is there");
     }
 }

@@ -20,7 +20,8 @@ use crate::catalogue::DatabaseId;
 use crate::committer::Clock;
 use crate::limits;
 use crate::log::{
-    PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, WriteError,
+    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
+    WriteError,
 };
 use crate::snapshot::{SnapshotError, SnapshotReport};
 use crate::tree::{Keeper, KeeperEvent};
@@ -303,6 +304,8 @@ struct Helper {
     jobs: Sender<Job>,
     thread: JoinHandle<SegmentStock>,
     done: Receiver<Done>,
+    /// Says to the thread that the committer waits for a segment.
+    demand: SegmentDemand,
     /// A segment was asked for and has not come.
     is_asked: bool,
     /// When to ask again after a failure; `u64::MAX`: there was none.
@@ -316,6 +319,7 @@ impl Helper {
     fn start(mut stock: SegmentStock, hub: Arc<Hub>) -> io::Result<Helper> {
         let (jobs, jobs_to_do) = channel();
         let (done, all_done) = channel();
+        let demand = stock.demand();
         let thread = thread::Builder::new()
             .name("pelton-segments".into())
             .spawn(move || {
@@ -355,6 +359,7 @@ impl Helper {
             jobs,
             thread,
             done: all_done,
+            demand,
             is_asked: false,
             retry_ns: u64::MAX,
             given_up: None,
@@ -405,10 +410,12 @@ impl Helper {
         if !self.is_asked {
             self.ask(committer);
         }
+        self.demand.set_waiting(true);
         while self.is_asked {
             let done = self.done.recv().expect("the thread ends after this does");
             self.pass_on(done, committer, clock);
         }
+        self.demand.set_waiting(false);
     }
 
     fn pass_on(&mut self, done: Done, committer: &mut DurableCommitter, clock: &mut dyn Clock) {

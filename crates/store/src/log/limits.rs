@@ -39,7 +39,7 @@ pub const KEPT_BYTES: usize = 2 * GROUP_BYTES;
 /// at one start a second, 64 bits last for half a million years.
 pub const SEQUENCE_RESERVE: u64 = 1 << 20;
 
-/// Bytes read at a time when a log is read, or written at a time when a file is filled with zeros.
+/// Bytes read at a time when a log is read.
 pub const READ_BYTES: usize = 1024 * 1024;
 
 /// Segments in one log. More than any disk has room for; a bound on what a folder full of rubbish makes a start do.

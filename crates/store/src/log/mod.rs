@@ -57,7 +57,8 @@ pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
 pub use scan::{Place, ReadError};
 pub use segment::{
-    PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment, segment_name,
+    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
+    segment_name,
 };
 pub(crate) use segment::{SegmentListener, is_segment};
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};

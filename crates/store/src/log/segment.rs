@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -115,6 +116,21 @@ impl SpareDescriptor {
     }
 }
 
+/// Whether the log stands still until the next segment is ready. Shared by who waits for it and the stock.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentDemand(Arc<AtomicBool>);
+
+impl SegmentDemand {
+    /// Says that somebody waits, or no longer.
+    pub fn set_waiting(&self, is_waiting: bool) {
+        self.0.store(is_waiting, Ordering::Relaxed);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a thread of its own.
 #[derive(Debug)]
 pub struct SegmentStock {
@@ -131,6 +147,7 @@ pub struct SegmentStock {
     /// Segments that a start will look for.
     in_use: BTreeSet<u64>,
     descriptor: SpareDescriptor,
+    demand: SegmentDemand,
     listener: Option<Arc<dyn SegmentListener>>,
 }
 
@@ -162,6 +179,7 @@ impl SegmentStock {
             in_use: BTreeSet::new(),
             broken: false,
             descriptor: SpareDescriptor::default(),
+            demand: SegmentDemand::default(),
             listener: None,
         })
     }
@@ -195,6 +213,11 @@ impl SegmentStock {
                 file: self.disk.describe(&segment_name(gone)),
             }),
         }
+    }
+
+    /// Where is said that somebody waits for the segment that is being prepared.
+    pub fn demand(&self) -> SegmentDemand {
+        self.demand.clone()
     }
 
     /// Where the writer leaves the files that it does not need any more.
@@ -293,7 +316,7 @@ impl SegmentStock {
             created => created,
         };
         created
-            .and_then(|file| fill_and_sync(&*file, bytes).map(|()| file))
+            .and_then(|file| fill_and_sync(&*file, bytes, &self.demand).map(|()| file))
             .map_err(|source| self.error(NEW_NAME, source))
     }
 
@@ -361,27 +384,24 @@ impl SegmentStock {
     }
 }
 
-/// Fills a new file with zeros and syncs it, a piece at a time: a sync of the log meanwhile waits for what the device has
-/// taken in before, so that must not be much.
-fn fill_and_sync(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+/// Gives a new file its bytes, all zeros, and syncs it.
+///
+/// Zeros are written while the log is written to an earlier segment, a piece at a time: a sync of the log waits for what the
+/// device has taken in before, so that must not be much. Once the log waits for this segment, the room of the rest is only
+/// reserved: to write it twice takes longer than the metadata that its first use costs.
+fn fill_and_sync(file: &dyn DiskFile, bytes: u64, demand: &SegmentDemand) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes {
-        let end = bytes.min(filled + limits::FILL_SYNC_BYTES);
-        fill_with_zeros(file, filled, end)?;
+        let end = if demand.is_waiting() {
+            file.allocate(filled, bytes)?;
+            bytes
+        } else {
+            let end = bytes.min(filled + limits::FILL_SYNC_BYTES);
+            file.write_zeros(filled, end)?;
+            end
+        };
         file.sync()?;
         filled = end;
-    }
-    Ok(())
-}
-
-/// Writes zeros from one place of a file to another. Real ones: a hole would need room and metadata later.
-pub(super) fn fill_with_zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
-    let zeros = vec![0; limits::READ_BYTES.min((to - from) as usize)];
-    let mut offset = from;
-    while offset < to {
-        let count = zeros.len().min((to - offset) as usize);
-        file.write_all_at(&zeros[..count], offset)?;
-        offset += count as u64;
     }
     Ok(())
 }

@@ -10,8 +10,7 @@ use super::group::{GroupBuffer, Header, LogId, Position};
 use super::limits;
 use super::scan::Place;
 use super::segment::{
-    ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, fill_with_zeros,
-    segment_name,
+    ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
 };
 use crate::disk::{Advised, Disk};
 
@@ -395,10 +394,12 @@ impl LogWriter {
     }
 }
 
-/// Makes a segment as large as one group needs it, or leaves it as it was.
+/// Makes a segment as large as one group needs it, or leaves it as it was. Everybody waits meanwhile, so the room is reserved
+/// instead of filled.
 pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
-    let grown =
-        fill_with_zeros(&*segment.file, segment.bytes, bytes).and_then(|()| segment.file.sync());
+    let grown = (segment.file)
+        .allocate(segment.bytes, bytes)
+        .and_then(|()| segment.file.sync());
     match grown {
         Ok(()) => {
             segment.bytes = bytes;
