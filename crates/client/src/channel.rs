@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use drive::Address;
-use drive::tls::ClientTls;
+use net::Address;
+use net::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Code, Metadata};
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-use drive::Address;
-use drive::tls::TlsFailure;
+use net::Address;
+use net::tls::TlsFailure;
 use wire::grpc::Status;
 
 /// Why there is no connection.

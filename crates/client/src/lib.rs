@@ -39,14 +39,14 @@ pub use channel::{
     CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
 };
 pub use core::{Core, Happening, Request, What};
-pub use drive::Address;
-pub use drive::TcpFigures;
-pub use drive::tls;
 pub use error::{CallError, ConnectError, NotBegun};
 pub use line::APPLICATION;
 pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };
+pub use net::Address;
+pub use net::TcpFigures;
+pub use net::tls;
 pub use streaming::{Step, Streaming};
 pub use wire::grpc::{Code, Metadata, Status};
 pub use wire::{SharedBytes, StreamKey};

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use drive::Address;
-use drive::tls::{ClientTls, FailureKind, TlsFailure, TlsPipe};
+use net::Address;
+use net::tls::{ClientTls, FailureKind, TlsFailure, TlsPipe};
 
 use crate::error::ConnectError;
 use crate::limits;

@@ -15,7 +15,7 @@ fn calls(local: &mut Local, channel: client::ChannelKey) {
         timeout_ns: Some(60_000_000_000),
         metadata: None,
     };
-    let now_ns = drive::monotonic_ns();
+    let now_ns = net::monotonic_ns();
     for tag in 0..CALLS {
         let begun = local.begin(channel, tag, &start, now_ns, |out| {
             out.extend_from_slice(&[7; 24]);
@@ -35,11 +35,11 @@ fn calls(local: &mut Local, channel: client::ChannelKey) {
 }
 
 fn turn(local: &mut Local, on: &mut dyn FnMut(&Happened<'_>)) {
-    local.flush(drive::monotonic_ns());
+    local.flush(net::monotonic_ns());
     local
-        .wait(Some(20_000_000_000), drive::monotonic_ns())
+        .wait(Some(20_000_000_000), net::monotonic_ns())
         .expect("waiting works");
-    local.receive(drive::monotonic_ns(), &mut |happened| on(&happened));
+    local.receive(net::monotonic_ns(), &mut |happened| on(&happened));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn calls_allocate_nothing() {
     let (address, server) = serve_all(by_path, 1);
     let mut local = Local::new(&address, LocalOptions::default()).expect("the address is known");
     let channel = local
-        .open_channel(drive::monotonic_ns())
+        .open_channel(net::monotonic_ns())
         .expect("there is room");
     let mut is_connected = false;
     while !is_connected {

@@ -1,4 +1,4 @@
-//! Both faces over TLS, against `wire`'s server role behind an event loop of `drive`.
+//! Both faces over TLS, against `wire`'s server role behind an event loop of `net`.
 
 mod common;
 #[path = "common/face.rs"]
@@ -13,11 +13,11 @@ use client::{
     APPLICATION, Address, CallOptions, Channel, ChannelOptions, ConnectError, Local, LocalOptions,
 };
 use common::by_path;
-use drive::tls::{ServerTls, ServerTlsOptions};
-use drive::{
+use face::{Face, Heard};
+use net::tls::{ServerTls, ServerTlsOptions};
+use net::{
     Closed, ConnectionId, Connections, Handler, Io, Listen, LoopConfig, Loops, Peer, StopHandle,
 };
-use face::{Face, Heard};
 use wire::{Connection, Event, StreamKey};
 
 /// A certificate that is its own authority, and its key.

@@ -6,7 +6,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use client::{Address, Local, LocalCounters, LocalOptions, TcpFigures};
-use drive::{make_waits_precise, monotonic_ns, pin_thread};
+use net::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
 use crate::measure::{Tally, Window};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use drive::{make_waits_precise, monotonic_ns, pin_thread};
 use hdrhistogram::Histogram;
+use net::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
 use crate::measure::{Window, histogram};

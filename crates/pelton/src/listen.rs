@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use drive::Address;
+use net::Address;
 
 /// An address with what `tls:` or `plain:` in front of it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl FromStr for ListenAddress {
         };
         let address = rest
             .parse()
-            .map_err(|error: drive::AddressError| error.to_string())?;
+            .map_err(|error: net::AddressError| error.to_string())?;
         if tls == Some(true) && matches!(address, Address::Unix(_)) {
             return Err(format!(
                 "`{text}`: there is no TLS on UNIX sockets, who may connect is up to --unix-mode; write {address}"

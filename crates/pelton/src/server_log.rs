@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drive::{Notice, Notices, PeerAddress};
+use net::{Notice, Notices, PeerAddress};
 use server::{Detail, FailedCall, has_silent_callers};
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;

@@ -392,7 +392,7 @@ fn a_second_signal_is_explained() {
     server.line_with(", 1 calls run");
     server.signal("TERM");
     server.line_with("signal received");
-    std::thread::sleep(Duration::from_millis(2 * drive::limits::SAME_SIGNAL_MS));
+    std::thread::sleep(Duration::from_millis(2 * net::limits::SAME_SIGNAL_MS));
     server.signal("TERM");
     server.line_with("a second time: closing all connections");
     server.line_with("stopped at once, as a second signal asked");

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use drive::{AddressKey, PeerAddress};
+use net::{AddressKey, PeerAddress};
 use wire::Pause;
 
 use crate::SharedWaker;

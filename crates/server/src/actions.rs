@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use drive::{ConnectionId, PeerAddress};
+use net::{ConnectionId, PeerAddress};
 use service::{Actions, Caller, Code, MessageParts, Method, Status, Task, TaskRefusal, Topic};
 use store::blob::{Sealed, Work};
 use store::{Commit, Condition, DatabaseConfig, DatabaseId, Mode, Source};

@@ -122,8 +122,8 @@ mod tests {
     fn those_who_have_sent_much_are_shed_when_the_account_is_overfull() {
         let account = Account::new(1000);
         let wake: crate::SharedWaker = Arc::new(|| {});
-        let mut large = account.open(&drive::PeerAddress::Unix, &wake);
-        let small = account.open(&drive::PeerAddress::Unix, &wake);
+        let mut large = account.open(&net::PeerAddress::Unix, &wake);
+        let small = account.open(&net::PeerAddress::Unix, &wake);
         let admission = Admission::new(account);
         for _ in 0..2 {
             assert_eq!(admission.admit(2, 2, &large), Ok(()));
@@ -151,7 +151,7 @@ mod tests {
     fn what_calls_have_not_seen_is_bounded_while_the_account_is_overfull() {
         let account = Account::new(1_000_000);
         let wake: crate::SharedWaker = Arc::new(|| {});
-        let mut others = account.open(&drive::PeerAddress::Unix, &wake);
+        let mut others = account.open(&net::PeerAddress::Unix, &wake);
         let admission = Admission::new(account);
         for _ in 0..2 {
             // An eighth beyond the limit is there for small callers.
@@ -175,7 +175,7 @@ mod tests {
     fn a_few_connections_do_not_use_up_the_calls_of_a_loop() {
         let account = Account::new(1 << 30);
         let wake: crate::SharedWaker = Arc::new(|| {});
-        let holding = account.open(&drive::PeerAddress::Unix, &wake);
+        let holding = account.open(&net::PeerAddress::Unix, &wake);
         let admission = Admission::new(account);
         let all = limits::RUNNING_CALLS_PER_LOOP;
         let greedy = |count: usize, mut in_loop: usize| {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use drive::ConnectionId;
+use net::ConnectionId;
 use store::{DatabaseId, Source, WriteBatch};
 
 use crate::calls::CallId;

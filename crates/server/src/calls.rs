@@ -1,6 +1,6 @@
 //! The running calls of one loop.
 
-use drive::ConnectionId;
+use net::ConnectionId;
 use service::Method;
 use store::DatabaseId;
 use wire::StreamKey;

@@ -198,8 +198,8 @@ mod tests {
     struct Said(AtomicU64);
 
     impl Log for Said {
-        fn refused_greeting(&self, _: &'static str, _: &drive::PeerAddress) {}
-        fn connection_error(&self, _: &'static str, _: &drive::PeerAddress) {}
+        fn refused_greeting(&self, _: &'static str, _: &net::PeerAddress) {}
+        fn connection_error(&self, _: &'static str, _: &net::PeerAddress) {}
         fn storage(&self, what: &str) {
             assert!(what.contains("behind the time of the data"), "{what}");
             self.0.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use drive::{ConnectionId, Io, Peer, PeerAddress};
+use net::{ConnectionId, Io, Peer, PeerAddress};
 use service::{Caller, PeerKind, RefusedFor};
 use store::DatabaseId;
 use store::blob::UploadPeer;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use drive::{Closed, ConnectionId, Io};
+use net::{Closed, ConnectionId, Io};
 use service::{
     Actions, Call, CallHead, Code, LoopFigures, Method, RefusedFor, Shared, State, Status,
 };
@@ -808,7 +808,7 @@ fn calls_bytes(streams: usize) -> usize {
 #[inline]
 pub(crate) fn large_output_bytes(io: &Io) -> usize {
     let bytes = io.output.len();
-    if bytes > drive::limits::OUTPUT_LOW_WATER_BYTES {
+    if bytes > net::limits::OUTPUT_LOW_WATER_BYTES {
         bytes
     } else {
         0

@@ -1,6 +1,6 @@
 //! The end of a loop's work: peers are told, what runs ends with a status.
 
-use drive::Io;
+use net::Io;
 
 use crate::admission;
 use crate::calls::CallId;

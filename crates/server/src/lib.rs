@@ -1,7 +1,7 @@
 //! Puts protocol, driver, services and store together: a server.
 //!
 //! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
-//! [`StopHandle`](drive::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
+//! [`StopHandle`](net::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
 //! simulations.
 
 // What ships does not panic: docs/internals/panics.md.
@@ -56,7 +56,7 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 
-use drive::{
+use net::{
     Address, BindError, CountersReader, Ended, LoopConfig, LoopStart, Loops, RunError, StopHandle,
 };
 use service::compat::gupload::Settings as GuploadSettings;
@@ -394,7 +394,7 @@ pub struct Simulated<H> {
 pub fn simulated(
     mut config: Config,
     waker: Waker,
-) -> Result<Simulated<impl drive::Handler>, StartError> {
+) -> Result<Simulated<impl net::Handler>, StartError> {
     let Opening {
         store,
         committer,

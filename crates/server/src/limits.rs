@@ -76,8 +76,8 @@ pub const LAST_CALL_MS: u64 = 250;
 /// the process may use, a quarter comes to 87.5 % in all.
 ///
 /// Not counted, as they are there with every connection: [`CALLS_IN_ANY_CASE`], and input that is not consumed, at most
-/// [`drive::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output below
-/// [`drive::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the connections
+/// [`net::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output below
+/// [`net::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the connections
 /// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 

@@ -1,6 +1,6 @@
 //! What a loop has to say to the log about its connections and calls.
 
-use drive::Closed;
+use net::Closed;
 use service::{Method, Status};
 use wire::{CloseReason, ErrorCode};
 

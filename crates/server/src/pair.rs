@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
+use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use service::{Code, Method, ServerInfo};
 use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
@@ -249,14 +249,14 @@ impl Pair {
 
     /// The same over TLS, with this in ALPN.
     pub fn accept_over_tls(&mut self, application: Option<&[u8]>) {
-        let agreed = drive::tls::Agreed {
+        let agreed = net::tls::Agreed {
             application: application.map(<[u8]>::to_vec),
             resumed: false,
         };
         self.accept_peer(false, Some(agreed));
     }
 
-    fn accept_peer(&mut self, over_limit: bool, tls: Option<drive::tls::Agreed>) {
+    fn accept_peer(&mut self, over_limit: bool, tls: Option<net::tls::Agreed>) {
         let peer = Peer {
             address: PeerAddress::Simulated(1),
             listener: 0,

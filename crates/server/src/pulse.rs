@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drive::{CountersReader, LoopStart, Waker};
+use net::{CountersReader, LoopStart, Waker};
 
 /// Asks loops for a sign of life, from any thread. One that is caught in something gives none.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
-    use drive::{Address, Closed, ConnectionId, Connections, Handler, Io, Listen};
-    use drive::{LoopConfig, Loops, Peer};
+    use net::{Address, Closed, ConnectionId, Connections, Handler, Io, Listen};
+    use net::{LoopConfig, Loops, Peer};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The reads of a tick: shown the index of a database in memory, or what was fetched of one on disk.
 
-use drive::Connections;
+use net::Connections;
 use service::State;
 use service::keyvalue::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, TreeIndex, Wishes};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drive::PeerAddress;
+use net::PeerAddress;
 use service::{Code, Method};
 use store::snapshot::SnapshotReport;
 

@@ -1,7 +1,7 @@
 //! The steps of a call, and what follows from them.
 
 use bytes::Bytes;
-use drive::{Io, PeerAddress};
+use net::{Io, PeerAddress};
 use service::keyvalue::{database_gone, not_read};
 use service::method::Kind;
 use service::{Actions, Call, Code, Shared, State, Status};

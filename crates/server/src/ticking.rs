@@ -1,6 +1,6 @@
 //! What a loop does once in every tick, beside the calls that came in.
 
-use drive::Io;
+use net::Io;
 use service::{Code, Status};
 use store::durable::Mailbox;
 use store::tree::TreeError;

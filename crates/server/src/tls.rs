@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drive::tls::{Part, ServerTls, ServerTlsOptions, TlsConfigError};
+use net::tls::{Part, ServerTls, ServerTlsOptions, TlsConfigError};
 
 /// What this server speaks over TLS, by its names in ALPN, the preferred one first. A client that speaks HTTP/1.1 only is
 /// told what this port is.

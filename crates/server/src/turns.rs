@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use drive::{ConnectionId, Io};
+use net::{ConnectionId, Io};
 
 use crate::connection::{Channel, Protocol};
 use crate::core::Core;

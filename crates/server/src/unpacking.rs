@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use drive::ConnectionId;
+use net::ConnectionId;
 
 use crate::connection::{Channel, Protocol};
 use crate::core::Core;
@@ -165,7 +165,7 @@ mod tests {
         let account = std::sync::Arc::clone(pair.worker.account());
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         for round in 0..3 {
-            let mut others = account.open(&drive::PeerAddress::Simulated(9), &wake);
+            let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
             let bytes = account.limit_bytes();
             let held = Held {
                 charged_bytes: bytes,

@@ -1,6 +1,6 @@
 //! One loop's share of the server: what the driver calls, in the order of a tick.
 
-use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use store::{DatabaseId, Outcomes};
 
 use crate::calls::CallId;
@@ -315,7 +315,7 @@ impl Handler for Worker {
 
 #[cfg(test)]
 mod tests {
-    use drive::Handler;
+    use net::Handler;
     use wire::grpc::Code;
     use wire::limits::GLITCH_BURST;
     use wire::{ErrorCode, Event, RequestHead};
@@ -414,7 +414,7 @@ mod tests {
             generation: ids[0].generation + 1,
         };
         let channel = pair.worker.channels[0].as_ref().expect("it is open");
-        let other = drive::ConnectionId {
+        let other = net::ConnectionId {
             generation: channel.id.generation + 1,
             ..channel.id
         };
@@ -627,7 +627,7 @@ mod tests {
             "one has its turn: {before}"
         );
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
-        let mut others = account.open(&drive::PeerAddress::Simulated(9), &wake);
+        let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
         let bytes = account.limit_bytes();
         let held = crate::account::Held {
             charged_bytes: bytes,

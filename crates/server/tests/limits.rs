@@ -624,7 +624,7 @@ fn a_drain_ends_every_call_once() {
         0,
         "it is the server's turn, and it still may"
     );
-    host.advance_ms(drive::limits::DRAIN_MS - 101 - server::limits::DRAIN_PATIENCE_MS);
+    host.advance_ms(net::limits::DRAIN_MS - 101 - server::limits::DRAIN_PATIENCE_MS);
     caller.exchange(&mut host);
     assert_eq!(caller.heard(too_late).code(), Code::Unavailable);
     assert!(

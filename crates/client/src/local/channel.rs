@@ -1,7 +1,7 @@
 //! One connection of a local face.
 
-use drive::ConnectionId;
-use drive::tls::TlsPipe;
+use net::ConnectionId;
+use net::tls::TlsPipe;
 
 use super::happened::ChannelKey;
 use crate::core::Core;

@@ -1,6 +1,6 @@
 //! What the local face is asked for, and what it tells.
 
-use drive::tls::ClientTls;
+use net::tls::ClientTls;
 use wire::StreamKey;
 use wire::grpc::{Metadata, Status};
 

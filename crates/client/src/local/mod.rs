@@ -12,7 +12,7 @@ mod turning;
 use std::fmt;
 use std::io;
 
-use drive::{Address, Endpoint, Outgoing, TcpFigures};
+use net::{Address, Endpoint, Outgoing, TcpFigures};
 use wire::SharedBytes;
 
 use crate::core::Request;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-use drive::tls::{TlsFailure, TlsPipe};
-use drive::{ConnectionId, Read, Written};
+use net::tls::{TlsFailure, TlsPipe};
+use net::{ConnectionId, Read, Written};
 use wire::grpc::Code;
 
 use super::Local;
@@ -391,7 +391,7 @@ fn ending<'a>(what: &'a What, running: &Running, end: Option<&'a str>, now_ns: u
 mod tests {
     use super::*;
     use crate::local::LocalOptions;
-    use drive::{Address, Endpoint};
+    use net::{Address, Endpoint};
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 

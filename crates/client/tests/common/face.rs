@@ -56,7 +56,7 @@ impl Face {
     }
 
     pub fn now_ns() -> u64 {
-        drive::monotonic_ns()
+        net::monotonic_ns()
     }
 
     pub fn turn(&mut self) {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, ValueEnum, value_parser};
-use drive::Address;
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
+use net::Address;
 
 use super::{CpuList, LoadService, TlsArguments};
 use crate::size::{Size, Span};

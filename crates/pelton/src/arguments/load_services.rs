@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use drive::Address;
 use lab::limits;
+use net::Address;
 
 use super::{CpuList, LoadFormat, TlsArguments};
 use crate::simulation::Simulation;

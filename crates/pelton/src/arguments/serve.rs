@@ -311,11 +311,11 @@ pub enum Driver {
     Blocking,
 }
 
-impl From<Driver> for drive::Driver {
-    fn from(driver: Driver) -> drive::Driver {
+impl From<Driver> for net::Driver {
+    fn from(driver: Driver) -> net::Driver {
         match driver {
-            Driver::EventLoop => drive::Driver::EventLoops,
-            Driver::Blocking => drive::Driver::Blocking,
+            Driver::EventLoop => net::Driver::EventLoops,
+            Driver::Blocking => net::Driver::Blocking,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum, value_parser};
-use drive::Address;
+use net::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
 use super::TlsArguments;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use drive::tls::ServerTls;
+use net::tls::ServerTls;
 use server::tls::{Certificates, TlsFiles};
 
 use crate::exit::Failure;

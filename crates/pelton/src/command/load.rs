@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::{Channel, ChannelOptions};
-use drive::Address;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{
     Arrivals, Length, MethodError, MethodName, Mode, Outcome, Pace, PeltonLoad, PeltonShape,
     PeltonWorkload, Plan, Progress, Report, RunError, SameRequest, WorkerPlan, limits,
 };
+use net::Address;
 
 use super::CONNECT_HINT;
 use super::load_database::{OwnDatabase, check_existence, check_memory};

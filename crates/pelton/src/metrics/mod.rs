@@ -8,7 +8,7 @@ mod process;
 use std::fmt;
 use std::str::FromStr;
 
-use drive::Address;
+use net::Address;
 
 pub use endpoint::{Bound, Endpoint};
 pub use page::Sources;

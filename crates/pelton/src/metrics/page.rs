@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use drive::tls::ServerTls;
-use drive::{CountersReader, LoopCounters};
+use net::tls::ServerTls;
+use net::{CountersReader, LoopCounters};
 use service::figures::Totals;
 use service::{Code, Kind as Shape, Method, RefusedFor, Shared, services};
 use store::blob::{BlobStatistics, BlobUse};

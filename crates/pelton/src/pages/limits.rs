@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The crates from the network inwards, their files, and what they are in a word.
 const MODULES: &[(&str, &str, &str)] = &[
-    ("drive", "limits.rs", "Sockets and event loops"),
+    ("net", "limits.rs", "Sockets and event loops"),
     ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
     ("server", "limits.rs", "Dispatch, admission and draining"),
     ("service", "limits.rs", "What each call may ask for"),

@@ -1,6 +1,6 @@
 //! Whether a server can run with its settings.
 
-use drive::Address;
+use net::Address;
 
 use super::{Settings, SettingsError};
 use crate::arguments::KindArgument;
@@ -153,7 +153,7 @@ impl Settings {
             "threads",
             self.threads as u64,
             1,
-            drive::limits::MAX_THREADS as u64,
+            net::limits::MAX_THREADS as u64,
         )?;
         between(
             "max-value",

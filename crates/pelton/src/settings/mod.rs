@@ -10,7 +10,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use drive::Address;
+use net::Address;
 
 use crate::arguments::{
     CpuList, Driver, KindArgument, LogFormat, LogLevel, ServeArguments, UnixMode,
@@ -138,7 +138,7 @@ impl Settings {
                     .or_else(|| file.arguments.$name.clone())
             };
         }
-        let loops = drive::LoopConfig::default();
+        let loops = net::LoopConfig::default();
         let driver = pick!(driver).unwrap_or(Driver::EventLoop);
         let default_listen = || {
             let address = Address::Tcp {
@@ -168,7 +168,7 @@ impl Settings {
             driver,
             threads: pick!(threads).unwrap_or(match driver {
                 Driver::EventLoop => loops.threads,
-                Driver::Blocking => drive::limits::BLOCKING_CALLS,
+                Driver::Blocking => net::limits::BLOCKING_CALLS,
             }),
             pin: pick!(pin).unwrap_or_default(),
             memory_limit: pick!(memory_limit).unwrap_or(MemoryLimit::Percent(MEMORY_SHARE_PERCENT)),

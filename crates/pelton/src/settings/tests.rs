@@ -16,7 +16,7 @@ fn flags_are_stronger_than_the_file() {
     assert_eq!((settings.threads, settings.max_streams), (3, 7));
     assert_eq!(
         settings.max_connections,
-        drive::limits::MAX_CONNECTIONS,
+        net::limits::MAX_CONNECTIONS,
         "untouched: the default"
     );
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use drive::ConnectionId;
+use net::ConnectionId;
 use service::{Call, State as _};
 use store::CommitOutcome;
 use store::blob::{
@@ -139,7 +139,7 @@ impl Core {
     pub(crate) fn blob_news(
         &mut self,
         channel: &mut Channel,
-        io: &mut drive::Io,
+        io: &mut net::Io,
         id: CallId,
         news: News,
     ) {

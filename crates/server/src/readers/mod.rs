@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drive::ConnectionId;
+use net::ConnectionId;
 use store::tree::{Fetch, Fetched, TreeError};
 use store::{ReadAhead, Store, WriteBatch};
 

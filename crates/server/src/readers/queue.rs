@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use drive::ConnectionId;
+use net::ConnectionId;
 use service::ReaderFigures;
 
 use crate::limits;

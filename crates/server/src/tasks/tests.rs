@@ -260,7 +260,7 @@ fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
     room.pair.now_ns += 1_000_000_000;
     room.turn();
     assert!(!room.events.contains(&Event::Finished { stream }));
-    assert!(!drive::Handler::is_drained(&room.pair.worker));
+    assert!(!net::Handler::is_drained(&room.pair.worker));
     // ... but not for ever.
     room.pair.now_ns += 20_000_000_000;
     assert_eq!(room.wait_for_end(stream), Code::Unavailable);

@@ -83,8 +83,8 @@ fn an_answer_for_which_others_have_taken_the_memory_waits_for_it() {
 
 #[test]
 fn output_counts_as_large_above_what_is_usually_written_at_once() {
-    let mut io = drive::Io::new();
-    let most = drive::limits::OUTPUT_LOW_WATER_BYTES;
+    let mut io = net::Io::new();
+    let most = net::limits::OUTPUT_LOW_WATER_BYTES;
     for (bytes, large) in [(0, 0), (most - 1, 0), (most, 0), (most + 1, most + 1)] {
         io.output.resize(bytes, 0);
         assert_eq!(large_output_bytes(&io), large, "{bytes} bytes");

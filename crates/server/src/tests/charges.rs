@@ -67,7 +67,7 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
     connection.reserve_more(stream, 1_000);
     connection.hold_request(stream, 20);
     for output in [0, OUTPUT] {
-        let mut io = drive::Io::new();
+        let mut io = net::Io::new();
         io.output.resize(output, 0);
         let of_calls = 6 * limits::CALL_BYTES;
         let expected = Held {
@@ -101,7 +101,7 @@ fn a_connection_waits_for_memory_with_a_request_that_was_put_back() {
     let connection = channel.http2().expect("it speaks HTTP/2");
     assert!(connection.has_put_back());
     for (output, waits) in [(0, true), (60_000, true), (70_000, false)] {
-        let mut io = drive::Io::new();
+        let mut io = net::Io::new();
         io.output.resize(output, 0);
         assert_eq!(held(connection, &io).waits_for_memory, waits, "{output}");
     }
@@ -284,7 +284,7 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         assert_eq!(states(&pair), (0, 0));
         pair.close();
         pair.client = wire::Connection::new(&wire::Config::client(), 0);
-        (pair.io, pair.sent) = (drive::Io::new(), Vec::new());
+        (pair.io, pair.sent) = (net::Io::new(), Vec::new());
         pair.accept(false);
         pair.greet();
     }
@@ -416,7 +416,7 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
 fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
     let account = Account::new(1_000);
     let wake: crate::SharedWaker = Arc::new(|| {});
-    let mut holding = account.open(&drive::PeerAddress::Unix, &wake);
+    let mut holding = account.open(&net::PeerAddress::Unix, &wake);
     for _ in 0..2 {
         for (charged_bytes, claims) in [
             (0, &[(1_000, true), (1, false)][..]),
@@ -508,7 +508,7 @@ fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
     assert!(bench.pair.worker.core.blobs.sealed.is_empty());
     bench.pair.close();
     bench.turn();
-    assert!(drive::Handler::is_idle(&bench.pair.worker));
+    assert!(net::Handler::is_idle(&bench.pair.worker));
     let config = wire::Config {
         connection_window: Some(65_535),
         ..wire::Config::client()

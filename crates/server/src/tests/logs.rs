@@ -1,6 +1,6 @@
 //! What comes into the log of connections and calls, by how much is wanted of it.
 
-use drive::{Closed, ConnectionId, Handler};
+use net::{Closed, ConnectionId, Handler};
 use wire::Event;
 
 use crate::pair::Pair;

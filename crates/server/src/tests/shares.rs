@@ -68,7 +68,7 @@ fn what_waits_for_room_in_the_output_goes_on_when_there_is_some() {
         assert!(pair.io.output.len() < 500_000, "not all at once");
         written += pair.io.output.len();
         pair.io.output.clear();
-        drive::Handler::writable(&mut pair.worker, id, &mut pair.io, pair.now_ns);
+        net::Handler::writable(&mut pair.worker, id, &mut pair.io, pair.now_ns);
     }
     assert!(written > 1_000_000, "{written}");
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use drive::Handler;
+use net::Handler;
 use service::Method;
 use service::keyvalue::messages::{PipeAnswers, PipeRequest, Request};
 use store::disk::SimulatedDisk;
@@ -150,7 +150,7 @@ fn only_a_call_with_a_commit_under_way_ends_with_an_unknown_outcome() {
     assert_eq!(bench.ended, [], "all go on");
     bench.pair.stop();
     for _ in 0..2 {
-        bench.pair.now_ns += drive::limits::DRAIN_MS * 1_000_000;
+        bench.pair.now_ns += net::limits::DRAIN_MS * 1_000_000;
         bench.turn();
     }
     let mut ended = std::mem::take(&mut bench.ended);
@@ -181,7 +181,7 @@ fn a_stop_takes_no_commit_back() {
     let put = bench.put(None);
     bench.turn();
     bench.pair.stop();
-    bench.pair.now_ns += drive::limits::DRAIN_MS * 1_000_000;
+    bench.pair.now_ns += net::limits::DRAIN_MS * 1_000_000;
     bench.turn();
     assert_eq!(bench.ended, [(put, Code::Unknown, false)]);
     assert!(!bench.is_stored());

@@ -1,7 +1,7 @@
 //! When a worker wants its next tick: asked for too late, something stands still; too early, the loop turns for nothing.
 
-use drive::Handler;
-use drive::limits::DRAIN_MS;
+use net::Handler;
+use net::limits::DRAIN_MS;
 use service::Method;
 use service::keyvalue::messages::Request;
 use store::{Condition, Expiry, Operation};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
+use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use server::{Config, Silent, Storage, TimeSource};
 use service::ServerInfo;
 use wire::grpc::Status;
@@ -52,7 +52,7 @@ impl Default for Options {
         Options {
             memory_limit_bytes: 1 << 30,
             max_streams: 4_096,
-            drain_ms: drive::limits::DRAIN_MS,
+            drain_ms: net::limits::DRAIN_MS,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Host {
     pub fn push(&mut self, id: ConnectionId, bytes: &[u8]) {
         let io = self.table.io(id).expect("it is open");
         if io.input.is_empty() {
-            io.input = drive::Input::default();
+            io.input = net::Input::default();
         }
         io.input.push(bytes);
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use drive::sim::{Network, NodeId};
+use net::sim::{Network, NodeId};
 use store::disk::DiskFaultCounts;
 use store::durable::Event;
 use store::{DatabaseInfo, Direction, Durability, Range, Store};

@@ -1,6 +1,6 @@
 //! What is to happen to a life of the server.
 
-use drive::sim::Random;
+use net::sim::Random;
 use store::disk::{Fault, SimulatedDisk, Step};
 
 /// How a life is to end.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drive::sim::Random;
-use drive::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
+use net::sim::Random;
+use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use store::blob::BlobConfig;

@@ -33,7 +33,7 @@ mod world;
 
 use std::thread;
 
-use drive::sim::FaultCounts;
+use net::sim::FaultCounts;
 use store::disk::DiskFaultCounts;
 
 use counts::Counts;

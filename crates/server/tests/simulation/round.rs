@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use drive::sim::{FaultCounts, Faults, Network, NodeId};
+use net::sim::{FaultCounts, Faults, Network, NodeId};
 use store::Expiry;
 use store::disk::DiskFaultCounts;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drive::{ConnectionId, Io};
+use net::{ConnectionId, Io};
 use wire::{
     Cause, CloseReason, Config, Connection, ErrorCode, Event, OpenError, RequestHead, StreamKey,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use server::TimeSource;
 
 /// Virtual time, as the driver last said it. It goes on when the server dies.

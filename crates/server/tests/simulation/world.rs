@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use drive::sim::Random;
+use net::sim::Random;
 
 use super::choose::Begin;
 use super::counts::Counts;

@@ -124,7 +124,7 @@ impl Call {
         mut self,
         world: &mut World,
         status: &Status,
-        on: drive::ConnectionId,
+        on: net::ConnectionId,
     ) -> Option<Unfinished> {
         world.ended += 1;
         let plain = self.translate(world);

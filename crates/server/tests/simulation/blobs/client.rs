@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use wire::{
     CloseReason, Config, Connection, ErrorCode, Event, RequestHead, SharedBytes, StreamKey,
 };

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread;
 
-use drive::sim::{FaultCounts, Faults, Network, NodeId};
+use net::sim::{FaultCounts, Faults, Network, NodeId};
 use store::disk::{DiskFaultCounts, Fault, Step};
 use store::durable::Event;
 use store::{DatabaseId, Store};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use drive::sim::Random;
+use net::sim::Random;
 
 /// Clients, each with names of its own.
 pub const CLIENTS: usize = 3;

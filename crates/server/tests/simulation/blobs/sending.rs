@@ -33,7 +33,7 @@ pub struct Unfinished {
     pub stored: Option<usize>,
     /// The stream was reset on this connection, so whatever is asked there now is asked after its end. What it had is made
     /// durable in the turn in which the server hears of that: it is, when something was asked and answered.
-    pub reset_on: Option<drive::ConnectionId>,
+    pub reset_on: Option<net::ConnectionId>,
     pub was_asked: bool,
 }
 
@@ -265,7 +265,7 @@ pub fn stored(
     (life, losses): (usize, Losses),
     mut unfinished: Unfinished,
     answer: &[u8],
-    on: drive::ConnectionId,
+    on: net::ConnectionId,
 ) -> Option<Unfinished> {
     if life != world.model.life {
         // The last words of a machine without power, perhaps.

@@ -1,6 +1,6 @@
 //! What the clients of blobs share.
 
-use drive::sim::Random;
+use net::sim::Random;
 use store::disk::DiskFaultCounts;
 
 use super::calls::Asked;

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use drive::tls::{
+use net::tls::{
     ClientTls, ClientTlsOptions, ServerTls, ServerTlsOptions, TlsConfigError, TlsFailure, TlsPipe,
     Trust,
 };

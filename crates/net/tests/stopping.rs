@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Directory, Habits, LONG_DRAIN_MS, Server, eventually, one_loop};
-use drive::{Closed, LoopConfig};
+use net::{Closed, LoopConfig};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
 fn busy() -> Habits {
@@ -266,7 +266,7 @@ fn a_signal_before_the_loops_run_is_not_lost() {
 
 /// Waits until a further signal is one of its own.
 fn pass_same_signal() {
-    thread::sleep(Duration::from_millis(2 * drive::limits::SAME_SIGNAL_MS));
+    thread::sleep(Duration::from_millis(2 * net::limits::SAME_SIGNAL_MS));
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //! The same handlers run over [`sim`], a network in memory with virtual time and one seed.
 //!
 //! ```no_run
-//! use drive::{LoopConfig, Loops};
-//! # fn make_handler(_: &drive::LoopStart) -> Box<dyn drive::Handler> { unimplemented!() }
+//! use net::{LoopConfig, Loops};
+//! # fn make_handler(_: &net::LoopStart) -> Box<dyn net::Handler> { unimplemented!() }
 //!
 //! let config = LoopConfig { listen: vec!["127.0.0.1:1978".parse()?], ..LoopConfig::default() };
 //! let loops = Loops::bind(config)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use drive::{
+use net::{
     Address, Closed, ConnectionId, Connections, CountersReader, Driver, Ended, Handler, Io,
     LoopConfig, LoopCounters, LoopStart, Loops, Notice, Notices, Peer, RunError, StopHandle, Waker,
 };
@@ -305,7 +305,7 @@ pub struct Directory(pub PathBuf);
 
 impl Directory {
     pub fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("drive-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("net-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a writable directory for temporary files");
         Directory(path)
     }

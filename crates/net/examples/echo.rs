@@ -2,7 +2,7 @@
 //!
 //! `echo ADDRESS [THREADS]` prints `listening on ADDRESS` and serves until it is told to stop.
 
-use drive::{
+use net::{
     Closed, ConnectionId, Connections, Handler, Io, LoopConfig, LoopStart, Loops, Notice, Notices,
     Peer,
 };

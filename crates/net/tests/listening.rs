@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use common::{Directory, Server, one_loop};
-use drive::{Address, BindError, LoopConfig, Loops};
+use net::{Address, BindError, LoopConfig, Loops};
 
 fn bind_error(address: &Address) -> BindError {
     let config = LoopConfig {

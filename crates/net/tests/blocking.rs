@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use common::{
     Directory, Habits, LONG_DRAIN_MS, Server, blocking, eventually, fall_asleep, keep_deadlines,
 };
-use drive::limits::{GIVE_BACK_BYTES, OUTPUT_HIGH_WATER_BYTES, SPARE_THREADS};
-use drive::{Closed, LoopConfig, LoopCounters, RunError};
+use net::limits::{GIVE_BACK_BYTES, OUTPUT_HIGH_WATER_BYTES, SPARE_THREADS};
+use net::{Closed, LoopConfig, LoopCounters, RunError};
 
 fn expect_served(stream: &mut TcpStream) {
     stream.write_all(b"x").expect("open");
@@ -275,7 +275,7 @@ fn a_peer_that_does_not_read_holds_its_own_thread_only() {
         .expect("valid");
     while deaf.write(&[0; 65_536]).is_ok() {}
     let held = server.sum(|loop_| loop_.bytes_in) - server.sum(|loop_| loop_.bytes_out);
-    let bound = OUTPUT_HIGH_WATER_BYTES + drive::limits::INPUT_MAX_BYTES;
+    let bound = OUTPUT_HIGH_WATER_BYTES + net::limits::INPUT_MAX_BYTES;
     assert!(held <= bound as u64, "{held} bytes are held for the peer");
     let mut other = server.connect();
     (0..100).for_each(|_| expect_served(&mut other));

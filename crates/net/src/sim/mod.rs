@@ -5,16 +5,16 @@
 //! ([`Network::trace`] proves it): a failure that prints its seed can be brought back.
 //!
 //! ```
-//! use drive::sim::{Faults, Network};
+//! use net::sim::{Faults, Network};
 //! # struct Echo;
-//! # impl drive::Handler for Echo {
-//! #     fn opened(&mut self, _: drive::ConnectionId, _: &drive::Peer, _: &mut drive::Io, _: u64) {}
-//! #     fn received(&mut self, _: drive::ConnectionId, _: &mut drive::Io, _: u64) {}
-//! #     fn writable(&mut self, _: drive::ConnectionId, _: &mut drive::Io, _: u64) {}
-//! #     fn closed(&mut self, _: drive::ConnectionId, _: drive::Closed, _: u64) {}
-//! #     fn tick(&mut self, _: &mut dyn drive::Connections, _: u64) {}
+//! # impl net::Handler for Echo {
+//! #     fn opened(&mut self, _: net::ConnectionId, _: &net::Peer, _: &mut net::Io, _: u64) {}
+//! #     fn received(&mut self, _: net::ConnectionId, _: &mut net::Io, _: u64) {}
+//! #     fn writable(&mut self, _: net::ConnectionId, _: &mut net::Io, _: u64) {}
+//! #     fn closed(&mut self, _: net::ConnectionId, _: net::Closed, _: u64) {}
+//! #     fn tick(&mut self, _: &mut dyn net::Connections, _: u64) {}
 //! #     fn next_deadline_ns(&self) -> Option<u64> { None }
-//! #     fn stop(&mut self, _: &mut dyn drive::Connections, _: u64) {}
+//! #     fn stop(&mut self, _: &mut dyn net::Connections, _: u64) {}
 //! #     fn is_drained(&self) -> bool { true }
 //! # }
 //! # let (client, server) = (Echo, Echo);

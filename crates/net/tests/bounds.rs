@@ -6,12 +6,12 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use drive::limits::{
+use net::limits::{
     HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS, OUTPUT_HIGH_WATER_BYTES,
     OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_MS, STOP_LINGER_MS, WRITE_STALL_MS,
 };
-use drive::sim::{Faults, Network, NodeId};
-use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use net::sim::{Faults, Network, NodeId};
+use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 
 /// A handler that does what a test says, and keeps what it sees.
 #[derive(Default)]

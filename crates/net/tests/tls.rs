@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use common::tls::{APPLICATIONS, Authority, Identity, Secured, read_to_end};
 use common::{Habits, Server, blocking, eventually, one_loop};
-use drive::limits::{HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
-use drive::sim::Random;
-use drive::tls::{
+use net::limits::{HANDSHAKES_PER_LOOP, PIPE_KEPT_BYTES};
+use net::sim::Random;
+use net::tls::{
     CertificateFault, ClientTls, ClientTlsOptions, FailureKind, ServerTls, ServerTlsOptions,
     TlsConfigError, TlsFailure, Trust, Validity,
 };
-use drive::{Listen, LoopConfig};
+use net::{Listen, LoopConfig};
 
 /// As `openssl x509 -req -signkey` of OpenSSL 3.0 makes it: no extensions, and so X.509 version 1.
 const VERSION_1: &str = "\

@@ -6,9 +6,9 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use drive::limits::OUTPUT_HIGH_WATER_BYTES;
-use drive::sim::{Faults, Network, Random};
-use drive::{Closed, ConnectionId, Connections, Handler, Io, Peer};
+use net::limits::OUTPUT_HIGH_WATER_BYTES;
+use net::sim::{Faults, Network, Random};
+use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 
 /// Sends back what it gets, with all habits a handler can have: by turns, in `tick`, with pauses.
 struct Echo {
@@ -231,7 +231,7 @@ struct Run {
     network: Network,
     client: Rc<RefCell<Client>>,
     echo: Rc<RefCell<Echo>>,
-    node: drive::sim::NodeId,
+    node: net::sim::NodeId,
 }
 
 fn run(seed: u64, faults: Faults, connections: usize, total_bytes: usize) -> Run {
@@ -361,7 +361,7 @@ fn large_streams_through_tls_are_held_back_and_memory_stays_bounded() {
     assert!(run.network.fault_counts().full_buffers > 0);
     let lent = (counters.input_buffers_lent, counters.output_buffers_lent);
     assert_eq!(lent, (0, 0));
-    let bound = OUTPUT_HIGH_WATER_BYTES + drive::limits::INPUT_MAX_BYTES;
+    let bound = OUTPUT_HIGH_WATER_BYTES + net::limits::INPUT_MAX_BYTES;
     assert!(run.echo.borrow().most_waiting <= bound);
 }
 
@@ -403,7 +403,7 @@ fn large_streams_are_held_back_and_memory_stays_bounded() {
         (counters.input_buffers_lent, counters.output_buffers_lent),
         (0, 0)
     );
-    let bound = OUTPUT_HIGH_WATER_BYTES + drive::limits::INPUT_MAX_BYTES;
+    let bound = OUTPUT_HIGH_WATER_BYTES + net::limits::INPUT_MAX_BYTES;
     assert!(
         run.echo.borrow().most_waiting <= bound,
         "{}",

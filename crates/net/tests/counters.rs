@@ -7,8 +7,8 @@ use std::net::{Shutdown, TcpStream};
 
 use common::tls::{Authority, Secured};
 use common::{Server, blocking, eventually, one_loop};
-use drive::tls::FailureKind;
-use drive::{Listen, LoopConfig};
+use net::tls::FailureKind;
+use net::{Listen, LoopConfig};
 
 /// Echoes are not read: they fill both sockets' buffers, and the output behind them.
 const UNREAD_BYTES: usize = 8 << 20;

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{Directory, Habits, Server, eventually, fall_asleep, keep_deadlines, one_loop};
-use drive::limits::{INPUT_MAX_BYTES, OUTPUT_HIGH_WATER_BYTES, REFUSALS_PER_ADDRESS};
-use drive::{Closed, LoopConfig, RunError};
+use net::limits::{INPUT_MAX_BYTES, OUTPUT_HIGH_WATER_BYTES, REFUSALS_PER_ADDRESS};
+use net::{Closed, LoopConfig, RunError};
 
 /// Sends from another thread while reading here, ends its side, expects all of it back.
 fn expect_echo(stream: impl Read + Write + Send, sender: impl Write + Send, end: impl Fn() + Sync) {

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
-use drive::{Address, ConnectionId, Endpoint, Outgoing, Read, Ready, Written};
+use net::{Address, ConnectionId, Endpoint, Outgoing, Read, Ready, Written};
 
 const PATIENCE_NS: u64 = 10_000_000_000;
 
