@@ -84,7 +84,7 @@ fn spares_are_as_many_as_were_needed() {
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     client.retire(u64::MAX);
-    for used in [1, 5, 5, 3, 1, 20, 20, 4, 1] {
+    for used in [1, 5, 5, 3, 1, 20, 20, 4, 70, 1] {
         for _ in 0..used {
             client.fill();
             client.try_prepare().expect("there is room");
@@ -93,6 +93,27 @@ fn spares_are_as_many_as_were_needed() {
         let expected = used.clamp(SPARE_SEGMENTS, SPARE_SEGMENTS_MAX);
         assert_eq!(names(&disk, ".spare").len(), expected, "{used} were used");
         assert_eq!(names(&disk, "").len(), 2 + expected);
+    }
+    drop(client);
+    check(&disk, &mut promise);
+}
+
+/// What is left of a full disk is for what is written, not for spares; the two that are always needed stay.
+#[test]
+fn spares_leave_most_of_a_full_disk_to_others() {
+    let disk = SimulatedDisk::new(7);
+    let mut promise = Promise::default();
+    let mut client = start(&disk, &mut promise, false);
+    client.retire(u64::MAX);
+    for (free_segments, kept) in [(100, 10), (12, 6), (2, SPARE_SEGMENTS), (100, 10)] {
+        disk.set_capacity_bytes(u64::MAX);
+        for _ in 0..10 {
+            client.fill();
+            client.try_prepare().expect("there is room");
+        }
+        disk.set_capacity_bytes(disk.used_bytes() + free_segments * SEGMENT_BYTES);
+        client.retire(u64::MAX);
+        assert_eq!(names(&disk, ".spare").len(), kept, "{free_segments} free");
     }
     drop(client);
     check(&disk, &mut promise);

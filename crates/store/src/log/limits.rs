@@ -21,8 +21,12 @@ pub const SPARE_SEGMENTS: usize = 2;
 
 /// Segments that are kept to be used again where as many were needed since some were last freed: a snapshot frees many at
 /// once, and if writing goes on as before, as many new ones would have to be filled with zeros, which takes as long as writing
-/// them. The disk had the room for them a moment ago.
-pub const SPARE_SEGMENTS_MAX: usize = 8;
+/// them. Used ones also have their pages in memory still: to write into those takes a tenth of the time that new pages take.
+/// The disk had the room for them a moment ago; 4 GiB bound what it never gets back.
+pub const SPARE_SEGMENTS_MAX: usize = 64;
+
+/// More than [`SPARE_SEGMENTS`] are kept only while the disk has so many times their room free beside them.
+pub const SPARE_ROOM_TIMES: u64 = 2;
 
 /// From this many bytes on a group should be written before more is added: larger ones gain nothing, and everybody in
 /// it waits for all of it. A single commit may be larger.

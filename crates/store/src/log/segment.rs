@@ -332,7 +332,7 @@ impl SegmentStock {
         if self.leaving.is_empty() {
             return Ok(());
         }
-        let most = (self.taken).clamp(limits::SPARE_SEGMENTS, limits::SPARE_SEGMENTS_MAX);
+        let most = self.most_spares();
         self.taken = 0;
         while let Some(segment) = self.leaving.front() {
             if self.broken {
@@ -364,6 +364,17 @@ impl SegmentStock {
             let _ = self.disk.remove(&name);
         }
         Ok(())
+    }
+
+    /// How many spares are worth their room.
+    fn most_spares(&self) -> usize {
+        // Where the disk does not tell, as if there were none.
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        let room = free_bytes / (limits::SPARE_ROOM_TIMES * self.segment_bytes);
+        let most = usize::try_from(room).unwrap_or(usize::MAX);
+        (self.taken)
+            .min(most.min(limits::SPARE_SEGMENTS_MAX))
+            .max(limits::SPARE_SEGMENTS)
     }
 
     /// Makes what was renamed or removed durable.
