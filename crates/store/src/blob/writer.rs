@@ -55,6 +55,16 @@ struct Place {
     block_crc32c: u32,
 }
 
+impl Place {
+    /// Puts the checksum of a block that is not full among those of its group.
+    fn note_last_block(&self, sums: &mut [u8]) {
+        if !self.offset.is_multiple_of(limits::BLOCK_BYTES as u64) {
+            let block = (self.offset % GROUP_BYTES) as usize / limits::BLOCK_BYTES;
+            sums[4 * block..][..4].copy_from_slice(&self.block_crc32c.to_le_bytes());
+        }
+    }
+}
+
 /// What is on the device once the file is synced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending(Mark);
@@ -91,6 +101,13 @@ impl ContentWriter {
         if !mark.offset.is_multiple_of(GROUP_BYTES) {
             file.read_up_to(&mut sums, sums_place_of(mark.offset))?;
         }
+        let place = Place {
+            offset: mark.offset,
+            crc32c: mark.crc32c,
+            block_crc32c: mark.block_crc32c,
+        };
+        // In the file it may be that of more of the block: of a chunk that was not complete.
+        place.note_last_block(&mut sums);
         Ok(ContentWriter {
             file,
             offset: mark.offset,
@@ -183,20 +200,27 @@ impl ContentWriter {
         };
         let OpenChunk { before, sums, .. } = *open;
         let bytes = self.offset - before.offset;
-        self.offset = before.offset;
-        self.crc32c = before.crc32c;
-        self.block_crc32c = before.block_crc32c;
-        self.sums = sums;
+        self.go_back_to(before, sums);
         bytes
     }
 
-    fn settled(&self) -> Place {
-        let written = Place {
+    fn written(&self) -> Place {
+        Place {
             offset: self.offset,
             crc32c: self.crc32c,
             block_crc32c: self.block_crc32c,
-        };
-        self.open.as_ref().map_or(written, |open| open.before)
+        }
+    }
+
+    fn settled(&self) -> Place {
+        (self.open.as_ref()).map_or_else(|| self.written(), |open| open.before)
+    }
+
+    fn go_back_to(&mut self, place: Place, sums: Box<[u8]>) {
+        self.offset = place.offset;
+        self.crc32c = place.crc32c;
+        self.block_crc32c = place.block_crc32c;
+        self.sums = sums;
     }
 
     pub(super) fn crc32c(&self) -> u32 {
@@ -212,29 +236,45 @@ impl ContentWriter {
     ///
     /// What a mark needs has its room in the file before the content that it speaks of: on a full disk what was stored can
     /// still be marked.
-    pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let in_group = GROUP_BYTES - self.offset % GROUP_BYTES;
+        if (bytes.len() as u64) < in_group {
+            // Nothing is counted before it is written.
+            return self.append_in_group(bytes);
+        }
+        let (before, sums) = (self.written(), self.sums.clone());
+        let appended = self.append_groups(bytes);
+        if appended.is_err() {
+            self.go_back_to(before, sums);
+        }
+        appended
+    }
+
+    /// Adds content that ends a group or more. An error leaves a part of it.
+    fn append_groups(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            if self.offset > 0 && self.offset.is_multiple_of(GROUP_BYTES) {
-                (self.file).write_all_at(&[0; SUMS_BYTES], sums_place_of(self.offset))?;
-            }
             let in_group = usize::try_from(GROUP_BYTES - self.offset % GROUP_BYTES).expect("small");
             let (piece, rest) = bytes.split_at(bytes.len().min(in_group));
-            let mut place = place_of(self.offset);
-            for part in piece.chunks(limits::WRITE_BYTES) {
-                self.file.write_all_at(part, place)?;
-                place += part.len() as u64;
-            }
-            let before = (self.offset, self.crc32c, self.block_crc32c);
-            self.count(piece);
-            if self.offset.is_multiple_of(GROUP_BYTES)
-                && let Err(error) =
-                    (self.file).write_all_at(&self.sums, sums_place_of(self.offset - 1))
-            {
-                (self.offset, self.crc32c, self.block_crc32c) = before;
-                return Err(error);
+            self.append_in_group(piece)?;
+            if self.offset.is_multiple_of(GROUP_BYTES) {
+                (self.file).write_all_at(&self.sums, sums_place_of(self.offset - 1))?;
             }
             bytes = rest;
         }
+        Ok(())
+    }
+
+    /// Adds content of which all is in one group.
+    fn append_in_group(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.offset > 0 && self.offset.is_multiple_of(GROUP_BYTES) {
+            (self.file).write_all_at(&[0; SUMS_BYTES], sums_place_of(self.offset))?;
+        }
+        let mut place = place_of(self.offset);
+        for part in piece.chunks(limits::WRITE_BYTES) {
+            self.file.write_all_at(part, place)?;
+            place += part.len() as u64;
+        }
+        self.count(piece);
         Ok(())
     }
 
@@ -376,4 +416,102 @@ impl ContentWriter {
 /// The checksum of a block.
 pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
     u32_at(sums, 4 * block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk as _, Fault, SimulatedDisk, Step};
+
+    const MIB: usize = 1 << 20;
+
+    fn begin(disk: &SimulatedDisk) -> (Arc<dyn DiskFile>, ContentWriter) {
+        let file = disk.create("content").expect("an empty disk");
+        let identity = Identity {
+            number: 1,
+            database: 0,
+            name: "name".into(),
+            upload_id: b"id".to_vec(),
+        };
+        let writer = ContentWriter::begin(Arc::clone(&file), &identity).expect("there is room");
+        (file, writer)
+    }
+
+    /// Seals the file and reads all of it.
+    fn read_sealed(mut writer: ContentWriter, file: Arc<dyn DiskFile>) -> Vec<u8> {
+        writer.seal(2).expect("the disk is whole");
+        let mut content = vec![0; writer.offset() as usize];
+        let reader = ContentFile::new(file, writer.offset());
+        for (number, piece) in content.chunks_mut(MIB).enumerate() {
+            let read = reader.read((number * MIB) as u64, piece);
+            read.unwrap_or_else(|_| panic!("piece {number} is damaged"));
+        }
+        content
+    }
+
+    /// Each write of the call fails once: of the content, the checksums of the group that ends, those of the next, and what is
+    /// behind; twice, and then it succeeds.
+    #[test]
+    fn an_append_that_fails_behind_the_end_of_a_group_leaves_nothing() {
+        let group = GROUP_BYTES as usize;
+        let content: Vec<u8> = (0..group + 3 * MIB).map(|at| (at / 1000) as u8).collect();
+        let first = group - 1000;
+        for (is_open, failing_writes) in [(false, 0..4), (true, 0..4)] {
+            let disk = SimulatedDisk::new(1);
+            let (file, mut writer) = begin(&disk);
+            for piece in content[..first].chunks(MIB) {
+                writer.append(piece).expect("there is room");
+            }
+            writer.settle();
+            let last = &content[first..first + 5000];
+            for write in failing_writes {
+                let (before, sums) = (writer.written(), writer.sums.clone());
+                disk.plan_next(Step::Write, write, Fault::Full);
+                let appended = match is_open {
+                    true => writer.append_open(last),
+                    false => writer.append(last),
+                };
+                appended.expect_err("planned");
+                assert_eq!(writer.offset(), before.offset, "write {write}");
+                assert_eq!(writer.crc32c(), before.crc32c, "write {write}");
+                assert_eq!(writer.sums, sums, "write {write}");
+                assert_eq!(writer.take_back(), 0, "write {write}");
+                writer.checkpoint(1).expect("it has its room");
+            }
+            for piece in content[first..].chunks(4000) {
+                writer.append(piece).expect("there is room");
+            }
+            assert!(read_sealed(writer, file) == content);
+        }
+    }
+
+    /// The checksums in the file are those of a chunk that was taken back since.
+    #[test]
+    fn an_upload_goes_on_behind_a_chunk_that_was_not_complete() {
+        for whole_bytes in [1, 1000, limits::BLOCK_BYTES, limits::BLOCK_BYTES + 1] {
+            let disk = SimulatedDisk::new(1);
+            let (file, mut writer) = begin(&disk);
+            let mut content = vec![1; whole_bytes];
+            writer.append(&content).expect("there is room");
+            writer.settle();
+            for _ in 0..2 {
+                writer.append_open(&[2; 500]).expect("there is room");
+                let pending = writer.prepare_mark(1).expect("there is room");
+                writer.file().sync().expect("the disk is whole");
+                writer.set_mark(pending).expect("it has its room");
+                assert_eq!(writer.take_back(), 500);
+                writer.checkpoint(1).expect("it has its room");
+                drop(writer);
+                ContentWriter::verify(&file).expect("it is what was written");
+                writer = ContentWriter::resume(Arc::clone(&file)).expect("there is a mark");
+                assert_eq!(writer.offset(), content.len() as u64);
+            }
+            // Sealed as it stands, and with more behind.
+            if whole_bytes == 1000 {
+                writer.append(&[3; 10]).expect("there is room");
+                content.extend([3; 10]);
+            }
+            assert!(read_sealed(writer, file) == content, "{whole_bytes}");
+        }
+    }
 }
