@@ -121,10 +121,12 @@ impl TreeWriters {
             .iter()
             .filter(|(_, open)| open.writer.wants_seal());
         let mut full: Vec<_> = full.map(|(&id, _)| id).collect();
-        let active = self.open.values().map(|open| open.writer.active_bytes());
+        // One whose folder cannot be made keeps what it has: to wait for it would be to wait for ever.
+        let sealable = (self.open.iter()).filter(|(_, open)| open.writer.can_seal());
+        let active = sealable.map(|(&id, open)| (open.writer.active_bytes(), id));
         let limit_bytes = self.store.memory_limit_bytes();
-        let is_over =
-            active.sum::<u64>() > limits::ACTIVE_BYTES.min(limit_bytes / limits::ACTIVE_SHARE);
+        let is_over = active.clone().map(|(bytes, _)| bytes).sum::<u64>()
+            > limits::ACTIVE_BYTES.min(limit_bytes / limits::ACTIVE_SHARE);
         // What is in memory for others can fill it, too: then little is worth a table.
         let is_tight = self.store.memory_bytes() > limit_bytes - limit_bytes / limits::TIGHT_SHARE;
         let least_bytes = match is_over {
@@ -132,7 +134,6 @@ impl TreeWriters {
             false => limit_bytes / limits::SEALED_WHEN_TIGHT_SHARE,
         };
         if is_over || is_tight {
-            let active = (self.open.iter()).map(|(&id, open)| (open.writer.active_bytes(), id));
             let largest = active.max().filter(|&(bytes, _)| bytes > least_bytes);
             full.extend(largest.map(|(_, id)| id).filter(|id| !full.contains(id)));
         }

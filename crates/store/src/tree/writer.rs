@@ -134,9 +134,9 @@ impl TreeWriter {
         self.active.size()
     }
 
-    /// Whether there is something to seal: what keeps the log from being shortened, in a database that is idle.
+    /// Whether there is something that can be sealed as soon as it is durable in the log.
     pub fn can_seal(&self) -> bool {
-        !self.active.is_empty()
+        !self.active.is_empty() && self.index.is_made()
     }
 
     /// Seals the memtable, so that it can be flushed, and begins the next one. `false`: nothing was done, since it is

@@ -58,13 +58,16 @@ impl Client {
         Client { made, clock }
     }
 
+    /// Also proves that the committer comes to rest.
     fn run(&mut self, fill: &dyn Fn(&mut store::WriteBatch)) -> Vec<Decision> {
+        const ROUNDS_MAX: usize = 10_000;
         let mut batch = self.made.store.write_batch();
         fill(&mut batch);
         assert!(batch.read_ahead().failure.is_none(), "the tables are whole");
         self.made.mailbox.submit(&mut batch);
         let (mut outcomes, mut decisions) = (Outcomes::new(), Vec::new());
-        while self.made.rounds.round(&mut self.clock) {}
+        let rounds = (0..ROUNDS_MAX).find(|_| !self.made.rounds.round(&mut self.clock));
+        rounds.expect("rounds without end");
         while self.made.mailbox.take(&mut outcomes) {
             decisions.extend(outcomes.iter().map(|outcome| outcome.decision));
         }
@@ -541,4 +544,30 @@ fn a_tree_that_was_converted_goes_by_itself() {
     client.made.crash(2, &mut client.clock);
     assert_eq!(client.folders().len(), 1, "{:?}", client.folders());
     assert!(client.has(other, b"key"));
+}
+
+/// Nothing of it can be sealed, so the committer does not wait for that; twice.
+#[test]
+fn rounds_end_while_the_largest_tree_is_not_made_and_memory_is_short() {
+    let mut clock = StandingClock { now_ms: 1000 };
+    let mut config = StoreConfig::new(1);
+    config.default_database.durability = Durability::Synced;
+    config.memory_bytes = 128 << 10;
+    let mut made = OnDisk::make(config, &mut clock);
+    made.keeps = false;
+    let mut client = Client { made, clock };
+    assert_eq!(client.create("other", Kind::Disk), APPLIED);
+    let other = client.id("other");
+    assert!(!client.is_made("other"));
+    assert_eq!(client.create("memory", Kind::Memory), APPLIED);
+    let memory = client.id("memory");
+    for _ in 0..2 {
+        for key in 0..7 {
+            client.commit(other, &[put(&[key], &[7; 500])]);
+        }
+        for key in 0..40 {
+            client.commit(memory, &[put(&[key], &[7; 4000])]);
+        }
+    }
+    assert!(!client.is_made("other"));
 }
