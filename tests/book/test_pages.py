@@ -7,9 +7,11 @@ import textwrap
 import pages
 import pytest
 
-PAGES = sorted([*pages.DOCS.glob("*.md"), *pages.ROOT.glob("*.md"), *pages.ROOT.glob("packaging/*.md")])
+INTERNALS = sorted(pages.DOCS.glob("internals/*.md"))
+USER_PAGES = [*pages.DOCS.glob("*.md"), *pages.ROOT.glob("*.md"), *pages.ROOT.glob("packaging/*.md")]
+PAGES = sorted([*USER_PAGES, *INTERNALS])
 EXAMPLES = pages.ROOT / "examples"
-SHOWN = [page for page in PAGES if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")]
+SHOWN = [page for page in sorted(USER_PAGES) if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")]
 # What the examples make when they are run where they are, and what no human writes.
 MADE = {"gen", "target", "env", "proto", "pelton", "go.sum", ".gitignore"}
 
@@ -33,6 +35,19 @@ def test_every_page_stands_in_the_table_of_contents():
     linked = {(pages.DOCS / target.partition("#")[0]).resolve() for target in pages.links(contents.read_text())}
     for page in pages.DOCS.glob("*.md"):
         assert page == contents or page in linked, f"docs/README.md does not name {page.name}"
+
+
+def test_architecture_names_every_internal_page():
+    contents = pages.ROOT / "ARCHITECTURE.md"
+    linked = {(pages.ROOT / target.partition("#")[0]).resolve() for target in pages.links(contents.read_text())}
+    assert INTERNALS
+    for page in INTERNALS:
+        assert page in linked, f"ARCHITECTURE.md does not name {name(page)}"
+
+
+def test_architecture_stays_short():
+    lines = (pages.ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    assert len(lines) <= 350 and max(map(len, lines)) <= 100, "move details to docs/internals"
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=name)

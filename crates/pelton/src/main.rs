@@ -58,7 +58,8 @@ use crate::arguments::{
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
-// Memtables are freed on another thread than they were filled on: ARCHITECTURE.md, "The allocator".
+// Memtables are freed on another thread than they were filled on:
+// docs/internals/event-loop.md, "The allocator".
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 use crate::settings::{Settings, SettingsFile, warning_of_variables};

@@ -16,11 +16,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "limits.rs", "Keys, values and commits"),
     ("store", "log/limits.rs", "The log"),
     ("store", "snapshot/limits.rs", "Snapshots"),
-    (
-        "store",
-        "tree/limits.rs",
-        "Trees on disk, which no database uses yet",
-    ),
+    ("store", "tree/limits.rs", "Databases on disk"),
     ("store", "backup/limits.rs", "Backups"),
     ("store", "blob/limits.rs", "Blobs"),
     ("client", "limits.rs", "The client"),

@@ -1,9 +1,10 @@
 //! Clients and a server over a simulated network, in one thread, from one seed.
 //!
 //! Each round is a world of its own: a server, some nodes with clients that ask for everything at once, a network that
-//! splits, delays, stalls and cuts. In half of them the server has a log on a simulated disk, and dies again and again,
-//! with and without what it had not synced. Every answer is held against a model. A failure prints the command that
-//! brings its round back. How to run more, and what is covered, stands in ARCHITECTURE.md, section 9.
+//! splits, delays, stalls and cuts. In most of them the server has a log on a simulated disk, and
+//! dies again and again, with and without what it had not synced. Every response is compared with a
+//! model. A failure prints the command that repeats its round. How to run more, and what is
+//! covered: docs/internals/simulation.md.
 
 mod blobs;
 mod call;

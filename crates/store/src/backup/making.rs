@@ -33,7 +33,8 @@ pub struct Base {
     pub(crate) trees: Vec<TreeIndex>,
 }
 
-/// A backup in the making: see ARCHITECTURE.md, section 8. Each [`step`](Making::step) does a little and returns.
+/// A backup in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does a
+/// little and returns.
 #[derive(Debug)]
 pub struct Making {
     base: BaseParts,

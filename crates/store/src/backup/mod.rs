@@ -1,8 +1,8 @@
 //! Backups: a copy of all databases as they were at one commit, made while commits go on, and a new data folder made of
 //! such a copy.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 8. No threads and no clocks: whoever owns the values calls
-//! each step.
+//! Design: docs/internals/commit-and-log.md, "Backups". No threads and no clocks: the owner of the
+//! values calls each step.
 
 pub mod limits;
 

@@ -1,6 +1,6 @@
 //! Blobs: content of any size under a name, in files of their own.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 11. What touches files blocks: the room above does it on
+//! Design: docs/internals/blobs.md. What touches files blocks: the layer above does it on
 //! threads that may wait ([`Runner`]). No threads and no clocks here.
 
 pub mod limits;

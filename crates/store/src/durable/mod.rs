@@ -1,6 +1,6 @@
 //! Databases that last: their commits go through the log.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 5.
+//! Design: docs/internals/commit-and-log.md, "The committer".
 
 mod ahead;
 mod backup;

@@ -206,7 +206,7 @@ impl<C: Clock> Runner<C> {
                 self.wait_for_trees();
                 continue;
             }
-            // At once: what looking out for more first brought and cost stands in ARCHITECTURE.md, section 5.4.
+            // At once, without spinning first: docs/benchmarks.md, "Decisions that were measured".
             let due_ns = (self.rounds.due_ns())
                 .min(self.helper.retry_ns)
                 .min(self.rounds.snapshot_retry_ns());

@@ -1,6 +1,6 @@
 //! The write-ahead log: the truth of every durable database.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 4. No threads and no clocks: whoever owns the values
+//! Design: docs/internals/commit-and-log.md. No threads and no clocks: the owner of the values
 //! calls each step.
 //!
 //! ```

@@ -17,7 +17,8 @@ use crate::range::{Direction, Range};
 use crate::store::Store;
 use crate::value::Value;
 
-/// A snapshot in the making: see ARCHITECTURE.md, section 6. Each [`step`](Making::step) does a little and returns.
+/// A snapshot in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does
+/// a little and returns.
 ///
 /// Dropped before it is installed, it leaves its half file; [`discard`](Making::discard) removes that.
 #[derive(Debug)]

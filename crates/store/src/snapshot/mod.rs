@@ -1,8 +1,8 @@
 //! Snapshots of all memory databases that have a log, in one file: a start loads it and replays only what the log holds
 //! beyond it, and what it covers can be removed from the log.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 6. No threads and no clocks: whoever owns the values calls
-//! each step.
+//! Design: docs/internals/commit-and-log.md, "Snapshots". No threads and no clocks: the owner of
+//! the values calls each step.
 
 pub mod limits;
 

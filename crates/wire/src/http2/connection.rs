@@ -127,7 +127,8 @@ impl TakenMessage {
 
 /// One HTTP/2 connection, in either role.
 ///
-/// Bytes and the time go in, [`Event`]s and bytes come out. See ARCHITECTURE.md section 2.1 for the order of calls.
+/// Bytes and the time go in, [`Event`]s and bytes come out. docs/internals/http2.md has the order
+/// of calls.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) config: Config,
