@@ -291,6 +291,11 @@ impl Core {
         self.connection.wants_transmit()
     }
 
+    /// Whether [`Core::poll`] has something to report without further input.
+    pub fn has_events(&self) -> bool {
+        self.connection.has_events()
+    }
+
     /// When [`Core::deadline_passed`] is to be called, if nothing happens before.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.connection.next_deadline_ns()

@@ -271,3 +271,30 @@ fn a_reset_at_the_deadline_is_the_deadline() {
         end(face, server);
     }
 }
+
+/// The output of a connection has a bound of its own: behind it the call can go on although the server says nothing.
+#[test]
+fn a_call_hears_that_it_can_send_from_a_server_that_stays_silent() {
+    let (mut face, channel, server) = connect(|raw| {
+        raw.settings(&[(INITIAL_WINDOW_SIZE, i32::MAX as u32)]);
+        raw.open_window(0, i32::MAX as u32 - 65_535);
+        while raw.next().is_some() {}
+    });
+    face.turn_quiet();
+    let start = CallStart {
+        path: PATH,
+        timeout_ns: None,
+        metadata: None,
+    };
+    let large = vec![1; 3 << 20];
+    let call = (face.local)
+        .begin_streaming(channel, 9, &start, Face::now_ns())
+        .expect("there is room");
+    for _ in 0..2 {
+        (face.local).send(call, false, |out| out.extend_from_slice(&large));
+        assert!(!face.local.can_send(call));
+        face.until(|heard| *heard == Heard::Writable(9));
+        face.heard.clear();
+    }
+    end(face, server);
+}

@@ -156,7 +156,15 @@ impl TickBatch {
     }
 }
 
-/// Cuts reads, of which those of one connection stand together, into what goes to one reader at a time. A connection
+/// Whether all reads are of one connection, so that nobody else waits for them. Those of one connection mostly stand together,
+/// but for what is asked for again behind the reads of a tick, and stays for the next one.
+pub(crate) fn are_of_one(reads: &[Read]) -> bool {
+    reads
+        .windows(2)
+        .all(|pair| pair[0].connection == pair[1].connection)
+}
+
+/// Cuts reads, of which those of one connection mostly stand together, into what goes to one reader at a time. A connection
 /// with many has jobs of its own, so that the others do not wait for all of them.
 pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
     std::iter::from_fn(move || {
@@ -180,6 +188,35 @@ pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A job of one connection ends with it: what others have in such a job would never be read.
+    #[test]
+    fn a_job_is_of_one_connection_only_if_all_its_reads_are() {
+        let read = |slot| Read {
+            database: DatabaseId::DEFAULT,
+            connection: ConnectionId {
+                slot,
+                generation: 0,
+            },
+            call: CallId {
+                index: slot,
+                generation: 0,
+            },
+            kept: 0..0,
+        };
+        for (slots, expected) in [
+            (&[1][..], true),
+            (&[1, 1, 1], true),
+            (&[1, 2, 1], false),
+            (&[1, 1, 2], false),
+            (&[2, 1, 1], false),
+        ] {
+            let reads: Vec<_> = slots.iter().map(|&slot| read(slot)).collect();
+            let jobs: Vec<_> = jobs_of(&reads).collect();
+            assert_eq!(jobs.len(), 1, "{slots:?}");
+            assert_eq!(are_of_one(jobs[0]), expected, "{slots:?}");
+        }
+    }
 
     #[test]
     fn what_waits_to_be_written_is_counted_wherever_it_goes() {

@@ -6,7 +6,7 @@ use service::keyvalue::{no_reader, reads_wait};
 use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
 use store::{Look, Shown, View};
 
-use crate::batch::{LongWork, Read, Reads, jobs_of};
+use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::calls::CallId;
 use crate::core::Core;
 use crate::limits;
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// Reads of one connection stand together: the connection is looked up once for all of them.
+    /// Reads of one connection mostly stand together: the connection is looked up once for those that do.
     fn serve_all(
         &mut self,
         connections: &mut dyn Connections,
@@ -116,9 +116,7 @@ impl Worker {
             if !wishes.is_empty() {
                 let job = Fetch::new(tree.clone(), &mut wishes);
                 let (connection, readers) = (these[0].connection, &mut self.core.readers);
-                // Those of one connection stand together.
-                let last = these.last().map(|read| read.connection);
-                let asked = match last == Some(connection) {
+                let asked = match are_of_one(these) {
                     true => readers.fetch_own(connection, job),
                     false => readers.fetch(connection, job),
                 };

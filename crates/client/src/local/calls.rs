@@ -12,7 +12,8 @@ pub(super) struct Running {
     pub(super) messages: u64,
 }
 
-/// Calls by token. A place is used again, the last freed first.
+/// Calls by token: one more than the number of its place, since 0 stands for a call that is over. A place is used again, the
+/// last freed first.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     places: Vec<Option<Running>>,
@@ -31,25 +32,26 @@ impl Calls {
             let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
             self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
         }
-        match self.free.pop() {
-            Some(token) => {
-                self.places[token as usize] = Some(running);
-                token
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = Some(running);
+                place
             }
             None => {
                 self.places.push(Some(running));
-                u32::try_from(self.places.len() - 1).expect("streams are fewer than 2^32")
+                u32::try_from(self.places.len() - 1).expect("streams are fewer than 2^31")
             }
-        }
+        };
+        place + 1
     }
 
     pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Running> {
-        self.places.get_mut(token as usize)?.as_mut()
+        self.places.get_mut(place_of(token)?)?.as_mut()
     }
 
     pub(super) fn remove(&mut self, token: u32) -> Option<Running> {
-        let running = self.places.get_mut(token as usize)?.take()?;
-        self.free.push(token);
+        let running = self.places.get_mut(place_of(token)?)?.take()?;
+        self.free.push(token - 1);
         Some(running)
     }
 
@@ -61,9 +63,9 @@ impl Calls {
 
     /// Removes all calls of a connection.
     pub(super) fn forget_channel(&mut self, channel: ChannelKey) {
-        for token in 0..self.places.len() {
-            if self.places[token].is_some_and(|running| running.call.channel == channel) {
-                self.remove(token as u32);
+        for place in 0..self.places.len() {
+            if self.places[place].is_some_and(|running| running.call.channel == channel) {
+                self.remove(place as u32 + 1);
             }
         }
     }
@@ -83,13 +85,13 @@ impl Calls {
             return;
         }
         self.next_deadline_ns = None;
-        for (token, place) in (0..).zip(&mut self.places) {
+        for (number, place) in (0..).zip(&mut self.places) {
             let Some(deadline_ns) = place.and_then(|running| running.deadline_ns) else {
                 continue;
             };
             if deadline_ns <= now_ns {
                 expired.extend(place.take());
-                self.free.push(token);
+                self.free.push(number);
             } else {
                 let earliest_ns = self.next_deadline_ns.unwrap_or(u64::MAX);
                 self.next_deadline_ns = Some(earliest_ns.min(deadline_ns));
@@ -98,10 +100,27 @@ impl Calls {
     }
 }
 
+/// The number of the place that a token names; `None`: it names none.
+fn place_of(token: u32) -> Option<usize> {
+    token.checked_sub(1).map(|place| place as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use wire::StreamKey;
+
+    /// What is still told of a call that was cancelled has no token any more: it is about nobody.
+    #[test]
+    fn the_token_of_a_call_that_is_over_names_none() {
+        let mut calls = Calls::default();
+        for _ in 0..2 {
+            let token = calls.insert(running(7, None));
+            assert!(token > 0 && calls.get_mut(0).is_none() && calls.remove(0).is_none());
+            assert_eq!(calls.remove(token).map(|running| running.tag), Some(7));
+            assert_eq!(calls.len(), 0);
+        }
+    }
 
     fn running(tag: u64, deadline_ns: Option<u64>) -> Running {
         let channel = ChannelKey {

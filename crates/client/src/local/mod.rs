@@ -39,6 +39,8 @@ pub struct Local {
     calls: Calls,
     /// Channels with output, each once.
     dirty: Vec<u32>,
+    /// Channels on which writing has brought something about that is to be reported.
+    eventful: Vec<ChannelKey>,
     /// Channels that are to be closed without a word from the socket, each with its reason.
     failed: Vec<(ChannelKey, ConnectError)>,
     /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated anew.
@@ -77,6 +79,7 @@ impl Local {
             by_socket: Vec::new(),
             calls: Calls::default(),
             dirty: Vec::new(),
+            eventful: Vec::new(),
             failed: Vec::new(),
             expired: Vec::new(),
             buffer: vec![0; limits::LOCAL_READ_BYTES].into_boxed_slice(),
@@ -296,7 +299,8 @@ impl Local {
             .next_deadline_ns()
             .map(|at_ns| at_ns.saturating_sub(now_ns));
         let timeout_ns = [timeout_ns, due_ns].into_iter().flatten().min();
-        let has_work = !self.failed.is_empty() || !self.dirty.is_empty();
+        let has_work =
+            !self.failed.is_empty() || !self.dirty.is_empty() || !self.eventful.is_empty();
         self.sockets
             .wait(if has_work { Some(0) } else { timeout_ns })
     }
@@ -321,6 +325,7 @@ impl Local {
                 self.read(key, ready.id, now_ns, on);
             }
         }
+        self.hear_eventful(now_ns, on);
         self.pass_deadlines(now_ns, on);
         self.end_failed(now_ns, on);
     }

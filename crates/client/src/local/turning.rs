@@ -95,6 +95,7 @@ impl Local {
 
     pub(super) fn write(&mut self, slot: u32, now_ns: u64) {
         let channel = &mut self.channels[slot as usize];
+        let key = channel.key(slot);
         let (Some(core), Some(socket)) = (channel.core.as_mut(), channel.socket) else {
             return;
         };
@@ -103,6 +104,10 @@ impl Local {
         }
         if core.wants_transmit() {
             core.transmit(now_ns);
+            // A call can take more, though the server said nothing.
+            if core.has_events() {
+                self.eventful.push(key);
+            }
         }
         let output = core.output();
         if let Some(pipe) = &mut channel.tls {
@@ -184,6 +189,15 @@ impl Local {
                 End::Said(reason) => connect_error(&self.address, io::Error::other(reason)),
             };
             self.failed.push((key, error));
+        }
+    }
+
+    /// Reports what writing has brought about.
+    pub(super) fn hear_eventful(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
+        while let Some(key) = self.eventful.pop() {
+            if self.channel(key).is_some() {
+                self.hear(key, None, now_ns, on);
+            }
         }
     }
 

@@ -92,6 +92,7 @@ impl Inbound {
     pub(crate) fn is_empty(&self) -> bool {
         self.backlog.is_empty()
             && self.counted == 0
+            && self.again_bytes == 0
             && !self.end_waits
             && !self.deframer.is_mid_message()
             && self.deframer.buffer_bytes() == 0
