@@ -46,6 +46,10 @@ pub(crate) struct Channel {
     pub deferred_reads: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
     /// One of them has a large answer.
     pub defers_large: bool,
+    /// Nothing was taken of it at the last visit, since too much waits for the committer.
+    pub is_held_back: bool,
+    /// Stands in the list of those.
+    pub is_in_held_back: bool,
     /// Stands in the queue of those that wait for memory for a large message.
     pub waits_for_turn: bool,
     /// Stands in the queue of those that decompress a large message.
@@ -82,6 +86,8 @@ impl Channel {
             holding,
             deferred_reads: VecDeque::new(),
             defers_large: false,
+            is_held_back: false,
+            is_in_held_back: false,
             waits_for_turn: false,
             unpacks: false,
             overdraws: false,

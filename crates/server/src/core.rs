@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) fresh: Vec<CallId>,
     /// Connections that have something to say although nothing came in.
     pub(crate) revisit: Vec<ConnectionId>,
+    /// Connections of which nothing is taken until less waits for the committer, each once.
+    pub(crate) held_back: Vec<ConnectionId>,
     /// Connections that wait for memory for their next large message.
     pub(crate) turn_queue: TurnQueue,
     /// Connections that have a compressed message under way.
@@ -155,6 +157,7 @@ impl Core {
             connections: 0,
             fresh: Vec::new(),
             revisit: Vec::new(),
+            held_back: Vec::new(),
             turn_queue: TurnQueue::default(),
             unpack_queue: UnpackQueue::default(),
             has_unpacked: false,
@@ -250,11 +253,13 @@ impl Core {
         let mut consumed = 0;
         let mut turns = limits::EVENTS_PER_TURN;
         let long_work_before = self.batch.long_work();
-        while let Some(event) = self.next_event(channel, io, &mut consumed, now_ns) {
+        while !self.holds_back(channel, now_ns)
+            && let Some(event) = self.next_event(channel, io, &mut consumed, now_ns)
+        {
             turns = turns.saturating_sub(1 + extra_cost(channel));
             self.event(channel, io, event);
             self.note_growth(channel, io);
-            if turns == 0 || io.output_is_full() || self.writes_are_many() {
+            if turns == 0 || io.output_is_full() {
                 io.set_unfinished(true);
                 break;
             }
@@ -270,6 +275,29 @@ impl Core {
         io.input.consume(consumed);
         self.note_unpacking(channel);
         self.after_walk(channel, io, now_ns);
+    }
+
+    /// Whether nothing more is taken from a peer until the committer has taken some of what waits for it. It is visited again
+    /// then, and not before: there is nothing to do for it.
+    #[inline]
+    fn holds_back(&mut self, channel: &mut Channel, now_ns: u64) -> bool {
+        channel.is_held_back = self.writes_are_many();
+        if channel.is_held_back {
+            if !std::mem::replace(&mut channel.is_in_held_back, true) {
+                self.held_back.push(channel.id);
+            }
+            // If all of them were given up, the committer has nobody to wake.
+            self.arm(channel, now_ns + limits::HELD_BACK_RETRY_MS * 1_000_000);
+        }
+        channel.is_held_back
+    }
+
+    /// Returns the connections that are to be visited since less waits for the committer.
+    pub(crate) fn take_held_back(&mut self) -> Vec<ConnectionId> {
+        match self.held_back.is_empty() || self.writes_are_many() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.held_back),
+        }
     }
 
     /// Whether so much waits for the committer that nothing more is taken from any peer: a bound beside the account, which
@@ -314,7 +342,8 @@ impl Core {
         if connection.wants_transmit() {
             connection.transmit(&mut io.output, now_ns);
         }
-        if connection.close_reason().is_some() || (io.end_of_input() && !io.is_unfinished()) {
+        let is_all_taken = !io.is_unfinished() && !channel.is_held_back;
+        if connection.close_reason().is_some() || (io.end_of_input() && is_all_taken) {
             io.close_when_written();
         }
         self.guard_account(channel, io, now_ns);

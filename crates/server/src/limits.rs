@@ -95,6 +95,9 @@ pub const ANSWER_SHARE: u64 = 2;
 /// that send writes and go, for whom the account counts nothing any more.
 pub const WAITING_WRITES_SHARE: usize = 4;
 
+/// How often a connection looks whether less waits for the committer where nobody has said so, in milliseconds.
+pub const HELD_BACK_RETRY_MS: u64 = 100;
+
 /// How often a connection looks for memory for its next large message while there is none, in
 /// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;

@@ -10,24 +10,41 @@ use crate::connection::{Channel, Protocol};
 use crate::core::Core;
 use crate::limits;
 
-/// Connections of a loop that have no memory for their next large message, and what each lacks.
+/// Connections of a loop that have no memory for their next large message, in the order in which they asked.
 #[derive(Debug, Default)]
-pub(crate) struct TurnQueue(VecDeque<(ConnectionId, usize)>);
+pub(crate) struct TurnQueue(VecDeque<Waiting>);
+
+/// A connection that waits for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    id: ConnectionId,
+    /// What it lacks.
+    bytes: usize,
+    /// Its windows are shut, since it or its address holds too much: whatever memory there is, it gets none, and keeps nobody
+    /// from it. It may go beyond the limit.
+    is_shut: bool,
+}
 
 impl TurnQueue {
-    fn is_next(&self, id: ConnectionId) -> bool {
-        self.0.front().is_none_or(|&(first, _)| first == id)
+    /// Whether no other connection has asked before.
+    fn is_first(&self, id: ConnectionId) -> bool {
+        self.0.front().is_none_or(|first| first.id == id)
     }
 
-    fn insert(&mut self, id: ConnectionId, bytes: usize) {
-        match self.0.iter_mut().find(|(other, _)| *other == id) {
-            Some((_, known)) => *known = bytes,
-            None => self.0.push_back((id, bytes)),
+    /// The first connection that memory would help.
+    fn next(&self) -> Option<Waiting> {
+        self.0.iter().find(|waiting| !waiting.is_shut).copied()
+    }
+
+    fn insert(&mut self, waiting: Waiting) {
+        match self.0.iter_mut().find(|other| other.id == waiting.id) {
+            Some(known) => *known = waiting,
+            None => self.0.push_back(waiting),
         }
     }
 
     fn remove(&mut self, id: ConnectionId) {
-        self.0.retain(|&(other, _)| other != id);
+        self.0.retain(|other| other.id != id);
     }
 }
 
@@ -38,7 +55,8 @@ impl Core {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
-        let allowance = if self.turn_queue.is_next(channel.id) {
+        let next = self.turn_queue.next();
+        let allowance = if next.is_none_or(|next| next.id == channel.id) {
             self.admission.account.left_for_messages()
         } else {
             0
@@ -55,7 +73,7 @@ impl Core {
             channel.overdraws = false;
             self.admission.account.end_overdraft();
         }
-        if connection.waits_for_turn() && self.turn_queue.is_next(channel.id) {
+        if connection.waits_for_turn() && self.turn_queue.is_first(channel.id) {
             channel.overdraws = self.admission.account.try_overdraft();
             if channel.overdraws {
                 connection.force_turn(&mut io.output);
@@ -67,8 +85,11 @@ impl Core {
         }
         if connection.waits_for_turn() {
             channel.waits_for_turn = true;
-            self.turn_queue
-                .insert(channel.id, connection.next_turn_bytes());
+            self.turn_queue.insert(Waiting {
+                id: channel.id,
+                bytes: connection.next_turn_bytes(),
+                is_shut: connection.windows_are_shut(),
+            });
             self.arm(channel, now_ns + limits::TURN_RETRY_MS * 1_000_000);
         } else if std::mem::take(&mut channel.waits_for_turn) {
             self.turn_queue.remove(channel.id);
@@ -88,10 +109,16 @@ impl Core {
     /// Has the connection visited that is next, if there is memory for it by now.
     pub(crate) fn resume_turns(&mut self) {
         let account = &self.admission.account;
-        if let Some(&(id, bytes)) = self.turn_queue.0.front()
-            && (bytes <= account.left_for_messages() || account.may_overdraw())
+        let Some(first) = self.turn_queue.0.front() else {
+            return;
+        };
+        if account.may_overdraw() {
+            self.revisit.push(first.id);
+        }
+        if let Some(next) = self.turn_queue.next()
+            && next.bytes <= account.left_for_messages()
         {
-            self.revisit.push(id);
+            self.revisit.push(next.id);
         }
     }
 }
@@ -108,19 +135,37 @@ mod tests {
         }
     }
 
+    fn waiting(slot: u32, bytes: usize, is_shut: bool) -> Waiting {
+        Waiting {
+            id: id(slot),
+            bytes,
+            is_shut,
+        }
+    }
+
     #[test]
     fn connections_keep_their_place_when_they_lack_something_else() {
         let mut queue = TurnQueue::default();
-        assert!(queue.is_next(id(5)), "nobody waits");
+        assert!(queue.is_first(id(5)), "nobody waits");
         for (slot, bytes) in [(0, 10), (1, 20), (2, 30), (1, 25), (0, 15)] {
-            queue.insert(id(slot), bytes);
+            queue.insert(waiting(slot, bytes, false));
         }
-        assert_eq!(queue.0, [(id(0), 15), (id(1), 25), (id(2), 30)]);
-        assert!(queue.is_next(id(0)) && !queue.is_next(id(1)));
+        let all = [(0, 15), (1, 25), (2, 30)];
+        assert_eq!(
+            queue.0,
+            all.map(|(slot, bytes)| waiting(slot, bytes, false))
+        );
+        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        // One that gets no memory keeps its place, and nobody from theirs.
+        queue.insert(waiting(0, 15, true));
+        assert_eq!(queue.next(), Some(waiting(1, 25, false)));
+        assert!(queue.is_first(id(0)) && !queue.is_first(id(1)));
+        queue.insert(waiting(0, 15, false));
+        assert_eq!(queue.next(), Some(waiting(0, 15, false)));
         queue.remove(id(1));
         queue.remove(id(0));
-        assert_eq!(queue.0, [(id(2), 30)]);
-        assert!(queue.is_next(id(2)) && !queue.is_next(id(0)));
+        assert_eq!(queue.0, [waiting(2, 30, false)]);
+        assert!(queue.is_first(id(2)) && !queue.is_first(id(0)));
     }
 
     /// Otherwise as many would be received beyond the limit as there are connections.
@@ -156,24 +201,74 @@ mod tests {
         assert!(account.may_overdraw());
     }
 
+    /// Of an address that holds most of an account of which half is used: a visit in each tick would bring nothing, and others
+    /// would wait for it.
+    #[test]
+    fn a_connection_whose_windows_are_shut_is_not_visited_for_memory() {
+        let mut pair = Pair::open();
+        let account = std::sync::Arc::clone(pair.worker.account());
+        let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
+        let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
+        let bytes = account.limit_bytes() / 2 + account.limit_bytes() / 20;
+        for _ in 0..2 {
+            let much = crate::account::Held {
+                charged_bytes: bytes,
+                all_bytes: bytes,
+                ..Default::default()
+            };
+            others.change(much, pair.now_ns);
+            assert!(account.try_overdraft());
+            let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
+            let mut events = Vec::new();
+            for _ in 0..5 {
+                events.extend(pair.turn());
+            }
+            assert!(pair.worker.windows_are_shut());
+            assert_eq!(
+                pair.worker.core.turn_queue.next(),
+                None,
+                "memory helps nobody"
+            );
+            for _ in 0..10 {
+                pair.tick_without_input();
+                assert!(!pair.io.is_unfinished(), "no time has passed");
+            }
+            account.end_overdraft();
+            others.change(crate::account::Held::default(), pair.now_ns);
+            for _ in 0..200 {
+                pair.now_ns += 5_000_000;
+                events.extend(pair.turn());
+            }
+            let end = wire::Event::Finished { stream: call };
+            assert!(events.contains(&end), "it goes on by itself");
+            pair.client.forget(call);
+        }
+    }
+
     /// A visit for nothing would come again in each tick.
     #[test]
     fn the_next_connection_is_visited_when_there_is_memory_for_it_or_it_may_go_beyond() {
         let mut pair = Pair::open();
         let account = std::sync::Arc::clone(pair.worker.account());
         let left = account.left_for_messages();
-        for (bytes, may_overdraw, is_visited) in [
-            (left, false, true),
-            (left + 1, false, false),
-            (left + 1, true, true),
-            (left, true, true),
+        for (bytes, is_shut, may_overdraw, is_visited) in [
+            (left, false, false, true),
+            (left + 1, false, false, false),
+            (left + 1, false, true, true),
+            (left, false, true, true),
+            (left, true, false, false),
+            (left, true, true, true),
         ] {
             assert!(may_overdraw || account.try_overdraft());
             let core = &mut pair.worker.core;
-            core.turn_queue.insert(id(0), bytes);
+            core.turn_queue.insert(waiting(0, bytes, is_shut));
             core.resume_turns();
             let visited = std::mem::take(&mut core.revisit);
-            assert_eq!(!visited.is_empty(), is_visited, "{bytes} {may_overdraw}");
+            assert_eq!(
+                !visited.is_empty(),
+                is_visited,
+                "{bytes} {is_shut} {may_overdraw}"
+            );
             core.turn_queue.remove(id(0));
             account.end_overdraft();
         }

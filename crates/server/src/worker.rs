@@ -192,6 +192,16 @@ impl Worker {
         }
     }
 
+    /// Has the connections visited of which nothing was taken, if less waits for the committer by now.
+    fn resume_held_back(&mut self) {
+        for id in self.core.take_held_back() {
+            if let Some(channel) = Self::channel(&mut self.channels, id) {
+                channel.is_in_held_back = false;
+                self.core.revisit.push(id);
+            }
+        }
+    }
+
     /// While draining: ends the calls that only wait for their peer.
     fn end_the_patient(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for call in self.core.overstayed(now_ns) {
@@ -267,6 +277,7 @@ impl Handler for Worker {
         self.core.resume_unpacking();
         self.core.end_tick();
         self.sweep_timers();
+        self.resume_held_back();
         for id in std::mem::take(&mut self.core.revisit) {
             if let Some(io) = connections.io(id) {
                 io.set_unfinished(true);

@@ -38,9 +38,14 @@ pub const COMMIT_BYTES_BESIDE_LARGEST: usize = 64 * 1024;
 pub const REWRITTEN_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes that the Appends of one group of the log may copy, beyond which no further Append goes into
-/// it, nor what comes behind one on its connection. Those that are refused or fail bring nothing into
-/// the log, and so would never fill a group.
-pub const GROUP_REWRITTEN_BYTES: usize = 4 * 1024 * 1024;
+/// it, nor what comes behind one on its connection: all others in the group wait until these are on
+/// the device. Those that are refused or fail bring nothing into the log, and so would never fill a
+/// group.
+pub const GROUP_REWRITTEN_BYTES: usize = 1024 * 1024;
+
+/// Bytes copied by the Appends of a group from which on the next one copies nothing if it has other
+/// commits: what came while the large group was written is on the device soon after it.
+pub const RESTING_REWRITTEN_BYTES: usize = 256 * 1024;
 
 /// Addresses that have their turn in one group of the log while their Appends want more copied than
 /// [`GROUP_REWRITTEN_BYTES`]; fewer where as many do not fit.

@@ -451,7 +451,8 @@ fn writes_that_wait_are_bounded_wherever_they_wait() {
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
         assert_eq!(bench.pair.worker.core.batch.write_bytes(), BYTES);
-        assert_eq!(bench.pair.io.is_unfinished(), !is_taken);
+        let is_held_back = !bench.pair.worker.core.held_back.is_empty();
+        assert_eq!(is_held_back, !is_taken);
         assert_eq!(
             bench.pair.worker.core.calls.len(),
             3 + usize::from(is_taken)
@@ -460,6 +461,41 @@ fn writes_that_wait_are_bounded_wherever_they_wait() {
         for call in [at_reader, at_committer, in_batch, next] {
             bench.wait_ok(call);
         }
+    }
+}
+
+/// However often the loop turns meanwhile, and it does not turn for nothing.
+#[test]
+fn writes_stay_bounded_while_the_committer_stands_still() {
+    const VALUE: usize = 10_000;
+    let mut bench = Bench::new(true);
+    assert!(bench.put_ok("memory", b"x", Condition::None));
+    bench.pair.worker.core.admission.waiting_write_bytes = 3 * VALUE;
+    let waiting = |bench: &Bench| {
+        let core = &bench.pair.worker.core;
+        let mailbox = core.mailbox.as_ref();
+        let mailbox_bytes = mailbox.map_or(0, |mailbox| mailbox.waiting_bytes());
+        core.batch.write_bytes() + core.lane.bytes() + mailbox_bytes
+    };
+    for _ in 0..2 {
+        let calls: Vec<_> = (0..6)
+            .map(|_| bench.put("memory", &[7; VALUE], Condition::None))
+            .collect();
+        let sent = std::mem::take(&mut bench.pair.sent);
+        bench.pair.receive(&sent);
+        bench.pair.tick_without_input();
+        for _ in 0..20 {
+            assert!(!bench.pair.io.is_unfinished(), "there is nothing to do");
+            bench.pair.tick_without_input();
+            // An alarm, or more input.
+            bench.pair.receive(&[]);
+            assert!(waiting(&bench) <= 4 * VALUE, "{}", waiting(&bench));
+        }
+        for call in calls {
+            bench.wait_ok(call);
+        }
+        assert_eq!(waiting(&bench), 0);
+        assert!(bench.pair.worker.core.held_back.is_empty());
     }
 }
 

@@ -216,6 +216,10 @@ impl Unfinished {
             None => progress.is_sealed.then_some(UploadError::Completing),
         };
         if let Some(refused) = refused {
+            // Whoever has it counts for it again.
+            if let Some(owner) = &progress.owner {
+                *self.peer.lock() = owner.peer();
+            }
             let has_stream = progress.owner.is_some();
             self.has_stream.store(has_stream, Ordering::Release);
             return Err(refused);

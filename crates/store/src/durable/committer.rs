@@ -283,6 +283,24 @@ impl DurableCommitter {
         self.decider
             .begin(most_operations.min(self.group_operations));
         self.decide_conversion();
+        self.decide_gathered(now_ms, refusal, done);
+        if self.decider.rests_for_nobody() {
+            self.decide_gathered(now_ms, refusal, done);
+        }
+        if self.wants_mark() {
+            self.mark_asked = false;
+            let sequence = self.last_sequence();
+            let written_sequence = self.log.written().sequence;
+            self.decider.add_mark(sequence, written_sequence);
+        }
+    }
+
+    fn decide_gathered(
+        &mut self,
+        now_ms: u64,
+        refusal: Option<Refusal>,
+        done: &mut dyn FnMut(usize, WriteBatch),
+    ) {
         // Those with commits that were passed over come back in front, in their order.
         let mut passed_over = Vec::new();
         while let Some(mut gathered) = self.gathered.pop_front() {
@@ -308,12 +326,6 @@ impl DurableCommitter {
         }
         for gathered in passed_over.into_iter().rev() {
             self.gathered.push_front(gathered);
-        }
-        if self.wants_mark() {
-            self.mark_asked = false;
-            let sequence = self.last_sequence();
-            let written_sequence = self.log.written().sequence;
-            self.decider.add_mark(sequence, written_sequence);
         }
     }
 

@@ -67,6 +67,8 @@ pub(super) struct Work {
     operations: usize,
     /// Who may have existing values copied in it.
     shares: Shares,
+    /// The group has ended.
+    is_over: bool,
     /// The group is complete with so many.
     most_operations: usize,
     /// Nothing more goes into the group.
@@ -163,6 +165,7 @@ impl Decider {
                 needs_sync: false,
                 operations: 0,
                 shares: Shares::default(),
+                is_over: true,
                 most_operations: usize::MAX,
                 is_complete: false,
                 refusal: None,
@@ -195,6 +198,13 @@ impl Decider {
     pub(super) fn begin(&mut self, most_operations: usize) {
         debug_assert!(most_operations > 0, "or no group would ever have a commit");
         self.work.most_operations = most_operations;
+        self.work.is_over = false;
+    }
+
+    /// Whether the group that is decided is empty, as Appends to large values were passed over for the sake of others of which
+    /// there are none. They may be decided now.
+    pub(super) fn rests_for_nobody(&mut self) -> bool {
+        self.work.operations == 0 && self.work.group.is_empty() && self.work.shares.end_rest()
     }
 
     /// Operations of the group.
@@ -392,7 +402,10 @@ impl Decider {
         self.work.growth_bytes = 0;
         self.work.needs_sync = false;
         self.work.operations = 0;
-        self.work.shares.end_group();
+        // A group that was refused is reset twice, and ends once.
+        if !std::mem::replace(&mut self.work.is_over, true) {
+            self.work.shares.end_group();
+        }
         self.work.is_complete = false;
     }
 }

@@ -10,7 +10,8 @@ use crate::record::Source;
 ///
 /// A commit that has no turn is passed over, and all of its connection that come behind it, so that they stay in order.
 /// Other connections go on: whoever copies nothing waits for one group, however much others want copied. Where addresses
-/// want more than one group takes, they take turns, so that none waits for all that another one has asked for.
+/// want more than one group takes, they take turns, so that none waits for all that another one has asked for. A group with much
+/// copied is followed by one with none, if there is anything else for that.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// Bytes copied in the group.
@@ -25,6 +26,8 @@ pub(super) struct Shares {
     turns: usize,
     /// Addresses that had something copied in the group.
     served: BTreeSet<UploadPeer>,
+    /// Nothing is copied in the group, since much was in the one before.
+    rests: bool,
 }
 
 impl Default for Shares {
@@ -36,6 +39,7 @@ impl Default for Shares {
             waiting: Vec::new(),
             turns: limits::REWRITING_TURNS,
             served: BTreeSet::new(),
+            rests: false,
         }
     }
 }
@@ -54,7 +58,7 @@ impl Shares {
     fn holds_rewriting(&mut self, connection: (usize, u64), address: UploadPeer) -> bool {
         let with_turn = &self.waiting[..self.turns.min(self.waiting.len())];
         let has_turn = self.waiting.is_empty() || with_turn.contains(&address);
-        if has_turn && self.copied_bytes < limits::GROUP_REWRITTEN_BYTES {
+        if has_turn && !self.rests && self.copied_bytes < limits::GROUP_REWRITTEN_BYTES {
             return false;
         }
         self.held.insert(connection);
@@ -79,9 +83,23 @@ impl Shares {
         self.copied_bytes
     }
 
+    /// Lets the group copy after all, as there is nothing else for it; returns whether that changes anything.
+    pub(super) fn end_rest(&mut self) -> bool {
+        let was_resting = std::mem::take(&mut self.rests);
+        if was_resting {
+            self.held.clear();
+            self.held_addresses.clear();
+        }
+        was_resting
+    }
+
     /// The group is over: those that were passed over have their turn before those that were served.
     pub(super) fn end_group(&mut self) {
-        if self.copied_bytes >= limits::GROUP_REWRITTEN_BYTES {
+        let has_rested = std::mem::take(&mut self.rests);
+        self.rests = self.copied_bytes >= limits::RESTING_REWRITTEN_BYTES;
+        if has_rested {
+            // It says nothing of how many have room in a group.
+        } else if self.copied_bytes >= limits::GROUP_REWRITTEN_BYTES {
             self.turns = self.served.len().max(1);
         } else {
             self.turns = (self.turns * 2).min(limits::REWRITING_TURNS);

@@ -296,10 +296,10 @@ fn a_group_ends_when_its_appends_have_copied_enough() {
             }
             groups.push(answered);
         }
-        // Five of them copy more than `GROUP_REWRITTEN_BYTES`. What is behind the last of them copies nothing.
+        // Two of them copy more than `GROUP_REWRITTEN_BYTES`. What is behind the last of them copies nothing.
         assert_eq!(
             groups,
-            [5, 5, 5, 6],
+            [2, 2, 2, 2, 2, 2, 2, 2, 2, 3],
             "what copies nothing waits for no other group"
         );
         assert_eq!(
