@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::changes::ChangedLines;
 use crate::violation::{CHECKS, Violation};
 
 /// A check and a file.
@@ -85,34 +86,57 @@ impl Exceptions {
         renewed
     }
 
-    /// Returns a line for each violation of a file with more than allowed, and one for each
-    /// allowance that is too large.
-    pub fn compare(&self, violations: &[Violation]) -> Vec<String> {
-        let found = counts(violations);
-        let allowed = |key: &Key| self.allowances.get(key).map_or(0, |a| a.count);
-        let mut complaints = Vec::new();
+    /// Returns what differs from the list. A file with more violations than allowed is reported by
+    /// those on changed lines; if there are none, or if none are allowed, by all, up to a bound. A
+    /// file with fewer is reported too.
+    pub fn compare(&self, violations: &[Violation], changed: &ChangedLines) -> Vec<String> {
+        let mut files: BTreeMap<Key, Vec<&Violation>> = BTreeMap::new();
         for violation in violations {
-            let key = key(violation);
-            let (count, allowed) = (found[&key], allowed(&key));
-            if count > allowed {
-                let known = match allowed {
-                    0 => String::new(),
-                    _ => format!(" ({count} in this file, {allowed} allowed)"),
-                };
-                complaints.push(format!("{violation}{known}"));
+            files.entry(key(violation)).or_default().push(violation);
+        }
+        let mut failures = Vec::new();
+        for (key, found) in &files {
+            let allowed = self.allowances.get(key).map_or(0, |a| a.count);
+            if found.len() > allowed {
+                failures.extend(excess(key, found, allowed, changed));
             }
         }
         for (key, allowance) in &self.allowances {
-            let count = found.get(key).copied().unwrap_or(0);
+            let count = files.get(key).map_or(0, Vec::len);
             if count < allowance.count {
                 let ((check, file), allowed) = (key, allowance.count);
-                complaints.push(format!(
+                failures.push(format!(
                     "{file}:1: [{check}] {count} found, {allowed} allowed: run script/tidy --renew"
                 ));
             }
         }
-        complaints
+        failures
     }
+}
+
+/// The violations that are printed of a file with more than allowed.
+const MAX_PRINTED: usize = 10;
+
+fn excess(
+    (check, file): &Key,
+    found: &[&Violation],
+    allowed: usize,
+    changed: &ChangedLines,
+) -> Vec<String> {
+    let is_changed = |violation: &&Violation| changed.contains(&violation.file, violation.line);
+    let mut shown: Vec<&Violation> = found.iter().copied().filter(is_changed).collect();
+    if shown.is_empty() || allowed == 0 {
+        shown = found.to_vec();
+    }
+    let printed = shown.iter().take(MAX_PRINTED);
+    let mut lines: Vec<String> = printed.map(|violation| violation.to_string()).collect();
+    if allowed > 0 || shown.len() > MAX_PRINTED {
+        let count = found.len();
+        lines.push(format!(
+            "{file}:1: [{check}] {count} found, {allowed} allowed; all of them: script/tidy --list"
+        ));
+    }
+    lines
 }
 
 fn is_remark(line: &str) -> bool {
@@ -165,9 +189,8 @@ mod tests {
     }
 
     fn compare(counts: &[(&'static str, &str, usize)]) -> Vec<String> {
-        Exceptions::parse(LIST)
-            .unwrap()
-            .compare(&violations(counts))
+        let list = Exceptions::parse(LIST).unwrap();
+        list.compare(&violations(counts), &ChangedLines::default())
     }
 
     #[test]
@@ -181,17 +204,34 @@ mod tests {
     #[test]
     fn more_than_listed_is_reported_line_by_line() {
         let found = compare(&[("width", "a.rs", 3), ("phrases", "b.rs", 1)]);
-        assert_eq!(found.len(), 3);
-        assert_eq!(
-            found[0],
-            "a.rs:1: [width] wrong (3 in this file, 2 allowed)"
-        );
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[0], "a.rs:1: [width] wrong");
+        assert!(found[3].starts_with("a.rs:1: [width] 3 found, 2 allowed;"));
         let found = compare(&[
             ("width", "a.rs", 2),
             ("phrases", "b.rs", 1),
             ("files", "a.rs", 1),
         ]);
         assert_eq!(found, ["a.rs:1: [files] wrong"]);
+    }
+
+    #[test]
+    fn changed_lines_are_reported_alone() {
+        let found = violations(&[("width", "a.rs", 3), ("phrases", "b.rs", 1)]);
+        let changed = ChangedLines::parse("+++ b/a.rs\n@@ -1,0 +3 @@\n+x\n");
+        let failures = Exceptions::parse(LIST).unwrap().compare(&found, &changed);
+        assert_eq!(failures.len(), 2);
+        assert_eq!(failures[0], "a.rs:3: [width] wrong");
+    }
+
+    #[test]
+    fn the_report_of_a_file_is_bounded() {
+        let found = compare(&[
+            ("width", "a.rs", 2),
+            ("phrases", "b.rs", 1),
+            ("files", "a.rs", 99),
+        ]);
+        assert_eq!(found.len(), MAX_PRINTED + 1);
     }
 
     #[test]
@@ -222,7 +262,7 @@ mod tests {
         let found = violations(&[("width", "a.rs", 1), ("files", "c.rs", 1)]);
         let list = Exceptions::of(&found);
         assert_eq!(Exceptions::parse(&list.lines()).unwrap(), list);
-        assert_eq!(list.compare(&found), [""; 0]);
+        assert_eq!(list.compare(&found, &ChangedLines::default()), [""; 0]);
     }
 
     #[test]

@@ -15,14 +15,14 @@ pub fn list(violations: &[Violation]) {
 }
 
 /// Prints for each check how many violations stand in how many files.
-pub fn summary(violations: &[Violation], complaints: &[String]) {
+pub fn summary(violations: &[Violation], failures: &[String]) {
     println!("{:<14} {:>10} {:>6}", "check", "violations", "files");
     for check in CHECKS {
         let found: Vec<&Violation> = violations.iter().filter(|v| v.check == check).collect();
         let files: BTreeSet<&str> = found.iter().map(|v| v.file.as_str()).collect();
         println!("{check:<14} {:>10} {:>6}", found.len(), files.len());
     }
-    if complaints.is_empty() {
+    if failures.is_empty() {
         println!(
             "all of them are listed in tests/tidy/exceptions.txt, which may only become shorter"
         );
