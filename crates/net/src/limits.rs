@@ -102,8 +102,11 @@ pub const SAME_SIGNAL_MS: u64 = 250;
 /// `LoopConfig::drain_ms`.
 pub const DRAIN_MS: u64 = 10_000;
 
-/// After draining, how long the peers may take to accept the rest of the output.
+/// After draining, how long the peers may take to accept the rest of the output, within the time for draining.
 pub const STOP_FLUSH_MS: u64 = 2_000;
+
+/// The same where draining took all of its time: what a stop takes beyond that.
+pub const STOP_FLUSH_LEAST_MS: u64 = 250;
 
 /// Threads that one server may have: far above any machine, below what a slip of the finger costs.
 pub const MAX_THREADS: usize = 1024;

@@ -7,8 +7,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use net::limits::{
-    HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS, OUTPUT_HIGH_WATER_BYTES,
-    OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_MS, STOP_LINGER_MS, WRITE_STALL_MS,
+    DRAIN_MS, HANDSHAKE_BYTES, HANDSHAKE_MS, HANDSHAKES_PER_LOOP, LINGER_MS,
+    OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS,
+    STOP_LINGER_MS, WRITE_STALL_MS,
 };
 use net::sim::{Faults, Network, NodeId};
 use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
@@ -262,6 +263,30 @@ fn a_stop_ends_with_the_last_connection_and_does_not_wait_for_its_deadline() {
         pair.network.has_ended(pair.server),
         "long before {STOP_FLUSH_MS} ms"
     );
+}
+
+/// Whoever asks for a stop waits for the drain and for peers that read nothing: for both together.
+#[test]
+fn peers_that_read_nothing_are_waited_for_within_the_time_of_the_drain() {
+    for (works_for_ms, ends_after_ms) in [
+        (0, STOP_FLUSH_MS),
+        (DRAIN_MS / 2, DRAIN_MS / 2 + STOP_FLUSH_MS),
+        (DRAIN_MS - STOP_FLUSH_MS / 2, DRAIN_MS),
+        (DRAIN_MS - 50, DRAIN_MS - 50 + STOP_FLUSH_LEAST_MS),
+        (2 * DRAIN_MS, DRAIN_MS + STOP_FLUSH_LEAST_MS),
+    ] {
+        let mut pair = waiting(1);
+        pair.at_server.borrow_mut().busy = works_for_ms > 0;
+        pair.network.stop(pair.server);
+        let work_ms = works_for_ms.min(ends_after_ms - 20);
+        pair.network.run_for(work_ms * MS);
+        pair.at_server.borrow_mut().busy = false;
+        pair.network.wake(pair.server);
+        pair.network.run_for((ends_after_ms - 20 - work_ms) * MS);
+        assert!(!pair.network.has_ended(pair.server), "{works_for_ms}");
+        pair.network.run_for(40 * MS);
+        assert!(pair.network.has_ended(pair.server), "{works_for_ms}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::handler::{Closed, ConnectionId};
-use crate::limits::{STOP_FLUSH_MS, STOP_LINGER_MS};
+use crate::limits::{STOP_FLUSH_LEAST_MS, STOP_FLUSH_MS, STOP_LINGER_MS};
 use crate::port::Port;
 use crate::table::State;
 
@@ -88,7 +88,7 @@ impl<P: Port> Core<P> {
                     self.cut_off = Some(self.table.slots.len());
                 }
                 if drained || now_ns >= until_ns {
-                    self.flush_all(now_ns);
+                    self.flush_all(until_ns, now_ns);
                 }
             }
             Phase::Flushing { until_ns } if now_ns >= until_ns => self.stop_now(now_ns),
@@ -103,9 +103,13 @@ impl<P: Port> Core<P> {
         }
     }
 
-    fn flush_all(&mut self, now_ns: u64) {
+    /// Has all connections end when their output is written. That counts for the time of the drain, but for a little that
+    /// each stop has: whoever asks for a stop waits for both.
+    fn flush_all(&mut self, drained_until_ns: u64, now_ns: u64) {
+        let least_ns = now_ns + STOP_FLUSH_LEAST_MS * 1_000_000;
+        let most_ns = now_ns + STOP_FLUSH_MS * 1_000_000;
         self.phase = Phase::Flushing {
-            until_ns: now_ns + STOP_FLUSH_MS * 1_000_000,
+            until_ns: drained_until_ns.clamp(least_ns, most_ns),
         };
         for id in self.all() {
             if let Some(connection) = self.table.hand_out(id) {
