@@ -147,6 +147,13 @@ impl<P: Port> Core<P> {
         );
         self.table.touched = touched;
         self.end_if_empty();
+        debug_assert_eq!(
+            self.blocked,
+            (self.table.slots.iter())
+                .filter(|(_, connection)| connection.blocked)
+                .count(),
+            "the count of connections that wait for their peers adds up"
+        );
         self.counters.connections.set(self.table.slots.len() as u64);
         self.counters
             .buffers_pooled

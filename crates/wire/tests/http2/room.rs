@@ -56,6 +56,23 @@ fn a_stream_whose_window_is_shut_is_told_when_it_opens() {
     }
 }
 
+/// What a stream's peer has taken is not that of the next stream, which has its place.
+#[test]
+fn a_new_stream_has_made_no_progress() {
+    let mut server = server(0);
+    for number in 0..3 {
+        let id = 1 + 2 * number;
+        let stream = requests(&server.feed(&call(id)))[0];
+        assert_eq!(stream.slot, 0, "the place is used again");
+        assert!(!server.connection.take_progress(stream), "stream {id}");
+        // So that there is progress which nobody asks for.
+        server.feed(&window_update(id, 1_000));
+        let (connection, out) = (&mut server.connection, &mut server.output);
+        connection.reset(stream, out, ErrorCode::Cancel);
+        connection.forget(stream);
+    }
+}
+
 #[test]
 fn new_settings_that_open_windows_tell_those_who_wait() {
     let mut server = server(0);
