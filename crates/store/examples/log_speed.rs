@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::DatabaseId;
 use store::disk::{Disk, RealDisk};
 use store::log::{
-    self, GroupBuffer, LogConfig, LogId, OpenLog, Record, RecordKind, limits::SEGMENT_BYTES,
+    self, GroupBuffer, LogConfig, LogId, OpenLog, RawRecord, VisitRecord, limits::SEGMENT_BYTES,
 };
 
 const KEY_BYTES: usize = 16;
@@ -59,7 +58,7 @@ fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
 /// In turns, so that both meet the same weather. The making of segments, which a server does ahead and on another thread,
 /// is left out.
 fn log_and_bare(folder: &Path, records: usize) -> Result<[Vec<f64>; 2], Box<dyn Error>> {
-    let mut opened = open(folder, &mut |_| {})?;
+    let mut opened = open(folder, &mut |_| Ok(()))?;
     let mut sequence = opened.recovered.next_sequence;
     let mut group = GroupBuffer::new();
     fill(&mut group, records, &mut sequence);
@@ -100,7 +99,7 @@ fn log_and_bare(folder: &Path, records: usize) -> Result<[Vec<f64>; 2], Box<dyn 
 }
 
 fn fill_and_replay(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let mut opened = open(folder, &mut |_| {})?;
+    let mut opened = open(folder, &mut |_| Ok(()))?;
     let mut group = GroupBuffer::new();
     let mut sequence = opened.recovered.next_sequence;
     let (mut written, mut encoding) = (0, Duration::ZERO);
@@ -122,7 +121,10 @@ fn fill_and_replay(folder: &Path) -> Result<(), Box<dyn Error>> {
     drop(opened);
     let start = Instant::now();
     let mut seen = 0;
-    let opened = open(folder, &mut |record| seen += record.value.len())?;
+    let opened = open(folder, &mut |record| {
+        seen += record.value.len();
+        Ok(())
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "start: {} records, {seen} bytes of values in {seconds:.3} s: {:.0} MB of log a second",
@@ -132,7 +134,7 @@ fn fill_and_replay(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn open(folder: &Path, visit: &mut dyn FnMut(&Record<'_>)) -> Result<OpenLog, Box<dyn Error>> {
+fn open(folder: &Path, visit: VisitRecord<'_>) -> Result<OpenLog, Box<dyn Error>> {
     let disk = Arc::new(RealDisk::open(folder)?);
     let id = LogId {
         history: 1,
@@ -155,14 +157,11 @@ fn fill(group: &mut GroupBuffer, records: usize, sequence: &mut u64) {
     for _ in 0..records {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        group.push(&Record {
-            sequence: *sequence,
-            database: DatabaseId::DEFAULT,
-            origin: 0,
-            kind: RecordKind::Set,
-            expires_ms: 0,
+        group.push(&RawRecord {
+            kind: 1,
             key: &key,
             value: &value,
+            ..RawRecord::mark(*sequence)
         });
         *sequence += 1;
     }

@@ -4,7 +4,7 @@ mod log_common;
 
 use std::io::ErrorKind;
 
-use log_common::{Client, OnFailure, Owned, Promise, config, log_id, open_with};
+use log_common::{Client, OnFailure, Owned, Promise, SET, config, log_id, open_with};
 use store::disk::{Disk, SimulatedDisk};
 use store::log::{
     self, Damage, Ending, Group, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, Place, ReadError,
@@ -30,6 +30,7 @@ fn spots(disk: &SimulatedDisk) -> Vec<Spot> {
             number: group.header.number,
             durable_group: group.header.durable.group,
         });
+        Ok(())
     };
     log::verify(disk, &mut visit).expect("it can be read");
     spots
@@ -309,7 +310,7 @@ fn groups_within_values_are_values() {
         let record = Owned {
             sequence,
             origin: 0,
-            kind: log::RecordKind::Set,
+            kind: SET,
             expires_ms: 0,
             key,
             value,
@@ -441,7 +442,7 @@ fn what_is_not_understood_is_refused() {
 fn verify_tells_the_endings_apart() {
     let disk = SimulatedDisk::new(9);
     let ending = |disk: &SimulatedDisk| {
-        let report = log::verify(disk, &mut |_, _| {}).expect("it can be read");
+        let report = log::verify(disk, &mut |_, _| Ok(())).expect("it can be read");
         report.ending
     };
     assert_eq!(ending(&disk), Ending::Empty);
@@ -452,7 +453,11 @@ fn verify_tells_the_endings_apart() {
 
     let steps = disk.step_count();
     let mut groups = 0;
-    let report = log::verify(&disk, &mut |_, _| groups += 1).expect("it can be read");
+    let report = log::verify(&disk, &mut |_, _| {
+        groups += 1;
+        Ok(())
+    })
+    .expect("it can be read");
     assert_eq!(report.groups, groups);
     let records: usize = promise.groups.iter().map(Vec::len).sum();
     assert_eq!(report.records, records as u64 + 2, "and two marks");

@@ -138,7 +138,7 @@ fn the_first_segment_of_a_log_is_small() {
             ..LogConfig::new(id, 1)
         };
         let mut opened =
-            log::open(Arc::new(disk.clone()), &config, &mut |_| {}).expect("it is empty");
+            log::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
         let wanted = opened.log.wanted_segment().expect("there is no next one");
         opened.stock.prepare(wanted).expect("there is room");
         let lengths = [1, 2].map(|ordinal| disk.contents(&log::segment_name(ordinal)).len() as u64);
@@ -163,7 +163,10 @@ fn what_is_read_of_a_log_is_counted() {
     for start in 0..3 {
         let mut records = 0;
         let earlier_records = PROGRESS.records();
-        let opened = log::open(Arc::new(disk.clone()), &config, &mut |_| records += 1);
+        let opened = log::open(Arc::new(disk.clone()), &config, &mut |_| {
+            records += 1;
+            Ok(())
+        });
         opened.expect("it is whole");
         // Each start leaves a group that the next one reads.
         assert_eq!(PROGRESS.bytes() > before_bytes, start > 0, "start {start}");

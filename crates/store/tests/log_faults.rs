@@ -4,12 +4,11 @@ mod log_common;
 
 use std::sync::Arc;
 
-use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, open, open_with, set};
-use store::DatabaseId;
+use log_common::{Client, Owned, Promise, SEGMENT_BYTES, SET, config, names, open, open_with, set};
 use store::disk::{Disk, Fault, RealDisk, SimulatedDisk, Step};
 use store::log::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
 use store::log::{
-    self, GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, Record, RecordKind, SyncError,
+    self, GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError,
     WriteError, segment_name,
 };
 
@@ -218,7 +217,7 @@ fn a_mark_that_is_durable_raises_the_limit() {
     let limit = log.sequence_limit();
     assert_eq!(limit, recovered.next_sequence - 1 + SEQUENCE_RESERVE);
     let mut group = GroupBuffer::new();
-    group.push(&Record::mark(limit));
+    group.push(&RawRecord::mark(limit));
     log.write_group(&mut group, 1).expect("there is room");
     assert_eq!(log.sequence_limit(), limit, "it is not durable yet");
     log.sync().expect("the disk is whole");
@@ -528,9 +527,10 @@ fn the_real_disk() {
             mut stock,
             recovered,
         } = log::open(disk.clone(), &config(1), &mut |record| {
-            if record.kind == RecordKind::Set {
+            if record.kind == SET {
                 records.push(Owned::of(record));
             }
+            Ok(())
         })
         .expect("the log is whole");
         assert_eq!(records.len(), 50 * life);
@@ -562,15 +562,4 @@ fn the_real_disk() {
     );
     std::fs::remove_dir_all(&folder).expect("it is ours");
     assert!(RealDisk::open(&folder).is_err());
-}
-
-#[test]
-fn records_and_entries_are_the_same_thing() {
-    let owned = set(9, 20);
-    let record = owned.record();
-    let entry = record.entry().expect("a value was set");
-    assert_eq!((entry.version, &*entry.value), (9, &owned.value[..]));
-    assert_eq!(Record::set(DatabaseId::DEFAULT, 0, &entry), record);
-    let gone = Record::of_key(RecordKind::Delete, 9, DatabaseId::DEFAULT, 0, b"key");
-    assert_eq!(gone.entry(), None);
 }

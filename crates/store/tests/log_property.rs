@@ -72,9 +72,10 @@ fn round(seed: u64) {
     let mut visit = |_, group: &log::Group<'_>| {
         let records = group.records().map(|record| record.expect("it is whole"));
         read.extend(records.map(|record| Owned::of(&record)));
+        Ok(())
     };
     let report = log::verify(&disk, &mut visit).expect("it can be read");
-    read.retain(|record| record.kind != log::RecordKind::Mark);
+    read.retain(|record| record.kind != log::RawRecord::MARK);
     assert_eq!(read, written);
     assert_eq!(report.records, written.len() as u64 + 3, "and three marks");
 }

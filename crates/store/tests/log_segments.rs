@@ -286,7 +286,8 @@ fn a_segment_that_is_waited_for_is_allocated_at_once() {
         segment_bytes: 3 * FILL_SYNC_BYTES,
         ..config(1)
     };
-    let mut opened = log::open(Arc::new(disk.clone()), &config, &mut |_| {}).expect("it is empty");
+    let mut opened =
+        log::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
     let demand = opened.stock.demand();
     for (is_waiting, syncs) in [(false, 3), (true, 1), (false, 3), (true, 1)] {
         demand.set_waiting(is_waiting);

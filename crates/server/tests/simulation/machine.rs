@@ -231,6 +231,7 @@ impl Machine {
             if sequence < base + SEQUENCE_RESERVE / 2 {
                 last = last.max(sequence);
             }
+            Ok(())
         });
         report.expect("the disk reads well");
         last

@@ -247,9 +247,13 @@ impl Together<'_> {
         let mut last = None;
         let report = log::verify_copy(self.source, &mut |_, group| {
             last = Some(group.header);
-            let records = group.records().flatten();
-            let behind = records.filter(|record| record.sequence > snapshot.header.sequence);
-            behind.for_each(|record| described.note_record(&record));
+            for record in log::records(group) {
+                let record = record?;
+                if record.sequence > snapshot.header.sequence {
+                    described.note_record(&record);
+                }
+            }
+            Ok(())
         });
         let report = report.map_err(RestoreError::Log)?;
         if matches!(report.ending, log::Ending::Damaged(_) | log::Ending::Empty) {

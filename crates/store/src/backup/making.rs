@@ -15,7 +15,7 @@ use crate::catalogue::{DatabaseConfig, DatabaseId, Durability};
 use crate::committer::Clock;
 use crate::disk::Disk;
 use crate::durable::LogHold;
-use crate::log::{GroupReader, LogEnd, Record, RecordKind, segment_name};
+use crate::log::{self, GroupReader, LogEnd, Record, RecordKind, segment_name};
 use crate::snapshot;
 use crate::store::Store;
 use crate::tree::TreeIndex;
@@ -362,7 +362,7 @@ impl Making {
                 self.progress.total_bytes = self.progress.written_bytes;
                 return self.begin_blobs();
             };
-            for record in group.group.records() {
+            for record in log::records(&group.group) {
                 let record = record.map_err(|_| BackupError::LogFailed)?;
                 self.note(&record);
             }

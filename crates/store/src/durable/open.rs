@@ -15,7 +15,7 @@ use crate::aside::SetAside;
 use crate::blob::{self, Found};
 use crate::catalogue::{CreateError, DatabaseId};
 use crate::disk::Disk;
-use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
+use crate::log::{self, Known, LogConfig, OpenLog, Record, Recovered};
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
 use crate::tree::{TreeConfig, TreeError, Trees};
@@ -115,7 +115,8 @@ impl Store {
         );
         let mut ahead = ReadAhead::new(store.hasher().clone());
         let read = log::read(disk.clone(), &log_config, &mut |record| {
-            ahead.add(record, &mut replay);
+            ahead.add(&Record::try_from(*record)?, &mut replay);
+            Ok(())
         });
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.

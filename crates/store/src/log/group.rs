@@ -25,9 +25,7 @@ use bytes::Bytes;
 
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::limits;
-use super::record::{Record, RecordError};
-use crate::catalogue::DatabaseId;
-use crate::value::{Entry, Value};
+use super::record::{RawRecord, RecordError};
 
 /// Groups begin at multiples of this, so that one can be found behind a damaged one. What a device writes whole.
 pub const ALIGN_BYTES: usize = 512;
@@ -238,7 +236,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>, RecordError>;
+    type Item = Result<RawRecord<'a>, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() && self.left == 0 {
@@ -253,11 +251,11 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    fn decode(&mut self) -> Result<Record<'a>, RecordError> {
+    fn decode(&mut self) -> Result<RawRecord<'a>, RecordError> {
         if self.rest.is_empty() || self.left == 0 {
             return Err(RecordError::Count);
         }
-        let record = Record::decode(&mut self.rest)?;
+        let record = RawRecord::decode(&mut self.rest)?;
         if !(self.least_sequence..=self.last_sequence).contains(&record.sequence) {
             return Err(RecordError::Sequence);
         }
@@ -318,33 +316,30 @@ impl GroupBuffer {
     ///
     /// # Panics
     /// If its sequence is less than the one before.
-    pub fn push(&mut self, record: &Record<'_>) {
+    pub fn push(&mut self, record: &RawRecord<'_>) {
         self.count(record);
         record.encode(&mut self.bytes);
     }
 
-    /// Adds the record of an entry that was set. A large value that is shared is not copied: it is written from where it
-    /// lies.
+    /// Adds a record whose value is `value`. A large one is not copied: it is written from where it lies.
     ///
     /// # Panics
     /// As [`GroupBuffer::push`].
-    pub(crate) fn push_entry(&mut self, database: DatabaseId, origin: u32, entry: &Entry<'_>) {
-        let record = Record::set(database, origin, entry);
-        match entry.value {
-            Value::Shared(value) if value.len() >= limits::LARGE_VALUE_BYTES => {
-                self.count(&record);
-                record.encode_head(&mut self.bytes);
-                self.large.push(LargeValue {
-                    at: self.bytes.len(),
-                    bytes: value.clone(),
-                });
-                self.large_bytes += value.len();
-            }
-            _ => self.push(&record),
+    pub fn push_shared(&mut self, record: &RawRecord<'_>, value: &Bytes) {
+        let record = RawRecord { value, ..*record };
+        if value.len() < limits::LARGE_VALUE_BYTES {
+            return self.push(&record);
         }
+        self.count(&record);
+        record.encode_head(&mut self.bytes);
+        self.large.push(LargeValue {
+            at: self.bytes.len(),
+            bytes: value.clone(),
+        });
+        self.large_bytes += value.len();
     }
 
-    fn count(&mut self, record: &Record<'_>) {
+    fn count(&mut self, record: &RawRecord<'_>) {
         assert!(
             record.sequence > 0 && record.sequence >= self.last_sequence,
             "sequences begin at 1 and never go back"
@@ -474,15 +469,16 @@ mod tests {
         for sizes in sizes.iter().chain(&sizes) {
             for (at, &bytes) in sizes.iter().enumerate() {
                 let value = Bytes::from(vec![at as u8 + 1; bytes]);
-                let entry = Entry {
+                let record = RawRecord {
+                    kind: 1,
+                    database: 3,
                     key: &[9; 30],
-                    value: Value::Shared(&value),
-                    version: 5,
-                    expires_ms: 0,
+                    value: &value,
+                    ..RawRecord::mark(5)
                 };
-                copied.push(&Record::set(DatabaseId(3), 0, &entry));
+                copied.push(&record);
                 let allocated = allocation_counter::measure(|| {
-                    kept.push_entry(DatabaseId(3), 0, &entry);
+                    kept.push_shared(&record, &value);
                 });
                 assert!(bytes < large || allocated.bytes_max < 1_000);
                 assert_eq!(kept.group_bytes(), copied.group_bytes());

@@ -6,20 +6,23 @@
 //! ```
 //! # use std::sync::Arc;
 //! # let folder = std::env::temp_dir().join(format!("log-example-{}", std::process::id()));
-//! use store::DatabaseId;
 //! use store::disk::RealDisk;
-//! use store::log::{self, GroupBuffer, LogConfig, LogId, OpenLog, Record, RecordKind};
+//! use store::log::{self, GroupBuffer, LogConfig, LogId, OpenLog, RawRecord};
 //!
 //! let disk = Arc::new(RealDisk::open_or_create(&folder)?);
 //! let config = LogConfig {
 //!     segment_bytes: 1024 * 1024,
 //!     ..LogConfig::new(LogId { history: 1, secret: 2 }, 1)
 //! };
-//! let OpenLog { mut log, mut stock, recovered } = log::open(disk, &config, &mut |record| println!("{record:?}"))?;
+//! let mut visit = |record: &RawRecord<'_>| {
+//!     println!("{record:?}");
+//!     Ok(())
+//! };
+//! let OpenLog { mut log, mut stock, recovered } = log::open(disk, &config, &mut visit)?;
 //!
 //! let mut group = GroupBuffer::new();
 //! let sequence = recovered.next_sequence;
-//! group.push(&Record::of_key(RecordKind::Delete, sequence, DatabaseId::DEFAULT, 0, b"key"));
+//! group.push(&RawRecord { kind: 1, key: b"key", value: b"value", ..RawRecord::mark(sequence) });
 //! let written = log.write_group(&mut group, 2)?;
 //! assert_eq!(log.sync()?, written);
 //!
@@ -38,6 +41,7 @@ mod copy;
 mod damage;
 mod group;
 mod known;
+mod logged;
 mod progress;
 mod reader;
 mod record;
@@ -53,15 +57,17 @@ pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
+pub(crate) use logged::push_entry;
+pub use logged::{Record, RecordKind, records};
 pub use progress::ReadProgress;
-pub use record::{RECORD_BYTES, Record, RecordError, RecordKind};
-pub use scan::{Place, ReadError};
+pub use record::{RECORD_BYTES, RawRecord, RecordError};
+pub use scan::{Place, ReadError, VisitGroup};
 pub use segment::{
     PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
     segment_name,
 };
 pub(crate) use segment::{SegmentListener, is_segment};
-pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, open, read};
+pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
 pub(crate) use verify::verify_copy;
 pub use verify::{Ending, Report, SegmentReport, verify, verify_known};
 pub use writer::{LogWriter, SyncError, WriteError};

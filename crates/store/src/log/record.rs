@@ -1,4 +1,4 @@
-//! What the log is made of: results of operations, one for each key that a commit changed.
+//! What the log is made of: records of numbers and bytes. Only their sequences and lengths mean something here.
 //!
 //! A record is 32 bytes, all numbers little-endian, then its key, then its value:
 //!
@@ -16,67 +16,21 @@
 use std::fmt;
 
 use super::bytes::{u16_at, u32_at, u64_at};
-use crate::catalogue::DatabaseId;
-use crate::value::{Entry, Value};
 
 /// Bytes of a record beside its key and value.
 pub const RECORD_BYTES: usize = 32;
 
-/// What a record says has happened.
-///
-/// Numbers from 32 on are set aside for request ids (32), leases (33), deleted ranges (34) and blobs (35 to 39). A reader
-/// refuses what it does not know, since to pass over it would be to lose it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// The key has this value and expiry now.
-    Set = 1,
-    /// A commit removed the key.
-    Delete = 2,
-    /// The key's time had come; it is removed.
-    Expire = 3,
-    /// The database is empty now. Has no key.
-    Clear = 4,
-    /// A database was made: the key is its name, the value its configuration.
-    DatabaseCreated = 5,
-    /// A database is no more, nor anything in it. The key is its name.
-    DatabaseDropped = 6,
-    /// Nothing happened; only the sequence counts, to raise the bound on those that may be given out.
-    Mark = 7,
-    /// A database became one of another kind, with the same content: the key is its name, the value its configuration. On
-    /// disk, the content stands in the tree of this commit; in memory, it came from the tree before it.
-    DatabaseConverted = 8,
-}
-
-impl RecordKind {
-    fn from_number(number: u8) -> Option<RecordKind> {
-        use RecordKind::*;
-        [
-            Set,
-            Delete,
-            Expire,
-            Clear,
-            DatabaseCreated,
-            DatabaseDropped,
-            Mark,
-            DatabaseConverted,
-        ]
-        .into_iter()
-        .find(|&kind| kind as u8 == number)
-    }
-}
-
-/// One record.
+/// One record: numbers and bytes, whose meaning is the caller's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct RawRecord<'a> {
     /// The sequence of its commit; all records of a commit have the same one.
     pub sequence: u64,
-    /// The database, by its number, which no later one gets.
-    pub database: DatabaseId,
+    /// The number of a database.
+    pub database: u32,
     /// The server on which the commit was made; 0: this one.
     pub origin: u32,
-    /// What has happened.
-    pub kind: RecordKind,
+    /// The number of what has happened. The log itself writes [marks](RawRecord::MARK).
+    pub kind: u8,
     /// When a key that was set expires, in milliseconds since 1970; 0: never.
     pub expires_ms: u64,
     /// The key; at most 65 535 bytes.
@@ -85,53 +39,21 @@ pub struct Record<'a> {
     pub value: &'a [u8],
 }
 
-impl<'a> Record<'a> {
-    /// Something that is only about a key: [`RecordKind::Delete`], [`RecordKind::Expire`],
-    /// [`RecordKind::DatabaseDropped`], or with an empty key [`RecordKind::Clear`].
-    pub fn of_key(
-        kind: RecordKind,
-        sequence: u64,
-        database: DatabaseId,
-        origin: u32,
-        key: &'a [u8],
-    ) -> Record<'a> {
-        Record {
+impl<'a> RawRecord<'a> {
+    /// The kind of a record with nothing but a sequence, which the log writes itself.
+    pub const MARK: u8 = 7;
+
+    /// A mark at a sequence: nothing happened, and the bound on sequences that may be given out rises.
+    pub fn mark(sequence: u64) -> RawRecord<'static> {
+        RawRecord {
             sequence,
-            database,
-            origin,
-            kind,
+            database: 0,
+            origin: 0,
+            kind: RawRecord::MARK,
             expires_ms: 0,
-            key,
+            key: &[],
             value: &[],
         }
-    }
-
-    /// An entry that was set; its version is the sequence of the commit.
-    pub fn set(database: DatabaseId, origin: u32, entry: &Entry<'a>) -> Record<'a> {
-        Record {
-            sequence: entry.version,
-            database,
-            origin,
-            kind: RecordKind::Set,
-            expires_ms: entry.expires_ms,
-            key: entry.key,
-            value: entry.value.bytes(),
-        }
-    }
-
-    /// A mark at a sequence.
-    pub fn mark(sequence: u64) -> Record<'static> {
-        Record::of_key(RecordKind::Mark, sequence, DatabaseId::DEFAULT, 0, &[])
-    }
-
-    /// The entry that a [`RecordKind::Set`] leaves in the index.
-    pub fn entry(&self) -> Option<Entry<'a>> {
-        (self.kind == RecordKind::Set).then_some(Entry {
-            key: self.key,
-            value: Value::Inline(self.value),
-            version: self.sequence,
-            expires_ms: self.expires_ms,
-        })
     }
 
     /// Bytes it takes in the log.
@@ -155,20 +77,19 @@ impl<'a> Record<'a> {
         head[0..8].copy_from_slice(&self.sequence.to_le_bytes());
         head[8..16].copy_from_slice(&self.expires_ms.to_le_bytes());
         head[16..20].copy_from_slice(&value_len.to_le_bytes());
-        head[20..24].copy_from_slice(&self.database.0.to_le_bytes());
+        head[20..24].copy_from_slice(&self.database.to_le_bytes());
         head[24..28].copy_from_slice(&self.origin.to_le_bytes());
         head[28..30].copy_from_slice(&key_len.to_le_bytes());
-        head[30] = self.kind as u8;
+        head[30] = self.kind;
         out.extend_from_slice(&head);
         out.extend_from_slice(self.key);
     }
 
     /// Takes the first record off `bytes`, which are not empty.
-    pub(super) fn decode(bytes: &mut &'a [u8]) -> Result<Record<'a>, RecordError> {
+    pub(super) fn decode(bytes: &mut &'a [u8]) -> Result<RawRecord<'a>, RecordError> {
         let (head, rest) = bytes
             .split_at_checked(RECORD_BYTES)
             .ok_or(RecordError::CutShort)?;
-        let kind = RecordKind::from_number(head[30]).ok_or(RecordError::Kind(head[30]))?;
         if head[31] != 0 {
             return Err(RecordError::Reserved);
         }
@@ -180,24 +101,24 @@ impl<'a> Record<'a> {
             .split_at_checked(value_len)
             .ok_or(RecordError::CutShort)?;
         *bytes = rest;
-        Ok(Record {
+        Ok(RawRecord {
             sequence: u64_at(head, 0),
             expires_ms: u64_at(head, 8),
-            database: DatabaseId(u32_at(head, 20)),
+            database: u32_at(head, 20),
             origin: u32_at(head, 24),
-            kind,
+            kind: head[30],
             key,
             value,
         })
     }
 }
 
-impl fmt::Debug for Record<'_> {
+impl fmt::Debug for RawRecord<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Record")
+            .debug_struct("RawRecord")
             .field("sequence", &self.sequence)
-            .field("database", &self.database.0)
+            .field("database", &self.database)
             .field("kind", &self.kind)
             .field("key", &self.key.escape_ascii().to_string())
             .field("value_bytes", &self.value.len())
@@ -209,7 +130,7 @@ impl fmt::Debug for Record<'_> {
 /// What is wrong with a record in a group whose checksum is right: it was written by another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// A kind that this version does not know.
+    /// A kind that the reader does not know.
     Kind(u8),
     /// A byte that must be 0 is not.
     Reserved,

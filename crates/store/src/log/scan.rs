@@ -75,11 +75,15 @@ pub(super) enum Files {
     Copied,
 }
 
-/// What is done with each group that counts.
-pub(super) type Visit<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
+/// What is done with each group that counts; an error refuses the log.
+pub type VisitGroup<'a> = &'a mut dyn FnMut(Place, &Group<'_>) -> Result<(), RecordError>;
 
 /// Reads the whole log. Changes nothing.
-pub(super) fn scan(disk: &dyn Disk, files: Files, visit: Visit<'_>) -> Result<Scan, ReadError> {
+pub(super) fn scan(
+    disk: &dyn Disk,
+    files: Files,
+    visit: VisitGroup<'_>,
+) -> Result<Scan, ReadError> {
     let mut scan = Scan {
         segments: segments(disk)?,
         ends: Vec::new(),
@@ -150,7 +154,7 @@ impl Scan {
         &mut self,
         disk: &dyn Disk,
         index: usize,
-        visit: Visit<'_>,
+        visit: VisitGroup<'_>,
     ) -> Result<bool, ReadError> {
         let ordinal = self.segments[index].ordinal;
         let error = |offset, source| ReadError::device(disk, ordinal, offset, source);

@@ -10,7 +10,7 @@ use super::known::{Known, Misfit};
 use super::limits;
 use super::progress::ReadProgress;
 use super::reader::SegmentReader;
-use super::record::{Record, RecordError};
+use super::record::{RawRecord, RecordError};
 use super::scan::{Files, ReadError, Scan, scan};
 use super::segment::{
     FoundSegment, PrepareError, RetiredSegment, Segment, SegmentStock, segment_name,
@@ -93,6 +93,9 @@ pub struct Recovered {
     pub loss: Option<Damage>,
 }
 
+/// What is done with each record of a log; an error refuses the log.
+pub type VisitRecord<'a> = &'a mut dyn FnMut(&RawRecord<'_>) -> Result<(), RecordError>;
+
 /// Opens the log in a folder, or makes one. All its records go through `visit`, in order, before it is known whether
 /// the log is whole: after an error, what was made of them must be thrown away. When this returns a log, everything in
 /// it is durable.
@@ -101,7 +104,7 @@ pub struct Recovered {
 pub fn open(
     disk: Arc<dyn Disk>,
     config: &LogConfig,
-    visit: &mut dyn FnMut(&Record<'_>),
+    visit: VisitRecord<'_>,
 ) -> Result<OpenLog, OpenError> {
     read(disk, config, visit)?.open()
 }
@@ -111,7 +114,7 @@ pub fn open(
 pub fn read<'a>(
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
-    visit: &mut dyn FnMut(&Record<'_>),
+    visit: VisitRecord<'_>,
 ) -> Result<ReadLog<'a>, OpenError> {
     assert!(
         config.segment_bytes >= limits::SEGMENT_BYTES_MIN,
@@ -220,9 +223,9 @@ fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError
     }
 }
 
-fn visit_records(group: &Group<'_>, visit: &mut dyn FnMut(&Record<'_>)) -> Result<(), RecordError> {
+fn visit_records(group: &Group<'_>, visit: VisitRecord<'_>) -> Result<(), RecordError> {
     for record in group.records() {
-        visit(&record?);
+        visit(&record?)?;
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! Looking at a log without changing it.
 
 use super::damage::Damage;
-use super::group::Group;
 use super::known::{Known, Misfit};
-use super::scan::{Files, Place, ReadError, Scan, SegmentEnd, scan};
+use super::scan::{Files, ReadError, Scan, SegmentEnd, VisitGroup, scan};
 use super::segment::{FoundSegment, segment_name};
 use crate::disk::Disk;
 
@@ -58,22 +57,17 @@ pub enum Ending {
     Damaged(Damage),
 }
 
-/// Reads a whole log, checks every checksum and record, and shows each group that counts to `visit`. Changes nothing.
+/// Reads a whole log, checks every checksum and the form of every record, and shows each group that counts to `visit`.
+/// Changes nothing.
 ///
 /// For a log that nobody writes: what is written while it is read may look like damage. Hold the lock of the folder.
-pub fn verify(
-    disk: &dyn Disk,
-    visit: &mut dyn FnMut(Place, &Group<'_>),
-) -> Result<Report, ReadError> {
+pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
     let scan = read(disk, Files::Own, visit)?;
     Ok(Report::of(&scan))
 }
 
 /// The same for the log in a backup, whose files have the size of what is in them.
-pub(crate) fn verify_copy(
-    disk: &dyn Disk,
-    visit: &mut dyn FnMut(Place, &Group<'_>),
-) -> Result<Report, ReadError> {
+pub(crate) fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
     let scan = read(disk, Files::Copied, visit)?;
     Ok(Report::of(&scan))
 }
@@ -82,7 +76,7 @@ pub(crate) fn verify_copy(
 pub fn verify_known(
     disk: &dyn Disk,
     known: &Known,
-    visit: &mut dyn FnMut(Place, &Group<'_>),
+    visit: VisitGroup<'_>,
 ) -> Result<Report, ReadError> {
     let scan = read(disk, Files::Own, visit)?;
     Ok(Report {
@@ -91,17 +85,12 @@ pub fn verify_known(
     })
 }
 
-fn read(
-    disk: &dyn Disk,
-    files: Files,
-    visit: &mut dyn FnMut(Place, &Group<'_>),
-) -> Result<Scan, ReadError> {
+fn read(disk: &dyn Disk, files: Files, visit: VisitGroup<'_>) -> Result<Scan, ReadError> {
     scan(disk, files, &mut |place, group| {
         for record in group.records() {
             record?;
         }
-        visit(place, group);
-        Ok(())
+        visit(place, group)
     })
 }
 

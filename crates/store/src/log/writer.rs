@@ -187,7 +187,7 @@ impl LogWriter {
     }
 
     /// The highest sequence that may be given out now. Before a higher one is, something must become durable: a
-    /// [mark](super::Record::mark), if there is nothing else.
+    /// [mark](super::RawRecord::mark), if there is nothing else.
     pub fn sequence_limit(&self) -> u64 {
         self.durable.sequence + limits::SEQUENCE_RESERVE
     }
@@ -291,7 +291,7 @@ impl LogWriter {
         };
         self.chain.log_id = new_history.unwrap_or(self.chain.log_id);
         let mut group = GroupBuffer::new();
-        group.push(&super::Record::mark(sequence));
+        group.push(&super::RawRecord::mark(sequence));
         self.write(&mut group, special, now_ms)?;
         self.sync()?;
         Ok(())

@@ -451,7 +451,7 @@ fn a_stop_brings_the_segment_that_it_needs() {
     rounds
         .close(&mut client.clock)
         .expect("there is room on the disk");
-    let recovered = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+    let recovered = store::log::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
     assert_eq!(recovered.ending, Ending::Closed);
 }
 
@@ -578,7 +578,7 @@ fn a_crowd_of_commits_waits_for_the_reserve() {
                 (answered, last) = (answered + 1, outcome.sequence);
             }
         }
-        let durable = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+        let durable = store::log::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
         assert!(last <= durable.last_sequence + SEQUENCE_RESERVE);
     }
     assert_eq!(answered, count);

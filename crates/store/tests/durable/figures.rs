@@ -26,6 +26,7 @@ fn files(disk: &SimulatedDisk) -> Files {
         let group_bytes = group.header.group_bytes().expect("it was written");
         assert!(group_bytes >= HEADER_BYTES as u64);
         bytes += group_bytes;
+        Ok(())
     });
     let report = report.expect("it can be read");
     let used = report.segments.iter().filter(|one| one.groups > 0);

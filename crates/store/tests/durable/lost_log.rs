@@ -165,7 +165,7 @@ fn the_end_of_a_log_is_missed_behind_a_clean_stop() {
 
         // All that is behind some group reads as zeros, as after a repair of the file system, and the size is right.
         let zeroed = disk.fork();
-        let report = log::verify(&zeroed, &mut |_, _| {}).expect("it can be read");
+        let report = log::verify(&zeroed, &mut |_, _| Ok(())).expect("it can be read");
         let last = report.segments.iter().rfind(|one| one.groups > 0);
         let last = last.expect("there are groups");
         let file = zeroed.open(&last.file).expect("it is there");
@@ -247,7 +247,7 @@ fn file_that_was_only_ready_is_not_missed_behind_a_clean_stop() {
     let disk = SimulatedDisk::new(10);
     for _ in 0..2 {
         let log = with_files(&disk, true);
-        let report = log::verify(&disk, &mut |_, _| {}).expect("it can be read");
+        let report = log::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
         let newest = report.segments.last().expect("there are some");
         assert_eq!((newest.groups, Some(&newest.file)), (0, log.last()));
         disk.remove(&newest.file).expect("it is there");

@@ -3,15 +3,20 @@
 
 use std::sync::Arc;
 
-use store::DatabaseId;
 use store::disk::{Disk, SimulatedDisk};
 use store::log::{
-    self, GroupBuffer, LogConfig, LogId, LogWriter, OpenError, OpenLog, Record, RecordKind,
+    self, GroupBuffer, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
     Recovered, SegmentStock, WriteError,
 };
 use store::suite::Random;
 
 pub const SEGMENT_BYTES: u64 = 8 * 1024;
+
+/// The kind of records with a key and a value.
+pub const SET: u8 = 1;
+
+/// The kinds that the tests' reader knows.
+const KINDS: std::ops::RangeInclusive<u8> = 1..=8;
 
 /// Prints what brings a failure back, if the test panics while it lives.
 pub struct OnFailure(pub String);
@@ -29,15 +34,15 @@ impl Drop for OnFailure {
 pub struct Owned {
     pub sequence: u64,
     pub origin: u32,
-    pub kind: RecordKind,
+    pub kind: u8,
     pub expires_ms: u64,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
 
 impl Owned {
-    pub fn of(record: &Record<'_>) -> Owned {
-        assert_eq!(record.database, DatabaseId::DEFAULT);
+    pub fn of(record: &RawRecord<'_>) -> Owned {
+        assert_eq!(record.database, 0);
         Owned {
             sequence: record.sequence,
             origin: record.origin,
@@ -48,10 +53,10 @@ impl Owned {
         }
     }
 
-    pub fn record(&self) -> Record<'_> {
-        Record {
+    pub fn record(&self) -> RawRecord<'_> {
+        RawRecord {
             sequence: self.sequence,
-            database: DatabaseId::DEFAULT,
+            database: 0,
             origin: self.origin,
             kind: self.kind,
             expires_ms: self.expires_ms,
@@ -61,14 +66,7 @@ impl Owned {
     }
 
     pub fn random(random: &mut Random, sequence: u64, largest_value: usize) -> Owned {
-        let kinds = [
-            RecordKind::Set,
-            RecordKind::Delete,
-            RecordKind::Expire,
-            RecordKind::Clear,
-            RecordKind::DatabaseCreated,
-            RecordKind::DatabaseDropped,
-        ];
+        let kinds = [SET, 2, 3, 4, 5, 6];
         let lens = [0, 1, 16, 200];
         let value_lens = [0, 1, 32, 333, 352, 353, largest_value];
         let (key_len, value_len) = (random.pick(&lens), random.pick(&value_lens));
@@ -90,7 +88,7 @@ pub fn set(sequence: u64, value_bytes: usize) -> Owned {
     Owned {
         sequence,
         origin: 0,
-        kind: RecordKind::Set,
+        kind: SET,
         expires_ms: 0,
         key: b"key".into(),
         value: vec![sequence as u8; value_bytes],
@@ -130,9 +128,13 @@ pub fn open_with(
         stock,
         recovered,
     } = log::open(disk, config, &mut |record| {
-        if record.kind != RecordKind::Mark {
+        if !KINDS.contains(&record.kind) {
+            return Err(RecordError::Kind(record.kind));
+        }
+        if record.kind != RawRecord::MARK {
             records.push(Owned::of(record));
         }
+        Ok(())
     })?;
     Ok((log, stock, recovered, records))
 }
