@@ -1,0 +1,10 @@
+//! What the tests of several crates share: random numbers that come again with their seed, and what names the seed of a
+//! test that fails.
+//!
+//! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
+
+mod on_failure;
+mod random;
+
+pub use on_failure::OnFailure;
+pub use random::{Bound, Random};
