@@ -46,7 +46,6 @@ pub mod background;
 pub mod backup;
 pub mod blob;
 pub mod descriptors;
-pub mod disk;
 pub mod durable;
 pub mod durations;
 pub mod limits;

@@ -11,7 +11,7 @@ pub struct Random {
     state: u64,
 }
 
-/// An unsigned integer that [`Random::below`] can draw.
+/// A positive integer that [`Random::below`] can draw.
 pub trait Bound: Copy {
     /// Reduces a number to one below `self`, which must not be 0.
     fn reduce(self, number: u64) -> Self;
@@ -27,7 +27,8 @@ macro_rules! bound {
     )*};
 }
 
-bound!(u8, u16, u32, u64, usize);
+// A literal alone is an i32.
+bound!(u8, u16, u32, u64, usize, i32);
 
 impl Random {
     /// Returns the generator of a seed; any is good, also 0.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use store::disk::{Disk, FolderLock, RealDisk};
 use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
-use store::log::{Ending, Group, Known, Place, Record, RecordKind, Report, records, verify_known};
+use store::log::{Record, RecordKind, records};
 use store::snapshot::{self, Summary};
+use wal::disk::{Disk, FolderLock, RealDisk};
+use wal::{Ending, Group, Known, Place, Report, verify_known};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use wal::{GroupBuffer, RawRecord};
+
 use super::convert::Frozen;
 use super::pending::{
     PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
@@ -16,7 +18,7 @@ use crate::committer::Used;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
-use crate::log::{self, GroupBuffer, RawRecord, Record, RecordKind};
+use crate::log::{Record, RecordKind, push_entry};
 use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
@@ -555,7 +557,7 @@ impl Work {
     fn log(&mut self, database: DatabaseId, sequence: u64, places: Range<usize>) {
         for (effect, place) in self.effects.iter().zip(places) {
             match self.group.entry(place) {
-                Some(entry) => log::push_entry(&mut self.records, database, ORIGIN, &entry),
+                Some(entry) => push_entry(&mut self.records, database, ORIGIN, &entry),
                 None => {
                     let kind = if effect.is_expiry() {
                         RecordKind::Expire

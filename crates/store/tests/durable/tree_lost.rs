@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::SimulatedDisk;
 use store::durable::{OpenError, Opened, Rounds};
-use store::log::LogConfig;
 use store::suite::{Files, StandingClock, put, read_folder, write_folder};
 use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
+use wal::LogConfig;
+use wal::disk::SimulatedDisk;
 
 use crate::bench::log_config;
 use crate::tree_bench::{TempFolder, place};

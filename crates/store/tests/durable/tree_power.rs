@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::{Disk, SimulatedDisk};
 use store::suite::{
     Engine, Files, Random, StandingClock, SuiteView, delete, increment, put, read_folder,
     write_folder,
@@ -16,6 +15,7 @@ use store::{
     DatabaseConfig, DatabaseId, Decision, Direction, Durability, Kind, Mode, Operation, Outcomes,
     Range, Store, StoreConfig,
 };
+use wal::disk::{Disk, SimulatedDisk};
 
 use crate::tree_bench::{OnDisk, TempFolder};
 

@@ -367,7 +367,7 @@ impl GroupBuffer {
     }
 
     /// The same, but for so many bytes of it that are bounded elsewhere.
-    pub(crate) fn is_full_beside(&self, bytes: usize) -> bool {
+    pub fn is_full_beside(&self, bytes: usize) -> bool {
         self.len().saturating_sub(bytes) >= limits::GROUP_BYTES
     }
 

@@ -1,13 +1,13 @@
-//! The write-ahead log: the truth of every durable database.
+//! The disk, and the write-ahead log on it: the truth of every durable database.
 //!
-//! How it is cut and why stands in ARCHITECTURE.md, section 4. No threads and no clocks: whoever owns the values
-//! calls each step.
+//! The log carries records of numbers and bytes, whose meaning is the caller's. How it is cut and why stands in
+//! ARCHITECTURE.md, section 4. No threads and no clocks: whoever owns the values calls each step.
 //!
 //! ```
 //! # use std::sync::Arc;
 //! # let folder = std::env::temp_dir().join(format!("log-example-{}", std::process::id()));
-//! use store::disk::RealDisk;
-//! use store::log::{self, GroupBuffer, LogConfig, LogId, OpenLog, RawRecord};
+//! use wal::disk::RealDisk;
+//! use wal::{GroupBuffer, LogConfig, LogId, OpenLog, RawRecord};
 //!
 //! let disk = Arc::new(RealDisk::open_or_create(&folder)?);
 //! let config = LogConfig {
@@ -18,7 +18,7 @@
 //!     println!("{record:?}");
 //!     Ok(())
 //! };
-//! let OpenLog { mut log, mut stock, recovered } = log::open(disk, &config, &mut visit)?;
+//! let OpenLog { mut log, mut stock, recovered } = wal::open(disk, &config, &mut visit)?;
 //!
 //! let mut group = GroupBuffer::new();
 //! let sequence = recovered.next_sequence;
@@ -34,6 +34,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// What ships does not panic: docs/internals/panics.md.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unwrap_used
+    )
+)]
+
+pub mod disk;
 pub mod limits;
 
 mod bytes;
@@ -41,7 +54,6 @@ mod copy;
 mod damage;
 mod group;
 mod known;
-mod logged;
 mod progress;
 mod reader;
 mod record;
@@ -57,17 +69,13 @@ pub use group::{
     ALIGN_BYTES, FORMAT_VERSION, Group, GroupBuffer, HEADER_BYTES, Header, LogId, Position, Records,
 };
 pub use known::{Known, Misfit};
-pub(crate) use logged::push_entry;
-pub use logged::{Record, RecordKind, records};
 pub use progress::ReadProgress;
 pub use record::{RECORD_BYTES, RawRecord, RecordError};
 pub use scan::{Place, ReadError, VisitGroup};
 pub use segment::{
-    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
-    segment_name,
+    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentListener, SegmentStock,
+    WantedSegment, is_segment, segment_name,
 };
-pub(crate) use segment::{SegmentListener, is_segment};
 pub use start::{LogConfig, OpenError, OpenLog, ReadLog, Recovered, VisitRecord, open, read};
-pub(crate) use verify::verify_copy;
-pub use verify::{Ending, Report, SegmentReport, verify, verify_known};
-pub use writer::{LogWriter, SyncError, WriteError};
+pub use verify::{Ending, Report, SegmentReport, verify, verify_copy, verify_known};
+pub use writer::{LogWork, LogWriter, SyncError, WriteError};

@@ -1,14 +1,14 @@
 //! Files of the log that became shorter than they were made: damage, wherever they were cut.
 
-mod log_common;
+mod common;
 
-use log_common::{Client, Promise, config, log_id, names, open_with, set};
-use store::disk::{Disk, SimulatedDisk};
-use store::log::{Damage, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, segment_name, verify};
+use common::{Client, Promise, config, log_id, names, open_with, set};
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{Damage, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, segment_name, verify};
 
 /// A log in which so many values were set, each durable; and how it was left.
 fn make(values: usize, value_bytes: usize, is_closed: bool) -> (SimulatedDisk, Promise) {
-    let disk = SimulatedDisk::new(values as u64);
+    let disk = testkit::simulated_disk(values as u64);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     assert!(client.prepare());
@@ -60,7 +60,7 @@ fn active(disk: &SimulatedDisk) -> (String, u64) {
 const LARGE_BYTES: u64 = 32 * 1024;
 
 fn make_large(values: usize, value_bytes: usize, is_closed: bool) -> SimulatedDisk {
-    let disk = SimulatedDisk::new(values as u64);
+    let disk = testkit::simulated_disk(values as u64);
     let large = LogConfig {
         segment_bytes: LARGE_BYTES,
         ..config(1)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::suite::Random;
+use super::numbers::Numbers;
 
 /// What a device writes whole or not at all.
 pub(super) const BLOCK_BYTES: usize = 512;
@@ -41,7 +41,7 @@ impl FileState {
             .map_or(Vec::new(), <[u8]>::to_vec)
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8], offset: usize, random: &mut Random) {
+    pub(super) fn write(&mut self, bytes: &[u8], offset: usize, random: &mut Numbers) {
         if bytes.is_empty() {
             return;
         }
@@ -86,7 +86,7 @@ impl FileState {
     }
 
     /// Lets the device keep what it happens to have of the unsynced blocks, and forgets that they were unsynced.
-    pub(super) fn lose(&mut self, loss: Loss, random: &mut Random) -> Left {
+    pub(super) fn lose(&mut self, loss: Loss, random: &mut Numbers) -> Left {
         if loss.keeps(random) {
             self.sync_len();
         }
@@ -137,7 +137,7 @@ pub(super) enum Loss {
 }
 
 impl Loss {
-    pub(super) fn draw(random: &mut Random) -> Loss {
+    pub(super) fn draw(random: &mut Numbers) -> Loss {
         random.pick(&[
             Loss::Everything,
             Loss::Most,
@@ -147,7 +147,7 @@ impl Loss {
         ])
     }
 
-    pub(super) fn keeps(self, random: &mut Random) -> bool {
+    pub(super) fn keeps(self, random: &mut Numbers) -> bool {
         match self {
             Loss::Everything => false,
             Loss::Most => random.once_in(8),

@@ -1,13 +1,13 @@
 //! Segments that come though descriptors, spares or earlier attempts are in the way, and why they do not come.
 
-mod log_common;
+mod common;
 
 use std::sync::Arc;
 
-use log_common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, set};
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
-use store::log::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
-use store::log::{self, GroupBuffer, LogConfig, PrepareError};
+use common::{Client, Owned, Promise, SEGMENT_BYTES, config, names, set};
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
+use wal::limits::{FILL_SYNC_BYTES, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
+use wal::{GroupBuffer, LogConfig, PrepareError};
 
 impl Client<'_> {
     fn put(&mut self, value_bytes: usize) {
@@ -57,7 +57,7 @@ fn check(disk: &SimulatedDisk, promise: &mut Promise) {
 #[test]
 fn the_log_grows_while_no_descriptor_is_left_for_anybody() {
     for with_spares in [false, true] {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let mut promise = Promise::default();
         let mut client = start(&disk, &mut promise, with_spares);
         for _ in 0..30 {
@@ -80,7 +80,7 @@ fn the_log_grows_while_no_descriptor_is_left_for_anybody() {
 /// As many as were needed since the last time are kept, within bounds; the others go.
 #[test]
 fn spares_are_as_many_as_were_needed() {
-    let disk = SimulatedDisk::new(7);
+    let disk = testkit::simulated_disk(7);
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     client.retire(u64::MAX);
@@ -102,7 +102,7 @@ fn spares_are_as_many_as_were_needed() {
 #[test]
 fn a_want_of_descriptors_is_over_when_there_are_some() {
     for with_spares in [false, true] {
-        let disk = SimulatedDisk::new(2);
+        let disk = testkit::simulated_disk(2);
         let mut promise = Promise::default();
         let mut client = start(&disk, &mut promise, with_spares);
         for _ in 0..2 {
@@ -137,7 +137,7 @@ fn a_spare_that_is_gone_or_was_cut_is_replaced() {
         |disk, _| disk.plan_next(Step::Open, 0, Fault::Error),
     ];
     for spoil in spoils {
-        let disk = SimulatedDisk::new(3);
+        let disk = testkit::simulated_disk(3);
         let mut promise = Promise::default();
         let mut client = start(&disk, &mut promise, true);
         // Of all of them, one after the other.
@@ -158,7 +158,7 @@ fn a_spare_that_is_gone_or_was_cut_is_replaced() {
 
 #[test]
 fn what_a_failed_attempt_could_not_remove_does_not_hinder_the_next() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     for _ in 0..2 {
@@ -176,7 +176,7 @@ fn what_a_failed_attempt_could_not_remove_does_not_hinder_the_next() {
 
 #[test]
 fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     for _ in 0..2 {
@@ -207,7 +207,7 @@ fn a_segment_that_somebody_has_removed_does_not_keep_the_later_ones() {
 fn an_error_of_the_device_is_no_full_disk() {
     for step in [Step::Create, Step::Write, Step::Sync, Step::Rename] {
         for fault in [Fault::Error, Fault::Full] {
-            let disk = SimulatedDisk::new(6);
+            let disk = testkit::simulated_disk(6);
             let mut promise = Promise::default();
             let mut client = start(&disk, &mut promise, false);
             client.fill();
@@ -226,7 +226,7 @@ fn an_error_of_the_device_is_no_full_disk() {
 /// Until it is known which names are durable, no other file may come into the row.
 #[test]
 fn a_name_that_may_not_be_durable_stops_preparation_until_a_restart() {
-    let disk = SimulatedDisk::new(7);
+    let disk = testkit::simulated_disk(7);
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     client.fill();
@@ -251,7 +251,7 @@ fn a_start_that_cannot_read_loses_nothing() {
         Fault::Denied,
     ] {
         for access in 0.. {
-            let disk = SimulatedDisk::new(8);
+            let disk = testkit::simulated_disk(8);
             let mut promise = Promise::default();
             drop(start(&disk, &mut promise, true));
             disk.lose_power();
@@ -281,13 +281,13 @@ fn a_start_that_cannot_read_loses_nothing() {
 /// Zeros that are written while somebody waits for them are bytes that the device takes twice.
 #[test]
 fn a_segment_that_is_waited_for_is_allocated_at_once() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let config = LogConfig {
         segment_bytes: 3 * FILL_SYNC_BYTES,
         ..config(1)
     };
     let mut opened =
-        log::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
+        wal::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
     let demand = opened.stock.demand();
     for (is_waiting, syncs) in [(false, 3), (true, 1), (false, 3), (true, 1)] {
         demand.set_waiting(is_waiting);

@@ -1,4 +1,4 @@
-//! What the log costs: run with `cargo run --profile quick -p pelton-store --example log_speed -- FOLDER`.
+//! What the log costs: run with `cargo run --profile quick -p pelton-wal --example log_speed -- FOLDER`.
 //!
 //! Writes groups of records with a sync each, the same bytes to a bare file full of zeros, and reads the log again.
 //! The folder must be on the device that is to be measured; without one it is in the current directory.
@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::disk::{Disk, RealDisk};
-use store::log::{
-    self, GroupBuffer, LogConfig, LogId, OpenLog, RawRecord, VisitRecord, limits::SEGMENT_BYTES,
-};
+use wal::disk::{Disk, RealDisk};
+use wal::{GroupBuffer, LogConfig, LogId, OpenLog, RawRecord, VisitRecord, limits::SEGMENT_BYTES};
 
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
@@ -140,7 +138,7 @@ fn open(folder: &Path, visit: VisitRecord<'_>) -> Result<OpenLog, Box<dyn Error>
         history: 1,
         secret: 2,
     };
-    let mut open = log::open(disk, &LogConfig::new(id, 1), visit)?;
+    let mut open = wal::open(disk, &LogConfig::new(id, 1), visit)?;
     prepare(&mut open)?;
     Ok(open)
 }

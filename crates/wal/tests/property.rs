@@ -1,11 +1,10 @@
 //! Random groups of random sizes come back as they were, whatever the segments.
 
-mod log_common;
+mod common;
 
-use log_common::{OnFailure, Owned, config, open_with};
-use store::disk::SimulatedDisk;
-use store::log::{self, GroupBuffer, LogConfig};
-use store::suite::Random;
+use common::{Owned, config, open_with};
+use testkit::{OnFailure, Random};
+use wal::{GroupBuffer, LogConfig};
 
 /// Rounds, unless the environment variable `PELTON_ROUNDS` says otherwise.
 const ROUNDS: u64 = 150;
@@ -22,7 +21,7 @@ fn what_is_written_is_read() {
 
 fn round(seed: u64) {
     let mut random = Random::new(seed);
-    let disk = SimulatedDisk::new(seed);
+    let disk = testkit::simulated_disk(seed);
     let segment_bytes = random.pick(&[8_192, 8_193, 20_000, 65_536]);
     let largest_value = random.pick(&[0, 100, 5_000, 70_000]);
     let config = LogConfig {
@@ -69,13 +68,13 @@ fn round(seed: u64) {
         }
     }
     let mut read = Vec::new();
-    let mut visit = |_, group: &log::Group<'_>| {
+    let mut visit = |_, group: &wal::Group<'_>| {
         let records = group.records().map(|record| record.expect("it is whole"));
         read.extend(records.map(|record| Owned::of(&record)));
         Ok(())
     };
-    let report = log::verify(&disk, &mut visit).expect("it can be read");
-    read.retain(|record| record.kind != log::RawRecord::MARK);
+    let report = wal::verify(&disk, &mut visit).expect("it can be read");
+    read.retain(|record| record.kind != wal::RawRecord::MARK);
     assert_eq!(read, written);
     assert_eq!(report.records, written.len() as u64 + 3, "and three marks");
 }

@@ -1,15 +1,15 @@
 //! Failing syncs, full disks, giant groups, clean stops, sequences, segments coming and going.
 
-mod log_common;
+mod common;
 
 use std::sync::Arc;
 
-use log_common::{Client, Owned, Promise, SEGMENT_BYTES, SET, config, names, open, open_with, set};
-use store::disk::{Disk, Fault, RealDisk, SimulatedDisk, Step};
-use store::log::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
-use store::log::{
-    self, GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError,
-    WriteError, segment_name,
+use common::{Client, Owned, Promise, SEGMENT_BYTES, SET, config, names, open, open_with, set};
+use wal::disk::{Disk, Fault, RealDisk, Step};
+use wal::limits::{SEQUENCE_RESERVE, SPARE_SEGMENTS, SPARE_SEGMENTS_MAX};
+use wal::{
+    GroupBuffer, LogConfig, OpenError, OpenLog, PrepareError, RawRecord, SyncError, WriteError,
+    segment_name,
 };
 
 impl Client<'_> {
@@ -25,7 +25,7 @@ impl Client<'_> {
 #[test]
 fn a_failed_write_or_sync_stops_all_writing_until_a_restart() {
     for failing in [Step::Write, Step::Sync] {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let mut promise = Promise::default();
         let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
         client.put(10).expect("there is room");
@@ -68,7 +68,7 @@ fn a_failed_write_or_sync_stops_all_writing_until_a_restart() {
 
 #[test]
 fn a_full_disk_is_met_when_the_next_segment_is_prepared() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     disk.set_capacity_bytes(SEGMENT_BYTES + SEGMENT_BYTES / 2);
@@ -105,7 +105,7 @@ fn a_full_disk_is_met_when_the_next_segment_is_prepared() {
 
 #[test]
 fn a_group_refused_for_want_of_room_can_be_tried_again() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let (mut log, mut stock, recovered, _) = open(&disk);
     let mut group = GroupBuffer::new();
     let big = set(recovered.next_sequence, SEGMENT_BYTES as usize);
@@ -128,7 +128,7 @@ fn a_group_refused_for_want_of_room_can_be_tried_again() {
 
 #[test]
 fn a_giant_group_gets_a_segment_of_its_size() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     assert!(client.prepare());
@@ -175,7 +175,7 @@ fn a_giant_group_gets_a_segment_of_its_size() {
 
 #[test]
 fn a_clean_stop_leaves_no_gap_and_any_other_one_skips_the_reserve() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let (mut log, _, recovered, _) = open(&disk);
     assert!(recovered.created);
     assert_eq!((recovered.last_sequence, recovered.next_sequence), (0, 2));
@@ -212,7 +212,7 @@ fn a_clean_stop_leaves_no_gap_and_any_other_one_skips_the_reserve() {
 
 #[test]
 fn a_mark_that_is_durable_raises_the_limit() {
-    let disk = SimulatedDisk::new(6);
+    let disk = testkit::simulated_disk(6);
     let (mut log, _, recovered, _) = open(&disk);
     let limit = log.sequence_limit();
     assert_eq!(limit, recovered.next_sequence - 1 + SEQUENCE_RESERVE);
@@ -230,7 +230,7 @@ fn a_mark_that_is_durable_raises_the_limit() {
 #[test]
 #[should_panic = "beyond the limit"]
 fn a_sequence_beyond_the_limit_is_never_logged() {
-    let (mut log, ..) = open(&SimulatedDisk::new(7));
+    let (mut log, ..) = open(&testkit::simulated_disk(7));
     let mut group = GroupBuffer::new();
     group.push(&set(log.sequence_limit() + 1, 1).record());
     let _ = log.write_group(&mut group, 1);
@@ -247,7 +247,7 @@ fn sequences_in_a_group_never_go_back() {
 #[test]
 #[should_panic = "behind the last sequence"]
 fn sequences_in_the_log_never_go_back() {
-    let (mut log, _, recovered, _) = open(&SimulatedDisk::new(8));
+    let (mut log, _, recovered, _) = open(&testkit::simulated_disk(8));
     let mut group = GroupBuffer::new();
     group.push(&set(recovered.next_sequence - 1, 1).record());
     let _ = log.write_group(&mut group, 1);
@@ -255,7 +255,7 @@ fn sequences_in_the_log_never_go_back() {
 
 #[test]
 fn segments_go_oldest_first_and_are_used_again() {
-    let disk = SimulatedDisk::new(9);
+    let disk = testkit::simulated_disk(9);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     assert!(client.prepare());
@@ -304,7 +304,7 @@ fn segments_go_oldest_first_and_are_used_again() {
 #[test]
 fn a_segment_that_is_ready_has_its_room_on_the_device() {
     for seed in 0..30 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
         let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
         assert!(client.prepare());
@@ -321,7 +321,7 @@ fn a_segment_that_is_ready_has_its_room_on_the_device() {
 #[test]
 fn a_segment_stays_until_something_later_is_durable() {
     for seed in 0..50 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
         let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
         // Go round until a used file is next, then begin it without a sync.
@@ -345,7 +345,7 @@ fn a_segment_stays_until_something_later_is_durable() {
 
 #[test]
 fn one_that_cannot_go_keeps_the_later_ones() {
-    let disk = SimulatedDisk::new(10);
+    let disk = testkit::simulated_disk(10);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     for _ in 0..40 {
@@ -374,7 +374,7 @@ fn one_that_cannot_go_keeps_the_later_ones() {
 #[test]
 fn names_of_an_earlier_life_are_made_durable() {
     for seed in 0..30 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut promise = Promise::default();
         let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
         // It is created, filled, synced, renamed, and then its folder synced.
@@ -397,7 +397,7 @@ fn names_of_an_earlier_life_are_made_durable() {
 /// An error that leaves no doubt about what is on the device can be tried again.
 #[test]
 fn a_rename_that_fails_can_be_tried_again() {
-    let disk = SimulatedDisk::new(15);
+    let disk = testkit::simulated_disk(15);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
     for _ in 0..40 {
@@ -435,7 +435,7 @@ fn a_rename_that_fails_can_be_tried_again() {
 
 #[test]
 fn the_clock_of_the_log_never_goes_back() {
-    let disk = SimulatedDisk::new(11);
+    let disk = testkit::simulated_disk(11);
     let mut wall = Vec::new();
     for now_ms in [100, 50, 200, 10] {
         let (mut log, _, recovered, _) = open_with(&disk, &config(now_ms)).expect("whole");
@@ -451,7 +451,7 @@ fn the_clock_of_the_log_never_goes_back() {
 
 #[test]
 fn what_was_half_made_is_cleared_away() {
-    let disk = SimulatedDisk::new(12);
+    let disk = testkit::simulated_disk(12);
     drop(open(&disk));
     for name in ["segment.new", "00000000000000000009.spare"] {
         let file = disk.create(name).expect("it is new");
@@ -466,7 +466,7 @@ fn what_was_half_made_is_cleared_away() {
 #[test]
 fn a_new_log_does_not_begin_in_a_used_file() {
     for step in 0.. {
-        let disk = SimulatedDisk::new(13 + step as u64);
+        let disk = testkit::simulated_disk(13 + step as u64);
         let mut promise = Promise::default();
         let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
         for _ in 0..40 {
@@ -497,7 +497,7 @@ fn a_new_log_does_not_begin_in_a_used_file() {
 
 #[test]
 fn the_disk_is_full_at_a_start() {
-    let disk = SimulatedDisk::new(14);
+    let disk = testkit::simulated_disk(14);
     disk.set_capacity_bytes(SEGMENT_BYTES / 2);
     let error = open_with(&disk, &config(1)).expect_err("no room");
     assert!(
@@ -526,7 +526,7 @@ fn the_real_disk() {
             mut log,
             mut stock,
             recovered,
-        } = log::open(disk.clone(), &config(1), &mut |record| {
+        } = wal::open(disk.clone(), &config(1), &mut |record| {
             if record.kind == SET {
                 records.push(Owned::of(record));
             }

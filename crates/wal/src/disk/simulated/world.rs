@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::faults::{DiskFaultCounts, Fault, Step};
 use super::file::{BLOCK_BYTES, FileState, Left, Loss};
-use crate::suite::Random;
+use super::numbers::Numbers;
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    pub(super) random: Random,
+    pub(super) random: Numbers,
     /// All files that ever were. What is not named any more may come back.
     pub(super) files: Vec<FileState>,
     pub(super) names: BTreeMap<String, usize>,

@@ -1,10 +1,10 @@
 //! Power loss, kills and failures at every step of a run: nothing that was promised is lost, nothing is half there.
 
-mod log_common;
+mod common;
 
-use log_common::{Client, OnFailure, Promise};
-use store::disk::{Fault, SimulatedDisk, Step};
-use store::suite::Random;
+use common::{Client, Promise};
+use testkit::{OnFailure, Random};
+use wal::disk::{Fault, Step};
 
 const STEPS: usize = 60;
 
@@ -22,7 +22,7 @@ fn run(seed: u64, fault: Option<(usize, Fault)>, end: End, lives: usize) -> Vec<
     let _on_failure = OnFailure(format!("seed {seed}, fault {fault:?}, end {end:?}"));
     let mut random = Random::new(seed);
     let salt = fault.map_or(0, |(step, _)| step as u64 + 1);
-    let disk = SimulatedDisk::new(seed ^ (salt << 32));
+    let disk = testkit::simulated_disk(seed ^ (salt << 32));
     if let Some((step, fault)) = fault {
         disk.plan(step, fault);
     }
@@ -109,7 +109,7 @@ fn what_a_start_accepted_is_durable() {
                 continue;
             }
             let _on_failure = OnFailure(format!("seed {seed}, step {step}"));
-            let disk = SimulatedDisk::new(seed ^ ((step as u64) << 32));
+            let disk = testkit::simulated_disk(seed ^ ((step as u64) << 32));
             disk.plan(step, Fault::Error);
             let mut promise = Promise::default();
             let mut random = Random::new(seed);

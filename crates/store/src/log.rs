@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use super::{Group, GroupBuffer, RawRecord, RecordError};
+use wal::{Group, GroupBuffer, RawRecord, RecordError};
+
 use crate::catalogue::DatabaseId;
 use crate::value::{Entry, Value};
 

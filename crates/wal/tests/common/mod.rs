@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use store::disk::{Disk, SimulatedDisk};
-use store::log::{
-    self, GroupBuffer, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
+use testkit::Random;
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{
+    GroupBuffer, LogConfig, LogId, LogWriter, OpenError, OpenLog, RawRecord, RecordError,
     Recovered, SegmentStock, WriteError,
 };
-use store::suite::Random;
 
 pub const SEGMENT_BYTES: u64 = 8 * 1024;
 
@@ -17,17 +17,6 @@ pub const SET: u8 = 1;
 
 /// The kinds that the tests' reader knows.
 const KINDS: std::ops::RangeInclusive<u8> = 1..=8;
-
-/// Prints what brings a failure back, if the test panics while it lives.
-pub struct OnFailure(pub String);
-
-impl Drop for OnFailure {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("failed: {}", self.0);
-        }
-    }
-}
 
 /// A record that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +116,7 @@ pub fn open_with(
         log,
         stock,
         recovered,
-    } = log::open(disk, config, &mut |record| {
+    } = wal::open(disk, config, &mut |record| {
         if !KINDS.contains(&record.kind) {
             return Err(RecordError::Kind(record.kind));
         }

@@ -3,10 +3,10 @@
 //! What is written is on the device only after [`DiskFile::sync`]; that a file was made, renamed or removed, only
 //! after [`Disk::sync_folder`]. Until then a power loss may take any part of it back, in any order.
 //!
-//! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `suite`), which takes them at their word.
+//! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `simulated`), which takes them at their word.
 
 mod real;
-#[cfg(any(test, feature = "suite"))]
+#[cfg(any(test, feature = "simulated"))]
 mod simulated;
 mod window;
 
@@ -20,11 +20,10 @@ use rustix::io::Errno;
 /// Bytes that are written at a time when a file is filled with zeros.
 const ZEROS_BYTES: u64 = 1024 * 1024;
 
-pub use real::RealDisk;
-pub(crate) use real::check_place;
-#[cfg(any(test, feature = "suite"))]
+pub use real::{RealDisk, check_place};
+#[cfg(any(test, feature = "simulated"))]
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
-pub(crate) use window::Window;
+pub use window::Window;
 
 /// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or below the limit on the size
 /// of a file.
@@ -73,7 +72,8 @@ impl fmt::Display for NoRoom {
 }
 
 /// An error of the operating system with what to do, where that is known.
-pub(crate) struct Advised<'a>(pub(crate) &'a io::Error);
+#[derive(Debug)]
+pub struct Advised<'a>(pub &'a io::Error);
 
 impl fmt::Display for Advised<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +85,7 @@ impl fmt::Display for Advised<'_> {
 }
 
 /// Whether an operation has failed for want of file descriptors, in this process or in the system.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let numbers = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
     error
         .raw_os_error()

@@ -130,7 +130,7 @@ fn flocked(
 }
 
 /// Whether an open folder is still at its path; an error if it is surely not.
-pub(crate) fn check_place(folder: &File, path: &Path) -> io::Result<()> {
+pub fn check_place(folder: &File, path: &Path) -> io::Result<()> {
     let ours = match folder.metadata() {
         Ok(ours) => ours,
         // On a network, of a folder that somebody has removed.

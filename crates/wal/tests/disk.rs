@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use store::disk::{Disk, Fault, SimulatedDisk};
-use store::log::{self, LogConfig, LogId};
+use wal::disk::{Disk, Fault};
+use wal::{LogConfig, LogId};
 
 const BLOCK: usize = 512;
 
@@ -13,7 +13,7 @@ const BLOCK: usize = 512;
 fn only_what_was_synced_is_sure() {
     let mut seen = BTreeSet::new();
     for seed in 0..300 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let file = disk.create("file").expect("an empty disk");
         file.write_all_at(&[1; 3 * BLOCK], 0)
             .expect("there is room");
@@ -43,7 +43,7 @@ fn only_what_was_synced_is_sure() {
 fn a_sync_that_fails_makes_a_later_one_lie() {
     let mut kept = BTreeSet::new();
     for seed in 0..100 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let file = disk.create("file").expect("an empty disk");
         file.write_all_at(&[1; BLOCK], 0).expect("there is room");
         file.sync().expect("the disk is whole");
@@ -69,7 +69,7 @@ fn a_sync_that_fails_makes_a_later_one_lie() {
 fn names_are_sure_when_the_folder_is_synced() {
     let mut seen = BTreeSet::new();
     for seed in 0..300 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         for name in ["old", "other"] {
             disk.create(name).expect("an empty disk");
         }
@@ -85,7 +85,7 @@ fn names_are_sure_when_the_folder_is_synced() {
 
 #[test]
 fn room_is_what_was_written_not_what_is_long() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     disk.set_capacity_bytes(4 * BLOCK as u64);
     let file = disk.create("file").expect("an empty disk");
     file.set_len(100 * BLOCK as u64)
@@ -108,7 +108,7 @@ fn room_is_what_was_written_not_what_is_long() {
 
 #[test]
 fn after_the_power_is_gone_nothing_works() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let file = disk.create("file").expect("an empty disk");
     disk.plan(disk.step_count(), Fault::PowerLoss);
     file.write_all_at(&[1], 0).expect_err("planned");
@@ -122,7 +122,7 @@ fn after_the_power_is_gone_nothing_works() {
 /// The start of a new log waits for the first file only, which is small; later ones have their full size.
 #[test]
 fn the_first_segment_of_a_log_is_small() {
-    use store::log::limits::{FILL_SYNC_BYTES, FIRST_SEGMENT_BYTES};
+    use wal::limits::{FILL_SYNC_BYTES, FIRST_SEGMENT_BYTES};
     let id = LogId {
         history: 1,
         secret: 2,
@@ -132,16 +132,16 @@ fn the_first_segment_of_a_log_is_small() {
         (segment_bytes, FIRST_SEGMENT_BYTES),
         (FIRST_SEGMENT_BYTES / 2, FIRST_SEGMENT_BYTES / 2),
     ] {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let config = LogConfig {
             segment_bytes,
             ..LogConfig::new(id, 1)
         };
         let mut opened =
-            log::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
+            wal::open(Arc::new(disk.clone()), &config, &mut |_| Ok(())).expect("it is empty");
         let wanted = opened.log.wanted_segment().expect("there is no next one");
         opened.stock.prepare(wanted).expect("there is room");
-        let lengths = [1, 2].map(|ordinal| disk.contents(&log::segment_name(ordinal)).len() as u64);
+        let lengths = [1, 2].map(|ordinal| disk.contents(&wal::segment_name(ordinal)).len() as u64);
         assert_eq!(lengths, [first_bytes, segment_bytes]);
     }
 }
@@ -149,7 +149,7 @@ fn the_first_segment_of_a_log_is_small() {
 /// A start that takes long says how far it is by these.
 #[test]
 fn what_is_read_of_a_log_is_counted() {
-    static PROGRESS: log::ReadProgress = log::ReadProgress::new();
+    static PROGRESS: wal::ReadProgress = wal::ReadProgress::new();
     let id = LogId {
         history: 1,
         secret: 2,
@@ -158,12 +158,12 @@ fn what_is_read_of_a_log_is_counted() {
         progress: Some(&PROGRESS),
         ..LogConfig::new(id, 1)
     };
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut before_bytes = 0;
     for start in 0..3 {
         let mut records = 0;
         let earlier_records = PROGRESS.records();
-        let opened = log::open(Arc::new(disk.clone()), &config, &mut |_| {
+        let opened = wal::open(Arc::new(disk.clone()), &config, &mut |_| {
             records += 1;
             Ok(())
         });

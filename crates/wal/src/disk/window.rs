@@ -7,7 +7,7 @@ use super::DiskFile;
 
 /// Reads a file through a window that moves over it, mostly forwards.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     file: Arc<dyn DiskFile>,
     file_bytes: u64,
     /// Read at a time, unless more is asked for.
@@ -17,7 +17,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(file: Arc<dyn DiskFile>, read_bytes: usize) -> io::Result<Window> {
+    /// Reads `read_bytes` at a time, unless more is asked for.
+    pub fn new(file: Arc<dyn DiskFile>, read_bytes: usize) -> io::Result<Window> {
         Ok(Window {
             file_bytes: file.len()?,
             file,
@@ -27,12 +28,13 @@ impl Window {
         })
     }
 
-    pub(crate) fn file_bytes(&self) -> u64 {
+    /// Returns the length of the file when the window was made.
+    pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
     /// The bytes at a place: as many as asked for, or fewer at the end of the file.
-    pub(crate) fn bytes(&mut self, offset: u64, count: usize) -> io::Result<&[u8]> {
+    pub fn bytes(&mut self, offset: u64, count: usize) -> io::Result<&[u8]> {
         let window_end = self.start + self.bytes.len() as u64;
         let wanted_end = (offset + count as u64).min(self.file_bytes);
         if offset < self.start || wanted_end > window_end {
@@ -49,7 +51,7 @@ impl Window {
     }
 
     /// Gives back the memory of something large, if there is room for more than `keep` reads.
-    pub(crate) fn shrink(&mut self, keep: usize) {
+    pub fn shrink(&mut self, keep: usize) {
         if self.bytes.capacity() > keep * self.read_bytes {
             self.bytes = Vec::new();
             self.start = 0;

@@ -85,19 +85,22 @@ pub struct LogWriter {
     durable: Position,
     /// A write or sync of a segment in use failed. What is on the device is not known.
     poisoned: bool,
-    work: Work,
+    work: LogWork,
     /// Where the file of a segment goes that is full.
     descriptor: SpareDescriptor,
 }
 
 /// What a writer has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
-    pub(crate) groups: u64,
-    pub(crate) records: u64,
-    pub(crate) syncs: u64,
+pub struct LogWork {
+    /// Groups that were written.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Syncs that succeeded.
+    pub syncs: u64,
     /// Bytes of the groups.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Where writing goes on.
@@ -122,7 +125,7 @@ impl LogWriter {
             durable: tail.chain.position,
             chain: tail.chain,
             poisoned: false,
-            work: Work::default(),
+            work: LogWork::default(),
         }
     }
 
@@ -214,7 +217,7 @@ impl LogWriter {
     }
 
     /// What was done since the log was opened.
-    pub(crate) fn work(&self) -> Work {
+    pub fn work(&self) -> LogWork {
         self.work
     }
 
@@ -243,7 +246,7 @@ impl LogWriter {
     }
 
     /// The number of the newest segment that is there.
-    pub(crate) fn newest_segment(&self) -> u64 {
+    pub fn newest_segment(&self) -> u64 {
         let newest = self.next.as_ref().unwrap_or(&self.current);
         newest.ordinal
     }
@@ -298,7 +301,7 @@ impl LogWriter {
     }
 
     /// Whether a group of so many bytes needs the next segment.
-    pub(crate) fn is_short_of(&self, group_bytes: u64) -> bool {
+    pub fn is_short_of(&self, group_bytes: u64) -> bool {
         self.used_bytes + group_bytes > self.current.bytes
     }
 

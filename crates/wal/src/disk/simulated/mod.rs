@@ -7,6 +7,7 @@
 
 mod faults;
 mod file;
+mod numbers;
 mod world;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use self::faults::{DiskFaultCounts, Fault, Step};
 use self::file::FileState;
+use self::numbers::Numbers;
 use self::world::{FolderChange, Place, Planned, World, device_error, power_lost};
 use super::{Disk, DiskFile, FolderLock};
-use crate::suite::Random;
 
 /// A simulated disk. A handle: clones are the same disk.
 #[derive(Clone, Debug)]
@@ -30,10 +31,10 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// An empty disk with unbounded room.
-    pub fn new(seed: u64) -> SimulatedDisk {
+    /// An empty disk with unbounded room, which decides by the numbers of a seeded generator.
+    pub fn new(numbers: impl Iterator<Item = u64> + Clone + Send + 'static) -> SimulatedDisk {
         let world = World {
-            random: Random::new(seed),
+            random: Numbers::new(numbers),
             files: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),

@@ -1,16 +1,16 @@
 //! Changed bytes, lost files, foreign groups: refused with file and offset, or cut where nothing was promised.
 
-mod log_common;
+mod common;
 
 use std::io::ErrorKind;
 
-use log_common::{Client, OnFailure, Owned, Promise, SET, config, log_id, open_with};
-use store::disk::{Disk, SimulatedDisk};
-use store::log::{
-    self, Damage, Ending, Group, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, Place, ReadError,
+use common::{Client, Owned, Promise, SET, config, log_id, open_with};
+use testkit::{OnFailure, Random};
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{
+    Damage, Ending, Group, GroupBuffer, HEADER_BYTES, LogConfig, OpenError, Place, ReadError,
     RecordError, segment_name,
 };
-use store::suite::Random;
 
 /// Where a group is, and what it says.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,13 @@ fn spots(disk: &SimulatedDisk) -> Vec<Spot> {
         });
         Ok(())
     };
-    log::verify(disk, &mut visit).expect("it can be read");
+    wal::verify(disk, &mut visit).expect("it can be read");
     spots
 }
 
 /// A log of several segments, each group synced; not closed.
 fn make(seed: u64, groups: usize) -> (SimulatedDisk, Promise) {
-    let disk = SimulatedDisk::new(seed);
+    let disk = testkit::simulated_disk(seed);
     let mut random = Random::new(seed);
     let mut promise = Promise::default();
     let mut client = Client::start(&disk, &mut promise, true).expect("an empty disk");
@@ -270,7 +270,7 @@ fn zeroed_or_foreign_files_are_not_taken_for_a_new_log() {
     let damage = damage_of(&disk).expect("it was a log");
     assert_eq!(damage.witness, None);
 
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let file = disk.create(&name).expect("an empty disk");
     file.write_all_at(&[b'x'; 5000], 0).expect("there is room");
     assert!(damage_of(&disk).is_some());
@@ -305,7 +305,7 @@ fn groups_within_values_are_values() {
     for value in [copy, forged] {
         let mut client = Client::start(&disk, &mut promise, false).expect("the log is whole");
         // Its place within the group is a multiple of 512.
-        let key = vec![b'k'; 512 - HEADER_BYTES - log::RECORD_BYTES];
+        let key = vec![b'k'; 512 - HEADER_BYTES - wal::RECORD_BYTES];
         let sequence = client.next_sequence;
         let record = Owned {
             sequence,
@@ -338,7 +338,7 @@ fn reseal(group: &mut [u8]) {
 
 /// Changes the first group of a log of one, with a right checksum.
 fn open_changed(change: impl Fn(&mut [u8])) -> OpenError {
-    let disk = SimulatedDisk::new(8);
+    let disk = testkit::simulated_disk(8);
     let (mut log, _, recovered, _) = open_with(&disk, &config(1)).expect("an empty disk");
     let mut group = GroupBuffer::new();
     let mut random = Random::new(1);
@@ -440,9 +440,9 @@ fn what_is_not_understood_is_refused() {
 
 #[test]
 fn verify_tells_the_endings_apart() {
-    let disk = SimulatedDisk::new(9);
+    let disk = testkit::simulated_disk(9);
     let ending = |disk: &SimulatedDisk| {
-        let report = log::verify(disk, &mut |_, _| Ok(())).expect("it can be read");
+        let report = wal::verify(disk, &mut |_, _| Ok(())).expect("it can be read");
         report.ending
     };
     assert_eq!(ending(&disk), Ending::Empty);
@@ -453,7 +453,7 @@ fn verify_tells_the_endings_apart() {
 
     let steps = disk.step_count();
     let mut groups = 0;
-    let report = log::verify(&disk, &mut |_, _| {
+    let report = wal::verify(&disk, &mut |_, _| {
         groups += 1;
         Ok(())
     })

@@ -58,12 +58,12 @@ impl FoundSegment {
 }
 
 /// Whether a file of this name is a segment.
-pub(crate) fn is_segment(name: &str) -> bool {
+pub fn is_segment(name: &str) -> bool {
     segment_ordinal(name).is_some()
 }
 
 /// Is told of each segment that has its name on the device, before anything is written to it.
-pub(crate) trait SegmentListener: fmt::Debug + Send + Sync {
+pub trait SegmentListener: fmt::Debug + Send + Sync {
     /// Called on the thread that makes segments ready. The log was durable through `durable_sequence` when the segment was
     /// asked for.
     fn segment_ready(&self, segment: u64, durable_sequence: u64);
@@ -185,7 +185,7 @@ impl SegmentStock {
     }
 
     /// Has each segment that is made ready from now on told to somebody.
-    pub(crate) fn set_listener(&mut self, listener: Arc<dyn SegmentListener>) {
+    pub fn set_listener(&mut self, listener: Arc<dyn SegmentListener>) {
         self.listener = Some(listener);
     }
 

@@ -67,7 +67,7 @@ pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadErro
 }
 
 /// The same for the log in a backup, whose files have the size of what is in them.
-pub(crate) fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
+pub fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
     let scan = read(disk, Files::Copied, visit)?;
     Ok(Report::of(&scan))
 }
