@@ -1,7 +1,7 @@
 //! What the store writes to its log: results of operations, one for each key that a commit changed.
 //!
-//! The log carries a [`RawRecord`], and knows of it the sequence and the lengths. What the numbers in it mean is said
-//! here, and nowhere else.
+//! The log carries a [`RawRecord`], and knows of it the sequence and the lengths. What the numbers
+//! in it mean is said here, and nowhere else.
 
 use std::fmt;
 
@@ -12,8 +12,9 @@ use crate::value::{Entry, Value};
 
 /// What a record says has happened.
 ///
-/// Numbers from 32 on are set aside for request ids (32), leases (33), deleted ranges (34) and blobs (35 to 39). A reader
-/// refuses what it does not know, since to pass over it would be to lose it.
+/// Numbers from 32 on are set aside for request ids (32), leases (33), deleted ranges (34) and
+/// blobs (35 to 39). A reader refuses what it does not know, since to pass over it would be to lose
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -29,10 +30,12 @@ pub enum RecordKind {
     DatabaseCreated = 5,
     /// A database is no more, nor anything in it. The key is its name.
     DatabaseDropped = 6,
-    /// Nothing happened; only the sequence counts, to raise the bound on those that may be given out.
+    /// Nothing happened; only the sequence counts, to raise the bound on those that may be given
+    /// out.
     Mark = RawRecord::MARK,
-    /// A database became one of another kind, with the same content: the key is its name, the value its configuration. On
-    /// disk, the content stands in the tree of this commit; in memory, it came from the tree before it.
+    /// A database became one of another kind, with the same content: the key is its name, the value
+    /// its configuration. On disk, the content stands in the tree of this commit; in memory, it
+    /// came from the tree before it.
     DatabaseConverted = 8,
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of several crates share: random numbers that come again with their seed, a simulated disk of a seed,
-//! and what names the seed of a test that fails.
+//! What the tests of several crates share: random numbers that come again with their seed, a
+//! simulated disk of a seed, and what names the seed of a test that fails.
 //!
 //! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
 

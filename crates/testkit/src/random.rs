@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Numbers that look random and come again with the same seed: SplitMix64 (Steele, Lea, Flood, "Fast splittable
-/// pseudorandom number generators", 2014). Small, and good enough to choose test cases. Printed in an assertion it says
-/// its seed.
+/// Numbers that look random and come again with the same seed: SplitMix64 (Steele, Lea, Flood,
+/// "Fast splittable pseudorandom number generators", 2014). Small, and good enough to choose test
+/// cases. Printed in an assertion it says its seed.
 #[derive(Clone)]
 pub struct Random {
     seed: u64,

@@ -1,4 +1,5 @@
-//! What the log costs: run with `cargo run --profile quick -p pelton-wal --example log_speed -- FOLDER`.
+//! What the log costs: run with `cargo run --profile quick -p pelton-wal --example log_speed --
+//! FOLDER`.
 //!
 //! Writes groups of records with a sync each, the same bytes to a bare file full of zeros, and reads the log again.
 //! The folder must be on the device that is to be measured; without one it is in the current directory.

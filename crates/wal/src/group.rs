@@ -321,7 +321,8 @@ impl GroupBuffer {
         record.encode(&mut self.bytes);
     }
 
-    /// Adds a record whose value is `value`. A large one is not copied: it is written from where it lies.
+    /// Adds a record whose value is `value`. A large one is not copied: it is written from where it
+    /// lies.
     ///
     /// # Panics
     /// As [`GroupBuffer::push`].

@@ -1,7 +1,8 @@
 //! The disk, and the write-ahead log on it: the truth of every durable database.
 //!
-//! The log carries records of numbers and bytes, whose meaning is the caller's. How it is cut and why stands in
-//! ARCHITECTURE.md, section 4. No threads and no clocks: whoever owns the values calls each step.
+//! The log carries records of numbers and bytes, whose meaning is the caller's. How it is cut and
+//! why stands in ARCHITECTURE.md, section 4. No threads and no clocks: whoever owns the values
+//! calls each step.
 //!
 //! ```
 //! # use std::sync::Arc;

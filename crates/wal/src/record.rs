@@ -1,4 +1,5 @@
-//! What the log is made of: records of numbers and bytes. Only their sequences and lengths mean something here.
+//! What the log is made of: records of numbers and bytes. Only their sequences and lengths mean
+//! something here.
 //!
 //! A record is 32 bytes, all numbers little-endian, then its key, then its value:
 //!
@@ -43,7 +44,8 @@ impl<'a> RawRecord<'a> {
     /// The kind of a record with nothing but a sequence, which the log writes itself.
     pub const MARK: u8 = 7;
 
-    /// A mark at a sequence: nothing happened, and the bound on sequences that may be given out rises.
+    /// A mark at a sequence: nothing happened, and the bound on sequences that may be given out
+    /// rises.
     pub fn mark(sequence: u64) -> RawRecord<'static> {
         RawRecord {
             sequence,

@@ -57,8 +57,8 @@ pub enum Ending {
     Damaged(Damage),
 }
 
-/// Reads a whole log, checks every checksum and the form of every record, and shows each group that counts to `visit`.
-/// Changes nothing.
+/// Reads a whole log, checks every checksum and the form of every record, and shows each group that
+/// counts to `visit`. Changes nothing.
 ///
 /// For a log that nobody writes: what is written while it is read may look like damage. Hold the lock of the folder.
 pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {

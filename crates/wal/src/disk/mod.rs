@@ -3,7 +3,8 @@
 //! What is written is on the device only after [`DiskFile::sync`]; that a file was made, renamed or removed, only
 //! after [`Disk::sync_folder`]. Until then a power loss may take any part of it back, in any order.
 //!
-//! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `simulated`), which takes them at their word.
+//! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `simulated`), which
+//! takes them at their word.
 
 mod real;
 #[cfg(any(test, feature = "simulated"))]
