@@ -1,47 +1,11 @@
 //! A peer made of frames, for scripts.
 
+pub use testkit::Random;
 use wire::hpack::{Decoder, Encoder, FieldLimits, Fields, Indexing};
 use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, PREFACE, flag, kind};
 use wire::{CloseReason, Config, Connection, ErrorCode, Event, StreamKey};
 
 pub const MS: u64 = 1_000_000;
-
-/// A seeded generator (xorshift64*). Print it in assertions: it says where it began.
-#[derive(Clone)]
-pub struct Random {
-    seed: u64,
-    state: u64,
-}
-
-impl std::fmt::Debug for Random {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "seed {:#x}", self.seed)
-    }
-}
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random {
-            seed,
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-        }
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// How many rounds a random test makes: `PELTON_FUZZ_ROUNDS`, or what is quick.
 pub fn rounds(quick: u64) -> u64 {
