@@ -217,8 +217,8 @@ mod tests {
 
     use store::Clock as _;
     use store::durable::Rounds;
-    use store::suite::{StandingClock, put};
     use store::tree::TreeConfig;
+    use testkit::suite::{StandingClock, put};
     use wal::LogId;
     use wal::disk::SimulatedDisk;
 

@@ -51,9 +51,6 @@ pub mod durations;
 pub mod limits;
 pub mod log;
 pub mod snapshot;
-#[cfg(any(test, feature = "suite"))]
-#[allow(clippy::panic, reason = "it is a test")]
-pub mod suite;
 pub mod tree;
 
 mod aside;

@@ -11,12 +11,12 @@ use service::keyvalue::messages::{
     ScanRequest,
 };
 use store::durable::{Opened, Rounds, TreePlace};
-use store::suite::StandingClock;
 use store::tree::{TreeConfig, Wishes};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Direction, Durability, Expiry, Kind, Operation,
     StoreConfig,
 };
+use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 use wire::grpc::Code;
 use wire::{ErrorCode, Event, StreamKey};

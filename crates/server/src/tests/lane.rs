@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use store::durable::{Mailbox, Opened, Rounds, TreePlace};
-use store::suite::{StandingClock, append, put};
 use store::tree::TreeConfig;
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Refusal, Store,
     StoreConfig, WriteBatch,
 };
+use testkit::suite::{StandingClock, append, put};
 use wal::{LogConfig, LogId};
 
 use crate::lane::Lane;

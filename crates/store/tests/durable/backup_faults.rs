@@ -1,7 +1,7 @@
 //! Backups and restores on disks that fail, and backups that are not what they were.
 
 use store::backup::{BackupError, MANIFEST_NAME};
-use store::suite::Random;
+use testkit::Random;
 use wal::disk::{Disk, Fault, SimulatedDisk};
 
 use crate::backups::{Client, Model, check, config, restore, verified};

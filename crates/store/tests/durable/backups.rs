@@ -8,8 +8,9 @@ use std::sync::Arc;
 use store::backup::{
     self, BackupError, Making, RestoreConfig, RestoreError, Restored, Step, Verified,
 };
-use store::suite::{Random, StandingClock};
 use store::{Decision, Durability, Outcomes, Store, StoreConfig};
+use testkit::Random;
+use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{LogConfig, LogId, segment_name};
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use store::durable::{Mailbox, OpenError, Opened, Rounds};
-use store::suite::{Engine, Random};
 use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
+use testkit::Random;
+use testkit::suite::Engine;
 use wal::disk::SimulatedDisk;
 use wal::{LogConfig, LogId};
 

@@ -10,11 +10,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use store::durable::Event;
-use store::suite::{Random, StandingClock};
 use store::{
     CommitOutcome, DatabaseInfo, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
     StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::segment_name;
 

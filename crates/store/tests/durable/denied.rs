@@ -2,8 +2,8 @@
 //! is lost, and it is over when the permissions are back.
 
 use store::durable::Event;
-use store::suite::put;
 use store::{DatabaseId, Decision, Durability, Refusal};
+use testkit::suite::put;
 use wal::disk::{Disk, Fault, Step};
 
 use crate::bench::Durable;

@@ -1,11 +1,11 @@
 //! What goes wrong without a crash: a full disk, a failed sync, a log that is far behind.
 
 use store::durable::Event;
-use store::suite::{StandingClock, delete, get, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, DropError, Durability, Mode, Operation, Outcomes,
     Refusal, Store, StoreConfig,
 };
+use testkit::suite::{StandingClock, delete, get, put};
 use wal::Ending;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::SEQUENCE_RESERVE;

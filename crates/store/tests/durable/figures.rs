@@ -1,8 +1,8 @@
 //! What is counted is what was done, and adds up: once, and after the next start again.
 
 use store::durable::{Event, LogStatistics};
-use store::suite::{delete, get, put};
 use store::{DatabaseId, Decision, Durability, Outcomes};
+use testkit::suite::{delete, get, put};
 use wal::HEADER_BYTES;
 use wal::disk::{SimulatedDisk, Step};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use store::durable::{Event, FolderError, OpenError, open_folder};
-use store::suite::{StandingClock, put};
 use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
+use testkit::suite::{StandingClock, put};
 use wal::LogConfig;
 use wal::disk::Disk;
 

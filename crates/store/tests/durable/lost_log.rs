@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use store::durable::OpenError;
 use store::limits::SET_ASIDE_MS;
-use store::suite::{StandingClock, put};
 use store::{DatabaseId, Mode, SET_ASIDE_FOLDER, Store};
+use testkit::suite::{StandingClock, put};
 use wal::LogConfig;
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 

@@ -1,10 +1,10 @@
 //! Several writes of the same keys in one commit, and in one group: each sees those before it, the last one stays, and a
 //! restart brings back what was answered.
 
-use store::suite::{StandingClock, append, delete, put};
 use store::{
     Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
 };
+use testkit::suite::{StandingClock, append, delete, put};
 
 use crate::failures::Client;
 

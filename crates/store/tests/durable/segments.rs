@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use store::durable::{Durable, Event, Mailbox, Opened};
-use store::suite::{delete, put};
 use store::{Clock, DatabaseId, Decision, Mode, Outcomes, Refusal, Store};
+use testkit::suite::{delete, put};
 use wal::disk::{Disk, DiskFile, FolderLock, SimulatedDisk};
 
 use crate::bench::{SEGMENT_BYTES, log_config, verify};

@@ -2,10 +2,10 @@
 //! left.
 
 use store::blob::UploadPeer;
-use store::suite::{append, put};
 use store::{
     DatabaseId, Decision, Durability, Mode, Operation, Outcomes, Refusal, Source, WriteBatch,
 };
+use testkit::suite::{append, put};
 
 use crate::failures::Client;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use allocation_counter::measure;
 use store::snapshot::{self, Header, ReadError, Summary, Visitor};
-use store::suite::{Random, put_expiring};
 use store::{DatabaseId, Durability, Entry, Expiry};
+use testkit::Random;
+use testkit::suite::put_expiring;
 use wal::disk::{Disk, SimulatedDisk};
 
 use crate::snapshots::Client;

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use store::durable::{Event, OpenError, Opened};
-use store::suite::{StandingClock, append, delete, increment, put};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Mode,
     Operation, Outcomes, Range, Refusal, Store, StoreConfig, snapshot,
 };
+use testkit::suite::{StandingClock, append, delete, increment, put};
 use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{LogConfig, LogId, Misfit, segment_name};

@@ -1,7 +1,8 @@
 //! The suite of every engine.
 
-use store::suite::{Engine, Random, run_cases, run_property};
 use store::{Durability, StoreConfig};
+use testkit::Random;
+use testkit::suite::{Engine, run_cases, run_property};
 
 use crate::bench::Durable;
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
 use store::snapshot::SnapshotError;
-use store::suite::{Random, RunningClock, append, increment, put};
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
+use testkit::Random;
+use testkit::suite::{RunningClock, append, increment, put};
 use wal::LogConfig;
 use wal::disk::{Disk, Fault, RealDisk};
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use store::backup::{self, MANIFEST_NAME, Making, RestoreConfig, Step};
 use store::durable::TreePlace;
-use store::suite::{Engine, Random, StandingClock, delete, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Store,
     StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::{Engine, StandingClock, delete, put};
 use wal::disk::{Disk, RealDisk};
 use wal::{LogConfig, LogId};
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use store::durable::{Mailbox, OpenError, Opened, Rounds, TreePlace};
-use store::suite::{Engine, Random};
 use store::tree::{Pressure, TreeConfig};
 use store::{
     Clock, Committer, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, WriteBatch,
 };
+use testkit::Random;
+use testkit::suite::Engine;
 use wal::disk::SimulatedDisk;
 
 use crate::bench::log_config;

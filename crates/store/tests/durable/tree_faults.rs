@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use store::durable::{ConvertError, NamedTrees};
-use store::suite::{StandingClock, SuiteView, delete, put, read_folder};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
     StoreConfig,
 };
+use testkit::read_folder;
+use testkit::suite::{StandingClock, SuiteView, delete, put};
 use wal::disk::{Fault, Step};
 
 use crate::bench::SEGMENT_BYTES;

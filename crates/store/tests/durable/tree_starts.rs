@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use store::durable::{OpenError, Opened};
 use store::limits::SET_ASIDE_MS;
-use store::suite::{Engine, Files, put, read_folder, write_folder};
 use store::tree::TreeError;
 use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
+use testkit::suite::{Engine, put};
+use testkit::{Files, read_folder, write_folder};
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{LogConfig, LogId};
 

@@ -86,7 +86,7 @@ impl Backup {
             log,
             trees: None,
         };
-        let mut clock = store::suite::StandingClock { now_ms: 1 };
+        let mut clock = testkit::suite::StandingClock { now_ms: 1 };
         let done = backup::restore(&self.target, &target, &config, &mut clock, goes_on);
         done.unwrap_or_else(|error| panic!("{error}"));
         let opened = Store::open(store, target, &log);

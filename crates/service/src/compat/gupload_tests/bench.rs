@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use store::blob::{Description, Owner, split_key};
 use store::durable::{Mailbox, Opened, Rounds};
-use store::suite::StandingClock;
 use store::{
     Committer, DatabaseId, Direction, Durability, Outcomes, Range, Shown, Store, StoreConfig,
 };
+use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{LogConfig, LogId};
 

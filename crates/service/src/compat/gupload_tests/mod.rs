@@ -4,7 +4,7 @@ pub(crate) mod bench;
 
 use store::Durability;
 use store::blob::limits;
-use store::suite::Random;
+use testkit::Random;
 use wal::disk::{Fault, Step};
 
 use super::gupload::Names;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use store::durable::{Opened, Rounds, TreePlace};
-use store::suite::StandingClock;
 use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
 use store::{Direction, Durability, Entry, Kind, Look, Range, View};
+use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 
 use super::*;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::backup::{self, BackupError, Making, RestoreConfig, RestoreError, Step as MakingStep};
-use store::suite::{Random, StandingClock};
+use testkit::Random;
+use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
 
 use super::{Bench, config, content};

@@ -15,11 +15,12 @@ use store::blob::{
     UploadPeer, key,
 };
 use store::durable::OpenError;
-use store::suite::{Random, StandingClock};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Mode, Operation, OperationStatus,
     Outcomes, StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
 use wal::disk::{Disk as _, SimulatedDisk};
 
 use crate::bench::Durable;

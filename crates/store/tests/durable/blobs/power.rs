@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use store::suite::Random;
 use store::{Condition, DatabaseId};
+use testkit::Random;
 use wal::disk::{Fault, Step as DiskStep};
 
 use super::{Bench, DATABASE, begin, chunk, config, content, end_of, text};

@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use super::{Case, create};
-use crate::suite::{Bench, Make, append, delete, get, increment, put, put_if};
-use crate::{
+use store::{
     Condition, CountSlice, DatabaseId, Decision, Direction, KeyState, Mode, Operation,
     OperationStatus, Range, ScanEnd,
 };
+
+use super::{Case, create};
+use crate::suite::{Bench, Make, append, delete, get, increment, put, put_if};
 
 pub(super) const CASES: &[Case] = &[
     ("a new store is empty", a_new_store_is_empty),
@@ -156,7 +157,7 @@ fn previous_values_are_given_if_wanted(make: Make<'_>) {
     let mut bench = Bench::new(make);
     bench.put(b"key", b"old");
     let replace = |want_previous, condition| {
-        let expiry = crate::Expiry::None;
+        let expiry = store::Expiry::None;
         Operation::Put {
             key: b"key",
             value: b"new",

@@ -2,13 +2,15 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::model::{Expected, ExpectedCommit, Model, Stored};
-use super::{Bench, Make, Random};
-use crate::limits;
-use crate::{
+use store::limits;
+use store::{
     CommitOutcome, Condition, DatabaseId, DatabaseLimits, Direction, Expiry, List, Mode, Operation,
     Range, ScanEnd, StoreConfig,
 };
+
+use super::model::{Expected, ExpectedCommit, Model, Stored};
+use super::{Bench, Make};
+use crate::Random;
 
 /// Rounds, unless the environment variable `PELTON_ROUNDS` says otherwise.
 const ROUNDS: u64 = 200;
@@ -391,7 +393,7 @@ impl Round {
             let (page_rows, budget_rows) = (1 + self.random.below(5), self.random.below(8) as u32);
             let page_end = found.len() + page_rows;
             let end = view.scan(&rest, direction, self.now_ms, budget_rows, &mut |entry| {
-                let &crate::Entry {
+                let &store::Entry {
                     key,
                     value,
                     version,
@@ -445,7 +447,7 @@ impl Round {
 }
 
 fn create(bench: &mut Bench, limits: DatabaseLimits) -> DatabaseId {
-    let config = crate::DatabaseConfig {
+    let config = store::DatabaseConfig {
         limits,
         ..bench.engine.database_config()
     };

@@ -1,10 +1,11 @@
 //! Bounds of databases, and databases beside each other.
 
-use super::{Case, create};
-use crate::suite::{Bench, Make, append, delete, put};
-use crate::{
+use store::{
     CreateError, DatabaseId, Decision, DropError, Mode, Operation, Range, Refusal, StoreConfig,
 };
+
+use super::{Case, create};
+use crate::suite::{Bench, Make, append, delete, put};
 
 pub(super) const CASES: &[Case] = &[
     (

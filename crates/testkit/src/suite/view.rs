@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::tree::TreeView;
-use crate::{DatabaseId, Direction, Entry, Range, ScanEnd, Store, View};
+use store::tree::TreeView;
+use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Store, View};
 
 /// A view of a database, in memory or on disk. A read that fails is a failed test.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
@@ -55,7 +55,7 @@ impl<'a> SuiteView<'a> {
     }
 
     /// Counts the live entries of a range.
-    pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> crate::CountSlice<'_> {
+    pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> store::CountSlice<'_> {
         match self {
             SuiteView::Memory(view) => view.count(range, now_ms, budget_rows),
             SuiteView::Tree(view) => view

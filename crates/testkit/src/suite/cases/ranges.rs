@@ -2,9 +2,10 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use store::{CountSlice, DatabaseId, Direction, Range, ScanEnd};
+
 use super::Case;
 use crate::suite::{Bench, Make};
-use crate::{CountSlice, DatabaseId, Direction, Range, ScanEnd};
 
 pub(super) const CASES: &[Case] = &[
     (
@@ -65,7 +66,7 @@ fn scans_go_both_ways_and_resume(make: Make<'_>) {
     assert_eq!(scan(from_hole, Forward), [&b"b"[..], b"ba"]);
 
     let mut visited = 0;
-    let stop_at_two = &mut |_: &crate::Entry<'_>| {
+    let stop_at_two = &mut |_: &store::Entry<'_>| {
         visited += 1;
         if visited == 2 {
             ControlFlow::Break(())
@@ -77,7 +78,7 @@ fn scans_go_both_ways_and_resume(make: Make<'_>) {
         view.scan(&Range::ALL, Forward, 1, 100, stop_at_two),
         ScanEnd::Stopped
     );
-    let go_on = &mut |_: &crate::Entry<'_>| ControlFlow::Continue(());
+    let go_on = &mut |_: &store::Entry<'_>| ControlFlow::Continue(());
     assert_eq!(
         view.scan(&Range::ALL, Forward, 1, 2, go_on),
         ScanEnd::BudgetSpent(b"a")

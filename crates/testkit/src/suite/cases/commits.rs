@@ -1,12 +1,13 @@
 //! Several operations in one commit, and what is refused before anything is done.
 
-use super::Case;
-use crate::limits::{ANSWER_BYTES_PER_OPERATION, SHARED_VALUE_BYTES};
-use crate::suite::{Bench, Make, append, delete, get, increment, put, put_if};
-use crate::{
+use store::limits::{ANSWER_BYTES_PER_OPERATION, SHARED_VALUE_BYTES};
+use store::{
     Condition, DatabaseId, Decision, Limit, List, Mode, Operation, OperationStatus, PushError,
     Refusal, StoreConfig, Value,
 };
+
+use super::Case;
+use crate::suite::{Bench, Make, append, delete, get, increment, put, put_if};
 
 pub(super) const CASES: &[Case] = &[
     (

@@ -3,20 +3,16 @@
 //! An engine's tests implement [`Engine`] and call [`run_cases`] and [`run_property`].
 
 mod cases;
-mod folder;
 mod model;
 mod property;
-mod random;
 mod view;
 
-pub use folder::{Files, read_folder, write_folder};
 pub use property::run_property;
-pub use random::Random;
 pub use view::SuiteView;
 
 use std::time::Instant;
 
-use crate::{
+use store::{
     Clock, CommitOutcome, Condition, CreateError, DatabaseConfig, DatabaseId, Decision, DropError,
     Expiry, Kind, Mode, Operation, Outcomes, Refusal, Store, StoreConfig, WriteBatch,
 };
@@ -301,52 +297,4 @@ pub fn increment(key: &[u8], delta: i64) -> Operation<'_> {
 /// A Get.
 pub fn get(key: &[u8]) -> Operation<'_> {
     Operation::Get { key }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Committer;
-
-    struct Memory {
-        store: Store,
-        committer: Committer,
-    }
-
-    impl Engine for Memory {
-        fn store(&self) -> &Store {
-            &self.store
-        }
-
-        fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes) {
-            drop(self.committer.run(batch, clock, outcomes));
-            for database in self.store.databases() {
-                let view = self
-                    .store
-                    .view(database.id)
-                    .expect("nobody drops it meanwhile");
-                assert_eq!(view.verify(), view.statistics().memory_bytes);
-            }
-        }
-
-        fn database_config(&self) -> DatabaseConfig {
-            DatabaseConfig::default()
-        }
-    }
-
-    fn make(config: StoreConfig) -> Box<dyn Engine> {
-        let store = Store::in_memory(config).expect("the configuration is valid");
-        let committer = store.committer();
-        Box::new(Memory { store, committer })
-    }
-
-    #[test]
-    fn memory_passes_all_cases() {
-        run_cases(&make);
-    }
-
-    #[test]
-    fn memory_equals_the_model() {
-        run_property(&make);
-    }
 }

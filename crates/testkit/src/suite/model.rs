@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::ANSWER_BYTES_PER_OPERATION;
-use crate::{
+use store::limits::ANSWER_BYTES_PER_OPERATION;
+use store::{
     Condition, Decision, Expiry, KeyState, List, Mode, Operation, OperationStatus, Refusal,
 };
 

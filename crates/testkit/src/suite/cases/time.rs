@@ -1,12 +1,13 @@
 //! The cases about time to live.
 
-use super::Case;
-use crate::limits::{SWEEP_DELAY_MS, SWEEP_KEYS};
-use crate::suite::{Bench, Make, append, delete, get, increment, put, put_expiring};
-use crate::{
+use store::limits::{SWEEP_DELAY_MS, SWEEP_KEYS};
+use store::{
     Condition, DatabaseConfig, DatabaseId, DatabaseLimits, Direction, Expiry, Mode, Operation,
     OperationStatus, Range, SWEEP_TAG,
 };
+
+use super::Case;
+use crate::suite::{Bench, Make, append, delete, get, increment, put, put_expiring};
 use std::ops::ControlFlow;
 
 pub(super) const CASES: &[Case] = &[

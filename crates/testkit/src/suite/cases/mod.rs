@@ -6,8 +6,9 @@ mod ranges;
 mod time;
 mod writes;
 
+use store::DatabaseId;
+
 use super::{Bench, Make};
-use crate::DatabaseId;
 
 /// A name and a case.
 pub(super) type Case = (&'static str, fn(Make<'_>));
