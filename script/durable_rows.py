@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import urllib.request
 
-# Group header and alignment of the log (docs and crates/store/src/log/group.rs).
+# Group header and alignment of the log (docs and crates/wal/src/group.rs).
 HEADER_BYTES, ALIGN_BYTES = 128, 512
 
 # Log to be read again, about. Where two segments are full a snapshot is made, which would take its place.

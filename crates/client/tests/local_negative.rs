@@ -8,10 +8,11 @@ mod raw;
 use std::thread::JoinHandle;
 
 use client::{CallError, CallStart, ChannelKey, Code, NotBegun};
+use testkit::frames::message;
 use wire::http2::frame::kind;
 
 use face::{Face, Heard, heard};
-use raw::{ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, prefixed, serve_raw};
+use raw::{ErrorCode, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, serve_raw};
 
 const PATH: &str = "/t.T/M";
 
@@ -104,7 +105,7 @@ fn a_reset_without_a_status_is_internal() {
     let during_data = |raw: &mut Raw| {
         let stream = begin(raw);
         raw.headers(stream);
-        raw.frame(kind::DATA, 0, stream, &prefixed(&[7; 1_000])[..500]);
+        raw.frame(kind::DATA, 0, stream, &message(&[7; 1_000])[..500]);
         raw.reset(stream, ErrorCode::NoError);
     };
     let after_data = |raw: &mut Raw| {

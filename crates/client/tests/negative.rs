@@ -8,11 +8,11 @@ mod raw;
 use std::time::{Duration, Instant};
 
 use client::{CallError, CallOptions, Channel, Code, NotBegun, Step};
+use testkit::frames::message;
 use wire::http2::frame::{flag, kind};
 
 use raw::{
-    ErrorCode, FIRST_WINDOW, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, connect, prefixed,
-    serve_raw,
+    ErrorCode, FIRST_WINDOW, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Raw, connect, serve_raw,
 };
 
 const PATH: &str = "/grpc.testing.TestService/UnaryCall";
@@ -173,7 +173,7 @@ fn rst_during_data() {
     let result = one_call(|raw| {
         let stream = begin(raw);
         raw.headers(stream);
-        let whole = prefixed(&[7; 1_000]);
+        let whole = message(&[7; 1_000]);
         raw.frame(kind::DATA, 0, stream, &whole[..500]);
         raw.reset(stream, ErrorCode::NoError);
     });
@@ -221,7 +221,7 @@ fn ping() {
         raw.ping([1; 8]);
         raw.headers(stream);
         raw.ping([2; 8]);
-        let whole = prefixed(b"answer");
+        let whole = message(b"answer");
         raw.frame(kind::DATA, 0, stream, &whole[..4]);
         raw.ping([3; 8]);
         raw.frame(kind::DATA, 0, stream, &whole[4..]);
@@ -342,7 +342,7 @@ fn padded_answer(raw: &mut Raw, padding: Option<u8>, size: usize) {
         windows.grow(&frame);
     }
     raw.headers(stream);
-    let whole = prefixed(&vec![5; size]);
+    let whole = message(&vec![5; size]);
     let piece = if padding.is_some() { 1 } else { 1_000 };
     for piece in whole.chunks(piece) {
         let cost = (piece.len() + padding.map_or(0, |padding| 1 + usize::from(padding))) as i64;

@@ -22,10 +22,10 @@ use store::backup::BackupRoot;
 use store::blob::{BlobConfig, Found};
 use store::durable::{FolderError, OpenError, TREES_FOLDER, TreePlace};
 use store::limits::SET_ASIDE_MS;
-use store::log::{self, LogConfig, LogId, Recovered};
 use store::snapshot::ReadError;
 use store::tree::TreeConfig;
 use store::{DatabaseId, SET_ASIDE_FOLDER};
+use wal::{LogConfig, LogId, Recovered};
 
 use crate::activity;
 use crate::arguments::{Driver, KindArgument, ServeArguments};
@@ -411,7 +411,7 @@ fn start_failure(error: &StartError) -> Failure {
         }
         StartError::Bind(_) => "; --listen says where to listen".into(),
         StartError::Open(OpenError::Folder(error)) => return folder_failure(error),
-        StartError::Open(OpenError::Log(log::OpenError::Damaged { .. })) => {
+        StartError::Open(OpenError::Log(wal::OpenError::Damaged { .. })) => {
             "; nothing was changed. --accept-loss starts with what is whole, and gives up the rest"
                 .into()
         }

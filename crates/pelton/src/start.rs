@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use store::log::ReadProgress;
+use wal::ReadProgress;
 
 use crate::limits::START_PROGRESS_MS;
 use crate::size::Size;

@@ -227,7 +227,7 @@ mod tests {
         assert!(!batch.has_writes() && !batch.has_work());
         fn put(writes: &mut WriteBatch, value: &[u8]) {
             let mut commit = writes.begin(0, DatabaseId::DEFAULT, store::Mode::Atomic);
-            let put = store::suite::put(b"key", value);
+            let put = testkit::suite::put(b"key", value);
             commit.push(&put).expect("it fits");
             commit.submit();
         }

@@ -68,8 +68,8 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{ConvertError, Durable, Mailbox, OpenError, Rounds, Waker};
-use store::log::{Recovered, WriteError};
 use store::{CreateError, Kind, Store};
+use wal::{Recovered, WriteError};
 
 use crate::account::Account;
 use crate::admission::Admission;

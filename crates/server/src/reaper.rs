@@ -53,8 +53,8 @@ impl Reaper {
 
 #[cfg(test)]
 mod tests {
-    use store::suite::{StandingClock, put};
     use store::{DatabaseConfig, DatabaseId, Mode, Outcomes, Store, StoreConfig};
+    use testkit::suite::{StandingClock, put};
 
     use super::*;
 

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::disk::Disk;
 use store::durable::{ConvertError, Durable, DurableCommitter, Event, Opened, TreePlace};
-use store::log::{LogConfig, Recovered};
 use store::tree::TreeError;
 use store::{
     DatabaseConfig, DatabaseId, DatabaseLimits, Direction, Durability, Kind, Range, Store,
     StoreConfig,
 };
+use wal::disk::Disk;
+use wal::{LogConfig, Recovered};
 
 use crate::clock::TimeSource;
 use crate::settings::Log;
@@ -216,11 +216,11 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use store::Clock as _;
-    use store::disk::SimulatedDisk;
     use store::durable::Rounds;
-    use store::log::LogId;
-    use store::suite::{StandingClock, put};
     use store::tree::TreeConfig;
+    use testkit::suite::{StandingClock, put};
+    use wal::LogId;
+    use wal::disk::SimulatedDisk;
 
     use super::*;
     use crate::readers::tests::TempFolder;
@@ -293,7 +293,7 @@ mod tests {
                 _ => Kind::Memory,
             };
             let folder = Folder {
-                disk: Arc::new(SimulatedDisk::new(1)),
+                disk: Arc::new(testkit::simulated_disk(1)),
                 trees: TempFolder::new(),
             };
             let (refused, kind) = folder.start(None);

@@ -1,6 +1,8 @@
 //! Random steps of calls that never touch the store: valid requests, damaged ones, in any order that the room above may
 //! bring. [`Fake`] watches that a call ends once and says nothing afterwards; here is watched that it ends at all.
 
+use testkit::Random;
+
 use crate::call::Shared;
 use crate::fake::{Fake, shared};
 use crate::method::Method;
@@ -9,37 +11,16 @@ use crate::protobuf::writer;
 const CALLS: u64 = 20_000;
 const STEPS_MAX: u64 = 12;
 
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn one_in(&mut self, number: u64) -> bool {
-        self.below(number) == 0
-    }
-}
-
 /// A message with the low field numbers and small values that all requests here have, nested at times; damaged at times.
 fn request(random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
     fields(random, &mut out, 2);
-    if random.one_in(4) && !out.is_empty() {
+    if random.once_in(4) && !out.is_empty() {
         let at = random.below(out.len() as u64) as usize;
         match random.below(3) {
             0 => out.truncate(at),
-            1 => out[at] = random.next() as u8,
-            _ => out.insert(at, random.next() as u8),
+            1 => out[at] = random.number() as u8,
+            _ => out.insert(at, random.number() as u8),
         }
     }
     out
@@ -76,8 +57,8 @@ fn call(method: Method, random: &mut Random, shared: &Shared) {
         }
         match random.below(6) {
             0..=2 if !is_half_closed && !fake.actions.is_held => {
-                is_half_closed = random.one_in(3);
-                fake.actions.message_was_compressed = random.one_in(2);
+                is_half_closed = random.once_in(3);
+                fake.actions.message_was_compressed = random.once_in(2);
                 fake.message(&request(random), is_half_closed, shared);
             }
             3 if !is_half_closed => {
@@ -92,7 +73,7 @@ fn call(method: Method, random: &mut Random, shared: &Shared) {
             }
             _ => {
                 fake.actions.now_ns += random.below(1_000_000);
-                shared.health.set("pelton.v1.Echo", random.one_in(2));
+                shared.health.set("pelton.v1.Echo", random.once_in(2));
                 fake.woken(shared);
             }
         }
@@ -140,7 +121,7 @@ fn every_call_ends_once() {
         .filter(|method| !uses_the_store(method.path()))
         .collect();
     for seed in 0..CALLS {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let method = methods[random.below(methods.len() as u64) as usize];
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             call(method, &mut random, &shared);

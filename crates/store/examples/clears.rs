@@ -15,13 +15,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use store::durable::{Durable, Mailbox, Opened, TreePlace};
-use store::log::{LogConfig, LogId};
-use store::suite::RunningClock;
 use store::tree::TreeConfig;
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode, Operation,
     Outcomes, Refusal, Store, StoreConfig, WriteBatch,
 };
+use testkit::suite::RunningClock;
+use wal::{LogConfig, LogId};
 
 /// Small, so that much happens in a short run.
 const SEGMENT_BYTES: u64 = 64 * 1024;

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use store::disk::{Disk, RealDisk};
 use store::durable::{Durable, DurableCommitter, Event, Mailbox, Opened, Rounds, Waker};
-use store::log::limits::SEGMENT_BYTES;
-use store::log::{HEADER_BYTES, LogConfig, LogId, RECORD_BYTES};
 use store::{
     Clock, Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes, Store,
     StoreConfig, WriteBatch,
 };
+use wal::disk::{Disk, RealDisk};
+use wal::limits::SEGMENT_BYTES;
+use wal::{HEADER_BYTES, LogConfig, LogId, RECORD_BYTES};
 
 const KEYS: u32 = 100_000;
 const KEY_BYTES: usize = 16;

@@ -240,14 +240,14 @@ fn key(number: u64) -> [u8; 16] {
 }
 
 fn random_numbers(count: usize) -> impl Iterator<Item = u64> {
-    let mut random = store::suite::Random::new(5);
+    let mut random = testkit::Random::new(5);
     (0..count).map(move |_| random.number())
 }
 
 /// All numbers below `size`, in an order without rhyme.
 fn shuffled(size: usize) -> impl Iterator<Item = u64> {
     let mut numbers: Vec<u64> = (0..size as u64).collect();
-    let mut random = store::suite::Random::new(9);
+    let mut random = testkit::Random::new(9);
     for place in (1..size).rev() {
         numbers.swap(place, random.below(place + 1));
     }

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use store::durable::{Durable, Mailbox, Opened};
-use store::log::{LogConfig, LogId};
 use store::snapshot::SnapshotReport;
 use store::{
     Clock, Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes, Store,
     StoreConfig, WriteBatch,
 };
+use wal::{LogConfig, LogId};
 
 const KEY_BYTES: usize = 16;
 /// Bytes of a value, and how many entries have it: less log than after which a snapshot is made by itself.

@@ -1,19 +1,20 @@
 //! How fast a tree takes commits, beside the engine under it, and how fast it is read, beside the index in memory.
 //!
-//! `cargo run --release --features suite --example tree_speed -- [FOLDER] [RECORDS]`: new random keys of 16 bytes with
-//! values of 100, in commits of one record, 256 of them between two looks at the clock. The folder should be on the device
-//! in question.
+//! `cargo run --release --features hooks --example tree_speed -- [FOLDER] [RECORDS]`: new random
+//! keys of 16 bytes with values of 100, in commits of one record, 256 of them between two looks at
+//! the clock. The folder should be on the device in question.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lsm_tree::{AbstractTree, AnyTree, Config};
-use store::suite::{Random, StandingClock};
 use store::tree::{Generation, Keeper, Pressure, TreeConfig, TreeWriter, Trees};
 use store::{
     Condition, DatabaseId, Entry, Expiry, Mode, Operation, Outcomes, Store, StoreConfig, Value,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
 
 const GROUP: u64 = 256;
 const VALUE: [u8; 100] = [7; 100];

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::Disk;
+use wal::disk::Disk;
+
 use crate::limits;
 
 /// The folder, in the data folder.
@@ -221,7 +222,7 @@ impl fmt::Debug for SetAside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimulatedDisk;
+    use wal::disk::SimulatedDisk;
 
     const BEGIN_MS: u64 = 1_700_000_000_000;
 
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_was_set_aside_goes_when_its_time_is_over_and_nothing_else_does() {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let source = disk.folder("blobs");
         let aside = SetAside::new(Arc::new(disk.clone()), None);
         let mut now_ms = BEGIN_MS;
@@ -274,20 +275,20 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_moved_stays_and_one_that_cannot_be_removed_is_tried_again() {
-        let disk = SimulatedDisk::new(2);
+        let disk = testkit::simulated_disk(2);
         let source = disk.folder("blobs");
         for name in ["a", "b"] {
             source.create(name).expect("it is new");
         }
         let aside = SetAside::new(Arc::new(disk.clone()), None);
-        disk.plan_next(crate::disk::Step::Rename, 0, crate::disk::Fault::Error);
+        disk.plan_next(wal::disk::Step::Rename, 0, wal::disk::Fault::Error);
         let names_of_all = ["a".to_owned(), "b".to_owned()];
         let moved = aside.take("blobs", &names_of_all, BEGIN_MS);
         assert_eq!(moved.expect("the folders can be synced"), 1);
         assert_eq!(source.list().expect("it can be listed"), ["a"]);
 
         let now_ms = BEGIN_MS + limits::SET_ASIDE_MS;
-        disk.plan_next(crate::disk::Step::Remove, 0, crate::disk::Fault::Error);
+        disk.plan_next(wal::disk::Step::Remove, 0, wal::disk::Fault::Error);
         assert_eq!(aside.expire(now_ms).expect("it can be listed"), 0);
         let retry_ms = now_ms + limits::SET_ASIDE_RETRY_MS;
         assert_eq!(aside.due_ms(), retry_ms);

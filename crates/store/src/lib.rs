@@ -46,15 +46,11 @@ pub mod background;
 pub mod backup;
 pub mod blob;
 pub mod descriptors;
-pub mod disk;
 pub mod durable;
 pub mod durations;
 pub mod limits;
 pub mod log;
 pub mod snapshot;
-#[cfg(any(test, feature = "suite"))]
-#[allow(clippy::panic, reason = "it is a test")]
-pub mod suite;
 pub mod tree;
 
 mod aside;

@@ -688,7 +688,7 @@ impl View<'_> {
     }
 
     /// Checks that the parts of the index agree, and adds up what the entries take in memory.
-    #[cfg(any(test, feature = "suite"))]
+    #[cfg(any(test, feature = "hooks"))]
     pub fn verify(&self) -> u64 {
         self.state.index.memory().verify()
     }

@@ -149,7 +149,7 @@ pub fn answer(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     /// The first answer that is not `NeedMore`, however the bytes come: it must stay the same with more of them.
     fn recognised(bytes: &[u8]) -> Greeting {
@@ -253,7 +253,7 @@ mod tests {
                 if random.below(2) == 0 {
                     b' ' + random.below(64) as u8
                 } else {
-                    random.next() as u8
+                    random.number() as u8
                 }
             }));
             recognised(&bytes);

@@ -20,8 +20,6 @@ pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod limits;
-#[cfg(test)]
-mod test_random;
 
 pub use http2::{
     Cause, Charge, CloseReason, Config, Connection, ErrorCode, Event, Head, MessagePart, OpenError,

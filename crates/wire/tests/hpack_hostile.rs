@@ -1,10 +1,6 @@
 //! Header blocks that mean harm: the decoder stays within its limits, and every one beyond them is an error.
 
-#[path = "../src/test_random.rs"]
-#[allow(dead_code, reason = "each test uses a part")]
-mod test_random;
-
-use test_random::Random;
+use testkit::Random;
 use wire::hpack::{DecodeError, Decoder, Encoder, Field, FieldLimits, Fields, Indexing, KnownName};
 use wire::limits;
 
@@ -335,7 +331,7 @@ fn any_bytes_are_bounded() {
                 0 => 0x40 | random.below(64) as u8,
                 1 => 0x80 | random.below(72) as u8,
                 2 => random.below(12) as u8,
-                _ => random.next() as u8,
+                _ => random.number() as u8,
             });
             let _ = decode(&mut decoder, &block);
             assert!(

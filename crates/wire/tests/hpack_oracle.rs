@@ -1,9 +1,6 @@
 //! Our encoder and decoder against another implementation, over thousands of random blocks in both directions.
 
-#[path = "../src/test_random.rs"]
-mod test_random;
-
-use test_random::Random;
+use testkit::Random;
 use wire::hpack::{Decoder, Encoder, FieldLimits, Fields, Indexing};
 
 type List = Vec<(Vec<u8>, Vec<u8>)>;
@@ -44,7 +41,7 @@ fn random_list(random: &mut Random) -> List {
                 _ => names[random.below(10) as usize].to_vec(),
             };
             let value = match random.below(6) {
-                0 => random.bytes(100, |random| random.next() as u8),
+                0 => random.bytes(100, |random| random.number() as u8),
                 1 => random.bytes(100, |random| {
                     b"0123456789abcdef-"[random.below(17) as usize]
                 }),

@@ -8,8 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use client::{Address, Channel, ChannelOptions};
+use testkit::frames;
 use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, PREFACE, flag, kind};
 
+pub use testkit::frames::Frame;
 pub use wire::ErrorCode;
 
 /// The settings that these tests send, by their identifiers.
@@ -18,21 +20,6 @@ pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// The windows of HTTP/2 before anything else is said.
 pub const FIRST_WINDOW: usize = 65_535;
-
-/// One frame of the client.
-#[derive(Debug)]
-pub struct Frame {
-    pub kind: u8,
-    pub flags: u8,
-    pub stream: u32,
-    pub payload: Vec<u8>,
-}
-
-impl Frame {
-    pub fn ends_stream(&self) -> bool {
-        matches!(self.kind, kind::DATA | kind::HEADERS) && self.flags & flag::END_STREAM != 0
-    }
-}
 
 /// One connection, from the server's side.
 pub struct Raw {
@@ -91,21 +78,12 @@ impl Raw {
     }
 
     pub fn block(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
-        let mut payload = Vec::new();
-        for (name, value) in fields {
-            // A literal without indexing and with a new name: RFC 7541 section 6.2.2.
-            payload.extend([0, name.len() as u8]);
-            payload.extend_from_slice(name.as_bytes());
-            payload.push(value.len() as u8);
-            payload.extend_from_slice(value.as_bytes());
-        }
-        let flags = flag::END_HEADERS | if end { flag::END_STREAM } else { 0 };
-        self.frame(kind::HEADERS, flags, stream, &payload);
+        self.out.extend(frames::headers(stream, fields, end));
     }
 
     /// One whole message in as few frames as it takes, each with so much padding; none: without the field for it.
     pub fn message(&mut self, stream: u32, bytes: &[u8], padding: Option<u8>, piece: usize) {
-        for piece in prefixed(bytes).chunks(piece) {
+        for piece in frames::message(bytes).chunks(piece) {
             match padding {
                 None => self.frame(kind::DATA, 0, stream, piece),
                 Some(padding) => {
@@ -196,9 +174,3 @@ impl Raw {
 }
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
-
-/// A gRPC message with its prefix.
-pub fn prefixed(bytes: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(bytes.len()).expect("a small message");
-    [&[0], &length.to_be_bytes()[..], bytes].concat()
-}

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use store::disk::{Disk, FolderLock, RealDisk};
 use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
-use store::log::{Ending, Group, Known, Place, Record, RecordKind, Report, verify_known};
+use store::log::{Record, RecordKind, records};
 use store::snapshot::{self, Summary};
+use wal::disk::{Disk, FolderLock, RealDisk};
+use wal::{Ending, Group, Known, Place, Report, verify_known};
 
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
@@ -70,11 +71,11 @@ fn read(
     let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut named = NamedTrees::of_snapshot(snapshots.last().map(|newest| &newest.header));
     let log = verify_known(&disk, &known, &mut |place, group| {
-        // What cannot be read is told by the verdict on the whole.
-        for record in group.records().map_while(Result::ok) {
-            named.record(&record);
+        for record in records(group) {
+            named.record(&record?);
         }
         visit(place, group);
+        Ok(())
     });
     let log = log.map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
     Ok(Contents {
@@ -151,7 +152,7 @@ fn print_group(
         },
     )?;
     if with_records {
-        for record in group.records() {
+        for record in records(group) {
             // What cannot be read is told by the verdict on the whole.
             let Ok(record) = record else { break };
             print_record(output, &record)?;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use server::TimeSource;
 use store::StoreConfig;
 use store::backup::{self, Manifest, RestoreConfig, RestoreError};
-use store::disk::{Disk, RealDisk};
 use store::durable::{TREES_FOLDER, TreePlace};
-use store::log::{LogConfig, LogId};
 use store::tree::TreeConfig;
+use wal::disk::{Disk, RealDisk};
+use wal::{LogConfig, LogId};
 
 use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};

@@ -14,7 +14,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("server", "limits.rs", "Dispatch, admission and draining"),
     ("service", "limits.rs", "What each call may ask for"),
     ("store", "limits.rs", "Keys, values and commits"),
-    ("store", "log/limits.rs", "The log"),
+    ("wal", "limits.rs", "The log"),
     ("store", "snapshot/limits.rs", "Snapshots"),
     ("store", "tree/limits.rs", "Databases on disk"),
     ("store", "backup/limits.rs", "Backups"),

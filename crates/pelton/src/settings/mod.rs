@@ -157,7 +157,7 @@ impl Settings {
             data: pick!(data),
             durability: pick!(durability).unwrap_or(Durability::Synced),
             kind: pick!(kind),
-            log_segment: pick!(log_segment).unwrap_or(Size(store::log::limits::SEGMENT_BYTES)),
+            log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             disk_cache: pick!(disk_cache).unwrap_or(Size(store::tree::limits::CACHE_BYTES)),
             backup_root: pick!(backup_root),
             blob_quota: pick!(blob_quota),

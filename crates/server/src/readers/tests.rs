@@ -10,15 +10,14 @@ use service::keyvalue::messages::{
     CountRequest, CountResponse, DeleteResponse, GetResponse, Keys, PutResponse, Request, ScanPage,
     ScanRequest,
 };
-use store::disk::SimulatedDisk;
 use store::durable::{Opened, Rounds, TreePlace};
-use store::log::{LogConfig, LogId};
-use store::suite::StandingClock;
 use store::tree::{TreeConfig, Wishes};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Direction, Durability, Expiry, Kind, Operation,
     StoreConfig,
 };
+use testkit::suite::StandingClock;
+use wal::{LogConfig, LogId};
 use wire::grpc::Code;
 use wire::{ErrorCode, Event, StreamKey};
 
@@ -81,7 +80,7 @@ impl Bench {
             segment_bytes: 1 << 20,
             ..LogConfig::new(id, 1)
         };
-        let disk = Arc::new(SimulatedDisk::new(1));
+        let disk = Arc::new(testkit::simulated_disk(1));
         let opened = Store::open_with_trees(config, disk, &log, Some(&place));
         let Opened {
             store, committer, ..

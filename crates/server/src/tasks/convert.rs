@@ -2,10 +2,10 @@
 
 use service::admin::messages::ConvertProgress;
 use service::{TaskFailure, TaskFailureKind};
-use store::disk::is_full;
 use store::durable::{ConvertError, Durable};
 use store::tree::TreeError;
 use store::{DatabaseId, Kind, Refusal, Store};
+use wal::disk::is_full;
 
 use super::{Done, Progress, Watch};
 

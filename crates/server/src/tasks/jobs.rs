@@ -8,9 +8,9 @@ use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use store::Store;
 use store::background::Background;
 use store::backup::{BackupError, BackupRoot};
-use store::disk::{Disk, is_full};
 use store::durable::Durable;
 use store::snapshot::SnapshotError;
+use wal::disk::{Disk, is_full};
 
 use super::{Done, Jobs, Progress, Watch, convert};
 use crate::clock::TimeSource;
@@ -162,11 +162,11 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use service::Code;
-    use store::disk::{NoRoom, SimulatedDisk};
     use store::durable::TreePlace;
-    use store::log::{GroupError, LogConfig, LogId};
     use store::tree::TreeConfig;
     use store::{DatabaseId, Durability, Kind};
+    use wal::disk::NoRoom;
+    use wal::{GroupError, LogConfig, LogId};
 
     use super::*;
     use crate::calls::CallId;
@@ -202,7 +202,7 @@ mod tests {
         };
         let config = Config {
             storage: Storage::Folder {
-                disk: Arc::new(SimulatedDisk::new(1)),
+                disk: Arc::new(testkit::simulated_disk(1)),
                 log: LogConfig {
                     segment_bytes: 1 << 20,
                     ..LogConfig::new(id, 1)

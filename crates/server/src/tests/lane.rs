@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use store::disk::SimulatedDisk;
 use store::durable::{Mailbox, Opened, Rounds, TreePlace};
-use store::log::{LogConfig, LogId};
-use store::suite::{StandingClock, append, put};
 use store::tree::TreeConfig;
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Refusal, Store,
     StoreConfig, WriteBatch,
 };
+use testkit::suite::{StandingClock, append, put};
+use wal::{LogConfig, LogId};
 
 use crate::lane::Lane;
 use crate::limits;
@@ -52,7 +51,7 @@ impl Bench {
             secret: 8,
         };
         let log = LogConfig::new(id, 1);
-        let disk = Arc::new(SimulatedDisk::new(1));
+        let disk = Arc::new(testkit::simulated_disk(1));
         let opened = Store::open_with_trees(config, disk, &log, Some(&place));
         let Opened {
             store, committer, ..

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use net::Handler;
 use service::Method;
 use service::keyvalue::messages::{PipeAnswers, PipeRequest, Request};
-use store::disk::SimulatedDisk;
 use store::durable::{Opened, Rounds};
-use store::log::{LogConfig, LogId};
-use store::suite::StandingClock;
 use store::{Condition, DatabaseConfig, Durability, Expiry, Mode, Operation, Store, StoreConfig};
+use testkit::suite::StandingClock;
+use wal::{LogConfig, LogId};
 use wire::grpc::Code;
 use wire::{Event, RequestHead, StreamKey};
 
@@ -52,7 +51,7 @@ impl Bench {
             segment_bytes: 1 << 20,
             ..LogConfig::new(id, 1)
         };
-        let opened = Store::open(config, Arc::new(SimulatedDisk::new(1)), &log);
+        let opened = Store::open(config, Arc::new(testkit::simulated_disk(1)), &log);
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use net::sim::{Network, NodeId};
-use store::disk::DiskFaultCounts;
 use store::durable::Event;
 use store::{DatabaseInfo, Direction, Durability, Range, Store};
+use wal::disk::DiskFaultCounts;
 
 use super::databases::{self, Db};
 use super::fate::Fate;

@@ -1,7 +1,7 @@
 //! What is to happen to a life of the server.
 
 use net::sim::Random;
-use store::disk::{Fault, SimulatedDisk, Step};
+use wal::disk::{Fault, SimulatedDisk, Step};
 
 /// How a life is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

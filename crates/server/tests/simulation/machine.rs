@@ -10,11 +10,11 @@ use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use store::blob::BlobConfig;
-use store::disk::{Fault, SimulatedDisk};
 use store::durable::{Event, Opened, Rounds};
-use store::log::limits::SEQUENCE_RESERVE;
-use store::log::{LogConfig, LogId, Recovered, WriteError, verify};
 use store::{Store, StoreConfig};
+use wal::disk::{Fault, SimulatedDisk};
+use wal::limits::SEQUENCE_RESERVE;
+use wal::{LogConfig, LogId, Recovered, WriteError, verify};
 
 use super::databases;
 use super::lives::How;
@@ -62,7 +62,7 @@ impl Machine {
         let mut random = Random::new(!seed);
         Machine {
             seed,
-            disk: SimulatedDisk::new(seed),
+            disk: testkit::simulated_disk(seed),
             time: Arc::default(),
             segment_bytes: [8 << 10, 16 << 10, 64 << 10][random.below(3) as usize],
             random,
@@ -231,6 +231,7 @@ impl Machine {
             if sequence < base + SEQUENCE_RESERVE / 2 {
                 last = last.max(sequence);
             }
+            Ok(())
         });
         report.expect("the disk reads well");
         last

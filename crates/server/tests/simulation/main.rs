@@ -35,7 +35,7 @@ mod world;
 use std::thread;
 
 use net::sim::FaultCounts;
-use store::disk::DiskFaultCounts;
+use wal::disk::DiskFaultCounts;
 
 use counts::Counts;
 use round::{Plan, Report, run};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use net::sim::{FaultCounts, Faults, Network, NodeId};
 use store::Expiry;
-use store::disk::DiskFaultCounts;
+use wal::disk::DiskFaultCounts;
 
 use super::client::Client;
 use super::counts::Counts;

@@ -512,13 +512,8 @@ fn one_request_is_what_a_call_takes() {
 #[test]
 fn whatever_is_sent_is_answered_once() {
     let shared = shared();
-    let mut state = 1_u64;
-    let mut below = |bound: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 8) as usize % bound
-    };
+    let mut random = testkit::Random::new(1);
+    let mut below = |bound: usize| random.below(bound);
     let mut answered = 0;
     for _ in 0..20_000 {
         let name = ["", "a", "b"][below(3)];

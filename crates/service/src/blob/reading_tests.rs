@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use store::blob::{Description, News, Owner, Permit, UploadError, Work};
-use store::suite::Random;
 use store::{DatabaseId, Direction, Range};
+use testkit::Random;
 
 use super::reading::Reading;
 use crate::compat::gupload_tests::bench::Bench;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use store::blob::{Blobs, NameError, ReadError, UploadError, check_name, limits};
-use store::disk::is_full;
 use store::{DatabaseId, Durability};
+use wal::disk::is_full;
 
 use crate::call::Shared;
 use crate::keyvalue::find_database;

@@ -2,7 +2,7 @@
 
 use store::Durability;
 use store::blob::{crc32c, limits};
-use store::disk::{Fault, Step};
+use wal::disk::{Fault, Step};
 
 use crate::compat::gupload_tests::bench::{Bench, config};
 use crate::fake::{Fake, Headers, Sent};

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use prost_reflect::prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 use store::{Condition, Direction, Expiry, Mode, Operation};
+use testkit::OnFailure;
 
 /// Random messages of each kind.
 const ROUNDS: u64 = 2_000;
@@ -71,29 +72,26 @@ fn number(value: u64) -> Option<Value> {
     Some(Value::U64(value))
 }
 
-/// A seeded generator (xorshift64*), which names its seed when a test fails.
+/// Random numbers and bytes of all lengths, which name their seed when a test fails.
 struct Random {
-    state: u64,
-    seed: u64,
+    numbers: testkit::Random,
+    _on_failure: OnFailure,
 }
 
 impl Random {
     fn new(seed: u64) -> Random {
         Random {
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            seed,
+            numbers: testkit::Random::new(seed),
+            _on_failure: OnFailure::of_seed(seed),
         }
     }
 
     fn next(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.numbers.number()
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
+        self.numbers.below(bound)
     }
 
     fn flag(&mut self) -> bool {
@@ -118,14 +116,6 @@ impl Random {
             _ => self.below(40),
         };
         (0..length).map(|_| self.next() as u8).collect()
-    }
-}
-
-impl Drop for Random {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the seed was {}", self.seed);
-        }
     }
 }
 

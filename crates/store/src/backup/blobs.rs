@@ -6,9 +6,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+
 use crate::blob::{self, CheckError, Description, Walk};
 use crate::catalogue::DatabaseId;
-use crate::disk::Disk;
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
 use crate::snapshot::limits::SLICE_ROWS;
@@ -255,10 +256,9 @@ pub(super) fn find_foreign(folder: &dyn Disk, needed: &[Needed]) -> io::Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimulatedDisk;
-    use crate::log::{LogConfig, LogId};
     use crate::store::StoreConfig;
     use crate::value::Value;
+    use wal::{LogConfig, LogId};
 
     #[test]
     fn descriptions_are_gathered_page_by_page() {
@@ -266,7 +266,7 @@ mod tests {
             history: 1,
             secret: 2,
         };
-        let disk = Arc::new(SimulatedDisk::new(1));
+        let disk = Arc::new(testkit::simulated_disk(1));
         let opened = Store::open(StoreConfig::new(1), disk, &LogConfig::new(id, 1));
         let store = opened.expect("the disk is empty").store;
         for count in [0, 1, 9, 10, 11] {

@@ -5,14 +5,15 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+
 use super::blobs::{ContentError, Contents, Described, Needed, find_foreign};
 use super::copy::ReadFile;
 use super::error::RestoreError;
 use super::manifest::{self, FileEntry, MANIFEST_NAME, Manifest};
 use crate::blob::{self, CheckError};
 use crate::catalogue::DatabaseId;
-use crate::disk::Disk;
-use crate::log;
+use crate::log::records;
 use crate::snapshot::{self, Header, Visitor};
 use crate::value::Entry;
 
@@ -245,14 +246,18 @@ impl Together<'_> {
         described: &mut Described,
     ) -> Result<u64, RestoreError> {
         let mut last = None;
-        let report = log::verify_copy(self.source, &mut |_, group| {
+        let report = wal::verify_copy(self.source, &mut |_, group| {
             last = Some(group.header);
-            let records = group.records().flatten();
-            let behind = records.filter(|record| record.sequence > snapshot.header.sequence);
-            behind.for_each(|record| described.note_record(&record));
+            for record in records(group) {
+                let record = record?;
+                if record.sequence > snapshot.header.sequence {
+                    described.note_record(&record);
+                }
+            }
+            Ok(())
         });
         let report = report.map_err(RestoreError::Log)?;
-        if matches!(report.ending, log::Ending::Damaged(_) | log::Ending::Empty) {
+        if matches!(report.ending, wal::Ending::Damaged(_) | wal::Ending::Empty) {
             return Err(self.error("a part of the log is missing"));
         }
         if report.first_sequence > snapshot.header.replay_sequence + 1 {

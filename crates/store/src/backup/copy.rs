@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use wal::disk::{Disk, DiskFile};
+
 use super::limits;
 use super::manifest::FileEntry;
-use crate::disk::{Disk, DiskFile};
 
 /// A file that grows at its end.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 
+use wal::disk::{Advised, is_full};
+use wal::{GroupError, WriteError};
+
 use super::manifest::ManifestError;
-use crate::disk::{Advised, is_full};
 use crate::durable;
-use crate::log::{self, GroupError, WriteError};
 use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
@@ -164,7 +165,7 @@ pub enum RestoreError {
     /// The snapshot in the backup makes no sense.
     Snapshot(snapshot::ReadError),
     /// The log in the backup makes no sense.
-    Log(log::ReadError),
+    Log(wal::ReadError),
     /// The files are whole, and do not fit together.
     NotOne {
         /// The folder of the backup.

@@ -9,7 +9,7 @@ pub const COPY_BYTES: usize = 1024 * 1024;
 pub const SYNC_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Bytes of a file of log in a backup after which the next one is begun: that of a segment. A single group may be larger.
-pub const LOG_FILE_BYTES: u64 = crate::log::limits::SEGMENT_BYTES;
+pub const LOG_FILE_BYTES: u64 = wal::limits::SEGMENT_BYTES;
 
 /// Bytes of a manifest that are read: more than [`FILES`] lines have. A bound on what a file that is none costs.
 pub const MANIFEST_BYTES: usize = 8 * 1024 * 1024;

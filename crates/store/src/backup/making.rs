@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+use wal::{GroupReader, LogEnd, segment_name};
+
 use super::blobs::{ContentError, Contents, Described, Needed};
 use super::copy::{GrowingFile, ReadFile};
 use super::error::BackupError;
@@ -13,9 +16,8 @@ use super::trees::{CopyError, CopyStep, Copying};
 use crate::blob::{self, BlobHold, CheckError};
 use crate::catalogue::{DatabaseConfig, DatabaseId, Durability};
 use crate::committer::Clock;
-use crate::disk::Disk;
 use crate::durable::LogHold;
-use crate::log::{GroupReader, LogEnd, Record, RecordKind, segment_name};
+use crate::log::{Record, RecordKind, records};
 use crate::snapshot;
 use crate::store::Store;
 use crate::tree::TreeIndex;
@@ -363,7 +365,7 @@ impl Making {
                 self.progress.total_bytes = self.progress.written_bytes;
                 return self.begin_blobs();
             };
-            for record in group.group.records() {
+            for record in records(&group.group) {
                 let record = record.map_err(|_| BackupError::LogFailed)?;
                 self.note(&record);
             }
@@ -494,7 +496,7 @@ impl Making {
     }
 
     /// A hold that was broken is the better message.
-    fn log_error(&self, error: crate::log::GroupError) -> BackupError {
+    fn log_error(&self, error: wal::GroupError) -> BackupError {
         match self.base.hold.is_broken() {
             true => BackupError::LogGone,
             false => BackupError::Log(error),

@@ -22,9 +22,10 @@ use std::fmt::Write as _;
 use std::io;
 use std::str::FromStr;
 
+use wal::Position;
+use wal::disk::Disk;
+
 use super::{limits, trees};
-use crate::disk::Disk;
-use crate::log::Position;
 
 /// The name of the file, which is there when everything else is on the device.
 pub const MANIFEST_NAME: &str = "MANIFEST";
@@ -281,7 +282,6 @@ pub(super) fn write(disk: &dyn Disk, manifest: &Manifest) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimulatedDisk;
 
     fn manifest() -> Manifest {
         let file = |name: &str, bytes, checksum| FileEntry {
@@ -366,7 +366,7 @@ mod tests {
     /// Nothing is called complete that could not be restored.
     #[test]
     fn what_could_not_be_read_again_is_not_written() {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         for name in ["3.17..DS_Store.tree", "3.17.v1-copy.tree", "3.tree"] {
             let mut wrong = manifest();
             wrong.files.push(FileEntry {

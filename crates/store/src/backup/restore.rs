@@ -6,6 +6,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use wal::LogConfig;
+use wal::disk::{Disk, RealDisk};
+
 use super::blobs::{Contents, Described};
 use super::check::{self, Watch};
 use super::copy::GrowingFile;
@@ -15,9 +18,7 @@ use super::trees;
 use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
-use crate::disk::{Disk, RealDisk};
 use crate::durable::{FolderState, Opened, Rounds, TreePlace, mark_folder, new_owner};
-use crate::log::LogConfig;
 use crate::store::{Store, StoreConfig};
 
 /// How a backup is restored.

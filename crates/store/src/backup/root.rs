@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::RealDisk;
+use wal::disk::RealDisk;
 
 /// The folder under which backups are made, each in a folder of its own.
 #[derive(Clone, Debug)]

@@ -4,9 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use wal::disk::{Disk, RealDisk};
+
 use super::copy::{GrowingFile, ReadFile};
 use super::manifest::FileEntry;
-use crate::disk::{Disk, RealDisk};
 use crate::tree::{Generation, TreeError, TreeIndex};
 
 /// What the names of these files end with.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use wal::disk::Disk;
 
 use super::content::{Buffers, Readers};
 use super::error::ReadError;
@@ -17,7 +18,6 @@ use super::work::Permit;
 use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
 use crate::descriptors::DescriptorBudget;
-use crate::disk::Disk;
 
 /// The bounds of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

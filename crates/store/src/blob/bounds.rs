@@ -525,10 +525,9 @@ impl Shortage {
 mod tests {
     use super::*;
     use crate::blob::Owner;
-    use crate::disk::SimulatedDisk;
     use crate::durable::Opened;
-    use crate::log::{LogConfig, LogId};
     use crate::store::{Store, StoreConfig};
+    use wal::{LogConfig, LogId};
 
     struct Caller;
 
@@ -559,7 +558,7 @@ mod tests {
             history: 1,
             secret: 2,
         };
-        let disk = Arc::new(SimulatedDisk::new(1));
+        let disk = Arc::new(testkit::simulated_disk(1));
         let opened = Store::open(config, disk, &LogConfig::new(id, 1));
         let Opened { store, .. } = opened.expect("an empty disk can be used");
         let blobs = store.blobs().expect("there is a log");

@@ -168,10 +168,9 @@ mod tests {
 
     use super::*;
     use crate::blob::{Begin, Owner, UploadError};
-    use crate::disk::SimulatedDisk;
     use crate::durable::Opened;
-    use crate::log::{LogConfig, LogId};
     use crate::store::StoreConfig;
+    use wal::{LogConfig, LogId};
 
     struct Caller;
 
@@ -188,7 +187,7 @@ mod tests {
             history: 1,
             secret: 2,
         };
-        let disk = Arc::new(SimulatedDisk::new(1));
+        let disk = Arc::new(testkit::simulated_disk(1));
         let opened = Store::open(config, disk, &LogConfig::new(id, 1));
         let Opened { store, .. } = opened.expect("an empty disk can be used");
         let blobs = store.blobs().expect("there is a log");

@@ -5,6 +5,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+
 use super::FOLDER;
 use super::blobs::{BlobConfig, Blobs, State, UploadKey};
 use super::description::{Description, split_key};
@@ -13,7 +15,6 @@ use super::limits;
 use super::unfinished::Unfinished;
 use crate::aside::SetAside;
 use crate::catalogue::DatabaseId;
-use crate::disk::Disk;
 use crate::range::{Direction, Range};
 use crate::store::Store;
 

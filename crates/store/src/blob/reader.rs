@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use wal::disk::DiskFile;
+
 use super::layout::{GROUP_BYTES, SUMS_BYTES, place_of, sums_place_of};
 use super::limits;
 use super::walk::CheckError;
 use super::writer::sum_of;
-use crate::disk::DiskFile;
 
 /// A content file that is complete.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use wal::disk::{NoRoom, is_full};
 
 use super::blobs::{Blobs, EndedUpload, UploadKey};
 use super::error::UploadError;
@@ -14,7 +15,6 @@ use super::peer::UploadPeer;
 use super::upload::{Begin, Owner};
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
-use crate::disk::{NoRoom, is_full};
 
 /// An upload that is not complete.
 pub(super) struct Unfinished {

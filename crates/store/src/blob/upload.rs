@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
+use wal::disk;
 
 use super::blobs::{Blobs, UploadKey};
 use super::bounds::Asking;
@@ -18,7 +19,6 @@ use super::work::Chunk;
 use super::writer::ContentWriter;
 use crate::catalogue::DatabaseId;
 use crate::descriptors::DescriptorPermit;
-use crate::disk;
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use wal::disk::DiskFile;
+
 use super::layout::{
     GROUP_BYTES, HEAD_BYTES, Identity, MARK_BYTES, MARK_PLACES, Mark, SUMS_BYTES, sums_place_of,
 };
 use super::limits;
 use super::reader::ContentFile;
 use super::writer::ContentWriter;
-use crate::disk::DiskFile;
 
 /// What is wrong with a content file.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
+use wal::disk::DiskFile;
 
 use super::layout::{
     GROUP_BYTES, HEAD_BYTES, Identity, MARK_PLACES, Mark, SUMS_BYTES, place_of, sums_place_of,
@@ -13,7 +14,6 @@ use super::limits;
 use super::reader::ContentFile;
 use super::walk::CheckError;
 use crate::descriptors::DescriptorPermit;
-use crate::disk::DiskFile;
 
 /// A content file that grows.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use wal::LogEnd;
+use wal::disk::Disk;
+
 use super::committer::DurableCommitter;
 use super::hold::LogHold;
 use super::mailbox::Hub;
@@ -12,8 +15,6 @@ use super::rounds::Rounds;
 use super::thread::Durable;
 use crate::backup::{BackupError, BackupReport, Base, Making, Progress, Step};
 use crate::committer::Clock;
-use crate::disk::Disk;
-use crate::log::LogEnd;
 use crate::snapshot::limits;
 
 /// Whoever wants a backup: told how far it has come after each step, and may give it up.

@@ -3,6 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use wal::disk::{FolderLock, NoRoom};
+use wal::limits::SEQUENCE_RESERVE;
+use wal::{
+    ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock,
+    WantedSegment, WriteError,
+};
+
 use super::convert::{Conversion, Frozen};
 use super::decider::{Answers, Decider, ORIGIN};
 use super::folder::FolderFile;
@@ -16,15 +23,10 @@ use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::catalogue::{DatabaseId, Durability};
 use crate::committer::Clock;
-use crate::disk::{FolderLock, NoRoom};
 use crate::durations::Durations;
 use crate::garbage::Garbage;
 use crate::index::Index;
-use crate::log::limits::SEQUENCE_RESERVE;
-use crate::log::{
-    ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, Record, RecordKind, RetiredSegment,
-    SegmentStock, WantedSegment, WriteError,
-};
+use crate::log::{Record, RecordKind};
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;

@@ -53,10 +53,11 @@ impl Work {
             }
             _ => (RecordKind::DatabaseDropped, &[][..]),
         };
-        self.records.push(&Record {
+        let record = Record {
             value,
             ..Record::of_key(kind, sequence, commit.database, ORIGIN, name.as_bytes())
-        });
+        };
+        self.records.push(&record.raw());
         self.group.push(PendingCommit {
             database: commit.database,
             sequence,

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use wal::{GroupBuffer, RawRecord};
+
 use super::convert::Frozen;
 use super::pending::{
     PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
@@ -16,7 +18,7 @@ use crate::committer::Used;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
-use crate::log::{GroupBuffer, Record, RecordKind};
+use crate::log::{Record, RecordKind, push_entry};
 use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
@@ -229,7 +231,7 @@ impl Decider {
 
     /// Adds the record of a conversion, which completes the group.
     pub(super) fn add_conversion(&mut self, record: &Record<'_>) {
-        self.work.records.push(record);
+        self.work.records.push(&record.raw());
         self.work.group.push(PendingCommit {
             database: record.database,
             sequence: record.sequence,
@@ -380,7 +382,7 @@ impl Decider {
     /// it is as high.
     pub(super) fn add_mark(&mut self, sequence: u64, written_sequence: u64) {
         if sequence > written_sequence.max(self.work.records.last_sequence()) {
-            self.work.records.push(&Record::mark(sequence));
+            self.work.records.push(&RawRecord::mark(sequence));
         }
         self.work.needs_sync = true;
     }
@@ -568,7 +570,7 @@ impl Work {
     fn log(&mut self, database: DatabaseId, sequence: u64, places: Range<usize>) {
         for (effect, place) in self.effects.iter().zip(places) {
             match self.group.entry(place) {
-                Some(entry) => self.records.push_entry(database, ORIGIN, &entry),
+                Some(entry) => push_entry(&mut self.records, database, ORIGIN, &entry),
                 None => {
                     let kind = if effect.is_expiry() {
                         RecordKind::Expire
@@ -576,7 +578,8 @@ impl Work {
                         RecordKind::Delete
                     };
                     let key = self.group.key(place);
-                    (self.records).push(&Record::of_key(kind, sequence, database, ORIGIN, key));
+                    let record = Record::of_key(kind, sequence, database, ORIGIN, key);
+                    self.records.push(&record.raw());
                 }
             }
         }
@@ -594,7 +597,7 @@ impl Work {
         let untouched = KeyState::default();
         outcomes.push(OperationStatus::Done, untouched, untouched, removed, None);
         let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
-        self.records.push(&record);
+        self.records.push(&record.raw());
         self.needs_sync |= Rule::of(pending.database.config.durability) == Rule::Synced;
         if visible.tree().is_some() {
             // What comes behind it finds the new tree.

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use wal::disk::{Disk, FolderLock, RealDisk, is_full};
+use wal::{Known, LogId, SegmentListener, is_segment};
 
 use crate::backup::MANIFEST_NAME;
-use crate::disk::{Disk, FolderLock, RealDisk, is_full};
-use crate::log::{Known, LogId, SegmentListener, is_segment};
 use crate::snapshot;
 
 /// The version of the folder's layout that this code writes.

@@ -5,6 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+use wal::{Known, LogConfig, OpenLog, Recovered};
+
 use super::ahead::ReadAhead;
 use super::committer::{DurableCommitter, Parts};
 use super::folder::{self, Claimed, FolderError, FolderState, claim};
@@ -14,8 +17,7 @@ use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
 use crate::catalogue::{CreateError, DatabaseId};
-use crate::disk::Disk;
-use crate::log::{self, Known, LogConfig, OpenLog, Recovered};
+use crate::log::Record;
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
 use crate::tree::{TreeConfig, TreeError, Trees};
@@ -114,8 +116,9 @@ impl Store {
             replay.trees(),
         );
         let mut ahead = ReadAhead::new(store.hasher().clone());
-        let read = log::read(disk.clone(), &log_config, &mut |record| {
-            ahead.add(record, &mut replay);
+        let read = wal::read(disk.clone(), &log_config, &mut |record| {
+            ahead.add(&Record::try_from(*record)?, &mut replay);
+            Ok(())
         });
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
@@ -352,7 +355,7 @@ pub enum OpenError {
     /// The newest snapshot cannot be used.
     Snapshot(snapshot::ReadError),
     /// The log cannot be used.
-    Log(log::OpenError),
+    Log(wal::OpenError),
     /// A database on disk cannot be used.
     Tree(TreeError),
     /// The same, and it is known which.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use wal::{RetiredSegment, WriteError};
+
 use super::committer::{DurableCommitter, Event, Progress};
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
 use crate::committer::Clock;
 use crate::garbage::Garbage;
-use crate::log::{RetiredSegment, WriteError};
 use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
 use crate::tree::TreeError;
 

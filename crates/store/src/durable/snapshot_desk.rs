@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use wal::disk::Disk;
 
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Signal};
 use crate::background::Background;
 use crate::committer::Clock;
-use crate::disk::Disk;
 use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotReport, Step, limits};
 use crate::store::Store;
 

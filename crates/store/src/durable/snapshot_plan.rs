@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use wal::disk::Disk;
+
 use crate::catalogue::Durability;
 use crate::committer::Clock;
-use crate::disk::Disk;
 use crate::snapshot::{SnapshotReport, Summary, limits};
 use crate::store::Store;
 

@@ -9,6 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use wal::{
+    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
+    WriteError,
+};
 
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
@@ -19,10 +23,6 @@ use crate::background::Background;
 use crate::catalogue::DatabaseId;
 use crate::committer::Clock;
 use crate::limits;
-use crate::log::{
-    PrepareError, ReadySegment, RetiredSegment, SegmentDemand, SegmentStock, WantedSegment,
-    WriteError,
-};
 use crate::snapshot::{SnapshotError, SnapshotReport};
 use crate::tree::{Keeper, KeeperEvent};
 

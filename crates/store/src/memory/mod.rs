@@ -243,7 +243,7 @@ impl MemoryIndex {
     }
 
     /// Checks that the parts agree, and adds up what the entries take in memory.
-    #[cfg(any(test, feature = "suite"))]
+    #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn verify(&self) -> u64 {
         let (mut bytes, mut content_bytes, mut expiring) = (0, 0, 0);
         for key in &self.ordered {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use wal::disk::{Disk, NoRoom};
+
 use super::page::FORMAT_VERSION;
-use crate::disk::{Disk, NoRoom};
 
 /// Why no snapshot was made. Nothing is lost by it but time: the log holds everything.
 #[derive(Clone, Debug)]

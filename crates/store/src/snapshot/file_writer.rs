@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use wal::disk::DiskFile;
+
 use super::limits;
 use super::page::{self, HEAD_BYTES, PageHead, PageKind};
-use crate::disk::DiskFile;
 use bytes::Bytes;
 
 /// A file that grows page by page. It is on the device after [`sync`](FileWriter::sync).

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use wal::disk::Disk;
+
 use super::limits;
-use crate::disk::Disk;
 
 const SUFFIX: &str = ".snapshot";
 const NEW_SUFFIX: &str = ".snapshot.new";

@@ -4,6 +4,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use wal::disk::Disk;
+
 use super::error::SnapshotError;
 use super::file_writer::{Body, FileWriter};
 use super::files::{file_name, new_name};
@@ -12,7 +14,6 @@ use super::limits;
 use super::page::{PageKind, encode_entry_head};
 use crate::catalogue::{DatabaseId, Durability, Kind};
 use crate::committer::Clock;
-use crate::disk::Disk;
 use crate::range::{Direction, Range};
 use crate::store::Store;
 use crate::value::Value;

@@ -2,14 +2,15 @@
 
 use std::io;
 
+use wal::Known;
+use wal::disk::{Disk, Window};
+
 use super::error::ReadError;
 use super::files::{file_name, list};
 use super::header::{Header, Totals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
 use crate::catalogue::{DatabaseId, Durability};
-use crate::disk::{Disk, Window};
-use crate::log::Known;
 use crate::value::Entry;
 
 /// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without an error.

@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-
-use crate::disk::{Advised, is_full};
+use wal::disk::{Advised, is_full};
 
 /// Why a tree could not be read or changed.
 #[derive(Debug)]

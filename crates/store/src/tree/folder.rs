@@ -12,6 +12,7 @@ use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use lsm_tree::{AnyTree, Cache, Config, DescriptorTable, SequenceNumberCounter, Tree};
 use parking_lot::Mutex;
+use wal::disk::check_place;
 
 use super::anew;
 use super::error::TreeError;
@@ -23,7 +24,6 @@ use super::writer::TreeWriter;
 use super::{limits, manifest};
 use crate::aside;
 use crate::catalogue::DatabaseId;
-use crate::disk::check_place;
 
 /// Behind the name of a folder that is in the making.
 const UNFINISHED: &str = ".new";

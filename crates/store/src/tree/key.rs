@@ -61,7 +61,7 @@ fn shortened<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Random;
+    use testkit::Random;
 
     fn sample(random: &mut Random) -> Vec<u8> {
         let len = random.below(6);

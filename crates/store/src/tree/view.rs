@@ -255,7 +255,7 @@ impl TreeView {
     }
 }
 
-#[cfg(any(test, feature = "suite"))]
+#[cfg(any(test, feature = "hooks"))]
 impl TreeIndex {
     /// Until what this answers is dropped, reads wait, as if the device did not answer.
     pub fn hold_reads(&self) -> impl Sized + '_ {

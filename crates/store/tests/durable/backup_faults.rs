@@ -1,8 +1,8 @@
 //! Backups and restores on disks that fail, and backups that are not what they were.
 
 use store::backup::{BackupError, MANIFEST_NAME};
-use store::disk::{Disk, Fault, SimulatedDisk};
-use store::suite::Random;
+use testkit::Random;
+use wal::disk::{Disk, Fault, SimulatedDisk};
 
 use crate::backups::{Client, Model, check, config, restore, verified};
 use crate::bench::{Durable, SEGMENT_BYTES, verify};
@@ -71,8 +71,8 @@ fn model() -> Model {
 }
 
 fn steps(model: &Model) -> usize {
-    let target = SimulatedDisk::new(1);
-    let run = run(model, &SimulatedDisk::new(2), &target, true);
+    let target = testkit::simulated_disk(1);
+    let run = run(model, &testkit::simulated_disk(2), &target, true);
     check(
         model,
         &target,
@@ -93,12 +93,12 @@ fn power_loss_at_every_step_of_a_backup() {
         let seeds = if step + 3 > steps { 300 } else { 16 };
         for seed in 0..seeds {
             let what = format!("power loss at step {step} of {steps}, seed {seed}");
-            let (disk, target) = (SimulatedDisk::new(seed), SimulatedDisk::new(seed));
+            let (disk, target) = (testkit::simulated_disk(seed), testkit::simulated_disk(seed));
             target.plan(step, Fault::PowerLoss);
             let run = run(&model, &disk, &target, false);
             disk.lose_power();
             target.lose_power();
-            let restored = SimulatedDisk::new(seed);
+            let restored = testkit::simulated_disk(seed);
             match verified(&target) {
                 Ok(verified) => {
                     check(&model, &target, verified.manifest.cut.sequence, &what);
@@ -130,7 +130,7 @@ fn after_an_error_at_any_step_of_a_backup_nothing_of_it_is_left_and_the_server_g
     for fault in [Fault::Error, Fault::Full, Fault::Short] {
         for step in 0..steps {
             let what = format!("{fault:?} at step {step} of {steps}");
-            let (disk, target) = (SimulatedDisk::new(1), SimulatedDisk::new(1));
+            let (disk, target) = (testkit::simulated_disk(1), testkit::simulated_disk(1));
             target.plan(step, fault);
             let run = run(&model, &disk, &target, true);
             assert!(run.is_over, "{what}");
@@ -147,13 +147,13 @@ fn a_full_disk_ends_a_backup_and_is_told() {
     let model = model();
     let mut fitted = 0;
     for capacity in (0..60).map(|kib| kib * 1024) {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let mut client = Client::open(&disk);
         for turn in &model.turns[..10] {
             client.sweep(turn.now_ms);
             client.commit(turn, 0..turn.commits.len());
         }
-        let target = SimulatedDisk::new(1);
+        let target = testkit::simulated_disk(1);
         target.set_capacity_bytes(capacity);
         match client.backup(&target) {
             Ok(cut) => {
@@ -173,14 +173,14 @@ fn a_full_disk_ends_a_backup_and_is_told() {
 #[test]
 fn a_server_without_room_takes_back_what_a_backup_holds() {
     let model = Model::new(5, 6_000);
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let mut turns = model.turns.iter();
     for turn in turns.by_ref().take(20) {
         client.sweep(turn.now_ms);
         client.commit(turn, 0..turn.commits.len());
     }
-    let target = SimulatedDisk::new(2);
+    let target = testkit::simulated_disk(2);
     let mut making = client.begin(&target).expect("nothing fails");
     let used_bytes = u64::MAX - disk.free_bytes().expect("it is known");
     disk.set_capacity_bytes(used_bytes + SEGMENT_BYTES / 2);
@@ -206,14 +206,14 @@ fn a_server_without_room_takes_back_what_a_backup_holds() {
 
 /// A backup to damage.
 fn whole(model: &Model) -> (SimulatedDisk, u64) {
-    let target = SimulatedDisk::new(7);
-    let run = run(model, &SimulatedDisk::new(7), &target, true);
+    let target = testkit::simulated_disk(7);
+    let run = run(model, &testkit::simulated_disk(7), &target, true);
     (target, run.complete.expect("it has the time"))
 }
 
 /// Copies all files of a disk.
 fn copy(disk: &SimulatedDisk) -> SimulatedDisk {
-    let other = SimulatedDisk::new(1);
+    let other = testkit::simulated_disk(1);
     for name in disk.list().expect("it lists") {
         let file = other.create(&name).expect("it is new");
         let content = disk.contents(&name);
@@ -225,7 +225,7 @@ fn copy(disk: &SimulatedDisk) -> SimulatedDisk {
 fn must_be_refused(damaged: &SimulatedDisk, what: &str) {
     let error = verified(damaged).err();
     assert!(error.is_some(), "{what}: verify takes it");
-    let target = SimulatedDisk::new(1);
+    let target = testkit::simulated_disk(1);
     assert!(
         restore(damaged, &target).is_err(),
         "{what}: restore takes it"
@@ -276,8 +276,8 @@ fn backups_that_are_not_what_they_were_are_refused() {
         must_be_refused(&damaged, &format!("with {extra}"));
     }
     // Files of another backup of the same server.
-    let other = SimulatedDisk::new(8);
-    let mut client = Client::open(&SimulatedDisk::new(8));
+    let other = testkit::simulated_disk(8);
+    let mut client = Client::open(&testkit::simulated_disk(8));
     client.backup(&other).expect("nothing fails");
     for name in names
         .iter()
@@ -297,7 +297,7 @@ fn backups_that_are_not_what_they_were_are_refused() {
 #[test]
 fn what_is_not_empty_is_left_alone() {
     let (backup, _) = whole(&model());
-    let target = SimulatedDisk::new(1);
+    let target = testkit::simulated_disk(1);
     target.create("something").expect("it is new");
     assert!(restore(&backup, &target).is_err());
     assert_eq!(target.list().expect("it lists"), ["something"]);
@@ -307,14 +307,14 @@ fn what_is_not_empty_is_left_alone() {
 fn power_loss_at_every_step_of_a_restore() {
     let model = model();
     let (backup, cut) = whole(&model);
-    let target = SimulatedDisk::new(1);
+    let target = testkit::simulated_disk(1);
     restore(&backup, &target).expect("it is whole");
     let steps = target.step_count();
     let (mut taken, mut refused, mut empty) = (0, 0, 0);
     for step in 0..steps {
         for seed in 0..16 {
             let what = format!("power loss at step {step} of {steps}, seed {seed}");
-            let target = SimulatedDisk::new(seed);
+            let target = testkit::simulated_disk(seed);
             target.plan(step, Fault::PowerLoss);
             assert!(restore(&backup, &target).is_err(), "{what}");
             target.lose_power();
@@ -344,13 +344,13 @@ fn power_loss_at_every_step_of_a_restore() {
 fn after_an_error_at_any_step_of_a_restore_nothing_is_left() {
     let model = model();
     let (backup, cut) = whole(&model);
-    let target = SimulatedDisk::new(1);
+    let target = testkit::simulated_disk(1);
     restore(&backup, &target).expect("it is whole");
     let steps = target.step_count();
     for fault in [Fault::Error, Fault::Full, Fault::Short] {
         for step in 0..steps {
             let what = format!("{fault:?} at step {step} of {steps}");
-            let target = SimulatedDisk::new(1);
+            let target = testkit::simulated_disk(1);
             target.plan(step, fault);
             match restore(&backup, &target) {
                 Ok(_) => {

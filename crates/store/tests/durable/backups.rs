@@ -8,10 +8,11 @@ use std::sync::Arc;
 use store::backup::{
     self, BackupError, Making, RestoreConfig, RestoreError, Restored, Step, Verified,
 };
-use store::disk::{Disk, SimulatedDisk};
-use store::log::{LogConfig, LogId, segment_name};
-use store::suite::{Random, StandingClock};
 use store::{Decision, Durability, Outcomes, Store, StoreConfig};
+use testkit::Random;
+use testkit::suite::StandingClock;
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{LogConfig, LogId, segment_name};
 
 use crate::bench::{Durable, log_config, verify};
 use crate::crash::{State, state_of};
@@ -32,7 +33,7 @@ pub struct Model {
 impl Model {
     pub fn new(seed: u64, operations: usize) -> Model {
         let turns = Planner::new(seed).plan(operations);
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut client = Client::open(&disk);
         let mut states = vec![(0, state_of(&client.durable.store))];
         for turn in &turns {
@@ -194,7 +195,7 @@ pub fn verified(source: &SimulatedDisk) -> Result<Verified, RestoreError> {
 pub fn check(model: &Model, source: &SimulatedDisk, cut: u64, what: &str) {
     let checked = verified(source).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(checked.manifest.cut.sequence, cut, "{what}");
-    let target = SimulatedDisk::new(cut);
+    let target = testkit::simulated_disk(cut);
     let restored = restore(source, &target).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(restored.history_id, RESTORED_ID, "{what}");
     assert_eq!(restored.manifest, checked.manifest, "{what}");
@@ -237,13 +238,13 @@ fn a_backup_made_while_commits_go_on_shows_one_commit() {
     for seed in 1..=8 {
         let model = Model::new(seed, 3_000);
         let mut random = Random::new(seed);
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut client = Client::open(&disk);
         let mut under_way: Option<(Making, SimulatedDisk, State)> = None;
         for (number, turn) in model.turns.iter().enumerate() {
             client.sweep(turn.now_ms);
             if under_way.is_none() && random.once_in(3) {
-                let target = SimulatedDisk::new(seed);
+                let target = testkit::simulated_disk(seed);
                 let making = client.begin(&target).expect("nothing fails");
                 let begun = state_of(&client.durable.store);
                 under_way = Some((making, target, begun));
@@ -285,19 +286,19 @@ fn a_backup_made_while_commits_go_on_shows_one_commit() {
 #[test]
 fn a_backup_of_a_server_at_rest_is_whole() {
     let model = Model::new(3, 500);
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
-    let target = SimulatedDisk::new(2);
+    let target = testkit::simulated_disk(2);
     let cut = client.backup(&target).expect("nothing fails");
     check(&model, &target, cut, "an empty one");
     for turn in &model.turns {
         client.sweep(turn.now_ms);
         client.commit(turn, 0..turn.commits.len());
     }
-    let target = SimulatedDisk::new(2);
+    let target = testkit::simulated_disk(2);
     let expected_bytes = client.begin(&target).expect("nothing fails").progress();
     let expected_bytes = expected_bytes.total_bytes;
-    let target = SimulatedDisk::new(2);
+    let target = testkit::simulated_disk(2);
     let cut = client.backup(&target).expect("nothing fails");
     check(&model, &target, cut, "at rest");
     // What it tells of its progress: about what it comes to in the end, with heads of files and pages and the log.
@@ -313,14 +314,14 @@ fn a_backup_of_a_server_at_rest_is_whole() {
 #[test]
 fn the_log_is_kept_until_the_backup_has_it() {
     let model = Model::new(5, 6_000);
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let (first, rest) = model.turns.split_at(40);
     for turn in first {
         client.sweep(turn.now_ms);
         client.commit(turn, 0..turn.commits.len());
     }
-    let target = SimulatedDisk::new(2);
+    let target = testkit::simulated_disk(2);
     let mut making = client.begin(&target).expect("nothing fails");
     let (kept, _) = log_files(&disk);
     for turn in rest {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use store::disk::SimulatedDisk;
 use store::durable::{Mailbox, OpenError, Opened, Rounds};
-use store::log::{LogConfig, LogId};
-use store::suite::{Engine, Random};
 use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
+use testkit::Random;
+use testkit::suite::Engine;
+use wal::disk::SimulatedDisk;
+use wal::{LogConfig, LogId};
 
 /// Small, so that segments change often.
 pub const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -57,7 +58,8 @@ impl Durable {
         let disk = self.disk.clone();
         if way == 0 {
             // Goes on with another store before the old one is stopped: then nothing of it can be in the way.
-            let spare = Durable::open(self.config, &SimulatedDisk::new(0)).expect("it is empty");
+            let spare =
+                Durable::open(self.config, &testkit::simulated_disk(0)).expect("it is empty");
             let Durable { rounds, .. } = std::mem::replace(self, spare);
             rounds.close(clock).expect("nothing fails");
         } else if way == 1 {

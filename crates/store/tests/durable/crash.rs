@@ -9,14 +9,15 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::Event;
-use store::log::segment_name;
-use store::suite::{Random, StandingClock};
 use store::{
     CommitOutcome, DatabaseInfo, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
     StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
+use wal::segment_name;
 
 use crate::bench::{Durable, verify};
 use crate::plan::{Planned, Planner, Turn, Words, submit};
@@ -91,7 +92,8 @@ impl Reference {
     fn new(seed: u64, operations: usize) -> Reference {
         let turns = Planner::new(seed).plan(operations);
         let words = Words::new();
-        let mut durable = Durable::open(config(), &SimulatedDisk::new(1)).expect("it is empty");
+        let mut durable =
+            Durable::open(config(), &testkit::simulated_disk(1)).expect("it is empty");
         let mut batch = durable.store.write_batch();
         let mut outcomes = Outcomes::new();
         let mut reference = Reference {
@@ -287,7 +289,7 @@ fn recover(reference: &Reference, disk: &SimulatedDisk, least: usize, most: usiz
 fn a_run_of_groups_answers_like_one_commit_at_a_time() {
     for seed in 1..6 {
         let reference = Reference::new(seed, 3000);
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let (run, durable) = run(&reference, &disk);
         assert_eq!(run.answered, reference.answers.len());
         let durable = durable.expect("nothing fails");
@@ -312,7 +314,7 @@ fn power_loss_at_every_step() {
     println!("{} commits, {} steps", reference.answers.len(), steps.len());
     for (step, kind) in steps.iter().enumerate() {
         let what = format!("power loss at step {step}, {kind:?}");
-        let disk = SimulatedDisk::new(SEED);
+        let disk = testkit::simulated_disk(SEED);
         disk.plan(step, Fault::PowerLoss);
         let (run, _) = run(&reference, &disk);
         disk.lose_power();
@@ -322,7 +324,7 @@ fn power_loss_at_every_step() {
 
 /// The steps that a run without faults takes.
 fn steps_of(reference: &Reference) -> Vec<Step> {
-    let disk = SimulatedDisk::new(SEED);
+    let disk = testkit::simulated_disk(SEED);
     let (run, _) = run(reference, &disk);
     assert_eq!(run.answered, reference.answers.len());
     println!("{} snapshots", run.snapshots);
@@ -339,7 +341,7 @@ fn an_error_at_every_step_then_a_kill() {
     let mut random = Random::new(SEED);
     for (step, kind) in steps.iter().enumerate() {
         let what = format!("an error at step {step}, {kind:?}");
-        let disk = SimulatedDisk::new(SEED);
+        let disk = testkit::simulated_disk(SEED);
         disk.plan(step, Fault::Error);
         let (run, durable) = run(&reference, &disk);
         if let Some(durable) = &durable {

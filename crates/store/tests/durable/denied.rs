@@ -1,10 +1,10 @@
 //! Files that may not be opened, made, renamed or removed (EACCES): whoever runs the server is told which and why, nothing
 //! is lost, and it is over when the permissions are back.
 
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::Event;
-use store::suite::put;
 use store::{DatabaseId, Decision, Durability, Refusal};
+use testkit::suite::put;
+use wal::disk::{Disk, Fault, Step};
 
 use crate::bench::Durable;
 use crate::crash::state_of;
@@ -29,7 +29,7 @@ fn snapshot(client: &mut Client) -> Vec<Event> {
 #[test]
 fn a_segment_that_may_not_be_made_refuses_what_grows_until_it_may() {
     for (step, file) in [(Step::Create, "segment.new"), (Step::Rename, ".log")] {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let mut client = Client::open(&disk, Durability::Synced);
         let mut number = 0_u64;
         for _ in 0..2 {
@@ -59,7 +59,7 @@ fn a_segment_that_may_not_be_made_refuses_what_grows_until_it_may() {
 #[test]
 fn a_snapshot_that_may_not_be_made_is_told_and_can_be_made_later() {
     for step in [Step::Create, Step::Rename] {
-        let disk = SimulatedDisk::new(2);
+        let disk = testkit::simulated_disk(2);
         let mut client = Client::open(&disk, Durability::Synced);
         for round in 0..2 {
             fill(&mut client, round * 20);
@@ -87,9 +87,9 @@ fn a_snapshot_that_may_not_be_made_is_told_and_can_be_made_later() {
 /// Segments that nobody needs stay, and go when they may.
 #[test]
 fn segments_that_may_not_be_removed_are_told() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut client = Client::open(&disk, Durability::Synced);
-    let first = store::log::segment_name(1);
+    let first = wal::segment_name(1);
     fill(&mut client, 0);
     client.durable.rounds.take_events();
     for is_denied in [true, true, false] {
@@ -122,7 +122,7 @@ fn a_start_that_is_denied_a_file_says_which_and_loses_nothing() {
     for is_access in [true, false] {
         let (mut refused, mut passed, mut silent) = (0, 0, Vec::new());
         for at in 0.. {
-            let disk = SimulatedDisk::new(4);
+            let disk = testkit::simulated_disk(4);
             let mut client = Client::open(&disk, Durability::Synced);
             fill(&mut client, 0);
             let made = snapshot(&mut client);

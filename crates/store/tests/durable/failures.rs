@@ -1,14 +1,14 @@
 //! What goes wrong without a crash: a full disk, a failed sync, a log that is far behind.
 
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::Event;
-use store::log::Ending;
-use store::log::limits::SEQUENCE_RESERVE;
-use store::suite::{StandingClock, delete, get, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, DropError, Durability, Mode, Operation, Outcomes,
     Refusal, Store, StoreConfig,
 };
+use testkit::suite::{StandingClock, delete, get, put};
+use wal::Ending;
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
+use wal::limits::SEQUENCE_RESERVE;
 
 use crate::bench::{Durable, SEGMENT_BYTES, verify};
 
@@ -111,7 +111,7 @@ fn has(store: &Store, database: DatabaseId, key: &[u8]) -> bool {
 /// it is in the same group and nobody sees it yet.
 #[test]
 fn a_drop_of_what_is_empty_sees_its_own_group() {
-    let disk = SimulatedDisk::new(10);
+    let disk = testkit::simulated_disk(10);
     let mut client = Client::open(&disk, Durability::Synced);
     let database = client.create("database", Durability::Synced);
     let mut drop_behind = |database, operation| {
@@ -141,9 +141,9 @@ fn a_drop_of_what_is_empty_sees_its_own_group() {
 /// Whoever runs the server hears of it, and what could not go goes with the next ones.
 #[test]
 fn segments_that_cannot_go_are_told() {
-    let disk = SimulatedDisk::new(11);
+    let disk = testkit::simulated_disk(11);
     let mut client = Client::open(&disk, Durability::Synced);
-    let first = store::log::segment_name(1);
+    let first = wal::segment_name(1);
     let is_there = || disk.list().expect("it can be listed").contains(&first);
     for is_failing in [true, false] {
         for _ in 0..20 {
@@ -175,7 +175,7 @@ const UNKNOWN: Decision = Decision::Refused(Refusal::OutcomeUnknown);
 
 #[test]
 fn a_full_disk_refuses_what_grows_until_there_is_room() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk, Durability::Synced);
     assert_eq!(client.one(&[put(b"first", b"value")]), Decision::Applied);
     // The current segment and the next one are there, and there is no room for a third.
@@ -232,7 +232,7 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
 /// What hinders the log is told as it is, and again when it becomes something else.
 #[test]
 fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
-    let disk = SimulatedDisk::new(12);
+    let disk = testkit::simulated_disk(12);
     let mut client = Client::open(&disk, Durability::Synced);
     let value = vec![7; 10_000];
     let mut number = 0u64;
@@ -276,7 +276,7 @@ fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
 #[test]
 fn a_group_that_is_too_large_says_what_hinders_it() {
     for (fault, expected) in [(Fault::Error, NOT_READY), (Fault::Full, FULL)] {
-        let disk = SimulatedDisk::new(13);
+        let disk = testkit::simulated_disk(13);
         let mut client = Client::open(&disk, Durability::Synced);
         for number in 0..2u8 {
             assert_eq!(client.one(&[put(&[number], b"")]), Decision::Applied);
@@ -294,7 +294,7 @@ fn a_group_that_is_too_large_says_what_hinders_it() {
 /// The next segment is ready, and cannot be made larger.
 #[test]
 fn a_group_that_finds_no_room_does_not_stop_smaller_ones() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk, Durability::Synced);
     assert_eq!(client.one(&[put(b"first", b"value")]), Decision::Applied);
     disk.set_capacity_bytes(2 * SEGMENT_BYTES + 4096);
@@ -311,7 +311,7 @@ fn a_group_that_finds_no_room_does_not_stop_smaller_ones() {
 
 #[test]
 fn a_failed_sync_makes_it_read_only() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     let mut client = Client::open(&disk, Durability::Synced);
     let volatile = client.create("volatile", Durability::Volatile);
     let written = client.create("written", Durability::Written);
@@ -361,7 +361,7 @@ fn a_failed_sync_makes_it_read_only() {
 
 #[test]
 fn a_failed_write_makes_it_read_only() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut client = Client::open(&disk, Durability::Written);
     assert_eq!(client.one(&[put(b"before", b"")]), Decision::Applied);
     disk.plan(disk.step_count(), Fault::Error);
@@ -380,7 +380,7 @@ fn a_failed_write_makes_it_read_only() {
 
 #[test]
 fn an_interval_is_kept() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
     // Makes the next segment ready.
     client.durable.rounds.round(&mut client.clock);
@@ -436,7 +436,7 @@ fn an_interval_is_kept() {
 /// The last group may have filled its segment, and the closing one needs another.
 #[test]
 fn a_stop_brings_the_segment_that_it_needs() {
-    let disk = SimulatedDisk::new(7);
+    let disk = testkit::simulated_disk(7);
     let mut client = Client::open(&disk, Durability::Synced);
     // A group that is larger than a segment gets one of its own size, and leaves no room in it.
     let large = vec![7; 2 * SEGMENT_BYTES as usize];
@@ -451,14 +451,14 @@ fn a_stop_brings_the_segment_that_it_needs() {
     rounds
         .close(&mut client.clock)
         .expect("there is room on the disk");
-    let recovered = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+    let recovered = wal::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
     assert_eq!(recovered.ending, Ending::Closed);
 }
 
 /// What grows is refused before there is no room at all: the rest is for what shrinks.
 #[test]
 fn the_last_segment_is_kept_for_what_does_not_grow() {
-    let disk = SimulatedDisk::new(8);
+    let disk = testkit::simulated_disk(8);
     let mut client = Client::open(&disk, Durability::Synced);
     disk.set_capacity_bytes(SEGMENT_BYTES + 4096);
     assert_eq!(client.one(&[put(b"small", b"")]), FULL);
@@ -469,7 +469,7 @@ fn the_last_segment_is_kept_for_what_does_not_grow() {
 /// so, and the committer rests until there is room.
 #[test]
 fn a_full_disk_with_a_spent_reserve_refuses_and_rests() {
-    let disk = SimulatedDisk::new(9);
+    let disk = testkit::simulated_disk(9);
     let mut client = Client::open(&disk, Durability::Synced);
     let volatile = client.create("volatile", Durability::Volatile);
     let keys: Vec<_> = (0..2 * SEGMENT_BYTES / 512).map(u64::to_be_bytes).collect();
@@ -510,7 +510,7 @@ fn a_full_disk_with_a_spent_reserve_refuses_and_rests() {
 /// Commits that change nothing in the log use up sequences too. None may be given out twice.
 #[test]
 fn sequences_stay_within_the_reserve() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut client = Client::open(&disk, Durability::Synced);
     let volatile = client.create("volatile", Durability::Volatile);
     let mut committer = client.durable.store.committer();
@@ -557,7 +557,7 @@ fn sequences_stay_within_the_reserve() {
 /// So many commits at once that the log must be synced in the midst of deciding them.
 #[test]
 fn a_crowd_of_commits_waits_for_the_reserve() {
-    let disk = SimulatedDisk::new(6);
+    let disk = testkit::simulated_disk(6);
     let mut client = Client::open(&disk, Durability::Written);
     let count = SEQUENCE_RESERVE + SEQUENCE_RESERVE / 4;
     let mut batch = client.durable.store.write_batch();
@@ -578,7 +578,7 @@ fn a_crowd_of_commits_waits_for_the_reserve() {
                 (answered, last) = (answered + 1, outcome.sequence);
             }
         }
-        let durable = store::log::verify(&disk, &mut |_, _| ()).expect("it can be read");
+        let durable = wal::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
         assert!(last <= durable.last_sequence + SEQUENCE_RESERVE);
     }
     assert_eq!(answered, count);

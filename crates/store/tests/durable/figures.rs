@@ -1,10 +1,10 @@
 //! What is counted is what was done, and adds up: once, and after the next start again.
 
-use store::disk::{SimulatedDisk, Step};
 use store::durable::{Event, LogStatistics};
-use store::log::{self, HEADER_BYTES};
-use store::suite::{delete, get, put};
 use store::{DatabaseId, Decision, Durability, Outcomes};
+use testkit::suite::{delete, get, put};
+use wal::HEADER_BYTES;
+use wal::disk::{SimulatedDisk, Step};
 
 use crate::failures::Client;
 
@@ -22,10 +22,11 @@ struct Files {
 
 fn files(disk: &SimulatedDisk) -> Files {
     let mut bytes = 0;
-    let report = log::verify(disk, &mut |_, group| {
+    let report = wal::verify(disk, &mut |_, group| {
         let group_bytes = group.header.group_bytes().expect("it was written");
         assert!(group_bytes >= HEADER_BYTES as u64);
         bytes += group_bytes;
+        Ok(())
     });
     let report = report.expect("it can be read");
     let used = report.segments.iter().filter(|one| one.groups > 0);
@@ -45,7 +46,7 @@ fn figures(client: &Client) -> LogStatistics {
 
 #[test]
 fn figures_of_the_log_are_those_of_its_files() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut databases = Vec::new();
     let mut nowhere = DatabaseId::DEFAULT;
     let mut before = Files::default();
@@ -99,7 +100,7 @@ fn figures_of_the_log_are_those_of_its_files() {
 /// its time.
 #[test]
 fn each_sync_is_counted_once() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     for _ in 0..2 {
         let mut client = Client::open(&disk, Durability::Synced);
         let written = client.create("written", Durability::Written);
@@ -142,14 +143,14 @@ fn each_sync_is_counted_once() {
 
 #[test]
 fn snapshots_that_were_made_and_that_failed_add_up() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut client = Client::open(&disk, Durability::Synced);
     let (mut made, mut failed) = (0, 0);
     for number in 0..6u8 {
         client.one(&[put(&[number], &[number; 1000])]);
         let fails = number % 2 == 1;
         if fails {
-            disk.plan_next(Step::Create, 0, store::disk::Fault::Error);
+            disk.plan_next(Step::Create, 0, wal::disk::Fault::Error);
         }
         client.durable.rounds.ask_for_snapshot();
         while client.durable.rounds.step_snapshot(&mut client.clock) {}
@@ -172,7 +173,7 @@ fn snapshots_that_were_made_and_that_failed_add_up() {
 /// What a database is charged for goes back to nothing, whatever way it went, and each time.
 #[test]
 fn memory_that_was_charged_returns_to_zero() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     let mut client = Client::open(&disk, Durability::Synced);
     let empty = client.durable.store.memory_bytes();
     let other = client.create("other", Durability::Synced);
@@ -203,7 +204,7 @@ fn memory_that_was_charged_returns_to_zero() {
         // Refused commits leave nothing.
         fill(&mut client, other);
         let before = client.durable.store.memory_bytes();
-        disk.plan_next(Step::Write, 0, store::disk::Fault::Short);
+        disk.plan_next(Step::Write, 0, wal::disk::Fault::Short);
         let wrong = store::Operation::Compare {
             key: b"missing",
             condition: store::Condition::Present,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use store::disk::{Disk, SimulatedDisk};
 use store::durable::{Event, FolderError, OpenError, open_folder};
-use store::log::LogConfig;
-use store::suite::{StandingClock, put};
 use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
+use testkit::suite::{StandingClock, put};
+use wal::LogConfig;
+use wal::disk::Disk;
 
 use crate::bench::{Durable, log_config};
 
@@ -139,7 +139,7 @@ fn data_folder_whose_own_file_is_gone_or_damaged_is_told_from_a_foreign_one() {
 
 #[test]
 fn a_second_server_is_refused() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let first = Durable::open(config(Durability::Synced), &disk).expect("it is empty");
     let steps = disk.step_count();
     let second = Durable::open(config(Durability::Synced), &disk).err();
@@ -157,8 +157,8 @@ fn a_second_server_is_refused() {
 fn the_making_of_a_folder_may_be_interrupted() {
     let mut step = 0;
     loop {
-        let disk = SimulatedDisk::new(step as u64);
-        disk.plan(step, store::disk::Fault::PowerLoss);
+        let disk = testkit::simulated_disk(step as u64);
+        disk.plan(step, wal::disk::Fault::PowerLoss);
         let opened = Durable::open(config(Durability::Synced), &disk);
         if opened.is_ok() {
             break;
@@ -177,9 +177,9 @@ fn the_second_making_of_a_folder_may_be_interrupted_too() {
     const STEPS: usize = 24;
     for seed in 0..6 * STEPS * STEPS {
         let (first, second) = (seed / 6 / STEPS, seed / 6 % STEPS);
-        let disk = SimulatedDisk::new(seed as u64);
+        let disk = testkit::simulated_disk(seed as u64);
         for step in [first, second] {
-            disk.plan(disk.step_count() + step, store::disk::Fault::PowerLoss);
+            disk.plan(disk.step_count() + step, wal::disk::Fault::PowerLoss);
             drop(Durable::open(config(Durability::Synced), &disk));
             disk.lose_power();
         }
@@ -195,7 +195,7 @@ fn the_second_making_of_a_folder_may_be_interrupted_too() {
 
 #[test]
 fn a_default_database_with_content_cannot_become_volatile() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut durable = Durable::open(config(Durability::Volatile), &disk).expect("it is empty");
     drop(durable);
     durable = Durable::open(config(Durability::Written), &disk).expect("it is empty");

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::OpenError;
 use store::limits::SET_ASIDE_MS;
-use store::log::{self, LogConfig};
-use store::suite::{StandingClock, put};
 use store::{DatabaseId, Mode, SET_ASIDE_FOLDER, Store};
+use testkit::suite::{StandingClock, put};
+use wal::LogConfig;
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 
 use crate::bench::{Durable, log_config};
 use crate::blobs::{Bench, config};
@@ -46,7 +46,7 @@ fn write_text(disk: &SimulatedDisk, text: &str) {
 fn accepting(history: u64) -> LogConfig {
     LogConfig {
         accept_loss: true,
-        new_log_id: log::LogId {
+        new_log_id: wal::LogId {
             history,
             secret: !history,
         },
@@ -65,7 +65,7 @@ fn refused(disk: &SimulatedDisk) -> String {
 }
 
 fn with_blobs(seed: u64, blobs: usize) -> (SimulatedDisk, Bench) {
-    let disk = SimulatedDisk::new(seed);
+    let disk = testkit::simulated_disk(seed);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     for number in 0..blobs {
         bench.store(&format!("blob-{number}"), b"content");
@@ -123,7 +123,7 @@ fn a_folder_without_its_log_is_not_taken_for_a_new_one() {
 fn a_folder_knows_of_its_log_from_the_first_start_on() {
     let mut knew = 0;
     for step in 0.. {
-        let disk = SimulatedDisk::new(step as u64);
+        let disk = testkit::simulated_disk(step as u64);
         disk.plan(step, Fault::PowerLoss);
         let opened = Durable::open(config(), &disk);
         let was_met = !disk.has_power();
@@ -147,7 +147,7 @@ fn a_folder_knows_of_its_log_from_the_first_start_on() {
 
 #[test]
 fn the_end_of_a_log_is_missed_behind_a_clean_stop() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     for number in 0..2u8 {
         let mut durable = Durable::open(config(), &disk).expect("it is whole");
         let mut clock = StandingClock { now_ms: 1 };
@@ -165,7 +165,7 @@ fn the_end_of_a_log_is_missed_behind_a_clean_stop() {
 
         // All that is behind some group reads as zeros, as after a repair of the file system, and the size is right.
         let zeroed = disk.fork();
-        let report = log::verify(&zeroed, &mut |_, _| {}).expect("it can be read");
+        let report = wal::verify(&zeroed, &mut |_, _| Ok(())).expect("it can be read");
         let last = report.segments.iter().rfind(|one| one.groups > 0);
         let last = last.expect("there are groups");
         let file = zeroed.open(&last.file).expect("it is there");
@@ -212,7 +212,7 @@ fn with_files(disk: &SimulatedDisk, is_clean: bool) -> Vec<String> {
 #[test]
 fn newest_files_of_the_log_are_missed_if_they_are_gone() {
     for gone in 1..=2 {
-        let disk = SimulatedDisk::new(9);
+        let disk = testkit::simulated_disk(9);
         let mut log = with_files(&disk, false);
         for history in [8, 9] {
             let untouched = disk.fork();
@@ -244,10 +244,10 @@ fn newest_files_of_the_log_are_missed_if_they_are_gone() {
 
 #[test]
 fn file_that_was_only_ready_is_not_missed_behind_a_clean_stop() {
-    let disk = SimulatedDisk::new(10);
+    let disk = testkit::simulated_disk(10);
     for _ in 0..2 {
         let log = with_files(&disk, true);
-        let report = log::verify(&disk, &mut |_, _| {}).expect("it can be read");
+        let report = wal::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
         let newest = report.segments.last().expect("there are some");
         assert_eq!((newest.groups, Some(&newest.file)), (0, log.last()));
         disk.remove(&newest.file).expect("it is there");
@@ -259,7 +259,7 @@ fn file_that_was_only_ready_is_not_missed_behind_a_clean_stop() {
 /// The first version said nothing of its log. It had one.
 #[test]
 fn a_folder_of_the_first_version_is_read_and_becomes_one_of_this() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     drop(Durable::open(config(), &disk).expect("it is empty"));
     disk.kill();
     let heading = text(&disk).lines().next().expect("it is there").to_owned();
@@ -281,7 +281,7 @@ fn a_folder_of_the_first_version_is_read_and_becomes_one_of_this() {
 /// Where the disk is full, the folder knows less, and the server starts all the same.
 #[test]
 fn a_full_disk_does_not_keep_the_folder_from_being_opened() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     drop(Durable::open(config(), &disk).expect("it is empty"));
     disk.kill();
     let before = text(&disk);
@@ -307,7 +307,7 @@ fn more_contents_than_a_crash_leaves_are_not_set_aside_without_being_told_to() {
     let (disk, bench) = with_blobs(5, many);
     drop(bench);
     disk.kill();
-    let emptier = SimulatedDisk::new(6);
+    let emptier = testkit::simulated_disk(6);
     let mut durable = Durable::open(config(), &emptier).expect("it is empty");
     // Hours later, by the clock of the log.
     let mut clock = StandingClock {

@@ -1,9 +1,9 @@
 //! Mailboxes that come and go, as those of threads do that serve one connection.
 
 use store::durable::{Mailbox, Opened, Rounds, open_folder};
-use store::log::{LogConfig, LogId};
-use store::suite::{StandingClock, put};
 use store::{DatabaseId, Durability, Mode, Outcomes, Store, StoreConfig};
+use testkit::suite::{StandingClock, put};
+use wal::{LogConfig, LogId};
 
 use crate::folder::TestFolder;
 

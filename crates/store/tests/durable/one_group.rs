@@ -1,11 +1,10 @@
 //! Several writes of the same keys in one commit, and in one group: each sees those before it, the last one stays, and a
 //! restart brings back what was answered.
 
-use store::disk::SimulatedDisk;
-use store::suite::{StandingClock, append, delete, put};
 use store::{
     Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
 };
+use testkit::suite::{StandingClock, append, delete, put};
 
 use crate::failures::Client;
 
@@ -95,7 +94,7 @@ fn run(client: &mut Client, commits: &[Vec<Expected<'_>>], is_one_group: bool) {
 fn writes_of_one_key_in_one_group_follow_each_other() {
     let mut ends = Vec::new();
     for is_one_group in [true, false] {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let mut client = Client::open(&disk, Durability::Synced);
         // Once on an empty database, once on what the first time has left.
         for _ in 0..2 {
@@ -154,7 +153,7 @@ fn writes_of_one_key_in_one_group_follow_each_other() {
 /// An overwrite of the same size, and of another one, with a time to live that comes and goes, in one group.
 #[test]
 fn expiries_in_one_group_follow_each_other() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     let mut client = Client::open(&disk, Durability::Synced);
     let with = |expiry| Operation::Put {
         key: b"key",
@@ -191,7 +190,7 @@ fn expiries_in_one_group_follow_each_other() {
 /// Each rule publishes what is its own, and what one group has decided is never published a second time by the next.
 #[test]
 fn databases_of_all_durabilities_in_one_group_get_each_answer_once() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut client = Client::open(&disk, Durability::Synced);
     let written = client.create("written", Durability::Written);
     let interval = client.create("interval", Durability::Interval { ms: 10 });
@@ -234,7 +233,7 @@ fn databases_of_all_durabilities_in_one_group_get_each_answer_once() {
 /// The interval begins anew with the first write after a sync, each time.
 #[test]
 fn an_interval_is_due_again_after_each_sync() {
-    let disk = SimulatedDisk::new(4);
+    let disk = testkit::simulated_disk(4);
     let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
     for number in 0..3u8 {
         assert_eq!(
@@ -265,7 +264,7 @@ fn an_interval_is_due_again_after_each_sync() {
 /// them.
 #[test]
 fn a_group_ends_when_its_appends_have_copied_enough() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut client = Client::open(&disk, Durability::Synced);
     let large = vec![1; 1_000_000];
     let absent = put_if(b"a", b"never", Condition::Absent);

@@ -1,10 +1,11 @@
 //! Random work of all kinds, the same for a seed each time.
 
-use store::suite::{Random, StandingClock};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, List, Mode, Operation,
     Outcomes, Store, StoreConfig, WriteBatch,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
 
 /// A commit to come. Owns all it needs, so that it can be submitted in many lives.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! What is read for commits on disk before they are decided: bounded for all of them together, and given back.
 
-use store::suite::{StandingClock, append, put, put_expiring, put_if};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode, Outcomes,
     Refusal, StoreConfig, WriteBatch,
 };
+use testkit::suite::{StandingClock, append, put, put_expiring, put_if};
 
 use crate::tree_bench::OnDisk;
 

@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use store::disk::{Disk, DiskFile, FolderLock, SimulatedDisk};
 use store::durable::{Durable, Event, Mailbox, Opened};
-use store::suite::{delete, put};
 use store::{Clock, DatabaseId, Decision, Mode, Outcomes, Refusal, Store};
+use testkit::suite::{delete, put};
+use wal::disk::{Disk, DiskFile, FolderLock, SimulatedDisk};
 
 use crate::bench::{SEGMENT_BYTES, log_config, verify};
 use crate::snapshots::config;
@@ -94,7 +94,7 @@ struct GatedDisk {
 impl GatedDisk {
     fn new(seed: u64) -> GatedDisk {
         GatedDisk {
-            disk: SimulatedDisk::new(seed),
+            disk: testkit::simulated_disk(seed),
             gate: Arc::default(),
         }
     }

@@ -2,11 +2,10 @@
 //! left.
 
 use store::blob::UploadPeer;
-use store::disk::SimulatedDisk;
-use store::suite::{append, put};
 use store::{
     DatabaseId, Decision, Durability, Mode, Operation, Outcomes, Refusal, Source, WriteBatch,
 };
+use testkit::suite::{append, put};
 
 use crate::failures::Client;
 
@@ -62,7 +61,7 @@ fn len(client: &Client, key: &[u8]) -> usize {
 #[test]
 fn puts_wait_for_one_group_however_many_appends_wait() {
     for durability in [Durability::Synced, Durability::Interval { ms: 50 }] {
-        let disk = SimulatedDisk::new(5);
+        let disk = testkit::simulated_disk(5);
         let mut client = Client::open(&disk, durability);
         for _ in 0..2 {
             client.one(&[put(b"large", &vec![1; LARGE_BYTES])]);
@@ -105,7 +104,7 @@ fn puts_wait_for_one_group_however_many_appends_wait() {
 /// connections.
 #[test]
 fn addresses_take_turns_with_what_a_group_copies() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut client = Client::open(&disk, Durability::Synced);
     for key in [b"a", b"b", b"c"] {
         client.one(&[put(key, &vec![1; 3_900_000])]);
@@ -135,7 +134,7 @@ fn addresses_take_turns_with_what_a_group_copies() {
 /// What is not decided when its caller leaves is not done; the rest was. Nobody else's commit is touched.
 #[test]
 fn commits_whose_callers_have_left_are_dropped() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut client = Client::open(&disk, Durability::Synced);
     for _ in 0..2 {
         client.one(&[put(b"large", &vec![1; LARGE_BYTES])]);

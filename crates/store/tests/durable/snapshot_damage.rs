@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use allocation_counter::measure;
-use store::disk::{Disk, SimulatedDisk};
 use store::snapshot::{self, Header, ReadError, Summary, Visitor};
-use store::suite::{Random, put_expiring};
 use store::{DatabaseId, Durability, Entry, Expiry};
+use testkit::Random;
+use testkit::suite::put_expiring;
+use wal::disk::{Disk, SimulatedDisk};
 
 use crate::snapshots::Client;
 
@@ -67,7 +68,7 @@ fn small(disk: &SimulatedDisk) -> u64 {
 
 /// A disk with nothing on it but a snapshot of some bytes.
 fn disk_with(sequence: u64, bytes: &[u8]) -> SimulatedDisk {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let file = disk
         .create(&snapshot::file_name(sequence))
         .expect("it is empty");
@@ -89,7 +90,7 @@ fn page_starts(bytes: &[u8]) -> Vec<usize> {
 
 #[test]
 fn every_changed_bit_is_seen() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let sequence = small(&disk);
     let name = snapshot::file_name(sequence);
     let bytes = disk.contents(&name).len();
@@ -115,7 +116,7 @@ fn every_changed_bit_is_seen() {
 
 #[test]
 fn every_cut_is_seen() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let sequence = small(&disk);
     let bytes = disk.contents(&snapshot::file_name(sequence));
     for len in 0..bytes.len() {
@@ -134,7 +135,7 @@ fn every_cut_is_seen() {
 
 #[test]
 fn pages_that_are_missing_doubled_or_exchanged_are_seen() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let sequence = small(&disk);
     let bytes = disk.contents(&snapshot::file_name(sequence));
     let starts = page_starts(&bytes);
@@ -172,7 +173,7 @@ fn pages_that_are_missing_doubled_or_exchanged_are_seen() {
 /// A page of an earlier snapshot fits no later one.
 #[test]
 fn a_page_of_another_snapshot_is_seen() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let first = small(&disk);
     let first_bytes = disk.contents(&snapshot::file_name(first));
     let mut client = Client::open(&disk);
@@ -195,7 +196,7 @@ fn a_page_of_another_snapshot_is_seen() {
 
 #[test]
 fn rubbish_is_refused() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let sequence = small(&disk);
     let bytes = disk.contents(&snapshot::file_name(sequence));
     for seed in 0..3000 {
@@ -229,7 +230,7 @@ fn rubbish_is_refused() {
 fn what_is_written_is_read() {
     for seed in 0..25 {
         let mut random = Random::new(seed);
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut client = Client::open(&disk);
         let databases: Vec<DatabaseId> = [DatabaseId::DEFAULT]
             .into_iter()

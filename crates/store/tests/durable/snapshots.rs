@@ -2,15 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
 use store::durable::{Event, OpenError, Opened};
-use store::log::limits::SEQUENCE_RESERVE;
-use store::log::{LogConfig, LogId, Misfit, segment_name};
-use store::suite::{StandingClock, append, delete, increment, put};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Mode,
     Operation, Outcomes, Range, Refusal, Store, StoreConfig, snapshot,
 };
+use testkit::suite::{StandingClock, append, delete, increment, put};
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
+use wal::limits::SEQUENCE_RESERVE;
+use wal::{LogConfig, LogId, Misfit, segment_name};
 
 use crate::bench::{Durable, log_config};
 use crate::crash::state_of;
@@ -95,7 +95,7 @@ impl Client {
 
 #[test]
 fn what_is_in_a_snapshot_comes_back() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let other = client.create("other", Durability::Written);
     client.create("volatile", Durability::Volatile);
@@ -198,7 +198,7 @@ fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
     for (name, change) in CHANGES {
         let mut steps_before = 0;
         loop {
-            let disk = SimulatedDisk::new(1);
+            let disk = testkit::simulated_disk(1);
             let (mut client, other) = filled(&disk);
             let rounds = &mut client.durable.rounds;
             rounds.set_slice_rows(8);
@@ -227,7 +227,7 @@ fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
 /// An entry whose time has come is in the snapshot until it is swept, and the clock does not go back behind it.
 #[test]
 fn the_clock_of_a_snapshot_counts() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, _) = filled(&disk);
     client.clock.now_ms = 5_000;
     client.snapshot();
@@ -240,7 +240,7 @@ fn the_clock_of_a_snapshot_counts() {
 
 #[test]
 fn numbers_of_databases_are_not_used_again() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let dropped = client.create("dropped", Durability::Synced);
     client.drop_database(dropped);
@@ -253,7 +253,7 @@ fn numbers_of_databases_are_not_used_again() {
 /// The folder of a server that overwrites the same keys again and again does not grow.
 #[test]
 fn the_log_is_shortened_again_and_again() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let value = vec![7; 1000];
     let (mut most, mut snapshots) = (0, 0);
@@ -303,7 +303,7 @@ fn overwrite(disk: &SimulatedDisk, name: &str, bytes: &[u8]) {
 
 #[test]
 fn a_damaged_snapshot_is_refused_and_an_older_one_not_used() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
     let older = client.snapshot();
     let older_bytes = disk.contents(&snapshot::file_name(older));
@@ -345,7 +345,7 @@ fn a_damaged_snapshot_is_refused_and_an_older_one_not_used() {
 /// Without the snapshot the log has a beginning that nobody knows.
 #[test]
 fn a_missing_snapshot_is_a_hole() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
     let value = vec![7; 30_000];
     for _ in 0..8 {
@@ -373,7 +373,7 @@ fn a_missing_snapshot_is_a_hole() {
         let error = refusal(&disk, &log_config());
         let expected = if with_older { older } else { 0 };
         assert!(
-            matches!(error, OpenError::Log(store::log::OpenError::Misfit { misfit: Misfit::Hole { base_sequence, .. }, .. }) if base_sequence == expected),
+            matches!(error, OpenError::Log(wal::OpenError::Misfit { misfit: Misfit::Hole { base_sequence, .. }, .. }) if base_sequence == expected),
             "{error}"
         );
     }
@@ -381,11 +381,11 @@ fn a_missing_snapshot_is_a_hole() {
 
 #[test]
 fn a_snapshot_of_another_log_is_refused() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, _) = filled(&disk);
     let sequence = client.snapshot();
     let bytes = disk.contents(&snapshot::file_name(sequence));
-    let elsewhere = SimulatedDisk::new(2);
+    let elsewhere = testkit::simulated_disk(2);
     let another_log = LogConfig {
         new_log_id: LogId {
             history: 1,
@@ -399,7 +399,7 @@ fn a_snapshot_of_another_log_is_refused() {
     assert!(
         matches!(
             error,
-            OpenError::Log(store::log::OpenError::Misfit {
+            OpenError::Log(wal::OpenError::Misfit {
                 misfit: Misfit::OtherHistory,
                 ..
             })
@@ -411,7 +411,7 @@ fn a_snapshot_of_another_log_is_refused() {
 /// The log's end is gone with all that could tell of it, but for the snapshot.
 #[test]
 fn a_snapshot_knows_the_end_of_the_log() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
     let log = disk.contents(&segment_name(1));
     let rounds = &mut client.durable.rounds;
@@ -433,7 +433,7 @@ fn a_snapshot_knows_the_end_of_the_log() {
     overwrite(&disk, &segment_name(1), &log);
 
     let error = refusal(&disk, &log_config());
-    let OpenError::Log(store::log::OpenError::Damaged { damage, .. }) = &error else {
+    let OpenError::Log(wal::OpenError::Damaged { damage, .. }) = &error else {
         panic!("{error}");
     };
     assert_eq!(damage.known_sequence, last_sequence);
@@ -480,7 +480,7 @@ fn a_snapshot_knows_the_end_of_the_log() {
 /// The same where nothing of the log is left at all.
 #[test]
 fn a_snapshot_without_its_log_is_damage() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, _) = filled(&disk);
     client.snapshot();
     let before = state_of(&client.durable.store);
@@ -492,7 +492,7 @@ fn a_snapshot_without_its_log_is_damage() {
     }
     let error = refusal(&disk, &log_config());
     assert!(
-        matches!(error, OpenError::Log(store::log::OpenError::Damaged { .. })),
+        matches!(error, OpenError::Log(wal::OpenError::Damaged { .. })),
         "{error}"
     );
     let accepting = LogConfig {
@@ -523,7 +523,7 @@ fn values(store: &Store, database: DatabaseId) -> Vec<Vec<u8>> {
 fn a_failed_snapshot_does_no_harm() {
     for fault in [Fault::Error, Fault::Full] {
         for step in 0.. {
-            let disk = SimulatedDisk::new(1);
+            let disk = testkit::simulated_disk(1);
             let (mut client, other) = filled(&disk);
             let planned = disk.step_count() + step;
             disk.plan(planned, fault);
@@ -563,7 +563,7 @@ fn a_failed_snapshot_does_no_harm() {
 
 #[test]
 fn after_a_failure_it_is_tried_again_some_time_later() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut client = Client::open(&disk);
     let value = vec![7; 20_000];
     let fill = |client: &mut Client| {
@@ -591,7 +591,7 @@ fn after_a_failure_it_is_tried_again_some_time_later() {
 
 #[test]
 fn no_snapshot_is_made_of_a_log_that_has_failed() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
     let rounds = &mut client.durable.rounds;
     rounds.ask_for_snapshot();

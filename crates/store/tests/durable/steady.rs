@@ -2,12 +2,12 @@
 
 use allocation_counter::measure;
 use store::durable::{Mailbox, Opened, Rounds, open_folder};
-use store::log::{LogConfig, LogId};
-use store::suite::{StandingClock, increment, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Mode, Outcomes, Store, StoreConfig,
     WriteBatch,
 };
+use testkit::suite::{StandingClock, increment, put};
+use wal::{LogConfig, LogId};
 
 use crate::folder::TestFolder;
 

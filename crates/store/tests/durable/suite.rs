@@ -1,15 +1,15 @@
 //! The suite of every engine.
 
-use store::disk::SimulatedDisk;
-use store::suite::{Engine, Random, run_cases, run_property};
 use store::{Durability, StoreConfig};
+use testkit::Random;
+use testkit::suite::{Engine, run_cases, run_property};
 
 use crate::bench::Durable;
 
 fn make(durability: Durability) -> impl Fn(StoreConfig) -> Box<dyn Engine> {
     move |mut config: StoreConfig| {
         config.default_database.durability = durability;
-        let disk = SimulatedDisk::new(config.hash_seed);
+        let disk = testkit::simulated_disk(config.hash_seed);
         Box::new(Durable::open(config, &disk).expect("an empty disk is well"))
     }
 }
@@ -39,7 +39,7 @@ fn synced_equals_the_model() {
 fn synced_equals_the_model_across_crashes() {
     run_property(&|mut config: StoreConfig| {
         config.default_database.durability = Durability::Synced;
-        let disk = SimulatedDisk::new(config.hash_seed);
+        let disk = testkit::simulated_disk(config.hash_seed);
         let mut durable = Durable::open(config, &disk).expect("an empty disk is well");
         durable.crashes = Some(Random::new(config.hash_seed));
         Box::new(durable)

@@ -5,12 +5,13 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use store::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use store::durable::{Durable, Event, Opened, Reporter, open_folder};
-use store::log::LogConfig;
 use store::snapshot::SnapshotError;
-use store::suite::{Random, RunningClock, append, increment, put};
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
+use testkit::Random;
+use testkit::suite::{RunningClock, append, increment, put};
+use wal::LogConfig;
+use wal::disk::{Disk, Fault, RealDisk};
 
 use crate::bench::{log_config, verify};
 use crate::folder::TestFolder;
@@ -157,7 +158,7 @@ fn loops_share_the_committer() {
 /// The events of a failure come through, and the thread stops all the same.
 #[test]
 fn a_failure_is_reported() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let Opened {
         store, committer, ..
     } = Store::open(config(), Arc::new(disk.clone()), &log_config()).expect("it is empty");
@@ -282,7 +283,7 @@ fn a_file_of_the_log_that_is_gone() {
     });
     let durable = Durable::start(committer, clock(), reporter).expect("threads can be started");
     assert_eq!(commit(&store, &durable), Decision::Applied);
-    let segment = data.join(store::log::segment_name(1));
+    let segment = data.join(wal::segment_name(1));
     let aside = data.join("aside");
     std::fs::rename(&segment, &aside).expect("it is there");
     let why = loop {
@@ -331,7 +332,7 @@ impl Clock for HeldClock {
 /// A stop need not wait for a snapshot, however large.
 #[test]
 fn a_snapshot_is_given_up_when_no_more_are_wanted() {
-    let disk = SimulatedDisk::new(2);
+    let disk = testkit::simulated_disk(2);
     let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
     let clock = HeldClock {
         time: clock(),
@@ -365,7 +366,7 @@ fn a_snapshot_is_given_up_when_no_more_are_wanted() {
 fn a_stop_is_never_overlooked() {
     let mut random = Random::new(1);
     for number in 0..1_000 {
-        let disk = SimulatedDisk::new(number);
+        let disk = testkit::simulated_disk(number);
         let opened = Store::open(config(), Arc::new(disk), &log_config()).expect("it is empty");
         let durable = Durable::start(opened.committer, clock(), nothing_but_snapshots());
         let durable = durable.expect("threads can be started");
@@ -453,7 +454,7 @@ fn large_commits_and_late_syncs() {
 #[test]
 fn the_log_is_durable_before_a_snapshot_is() {
     for seed in 0..20 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let mut config = config();
         config.default_database.durability = Durability::Written;
         let open = || Store::open(config, Arc::new(disk.clone()), &log_config());
@@ -504,7 +505,7 @@ fn a_stop_does_not_decide_all_that_waits() {
     const APPENDS: u64 = 400;
     let value = vec![7; 1 << 20];
     for seed in 0..2 {
-        let disk = SimulatedDisk::new(seed);
+        let disk = testkit::simulated_disk(seed);
         let opened = Store::open(config(), Arc::new(disk.clone()), &log_config());
         let Opened {
             store, committer, ..

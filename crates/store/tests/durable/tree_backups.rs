@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use store::backup::{self, MANIFEST_NAME, Making, RestoreConfig, Step};
-use store::disk::{Disk, RealDisk};
 use store::durable::TreePlace;
-use store::log::{LogConfig, LogId};
-use store::suite::{Engine, Random, StandingClock, delete, put};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Store,
     StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::{Engine, StandingClock, delete, put};
+use wal::disk::{Disk, RealDisk};
+use wal::{LogConfig, LogId};
 
 use crate::bench::log_config;
 use crate::tree_bench::{OnDisk, TempFolder, place};

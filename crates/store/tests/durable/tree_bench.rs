@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::disk::SimulatedDisk;
 use store::durable::{Mailbox, OpenError, Opened, Rounds, TreePlace};
-use store::suite::{Engine, Random};
 use store::tree::{Pressure, TreeConfig};
 use store::{
     Clock, Committer, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, WriteBatch,
 };
+use testkit::Random;
+use testkit::suite::Engine;
+use wal::disk::SimulatedDisk;
 
 use crate::bench::log_config;
 
@@ -68,7 +69,7 @@ pub struct OnDisk {
 impl OnDisk {
     /// Opens a store whose default database is on disk.
     pub fn make(config: StoreConfig, clock: &mut dyn Clock) -> OnDisk {
-        let disk = SimulatedDisk::new(config.hash_seed);
+        let disk = testkit::simulated_disk(config.hash_seed);
         let folder = Arc::new(TempFolder::new());
         let mut made = OnDisk::open(config, &disk, &folder).expect("an empty disk is well");
         let converted = made.rounds.convert(DatabaseId::DEFAULT, Kind::Disk, clock);
@@ -111,7 +112,7 @@ impl OnDisk {
         // Goes on with another store before the old one is stopped: then nothing of it can be in the way.
         let spare = OnDisk::open(
             self.config,
-            &SimulatedDisk::new(0),
+            &testkit::simulated_disk(0),
             &Arc::new(TempFolder::new()),
         );
         let spare = spare.expect("it is empty");

@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use store::disk::{Fault, Step};
 use store::durable::{ConvertError, NamedTrees};
-use store::suite::{StandingClock, SuiteView, delete, put, read_folder};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Operation, Outcomes, Refusal,
     StoreConfig,
 };
+use testkit::read_folder;
+use testkit::suite::{StandingClock, SuiteView, delete, put};
+use wal::disk::{Fault, Step};
 
 use crate::bench::SEGMENT_BYTES;
 use crate::tree_bench::OnDisk;
@@ -153,10 +154,11 @@ fn figures_of_a_database_on_disk_are_those_of_its_files() {
         let tables = read_folder(&tree.folder().join("tables"));
         let bytes: usize = tables.values().map(Vec::len).sum();
         let mut named = NamedTrees::default();
-        let log = store::log::verify(&client.made.disk, &mut |_, group| {
-            for record in group.records() {
+        let log = wal::verify(&client.made.disk, &mut |_, group| {
+            for record in store::log::records(group) {
                 named.record(&record.expect("it was written"));
             }
+            Ok(())
         });
         log.expect("it is whole");
         let verdicts = named.verify(&client.made.folder.0.join("trees"));

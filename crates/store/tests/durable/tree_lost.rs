@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::SimulatedDisk;
 use store::durable::{OpenError, Opened, Rounds};
-use store::log::LogConfig;
-use store::suite::{Files, StandingClock, put, read_folder, write_folder};
 use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
+use testkit::suite::{StandingClock, put};
+use testkit::{Files, read_folder, write_folder};
+use wal::LogConfig;
+use wal::disk::SimulatedDisk;
 
 use crate::bench::log_config;
 use crate::tree_bench::{TempFolder, place};
@@ -115,7 +116,7 @@ impl Crashed {
 }
 
 fn has(store: &Store, id: DatabaseId, number: u32) -> bool {
-    store::suite::SuiteView::of(store, id)
+    testkit::suite::SuiteView::of(store, id)
         .expect("it is there")
         .get(&key(number), store.hasher().hash(&key(number)), 1)
         .is_some()

@@ -7,15 +7,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::{Disk, SimulatedDisk};
-use store::suite::{
-    Engine, Files, Random, StandingClock, SuiteView, delete, increment, put, read_folder,
-    write_folder,
-};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Direction, Durability, Kind, Mode, Operation, Outcomes,
     Range, Store, StoreConfig,
 };
+use testkit::suite::{Engine, StandingClock, SuiteView, delete, increment, put};
+use testkit::{Files, Random, read_folder, write_folder};
+use wal::disk::{Disk, SimulatedDisk};
 
 use crate::tree_bench::{OnDisk, TempFolder};
 

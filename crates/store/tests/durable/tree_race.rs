@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use store::suite::{Engine, Random, StandingClock, SuiteView, put};
 use store::{
     Condition, DatabaseId, Decision, Direction, Durability, Expiry, Kind, Mode, Operation,
     OperationStatus, Outcomes, Range, Refusal, StoreConfig, WriteBatch,
 };
+use testkit::Random;
+use testkit::suite::{Engine, StandingClock, SuiteView, put};
 
 use crate::tree_bench::{OnDisk, TempFolder};
 
@@ -303,7 +304,7 @@ fn what_was_read_before_a_conversion_is_not_believed() {
     let increment = |made: &OnDisk| {
         let mut batch = made.store.write_batch();
         let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
-        let operation = store::suite::increment(b"counter", 1);
+        let operation = testkit::suite::increment(b"counter", 1);
         commit.push(&operation).expect("small");
         commit.submit();
         assert!(batch.read_ahead().failure.is_none());

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::disk::{Disk, SimulatedDisk};
 use store::durable::{OpenError, Opened};
 use store::limits::SET_ASIDE_MS;
-use store::log::{LogConfig, LogId};
-use store::suite::{Engine, Files, put, read_folder, write_folder};
 use store::tree::TreeError;
 use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
+use testkit::suite::{Engine, put};
+use testkit::{Files, read_folder, write_folder};
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{LogConfig, LogId};
 
 use crate::bench::log_config;
 use crate::tree_bench::{OnDisk, TempFolder, place};

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use store::durable::{ConvertError, Durable, Opened, TreePlace, open_folder};
-use store::suite::{RunningClock, SuiteView, increment, put};
 use store::tree::TreeConfig;
 use store::{
     DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store, StoreConfig,
 };
+use testkit::suite::{RunningClock, SuiteView, increment, put};
 
 use crate::bench::log_config;
 use crate::tree_bench::{TempFolder, place};

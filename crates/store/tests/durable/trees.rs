@@ -1,7 +1,7 @@
 //! Databases on disk: the suite of every engine, and what is theirs alone.
 
-use store::suite::{Engine, StandingClock, put, run_cases_but, run_property};
 use store::{DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, StoreConfig};
+use testkit::suite::{Engine, StandingClock, put, run_cases_but, run_property};
 
 use crate::tree_bench::OnDisk;
 

@@ -80,7 +80,7 @@ fn decode_unpadded(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     fn decoded(text: &str) -> Option<Vec<u8>> {
         let mut out = b"before".to_vec();
@@ -125,7 +125,7 @@ mod tests {
     fn any_bytes_come_back() {
         let mut random = Random::new(0x5eed_0013);
         for _ in 0..2000 {
-            let bytes = random.bytes(50, |random| random.next() as u8);
+            let bytes = random.bytes(50, |random| random.number() as u8);
             let mut text = Vec::new();
             encode(&bytes, &mut text);
             let mut back = Vec::new();

@@ -417,7 +417,7 @@ impl Deflater {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     const MAX: usize = 1 << 20;
 
@@ -559,7 +559,7 @@ mod tests {
             );
         }
         for _ in 0..3000 {
-            let mut noise = random.bytes(60, |random| random.next() as u8);
+            let mut noise = random.bytes(60, |random| random.number() as u8);
             noise.splice(0..0, compressed[..HEADER_BYTES].iter().copied());
             assert!(
                 inflater.gunzip(&noise, 10_000, &mut out).is_err(),

@@ -310,7 +310,7 @@ pub fn prefix(len: u32, compressed: bool) -> [u8; PREFIX_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     const MAX: usize = 1000;
 
@@ -375,7 +375,7 @@ mod tests {
                 .map(|_| {
                     (
                         random.below(2) == 0,
-                        random.bytes(MAX, |random| random.next() as u8),
+                        random.bytes(MAX, |random| random.number() as u8),
                     )
                 })
                 .collect();
@@ -402,7 +402,7 @@ mod tests {
             let sent: Vec<_> = (0..random.below(6))
                 .map(|_| {
                     let is_packed = random.below(4) == 0;
-                    (is_packed, random.bytes(MAX, |random| random.next() as u8))
+                    (is_packed, random.bytes(MAX, |random| random.number() as u8))
                 })
                 .collect();
             let bytes = stream(&sent);

@@ -203,7 +203,7 @@ impl Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     #[test]
     fn texts_are_replaced() {
@@ -284,7 +284,7 @@ mod tests {
     fn any_bytes_travel() {
         let mut random = Random::new(0x5eed_0014);
         for _ in 0..500 {
-            let bytes = random.bytes(60, |random| random.next() as u8);
+            let bytes = random.bytes(60, |random| random.number() as u8);
             let mut value = Vec::new();
             encode_binary(&bytes, &mut value);
             assert!(is_valid_text(&value) && !value.contains(&b'='));

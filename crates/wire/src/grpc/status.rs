@@ -217,7 +217,7 @@ fn hex_value(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
     use crate::hpack::is_valid_value;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     fn encoded(message: &str) -> String {
         let mut out = Vec::new();

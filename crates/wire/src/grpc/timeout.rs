@@ -99,7 +99,7 @@ impl TimeoutValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     #[test]
     fn units() {
@@ -158,8 +158,7 @@ mod tests {
     fn what_is_sent_is_never_read_as_less() {
         let mut random = Random::new(0x5eed_0012);
         for _ in 0..10_000 {
-            let timeout_ns =
-                (random.next() << 16 >> random.below(64)).clamp(1, limits::MAX_TIMEOUT_NS);
+            let timeout_ns = (random.number() >> random.below(64)).clamp(1, limits::MAX_TIMEOUT_NS);
             let read = parse(TimeoutValue::new(timeout_ns).as_bytes()).expect("our own");
             assert!(
                 read >= timeout_ns && read - timeout_ns <= timeout_ns / 100_000,

@@ -178,7 +178,7 @@ impl DynamicTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     const FACTS: Facts = Facts {
         known: KnownName::Other,
@@ -220,8 +220,8 @@ mod tests {
                 model.evict_to(max_size);
             } else {
                 let longest = if random.below(30) == 0 { 5000 } else { 60 };
-                let name = random.bytes(longest, |random| random.next() as u8);
-                let value = random.bytes(longest, |random| random.next() as u8);
+                let name = random.bytes(longest, |random| random.number() as u8);
+                let value = random.bytes(longest, |random| random.number() as u8);
                 table.insert(&name, &value, FACTS);
                 model.evict_to(max_size.saturating_sub(name.len() + value.len() + 32));
                 if name.len() + value.len() + 32 <= max_size {

@@ -349,7 +349,7 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use testkit::Random;
 
     fn decoded(source: &[u8]) -> Result<Vec<u8>, HuffmanError> {
         let mut target = vec![0; max_decoded_len(source.len()) + SLACK_BYTES];
@@ -449,7 +449,7 @@ mod tests {
             let any = random.below(4) == 0;
             let text = random.bytes(200, |random| {
                 if any {
-                    random.next() as u8
+                    random.number() as u8
                 } else {
                     b'0' + random.below(75) as u8
                 }
@@ -470,7 +470,7 @@ mod tests {
                 if random.below(3) == 0 {
                     0xff
                 } else {
-                    random.next() as u8
+                    random.number() as u8
                 }
             });
             if let Ok(text) = decoded(&source) {

@@ -182,7 +182,7 @@ mod tests {
     /// Whatever is grown, shrunk, sent and consumed: when all is consumed, the peer may send exactly a window.
     #[test]
     fn a_window_that_shrinks_and_grows_keeps_its_books() {
-        let mut random = crate::test_random::Random::new(42);
+        let mut random = testkit::Random::new(42);
         for _ in 0..200 {
             let mut window = ReceiveWindow::new(1_000);
             let (mut allowed, mut unconsumed, mut size) = (1_000, 0, 1_000);

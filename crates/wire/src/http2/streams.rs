@@ -537,11 +537,8 @@ mod tests {
     #[test]
     fn the_index_agrees_with_a_map() {
         let (mut index, mut model) = (IdIndex::default(), HashMap::new());
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        for step in 0..20_000_u32 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
+        let numbers = testkit::Random::new(0x2545_f491_4f6c_dd1d);
+        for (step, random) in (0..20_000_u32).zip(numbers) {
             // A small range of identifiers far apart by a power of two, so that collisions are common.
             let id = (random % 64) as u32 * 32 + ((random >> 8) % 4) as u32 * 2 + 1;
             if model.remove(&id).is_some() {

@@ -36,7 +36,7 @@ impl Traffic {
         self.encoder.begin_block(&mut block);
         let indexing = [Indexing::Incremental, Indexing::Without][self.random.below(2)];
         let timeout = format!("{}m", 1 + self.random.below(3));
-        let trace = format!("{:x}", self.random.next());
+        let trace = format!("{:x}", self.random.number());
         let mut list = CALL.to_vec();
         match self.random.below(6) {
             0 => list.push(("grpc-timeout", &timeout)),

@@ -212,7 +212,7 @@ fn mutate_frames(random: &mut Random, frames: &mut Vec<Vec<u8>>) {
             3 => frames[at][3] = random.below(11) as u8,
             4 => frames[at][4] ^= 1 << random.below(8),
             5 => frames[at][8] = random.below(24) as u8,
-            _ if byte >= 9 => frames[at][byte] = random.next() as u8,
+            _ if byte >= 9 => frames[at][byte] = random.number() as u8,
             _ => {}
         }
     }
@@ -227,7 +227,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
         let end = (at + 1 + random.below(40)).min(bytes.len());
         match random.below(5) {
             0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next() as u8,
+            1 => bytes[at] = random.number() as u8,
             2 => drop(bytes.drain(at..end)),
             3 => {
                 let copy = bytes[at..end].to_vec();
@@ -245,11 +245,11 @@ fn random_frames(random: &mut Random) -> Vec<u8> {
     for _ in 0..random.below(60) {
         let length = [0, 4, 5, 6, 8, 30][random.below(6)];
         let payload: Vec<_> = (0..length)
-            .map(|_| random.next() as u8 & [0xff, 0x03][random.below(2)])
+            .map(|_| random.number() as u8 & [0xff, 0x03][random.below(2)])
             .collect();
         bytes.extend(frame(
             random.below(11) as u8,
-            random.next() as u8,
+            random.number() as u8,
             random.below(8) as u32,
             &payload,
         ));
@@ -259,7 +259,7 @@ fn random_frames(random: &mut Random) -> Vec<u8> {
 
 fn noise(random: &mut Random) -> Vec<u8> {
     (0..random.below(500))
-        .map(|_| random.next() as u8)
+        .map(|_| random.number() as u8)
         .collect()
 }
 

@@ -362,7 +362,7 @@ fn send(
 
 fn random_message(random: &mut Random) -> Vec<u8> {
     let longest = [1, 20, 1_000, 100_000][random.below(4)];
-    let byte = random.next() as u8;
+    let byte = random.number() as u8;
     vec![byte; random.below(longest)]
 }
 

@@ -91,7 +91,7 @@ fn what_is_cut_held_or_wanted_whole_comes_once_and_in_order() {
                 .map(|_| {
                     let most = [6, 300, 20_000, 300_000][random.below(4)];
                     let bytes = random.below(most);
-                    (0..bytes).map(|_| random.next() as u8).collect()
+                    (0..bytes).map(|_| random.number() as u8).collect()
                 })
                 .collect();
             let bytes: Vec<u8> = sent.iter().flat_map(|one| message(one)).collect();

@@ -1,47 +1,12 @@
 //! A peer made of frames, for scripts.
 
-use wire::hpack::{Decoder, Encoder, FieldLimits, Fields, Indexing};
-use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, PREFACE, flag, kind};
+pub use testkit::Random;
+pub use testkit::frames::*;
+use wire::hpack::{Decoder, FieldLimits, Fields};
+use wire::http2::frame::{PREFACE, flag, kind};
 use wire::{CloseReason, Config, Connection, ErrorCode, Event, StreamKey};
 
 pub const MS: u64 = 1_000_000;
-
-/// A seeded generator (xorshift64*). Print it in assertions: it says where it began.
-#[derive(Clone)]
-pub struct Random {
-    seed: u64,
-    state: u64,
-}
-
-impl std::fmt::Debug for Random {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "seed {:#x}", self.seed)
-    }
-}
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random {
-            seed,
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-        }
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// How many rounds a random test makes: `PELTON_FUZZ_ROUNDS`, or what is quick.
 pub fn rounds(quick: u64) -> u64 {
@@ -49,137 +14,6 @@ pub fn rounds(quick: u64) -> u64 {
         .ok()
         .and_then(|rounds| rounds.parse().ok())
         .unwrap_or(quick)
-}
-
-/// A frame that came out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
-    pub kind: u8,
-    pub flags: u8,
-    pub stream: u32,
-    pub payload: Vec<u8>,
-}
-
-impl Frame {
-    pub fn ends_stream(&self) -> bool {
-        matches!(self.kind, kind::DATA | kind::HEADERS) && self.flags & flag::END_STREAM != 0
-    }
-
-    /// The error code of RST_STREAM or GOAWAY.
-    pub fn code(&self) -> ErrorCode {
-        let at = if self.kind == kind::GOAWAY { 4 } else { 0 };
-        ErrorCode::from_wire(number(&self.payload[at..]))
-    }
-}
-
-pub fn number(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(*bytes.first_chunk().expect("four bytes"))
-}
-
-/// Cuts bytes into frames; they must be whole.
-pub fn frames_of(mut bytes: &[u8]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    while !bytes.is_empty() {
-        let header = FrameHeader::parse(bytes.first_chunk().expect("a whole header"));
-        let end = HEADER_BYTES + header.length as usize;
-        frames.push(Frame {
-            kind: header.kind,
-            flags: header.flags,
-            stream: header.stream,
-            payload: bytes[HEADER_BYTES..end].to_vec(),
-        });
-        bytes = &bytes[end..];
-    }
-    frames
-}
-
-/// A frame to be sent.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame::write_header(&mut bytes, payload.len(), kind, flags, stream);
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-pub fn data(stream: u32, payload: &[u8], end: bool) -> Vec<u8> {
-    frame(
-        kind::DATA,
-        if end { flag::END_STREAM } else { 0 },
-        stream,
-        payload,
-    )
-}
-
-pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
-    frame(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
-}
-
-pub fn rst(stream: u32, code: ErrorCode) -> Vec<u8> {
-    frame(kind::RST_STREAM, 0, stream, &(code as u32).to_be_bytes())
-}
-
-pub fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame::write_settings(&mut bytes, entries);
-    bytes
-}
-
-/// A gRPC message with its prefix.
-pub fn message(bytes: &[u8]) -> Vec<u8> {
-    prefixed(0, bytes)
-}
-
-pub fn prefixed(flag: u8, bytes: &[u8]) -> Vec<u8> {
-    [&[flag][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat()
-}
-
-pub const CALL: [(&str, &str); 6] = [
-    (":method", "POST"),
-    (":scheme", "http"),
-    (":path", "/test.Service/Method"),
-    (":authority", "localhost"),
-    ("content-type", "application/grpc"),
-    ("te", "trailers"),
-];
-
-pub const GET: [(&str, &str); 4] = [
-    (":method", "GET"),
-    (":scheme", "http"),
-    (":path", "/"),
-    (":authority", "localhost"),
-];
-
-/// A header block without the dynamic table.
-pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let (mut encoder, mut out) = (Encoder::new(), Vec::new());
-    for (name, value) in fields {
-        encoder.field(
-            name.as_bytes(),
-            value.as_bytes(),
-            Indexing::Without,
-            &mut out,
-        );
-    }
-    out
-}
-
-pub fn headers(stream: u32, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
-    let flags = if end {
-        flag::END_HEADERS | flag::END_STREAM
-    } else {
-        flag::END_HEADERS
-    };
-    frame(kind::HEADERS, flags, stream, &block(fields))
-}
-
-/// The beginning of a call.
-pub fn call(stream: u32) -> Vec<u8> {
-    headers(stream, &CALL, false)
-}
-
-/// A whole unary call.
-pub fn unary(stream: u32, bytes: &[u8]) -> Vec<u8> {
-    [call(stream), data(stream, &message(bytes), true)].concat()
 }
 
 /// An event, with its message.

@@ -455,7 +455,7 @@ fn all_messages_of_a_pair_arrive_without_time_passing() {
                 let head = RequestHead::call("here", "/large");
                 let out = &mut client.output;
                 let stream = client.connection.open(out, &head).expect("there is room");
-                let body = vec![random.next() as u8; random.below(max_message)];
+                let body = vec![random.number() as u8; random.below(max_message)];
                 let fill = |out: &mut Vec<u8>| out.extend_from_slice(&body);
                 client.connection.send_last_message(stream, out, fill);
                 open.insert(stream, body);

@@ -287,7 +287,7 @@ fn packed_messages_that_wait_are_bounded_together() {
     // Half of it becomes hardly smaller.
     let mut random = Random::new(7);
     let mut noise = vec![0; 100_000];
-    noise[..50_000].fill_with(|| random.next() as u8);
+    noise[..50_000].fill_with(|| random.number() as u8);
     let packed = prefixed(1, &gzip(&noise));
     let mut first = 1;
     for _ in 0..2 {
@@ -336,7 +336,7 @@ fn whatever_is_allowed_all_messages_come_once_and_in_order() {
             let mut body = Vec::new();
             for _ in 0..1 + random.below(5) {
                 let largest = [500, 60_000, 400_000][random.below(3)];
-                let content = text(random.below(largest), random.next() as u8);
+                let content = text(random.below(largest), random.number() as u8);
                 let is_packed = random.chance(70) || content.len() > 20_000;
                 body.extend(match is_packed {
                     true => prefixed(1, &gzip(&content)),

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::backup::{self, Making, RestoreConfig, Step};
-use store::disk::{Disk, SimulatedDisk};
-use store::log::{LogConfig, LogId};
 use store::{Durability, Store, StoreConfig};
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{LogConfig, LogId};
 
 use super::found::{Found, found, found_at_start};
 use crate::machine::Machine;
@@ -22,7 +22,7 @@ pub struct Backup {
 impl Backup {
     /// `None`: the log has failed.
     pub fn begin(machine: &Machine, store: &Store, seed: u64) -> Option<Backup> {
-        let target = SimulatedDisk::new(seed);
+        let target = testkit::simulated_disk(seed);
         let mut clock = CommitterClock(Arc::clone(&machine.time));
         let mut rounds = machine.rounds.borrow_mut();
         let base = rounds.as_mut()?.backup_base(&mut clock).ok()?;
@@ -68,7 +68,7 @@ impl Backup {
         let verified = backup::verify(&self.target, goes_on);
         let verified = verified.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(verified.blobs, count);
-        let restored = SimulatedDisk::new(1);
+        let restored = testkit::simulated_disk(1);
         let target: Arc<dyn Disk> = Arc::new(restored.clone());
         let mut store = StoreConfig::new(1);
         store.default_database.durability = Durability::Synced;
@@ -86,7 +86,7 @@ impl Backup {
             log,
             trees: None,
         };
-        let mut clock = store::suite::StandingClock { now_ms: 1 };
+        let mut clock = testkit::suite::StandingClock { now_ms: 1 };
         let done = backup::restore(&self.target, &target, &config, &mut clock, goes_on);
         done.unwrap_or_else(|error| panic!("{error}"));
         let opened = Store::open(store, target, &log);

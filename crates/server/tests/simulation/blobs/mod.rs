@@ -19,9 +19,9 @@ use std::rc::Rc;
 use std::thread;
 
 use net::sim::{FaultCounts, Faults, Network, NodeId};
-use store::disk::{DiskFaultCounts, Fault, Step};
 use store::durable::Event;
 use store::{DatabaseId, Store};
+use wal::disk::{DiskFaultCounts, Fault, Step};
 
 use super::fate::Fate;
 use super::lives::How;

@@ -1,7 +1,7 @@
 //! What the clients of blobs share.
 
 use net::sim::Random;
-use store::disk::DiskFaultCounts;
+use wal::disk::DiskFaultCounts;
 
 use super::calls::Asked;
 use super::found::Begun;

@@ -1,7 +1,7 @@
 //! Downloads over gRPC.
 
 use store::blob::{crc32c, limits};
-use store::disk::{Fault, Step};
+use wal::disk::{Fault, Step};
 
 use super::*;
 use crate::limits::{DOWNLOAD_CHUNK_BYTES, QUOTED_CHARACTERS};

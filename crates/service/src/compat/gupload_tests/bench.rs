@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::blob::{Description, Owner, split_key};
-use store::disk::{Disk, SimulatedDisk};
 use store::durable::{Mailbox, Opened, Rounds};
-use store::log::{LogConfig, LogId};
-use store::suite::StandingClock;
 use store::{
     Committer, DatabaseId, Direction, Durability, Outcomes, Range, Shown, Store, StoreConfig,
 };
+use testkit::suite::StandingClock;
+use wal::disk::{Disk, SimulatedDisk};
+use wal::{LogConfig, LogId};
 
 use crate::admin::messages::{DatabaseDescription, encode_create_database};
 use crate::call::Shared;
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     pub(crate) fn with(config: StoreConfig) -> Bench {
-        let disk = SimulatedDisk::new(1);
+        let disk = testkit::simulated_disk(1);
         let id = LogId {
             history: 1,
             secret: 2,

@@ -4,8 +4,8 @@ pub(crate) mod bench;
 
 use store::Durability;
 use store::blob::limits;
-use store::disk::{Fault, Step};
-use store::suite::Random;
+use testkit::Random;
+use wal::disk::{Fault, Step};
 
 use super::gupload::Names;
 use crate::fake::{Fake, Headers, Sent};

@@ -1,40 +1,13 @@
 //! Whatever is sent, a call ends once, with a status that the table of `kv.proto` knows.
 
 use store::{Condition, Expiry, Operation};
+use testkit::{OnFailure, Random};
 
 use super::*;
 use crate::keyvalue::messages::{BatchRequest, Keys, Request, ScanRequest, TransactRequest};
 
 /// Calls made with one seed.
 const CALLS: u64 = 20_000;
-
-/// Says the seed if the test fails.
-pub(super) struct Random {
-    state: u64,
-    seed: u64,
-}
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Random { state, seed }
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 8) % bound
-    }
-}
-
-impl Drop for Random {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the seed was {}", self.seed);
-        }
-    }
-}
 
 /// A request that makes sense for some method, though perhaps not for the one that it is sent to.
 fn sensible(random: &mut Random) -> Vec<u8> {
@@ -99,6 +72,7 @@ fn sensible(random: &mut Random) -> Vec<u8> {
 #[test]
 fn every_call_ends_once_and_as_the_table_says() {
     let seed = 4;
+    let _on_failure = OnFailure::of_seed(seed);
     let mut random = Random::new(seed);
     let mut bench = Bench::new();
     bench.room = 2;

@@ -5,12 +5,11 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::disk::SimulatedDisk;
 use store::durable::{Opened, Rounds, TreePlace};
-use store::log::{LogConfig, LogId};
-use store::suite::StandingClock;
 use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
 use store::{Direction, Durability, Entry, Kind, Look, Range, View};
+use testkit::suite::StandingClock;
+use wal::{LogConfig, LogId};
 
 use super::*;
 
@@ -153,7 +152,7 @@ fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
         segment_bytes: 1 << 20,
         ..LogConfig::new(id, 1)
     };
-    let disk = Arc::new(SimulatedDisk::new(1));
+    let disk = Arc::new(testkit::simulated_disk(1));
     let opened = Store::open_with_trees(config, disk, &log, Some(&place));
     let Opened {
         store, committer, ..

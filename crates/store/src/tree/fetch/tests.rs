@@ -2,11 +2,12 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use testkit::Random;
+
 use super::*;
 use crate::range::Direction;
 use crate::shown::Shown;
 use crate::store::StoreConfig;
-use crate::suite::Random;
 use crate::tree::tests::{
     Content, GENERATION, Logged, TempFolder, apply, content, random_commit, random_key, small,
 };

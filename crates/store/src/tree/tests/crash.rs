@@ -1,7 +1,8 @@
 //! Crashes and damage: copies of a tree's folder as they can lie on the device.
 
+use testkit::{Files, read_folder, write_folder};
+
 use super::*;
-use crate::suite::{Files, read_folder, write_folder};
 
 /// States of the device in the midst of a change of the set of tables. Before `current` is replaced, everything new may be
 /// there, in part or whole; afterwards everything old may still be there.

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use testkit::Random;
+
 use super::{Generation, InMemory, TreeConfig, TreeView, TreeWriter, Trees};
 use crate::catalogue::DatabaseId;
 use crate::range::{Direction, Range, ScanEnd};
-use crate::suite::Random;
 use crate::value::{Entry, Value};
 use std::ops::ControlFlow;
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use testkit::{read_folder, write_folder};
+
 use super::*;
-use crate::suite::{read_folder, write_folder};
 
 /// What a flush leaves that fails when `current` was renamed: in `folder` it names a list, v9, with a table that the engine
 /// does not have. A folder of the name of its next list lets the flush itself fail.

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::backup::{self, BackupError, Making, RestoreConfig, RestoreError, Step as MakingStep};
-use store::disk::{Disk, SimulatedDisk};
-use store::suite::{Random, StandingClock};
+use testkit::Random;
+use testkit::suite::StandingClock;
+use wal::disk::{Disk, SimulatedDisk};
 
 use super::{Bench, config, content};
 use crate::bench::log_config;
@@ -53,7 +54,7 @@ fn visible(bench: &Bench) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhile() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     for name in 0..4 {
         let data = content(name, 100_000);
@@ -61,7 +62,7 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
             .upload(&format!("n{name}"), &data, 30_000)
             .expect("it fits");
     }
-    let target = SimulatedDisk::new(4);
+    let target = testkit::simulated_disk(4);
     let mut random = Random::new(5);
     let at_cut = backup(&mut bench, &target, &mut |bench, step| {
         let name = format!("n{}", random.below(4));
@@ -89,7 +90,7 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
     assert_eq!(verified.blob_bytes, content_bytes);
     let all_bytes = verified.manifest.bytes() + content_bytes;
     assert_eq!(told.last(), Some(&(all_bytes, all_bytes)));
-    let restored = SimulatedDisk::new(6);
+    let restored = testkit::simulated_disk(6);
     restore(&target, &restored).expect("it is whole");
     let restored = Bench::open(config(), &restored).expect("it was restored");
     assert_eq!(visible(&restored), at_cut);
@@ -112,7 +113,7 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
         let verified = backup::verify(&damaged, &mut |_, _| ControlFlow::Continue(()));
         let is_changed = matches!(verified, Err(RestoreError::Changed { .. }));
         assert!(is_changed, "{place:?}: {verified:?}");
-        let refused = restore(&damaged, &SimulatedDisk::new(7));
+        let refused = restore(&damaged, &testkit::simulated_disk(7));
         assert!(refused.is_err(), "{place:?}");
     }
     target.flip(&path, 70_000, 4);
@@ -121,7 +122,7 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
         matches!(verified, Err(RestoreError::Changed { .. })),
         "{verified:?}"
     );
-    let refused = restore(&target, &SimulatedDisk::new(7));
+    let refused = restore(&target, &testkit::simulated_disk(7));
     assert!(
         matches!(refused, Err(RestoreError::Changed { .. })),
         "{refused:?}"
@@ -150,7 +151,7 @@ fn a_backup_of_a_damaged_or_missing_blob_names_it_and_leaves_nothing() {
 }
 
 fn refused_backup(is_missing: bool) {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     bench
         .upload("a", &content(1, 100_000), 30_000)
@@ -163,7 +164,7 @@ fn refused_backup(is_missing: bool) {
         false => disk.flip(file, 50_000, 1),
         true => disk.remove(file).expect("it is there"),
     }
-    let target = SimulatedDisk::new(4);
+    let target = testkit::simulated_disk(4);
     let base = bench
         .durable
         .rounds

@@ -1,14 +1,13 @@
 //! Quotas, announced sizes, and what is collected.
 
 use store::blob::{Begin, BlobUse, End, UploadError};
-use store::disk::SimulatedDisk;
 use store::{Condition, DropError, Refusal};
 
 use super::{Bench, DATABASE, begin, chunk, config, content};
 
 #[test]
 fn quota_and_disk_are_bounds() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut small = config();
     small.blobs.quota_bytes = 10_000;
     let mut bench = Bench::open(small, &disk).expect("it is empty");
@@ -64,7 +63,7 @@ fn quota_and_disk_are_bounds() {
 
 #[test]
 fn announced_sizes_hold() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(config(), &disk).expect("it is empty");
     let announced = |id: &str, offset| Begin {
         size_bytes: Some(1_000),
@@ -97,7 +96,7 @@ fn announced_sizes_hold() {
 
 #[test]
 fn abandoned_uploads_and_blobs_of_dropped_databases_are_collected() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let other = bench.create_other();
     for number in 0..100 {
@@ -156,7 +155,7 @@ fn abandoned_uploads_and_blobs_of_dropped_databases_are_collected() {
 
 #[test]
 fn a_database_with_empty_blobs_or_an_upload_is_not_empty() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let other = bench.create_other();
     let in_other = |name, upload_id| Begin {

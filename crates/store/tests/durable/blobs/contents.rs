@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use store::blob::{Chunk, Content, Description, End, UploadError, key};
-use store::disk::SimulatedDisk;
 use store::{Condition, DatabaseId, OperationStatus};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, crc32c, end_of};
 
 #[test]
 fn what_is_uploaded_can_be_read_from_any_place_and_after_a_restart() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let sizes = [0, 1, 65_535, 65_536, 65_537, 300_000];
     for (seed, size) in sizes.into_iter().enumerate() {
@@ -39,7 +38,7 @@ fn what_is_uploaded_can_be_read_from_any_place_and_after_a_restart() {
 
 #[test]
 fn parts_are_read_by_blocks() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(9, 200_000);
     bench.upload("a", &data, 7_777).expect("it fits");
@@ -87,7 +86,7 @@ fn opened(bench: &Bench, name: &str, look: impl FnOnce(&Description<'_>)) -> Arc
 
 #[test]
 fn memory_of_pieces_is_used_again_once_nobody_has_them() {
-    let disk = SimulatedDisk::new(1);
+    let disk = testkit::simulated_disk(1);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(9, 65_536 * 20 + 1);
     bench.upload("a", &data, 65_536).expect("it fits");
@@ -114,7 +113,7 @@ fn memory_of_pieces_is_used_again_once_nobody_has_them() {
 
 #[test]
 fn an_upload_goes_on_after_its_stream_its_server_and_its_machine_were_gone() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(4, 500_000);
     let mut offset = 0;
@@ -177,7 +176,7 @@ fn rest(data: &[u8], crc32c: u32) -> Chunk {
 fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
     // Also across blocks, and across a group of them.
     for (bytes, first) in [(30_000, 10_000), (400_000, 70_000), (68 << 20, 67 << 20)] {
-        let disk = SimulatedDisk::new(3);
+        let disk = testkit::simulated_disk(3);
         let mut bench = Bench::open(config(), &disk).expect("it is empty");
         let data = content(1, bytes);
         let sum = crc32c::crc32c(&data[first..]);
@@ -239,7 +238,7 @@ fn a_chunk_that_is_written_before_its_end_counts_only_with_it() {
 
 #[test]
 fn what_is_left_of_a_chunk_that_was_cut_off_goes_on_where_it_began() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 300_000);
     let (whole, cut) = data.split_at(100_000);
@@ -313,7 +312,7 @@ fn what_is_left_of_a_chunk_that_was_cut_off_goes_on_where_it_began() {
 
 #[test]
 fn damage_is_not_stored_and_what_came_before_stays() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
     let data = content(1, 30_000);
@@ -366,7 +365,7 @@ fn damage_is_not_stored_and_what_came_before_stays() {
 
 #[test]
 fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(config(), &disk).expect("it is empty");
     let owner = Arc::new(Told::default());
     let first = bench
@@ -404,7 +403,7 @@ fn a_second_stream_takes_over_and_an_upload_begun_anew_forgets_what_was_stored()
 
 #[test]
 fn an_upload_whose_description_is_on_its_way_is_nobody_elses() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 70_000);
     let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
@@ -449,7 +448,7 @@ fn an_upload_whose_description_is_on_its_way_is_nobody_elses() {
 
 #[test]
 fn a_blob_is_replaced_under_its_readers_and_conditions_hold() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let (old, new) = (content(1, 100_000), content(2, 1_000));
     bench.upload("a", &old, 10_000).expect("it fits");

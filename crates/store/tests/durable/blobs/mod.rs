@@ -14,13 +14,14 @@ use store::blob::{
     Begin, Blobs, Chunk, Description, End, Owner, ReadError, Sealed, Upload, UploadError,
     UploadPeer, key,
 };
-use store::disk::{Disk as _, SimulatedDisk};
 use store::durable::OpenError;
-use store::suite::{Random, StandingClock};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Mode, Operation, OperationStatus,
     Outcomes, StoreConfig,
 };
+use testkit::Random;
+use testkit::suite::StandingClock;
+use wal::disk::{Disk as _, SimulatedDisk};
 
 use crate::bench::Durable;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use store::blob::{Begin, Upload, UploadBound, UploadError, UploadPeer};
-use store::disk::{Fault, SimulatedDisk, Step};
+use wal::disk::{Fault, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content};
 
@@ -57,7 +57,7 @@ fn names(bench: &Bench) -> Vec<String> {
 
 #[test]
 fn half_uploads_of_the_peer_with_most_make_room_oldest_first() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for round in 0..2_u64 {
         let at = |ms: u64| round * 1_000_000 + ms;
@@ -87,7 +87,7 @@ fn half_uploads_of_the_peer_with_most_make_room_oldest_first() {
 
 #[test]
 fn uploads_of_an_earlier_run_count_as_those_of_one_peer() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for number in 0..PLACES {
         let of = number as u8;
@@ -118,7 +118,7 @@ fn uploads_of_an_earlier_run_count_as_those_of_one_peer() {
 
 #[test]
 fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     let (mut open, mut owners) = (Vec::new(), Vec::new());
     for of in 1..=4 {
@@ -170,7 +170,7 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
 /// A few peers that hold all places with a byte now and then leave one to each newcomer, and not a second one.
 #[test]
 fn a_newcomer_takes_the_place_of_an_upload_that_hardly_moves() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     let (mut open, mut now_ms) = (Vec::new(), 1_000);
     for of in 1..=4 {
@@ -208,7 +208,7 @@ fn a_newcomer_takes_the_place_of_an_upload_that_hardly_moves() {
 /// The same for the file descriptors of open uploads, of which those of all databases share some.
 #[test]
 fn a_newcomer_gets_the_descriptor_of_an_upload_that_hardly_moves() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut few_open = config();
     few_open.blobs.open_uploads = PLACES;
     let bench = Bench::open(few_open, &disk).expect("it is empty");
@@ -231,7 +231,7 @@ fn a_newcomer_gets_the_descriptor_of_an_upload_that_hardly_moves() {
 
 #[test]
 fn a_peer_has_half_of_the_places_for_open_uploads() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for _ in 0..2 {
         let open: Vec<Upload> = (0..PLACES / 2)
@@ -272,7 +272,7 @@ fn open_as_many_at(bench: &Bench, of: u8, open: &mut Vec<Upload>, now_ms: u64) -
 
 #[test]
 fn two_peers_cannot_take_all_places() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for _ in 0..2 {
         let mut open = Vec::new();
@@ -308,7 +308,7 @@ fn two_peers_cannot_take_all_places() {
 
 #[test]
 fn uploads_that_are_gone_on_with_count_as_those_that_begin() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for number in 0..PLACES {
         leave_half(&bench, &format!("a{number}"), 2, 10, 10 + number as u64);
@@ -344,7 +344,7 @@ fn uploads_that_are_gone_on_with_count_as_those_that_begin() {
 /// The file descriptors of open uploads are those of all databases.
 #[test]
 fn a_peer_has_half_of_the_open_uploads_of_all_databases() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut few_open = config();
     few_open.blobs.open_uploads = 8;
     let bench = Bench::open(few_open, &disk).expect("it is empty");
@@ -373,7 +373,7 @@ fn a_peer_has_half_of_the_open_uploads_of_all_databases() {
 #[test]
 fn uploads_that_begin_at_once_do_not_take_the_same_place() {
     const BEGINNERS: usize = 8;
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for round in 0..100 {
         let meeting = std::sync::Barrier::new(BEGINNERS);
@@ -400,7 +400,7 @@ fn uploads_that_begin_at_once_do_not_take_the_same_place() {
 
 #[test]
 fn idle_uploads_make_room_for_bytes_but_not_for_those_of_a_peer_with_more() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut small = few_places();
     small.blobs.quota_bytes = 1_000;
     let bench = Bench::open(small, &disk).expect("it is empty");
@@ -439,7 +439,7 @@ fn idle_uploads_make_room_for_bytes_but_not_for_those_of_a_peer_with_more() {
 
 #[test]
 fn a_full_disk_takes_idle_uploads_of_the_peer_with_most() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     for round in 0..2 {
         leave_half(&bench, "a", 1, 300_000, 10);
@@ -462,7 +462,7 @@ fn a_full_disk_takes_idle_uploads_of_the_peer_with_most() {
 
 #[test]
 fn idle_uploads_keep_bounded_bytes_beside_the_largest() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let mut small = few_places();
     small.blobs.idle_upload_bytes = 500;
     let bench = Bench::open(small, &disk).expect("it is empty");
@@ -483,7 +483,7 @@ fn idle_uploads_keep_bounded_bytes_beside_the_largest() {
 
 #[test]
 fn an_upload_that_was_gone_on_with_is_not_abandoned() {
-    let disk = SimulatedDisk::new(3);
+    let disk = testkit::simulated_disk(3);
     let bench = Bench::open(few_places(), &disk).expect("it is empty");
     leave_half(&bench, "a", 1, 10, 1_000);
     let day_ms = 24 * 60 * 60 * 1_000;
@@ -544,7 +544,7 @@ fn the_room_of_ended_uploads_is_free_only_when_their_removal_is_durable() {
     small.blobs.quota_bytes = 1_000;
     for way in [Way::Evicted, Way::Discarded, Way::BegunAnew, Way::Abandoned] {
         for seed in 0..20 {
-            let disk = SimulatedDisk::new(seed);
+            let disk = testkit::simulated_disk(seed);
             let bench = Bench::open(small, &disk).expect("it is empty");
             // The name of `b` is on the device before it needs the room of `a`.
             leave_half(&bench, "b", 2, 50, ABANDONED_MS + 10);
@@ -575,7 +575,7 @@ fn the_room_of_ended_uploads_is_free_only_when_their_removal_is_durable() {
 #[test]
 fn an_upload_whose_removal_is_not_durable_makes_no_room() {
     for fault in [Step::Remove, Step::SyncFolder] {
-        let disk = SimulatedDisk::new(3);
+        let disk = testkit::simulated_disk(3);
         let mut small = few_places();
         small.blobs.quota_bytes = 1_000;
         let bench = Bench::open(small, &disk).expect("it is empty");

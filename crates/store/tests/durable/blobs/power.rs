@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use store::disk::{Fault, SimulatedDisk, Step as DiskStep};
-use store::suite::Random;
 use store::{Condition, DatabaseId};
+use testkit::Random;
+use wal::disk::{Fault, Step as DiskStep};
 
 use super::{Bench, DATABASE, begin, chunk, config, content, end_of, text};
 
@@ -162,7 +162,7 @@ fn check(bench: &mut Bench, before: &Expected, after: &Expected, may_be_gone: bo
 
 fn at_every_step(fault: Fault, seed: u64, count: usize, stride: usize) {
     let steps = steps(seed, count);
-    let clean = SimulatedDisk::new(seed);
+    let clean = testkit::simulated_disk(seed);
     let mut bench = Bench::open(config(), &clean).expect("it is empty");
     let first = clean.step_count();
     assert!(run(&mut bench, &steps).2, "nothing fails without faults");
@@ -176,7 +176,7 @@ fn at_every_step(fault: Fault, seed: u64, count: usize, stride: usize) {
             Fault::Full => clean.steps()[at] != DiskStep::Write,
             _ => fault == Fault::Error,
         };
-        let disk = SimulatedDisk::new(seed ^ (at as u64) << 20);
+        let disk = testkit::simulated_disk(seed ^ (at as u64) << 20);
         let mut bench = Bench::open(config(), &disk).expect("it is empty");
         disk.plan(at, fault);
         let (before, after, _) = run(&mut bench, &steps);

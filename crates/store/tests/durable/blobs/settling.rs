@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use store::Condition;
 use store::blob::{LostUpload, Observer, ReadError, UploadError, UploadPeer};
-use store::disk::{Disk, Fault, SimulatedDisk, Step};
+use wal::disk::{Disk, Fault, Step};
 
 use super::{Bench, DATABASE, Told, begin, chunk, config, content, end_of};
 
@@ -30,7 +30,7 @@ impl Observer for Log {
 #[test]
 fn an_error_of_the_disk_is_told_with_its_cause_reported_and_counted() {
     for (bytes, is_written) in [(100_000, true), (400_000, false), (99_999, true)] {
-        let disk = SimulatedDisk::new(3);
+        let disk = testkit::simulated_disk(3);
         let bench = Bench::open(config(), &disk).expect("it is empty");
         let log = Arc::new(Log::default());
         bench.blobs().set_observer(log.clone());
@@ -72,7 +72,7 @@ fn an_error_of_the_disk_is_told_with_its_cause_reported_and_counted() {
 /// The upload ends with that cause and leaves nothing, and one after it is as a first one.
 #[test]
 fn an_upload_whose_file_is_denied_is_told_so_and_leaves_nothing() {
-    let disk = SimulatedDisk::new(6);
+    let disk = testkit::simulated_disk(6);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 70_000);
     for round in 0..2 {
@@ -104,7 +104,7 @@ fn an_upload_whose_file_is_denied_is_told_so_and_leaves_nothing() {
 #[test]
 fn a_content_whose_description_is_with_the_committer_stays() {
     for is_described in [false, true] {
-        let disk = SimulatedDisk::new(5);
+        let disk = testkit::simulated_disk(5);
         let mut bench = Bench::open(config(), &disk).expect("it is empty");
         for round in 0..2 {
             let (name, data) = (format!("n{round}"), content(round, 70_000));
@@ -138,7 +138,7 @@ fn a_content_whose_description_is_with_the_committer_stays() {
 /// Where no description was asked for, all is as before.
 #[test]
 fn a_content_that_nobody_asked_to_describe_is_an_upload_again() {
-    let disk = SimulatedDisk::new(5);
+    let disk = testkit::simulated_disk(5);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 70_000);
     let mut offset = 0;
@@ -162,7 +162,7 @@ fn a_content_that_nobody_asked_to_describe_is_an_upload_again() {
 /// Neither for want of descriptors nor after an error of the device.
 #[test]
 fn an_upload_whose_file_cannot_be_opened_keeps_what_is_stored() {
-    let disk = SimulatedDisk::new(7);
+    let disk = testkit::simulated_disk(7);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     let data = content(1, 150_000);
     let upload = bench.start(&begin("a", "id", 0)).expect("there is room");
@@ -204,7 +204,7 @@ fn an_upload_whose_file_cannot_be_opened_keeps_what_is_stored() {
 /// What is lost is told from what cannot be read just now, and told once.
 #[test]
 fn a_content_that_is_missing_or_damaged_is_reported_once() {
-    let disk = SimulatedDisk::new(9);
+    let disk = testkit::simulated_disk(9);
     let mut bench = Bench::open(config(), &disk).expect("it is empty");
     for name in ["missing", "damaged"] {
         let data = content(1, 70_000);
@@ -258,7 +258,7 @@ fn what_an_earlier_run_has_stored_is_read_before_it_is_gone_on_with() {
     // Whole blocks, and a part of one.
     for bytes in [65_536, 70_000, 3 * 65_536 + 1] {
         for place in [None, Some(0), Some(bytes / 2), Some(bytes - 1)] {
-            let disk = SimulatedDisk::new(11);
+            let disk = testkit::simulated_disk(11);
             let data = content(1, bytes + 5_000);
             let (first, rest) = data.split_at(bytes);
             let mut bench = Bench::open(config(), &disk).expect("it is empty");

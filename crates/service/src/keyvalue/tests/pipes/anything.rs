@@ -1,6 +1,7 @@
 //! Random messages, whole and damaged.
 
-use super::super::anything::Random;
+use testkit::{OnFailure, Random};
+
 use super::super::batches::{get, increment};
 use super::super::single::put;
 use super::*;
@@ -63,6 +64,7 @@ fn run(
 #[test]
 fn how_many_are_under_way_changes_no_answer() {
     for seed in 1..300 {
+        let _on_failure = OnFailure::of_seed(seed);
         let mut random = Random::new(seed);
         let answers = [PipeAnswers::All, PipeAnswers::FailuresOnly][(seed % 2) as usize];
         let messages: Vec<_> = (0..random.below(400))
@@ -83,6 +85,7 @@ fn how_many_are_under_way_changes_no_answer() {
 fn damaged_messages_end_the_call_once_and_as_the_table_says() {
     let mut ended_well = 0;
     for seed in 1..4_000 {
+        let _on_failure = OnFailure::of_seed(seed);
         let mut random = Random::new(seed);
         let mut bench = Bench::new();
         bench.room = 3;

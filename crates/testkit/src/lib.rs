@@ -1,0 +1,26 @@
+//! What the tests of several crates share: random numbers that come again with their seed, a
+//! simulated disk of a seed, folders as values, what names the seed of a test that fails, and, with
+//! the feature `store`, the suite of every engine of the store with its model; with `wire`, frames
+//! of HTTP/2 for scripts.
+//!
+//! A dev-dependency only: nothing that ships may use it. `script/test lint` looks.
+
+#[cfg(feature = "wire")]
+pub mod frames;
+#[cfg(feature = "store")]
+pub mod suite;
+
+mod folder;
+mod on_failure;
+mod random;
+
+pub use folder::{Files, read_folder, write_folder};
+pub use on_failure::OnFailure;
+pub use random::{Bound, Random};
+
+use wal::disk::SimulatedDisk;
+
+/// Returns an empty simulated disk that decides by the numbers of a seed.
+pub fn simulated_disk(seed: u64) -> SimulatedDisk {
+    SimulatedDisk::new(Random::new(seed))
+}

@@ -1,0 +1,525 @@
+//! Writing: each group with one write, each sync when it is asked for.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::copy::LogEnd;
+use super::group::{GroupBuffer, Header, LogId, Position};
+use super::limits;
+use super::scan::Place;
+use super::segment::{
+    ReadySegment, RetiredSegment, Segment, SpareDescriptor, WantedSegment, segment_name,
+};
+use crate::disk::{Advised, Disk};
+
+/// The end of a log: what the next group must repeat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) log_id: LogId,
+    pub(super) position: Position,
+    pub(super) checksum: u32,
+    pub(super) wall_ms: u64,
+}
+
+impl Chain {
+    /// Of a log without groups, whose first one will cover what comes after `sequence`.
+    pub(super) fn start(log_id: LogId, sequence: u64) -> Chain {
+        Chain {
+            log_id,
+            position: Position { group: 0, sequence },
+            checksum: 0,
+            wall_ms: 0,
+        }
+    }
+
+    /// Whether a group with this header is the next one.
+    pub(super) fn is_followed_by(&self, header: &Header) -> bool {
+        header.number == self.position.group + 1
+            && header.previous_checksum == self.checksum
+            && header.first_sequence == self.position.sequence + 1
+            && (header.log_id == self.log_id || header.new_history)
+    }
+
+    /// The chain behind a group.
+    pub(super) fn behind(header: &Header, checksum: u32) -> Chain {
+        Chain {
+            log_id: header.log_id,
+            position: header.position(),
+            checksum,
+            wall_ms: header.wall_ms,
+        }
+    }
+}
+
+/// A segment that is full.
+#[derive(Debug)]
+pub(super) struct FullSegment {
+    pub(super) ordinal: u64,
+    pub(super) bytes: u64,
+    /// Where the log is behind it.
+    pub(super) last: Position,
+}
+
+/// What is special about a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Special {
+    closing: bool,
+    new_history: bool,
+    /// It covers sequences up to this, whether or not there are records of them.
+    last_sequence: u64,
+}
+
+/// The log, open for writing. Each call does its own I/O and returns when it is done.
+#[derive(Debug)]
+pub struct LogWriter {
+    disk: Arc<dyn Disk>,
+    /// Segments that are full and still there, oldest first.
+    full: VecDeque<FullSegment>,
+    current: Segment,
+    /// How much of the current segment is taken.
+    used_bytes: u64,
+    next: Option<Segment>,
+    chain: Chain,
+    durable: Position,
+    /// A write or sync of a segment in use failed. What is on the device is not known.
+    poisoned: bool,
+    work: LogWork,
+    /// Where the file of a segment goes that is full.
+    descriptor: SpareDescriptor,
+}
+
+/// What a writer has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogWork {
+    /// Groups that were written.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Syncs that succeeded.
+    pub syncs: u64,
+    /// Bytes of the groups.
+    pub bytes: u64,
+}
+
+/// Where writing goes on.
+pub(super) struct Tail {
+    pub(super) full: VecDeque<FullSegment>,
+    pub(super) current: Segment,
+    pub(super) used_bytes: u64,
+    pub(super) next: Option<Segment>,
+    pub(super) chain: Chain,
+}
+
+impl LogWriter {
+    /// Goes on behind `tail`, all of which is durable.
+    pub(super) fn new(disk: Arc<dyn Disk>, tail: Tail, descriptor: SpareDescriptor) -> LogWriter {
+        LogWriter {
+            descriptor,
+            disk,
+            full: tail.full,
+            current: tail.current,
+            used_bytes: tail.used_bytes,
+            next: tail.next,
+            durable: tail.chain.position,
+            chain: tail.chain,
+            poisoned: false,
+            work: LogWork::default(),
+        }
+    }
+
+    /// Writes the group and empties the buffer; an empty one is passed over. It is durable after the next
+    /// [`sync`](LogWriter::sync). After [`WriteError::NoRoom`] the buffer is as it was, and may be tried again.
+    ///
+    /// # Panics
+    /// If its sequences are not beyond those in the log, or above the [limit](LogWriter::sequence_limit).
+    pub fn write_group(
+        &mut self,
+        group: &mut GroupBuffer,
+        now_ms: u64,
+    ) -> Result<Position, WriteError> {
+        if group.is_empty() {
+            return Ok(self.written());
+        }
+        assert!(
+            group.last_sequence() <= self.sequence_limit(),
+            "a sequence was given out beyond the limit"
+        );
+        self.write(group, Special::default(), now_ms)
+    }
+
+    /// Makes durable all that was written.
+    pub fn sync(&mut self) -> Result<Position, SyncError> {
+        if self.poisoned {
+            return Err(SyncError::Poisoned);
+        }
+        if self.durable == self.written() {
+            return Ok(self.durable);
+        }
+        if let Err(source) = self.current.file.sync() {
+            self.poisoned = true;
+            let file = self.describe(&self.current);
+            return Err(SyncError::Failed { file, source });
+        }
+        self.durable = self.written();
+        self.work.syncs += 1;
+        Ok(self.durable)
+    }
+
+    /// Where the log is behind the last group written.
+    pub fn written(&self) -> Position {
+        self.chain.position
+    }
+
+    /// Where the log is behind the last group known durable.
+    pub fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Where the log ends, if all of it is durable: right after a [`sync`](LogWriter::sync).
+    pub fn synced_end(&self) -> Option<LogEnd> {
+        let is_durable = self.durable == self.written() && !self.poisoned;
+        is_durable.then_some(LogEnd {
+            position: self.durable,
+            place: Place {
+                segment: self.current.ordinal,
+                offset: self.used_bytes,
+            },
+        })
+    }
+
+    /// The highest sequence that may be given out now. Before a higher one is, something must become durable: a
+    /// [mark](super::RawRecord::mark), if there is nothing else.
+    pub fn sequence_limit(&self) -> u64 {
+        self.durable.sequence + limits::SEQUENCE_RESERVE
+    }
+
+    /// The public half of the log's id.
+    pub fn history_id(&self) -> u64 {
+        self.chain.log_id.history
+    }
+
+    /// Whether a write or a sync has failed, so that all writes are refused until a restart.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// Bytes of all segments that hold groups.
+    pub fn segment_bytes(&self) -> u64 {
+        let full: u64 = self.full.iter().map(|segment| segment.bytes).sum();
+        full + self.current.bytes
+    }
+
+    /// How many segments hold groups.
+    pub fn segments(&self) -> u64 {
+        self.full.len() as u64 + 1
+    }
+
+    /// What was done since the log was opened.
+    pub fn work(&self) -> LogWork {
+        self.work
+    }
+
+    /// Writes the closing group of a clean stop and makes everything durable. `last_sequence` is the last one that
+    /// was ever given out: the next start goes on right behind it. Where there is [no room](WriteError::NoRoom) for it,
+    /// the stop is like any other one.
+    pub fn close(mut self, last_sequence: u64, now_ms: u64) -> Result<(), WriteError> {
+        let special = Special {
+            closing: true,
+            last_sequence,
+            ..Special::default()
+        };
+        // First, so that the closing group says that all before it is durable: then damage to it is seen.
+        self.sync()?;
+        self.write(&mut GroupBuffer::new(), special, now_ms)?;
+        self.sync()?;
+        Ok(())
+    }
+
+    /// The segment that must be ready before the current one is full, if it is not.
+    pub fn wanted_segment(&self) -> Option<WantedSegment> {
+        (self.next.is_none() && !self.poisoned).then_some(WantedSegment {
+            ordinal: self.current.ordinal + 1,
+            durable_sequence: self.durable.sequence,
+        })
+    }
+
+    /// The number of the newest segment that is there.
+    pub fn newest_segment(&self) -> u64 {
+        let newest = self.next.as_ref().unwrap_or(&self.current);
+        newest.ordinal
+    }
+
+    /// Takes the segment that was wanted.
+    ///
+    /// # Panics
+    /// If it is another one.
+    pub fn take_segment(&mut self, segment: ReadySegment) {
+        assert!(
+            self.next.is_none() && segment.0.ordinal == self.current.ordinal + 1,
+            "a segment is taken that was not wanted"
+        );
+        self.next = Some(segment.0);
+    }
+
+    /// Gives away the segments that hold nothing beyond `sequence`, up to which every index has everything, on its
+    /// own device. The current one stays, and so does the one before it until a group in a later one is durable: the
+    /// oldest file must begin with a durable group.
+    pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
+        let mut retired = Vec::new();
+        while let Some(oldest) = self.full.front()
+            && oldest.last.sequence <= sequence
+            && oldest.last.group < self.durable.group
+        {
+            retired.push(RetiredSegment {
+                ordinal: oldest.ordinal,
+                bytes: oldest.bytes,
+            });
+            self.full.pop_front();
+        }
+        retired
+    }
+
+    /// Writes and syncs the first group of a start, with a mark at a sequence that was never given out.
+    pub(super) fn write_opening(
+        &mut self,
+        sequence: u64,
+        new_history: Option<LogId>,
+        now_ms: u64,
+    ) -> Result<(), WriteError> {
+        let special = Special {
+            new_history: new_history.is_some(),
+            ..Special::default()
+        };
+        self.chain.log_id = new_history.unwrap_or(self.chain.log_id);
+        let mut group = GroupBuffer::new();
+        group.push(&super::RawRecord::mark(sequence));
+        self.write(&mut group, special, now_ms)?;
+        self.sync()?;
+        Ok(())
+    }
+
+    /// Whether a group of so many bytes needs the next segment.
+    pub fn is_short_of(&self, group_bytes: u64) -> bool {
+        self.used_bytes + group_bytes > self.current.bytes
+    }
+
+    fn write(
+        &mut self,
+        group: &mut GroupBuffer,
+        special: Special,
+        now_ms: u64,
+    ) -> Result<Position, WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned);
+        }
+        assert!(
+            group.is_empty() || group.first_sequence() > self.chain.position.sequence,
+            "a group begins behind the last sequence in the log"
+        );
+        if self.is_short_of(group.group_bytes()) {
+            self.change_segment(group.group_bytes())?;
+        }
+        let (header, checksum) = group.seal(self.header(group, special, now_ms));
+        let begin = self.used_bytes;
+        for piece in group.pieces() {
+            if let Err(source) = self.current.file.write_all_at(piece, self.used_bytes) {
+                self.poisoned = true;
+                let file = self.describe(&self.current);
+                return Err(WriteError::Failed { file, source });
+            }
+            self.used_bytes += piece.len() as u64;
+        }
+        self.work.bytes += self.used_bytes - begin;
+        self.chain = Chain::behind(&header, checksum);
+        self.work.groups += 1;
+        self.work.records += u64::from(header.records);
+        group.clear();
+        Ok(self.written())
+    }
+
+    fn header(&self, group: &GroupBuffer, special: Special, now_ms: u64) -> Header {
+        let chain = &self.chain;
+        Header {
+            log_id: chain.log_id,
+            number: chain.position.group + 1,
+            first_sequence: chain.position.sequence + 1,
+            last_sequence: chain
+                .position
+                .sequence
+                .max(group.last_sequence())
+                .max(special.last_sequence),
+            durable: self.durable,
+            wall_ms: chain.wall_ms.max(now_ms),
+            previous_checksum: chain.checksum,
+            closing: special.closing,
+            new_history: special.new_history,
+            // The buffer fills these in.
+            body_bytes: 0,
+            records: 0,
+            segment_bytes: self.current.bytes,
+        }
+    }
+
+    /// Goes on in the next segment, which has room for a group of so many bytes afterwards.
+    fn change_segment(&mut self, group_bytes: u64) -> Result<(), WriteError> {
+        let Some(next) = &mut self.next else {
+            return Err(WriteError::NoRoom {
+                group_bytes,
+                source: None,
+            });
+        };
+        if next.bytes < group_bytes
+            && let Err(source) = grow(next, group_bytes)
+        {
+            return Err(WriteError::NoRoom {
+                group_bytes,
+                source: Some(source),
+            });
+        }
+        // Before anything is in a later segment, all of this one is durable.
+        self.sync()?;
+        let next = self.next.take().expect("it was there a moment ago");
+        let full = std::mem::replace(&mut self.current, next);
+        self.used_bytes = 0;
+        self.full.push_back(FullSegment {
+            ordinal: full.ordinal,
+            bytes: full.bytes,
+            last: self.written(),
+        });
+        self.descriptor.keep(full.file);
+        Ok(())
+    }
+
+    fn describe(&self, segment: &Segment) -> String {
+        self.disk.describe(&segment_name(segment.ordinal))
+    }
+}
+
+/// Makes a segment as large as one group needs it, or leaves it as it was. Everybody waits meanwhile, so the room is reserved
+/// instead of filled.
+pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
+    let grown = (segment.file)
+        .allocate(segment.bytes, bytes)
+        .and_then(|()| segment.file.sync());
+    match grown {
+        Ok(()) => {
+            segment.bytes = bytes;
+            Ok(())
+        }
+        Err(error) => {
+            // Gives the room back. If that fails too, the file is larger than it need be.
+            let _ = segment.file.set_len(segment.bytes);
+            Err(error)
+        }
+    }
+}
+
+/// Why a group was not written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// It does not fit the current segment, and there is no next one, or it cannot be made large enough. Nothing has
+    /// happened.
+    NoRoom {
+        /// Bytes of the group.
+        group_bytes: u64,
+        /// Why the next segment could not be made large enough.
+        source: Option<io::Error>,
+    },
+    /// The device, or the operating system, refused. Nothing more can be written until a restart.
+    Failed {
+        /// The file.
+        file: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// An earlier write or sync failed.
+    Poisoned,
+}
+
+/// Why what was written is not known to be durable. Nothing more can be written until a restart.
+#[derive(Debug)]
+pub enum SyncError {
+    /// The device, or the operating system, refused.
+    Failed {
+        /// The file.
+        file: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// An earlier write or sync failed.
+    Poisoned,
+}
+
+impl From<SyncError> for WriteError {
+    fn from(error: SyncError) -> WriteError {
+        match error {
+            SyncError::Failed { file, source } => WriteError::Failed { file, source },
+            SyncError::Poisoned => WriteError::Poisoned,
+        }
+    }
+}
+
+const POISONED: &str = "a write or sync of the log failed earlier, and what is on the device is not known: \
+     writes are refused until the server is restarted";
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::NoRoom {
+                group_bytes,
+                source,
+            } => {
+                write!(formatter, "no room in the log for {group_bytes} bytes")?;
+                match source {
+                    None => write!(formatter, ": its next file is not ready"),
+                    Some(source) => {
+                        let source = Advised(source);
+                        write!(formatter, ": its next file cannot grow: {source}")
+                    }
+                }
+            }
+            WriteError::Failed { file, source } => {
+                write!(
+                    formatter,
+                    "{file}: writing the log failed: {source}; writes are refused until the server is restarted"
+                )
+            }
+            WriteError::Poisoned => formatter.write_str(POISONED),
+        }
+    }
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SyncError::Failed { file, source } => {
+                write!(
+                    formatter,
+                    "{file}: syncing the log failed: {source}; writes are refused until the server is restarted"
+                )
+            }
+            SyncError::Poisoned => formatter.write_str(POISONED),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            WriteError::NoRoom { source, .. } => source.as_ref().map(|error| error as _),
+            WriteError::Failed { source, .. } => Some(source),
+            WriteError::Poisoned => None,
+        }
+    }
+}
+
+impl std::error::Error for SyncError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SyncError::Failed { source, .. } => Some(source),
+            SyncError::Poisoned => None,
+        }
+    }
+}
