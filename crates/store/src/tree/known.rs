@@ -204,7 +204,7 @@ impl KnownTables {
 /// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
 pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
     let error = TreeError::engine(folder, error);
-    if !error.is_of_damage() {
+    if !error.is_of_damage() && !error.may_be_of_content() {
         return error;
     }
     match check::find_wrong(folder) {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::error::TreeError;
+use super::{anew, known};
 
 /// The folder of tables within that of a tree.
 const TABLES: &str = "tables";
@@ -35,7 +36,7 @@ pub(super) fn is_of_engine(path: &Path) -> bool {
     }
 }
 
-/// Fails unless everything that the engine reads in a folder is of the type that it takes for granted.
+/// Fails unless everything that is read in a folder is of the type that it takes for granted.
 pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => {}
@@ -44,8 +45,11 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
         _ => return Err(TreeError::damaged(folder, "it is not a folder")),
     }
     for name in names(folder)? {
-        let is_of_engine = name == "current" || name.to_string_lossy().starts_with('v');
-        if is_of_engine && !type_of(folder, Path::new(&name))?.is_file() {
+        let is_read = name == CURRENT
+            || name == known::NAME
+            || name == anew::NAME
+            || name.to_string_lossy().starts_with('v');
+        if is_read && !type_of(folder, Path::new(&name))?.is_file() {
             return Err(is_no_file(folder, Path::new(&name)));
         }
     }
