@@ -47,6 +47,8 @@ pub struct Opened {
     pub blobs: Found,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
+    /// Tables in folders of databases on disk that no list of tables named, such as a crash leaves: they were removed.
+    pub trees_strays: Vec<PathBuf>,
     /// Databases on disk that were damaged, and were begun anew.
     pub trees_lost: Vec<LostTree>,
 }
@@ -158,6 +160,7 @@ impl Store {
         let trees = trees.finish(log_config.now_ms, durable_sequence);
         let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
+        let trees_strays = std::mem::take(&mut trees.strays);
         let lost = std::mem::take(&mut trees.lost).into_iter();
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
         store.skip_sequences(recovered.next_sequence - 1);
@@ -201,6 +204,7 @@ impl Store {
             snapshot,
             blobs: blobs_found,
             trees_set_aside,
+            trees_strays,
             trees_lost,
         })
     }

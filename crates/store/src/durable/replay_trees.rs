@@ -117,6 +117,8 @@ pub(super) struct ReplayedTrees {
     pub(super) retained: Vec<Retained>,
     /// Folders that nothing names, which were set aside.
     pub(super) set_aside: u64,
+    /// Tables that no list of tables named, which were removed.
+    pub(super) strays: Vec<PathBuf>,
     /// Databases that were begun anew. Their names are to be filled in.
     pub(super) lost: Vec<(DatabaseId, LostTree)>,
 }
@@ -401,6 +403,7 @@ impl<'a> ReplayTrees<'a> {
             writers: BTreeMap::new(),
             retained: self.retained,
             set_aside: 0,
+            strays: Vec::new(),
             lost,
         };
         for (id, current) in self.current {
@@ -420,14 +423,15 @@ impl<'a> ReplayTrees<'a> {
         let fate = |generation: Generation| match generation {
             _ if kept.contains(&generation) => Fate::Needed,
             _ if self.named.contains(&generation) => Fate::Ended,
-            _ if generation.sequence <= self.base_sequence => Fate::Ended,
+            _ if generation.sequence <= self.base_sequence => Fate::Unnamed,
             _ => Fate::Unknown,
         };
         for (generation, held) in self.held {
             match fate(generation) {
                 // Whoever wants it back gets all of it.
-                Fate::Unknown => drop(held),
-                _ => held.release(),
+                Fate::Unnamed | Fate::Unknown => drop(held),
+                Fate::Needed => replayed.strays.extend(held.release()),
+                Fate::Ended => drop(held.release()),
             }
         }
         replayed.set_aside = trees.clear_away(&fate, now_ms)?;

@@ -201,6 +201,13 @@ impl KnownTables {
     }
 }
 
+/// Whether the folder of a tree says of itself that it is this one. Without tables it says nothing.
+pub(super) fn is_noted(folder: &Path, origin: Origin) -> bool {
+    let noted = fs::read(folder.join(NAME)).ok();
+    let noted = noted.and_then(|bytes| KnownTables::decode(&bytes));
+    noted.is_some_and(|noted| noted.origin.goes_with(&origin))
+}
+
 /// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
 pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
     let error = TreeError::engine(folder, error);
