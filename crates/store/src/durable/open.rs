@@ -122,6 +122,10 @@ impl Store {
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
         let read = read.map_err(OpenError::Log)?;
+        // Its databases on disk know the identity of a folder whose own file was damaged. Were it another one, a crash before
+        // all of them have noted that would make them trees of another folder.
+        let owner = replay.trees().noted_owner();
+        let owner = owner.unwrap_or_else(|| folder::new_owner(log_config.new_log_id));
         // Before anything is written: a refused start leaves the folder as it was.
         let removed = replay.take_removed();
         let trees = replay.finish(config.default_database.durability)?;
@@ -147,11 +151,7 @@ impl Store {
         // From now on the log is missed if it is gone.
         let durable_sequence = recovered.next_sequence - 1;
         folder_file
-            .note_start(
-                log_config.new_log_id,
-                durable_sequence,
-                log.newest_segment(),
-            )
+            .note_start(owner, durable_sequence, log.newest_segment())
             .map_err(OpenError::Folder)?;
         stock.set_listener(folder_file.clone());
         if let Some(trees) = store.trees() {

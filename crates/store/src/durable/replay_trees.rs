@@ -158,6 +158,24 @@ impl<'a> ReplayTrees<'a> {
         self.base_sequence = base_sequence;
     }
 
+    /// The identity of the data folder according to its trees: to most of them, should they differ.
+    pub(super) fn noted_owner(&self) -> Option<u64> {
+        let mut counts = BTreeMap::<u64, usize>::new();
+        let current = self
+            .current
+            .values()
+            .filter_map(|current| match &current.tree {
+                State::Open(writer) => Some(writer.index()),
+                _ => None,
+            });
+        let retained = self.retained.iter().map(|retained| &retained.tree);
+        for owner in current.chain(retained).filter_map(TreeIndex::noted_owner) {
+            *counts.entry(owner).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|&(_, count)| count);
+        most.map(|(owner, _)| owner)
+    }
+
     /// The highest sequence of a commit that is in any tree.
     pub(super) fn highest_sequence(&self) -> u64 {
         let found = self.found.values().flatten();

@@ -72,6 +72,11 @@ impl KnownTables {
         }
     }
 
+    /// The identity of the data folder, if it was known when they were noted.
+    pub(super) fn owner(&self) -> Option<u64> {
+        (self.origin.owner != 0).then_some(self.origin.owner)
+    }
+
     /// Compares the tables of a tree that was opened with what was noted of them. Changes nothing.
     pub(super) fn check(
         folder: &Path,

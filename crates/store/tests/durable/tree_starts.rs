@@ -421,6 +421,40 @@ fn a_file_of_somebody_else_stays_in_the_folder_of_a_tree() {
     }
 }
 
+/// The file of the data folder is damaged: it is named, and where that is accepted no tree is given up. The folder has the
+/// identity from then on that its trees have noted, so that a crash at any time leaves them its own.
+#[test]
+fn no_tree_is_given_up_for_a_damaged_file_of_the_data_folder() {
+    const NAME: &str = "pelton-data";
+    let crashed = Crashed::new(&mut |_| ());
+    let whole = crashed.disk.contents(NAME);
+    let text = String::from_utf8(whole.clone()).expect("a text");
+    let owner = text.lines().find(|line| line.starts_with("folder "));
+    let owner = owner.expect("it has one").to_owned();
+    let at = |line: &str| text.find(line).expect("it has one") + line.len() - 2;
+    let is_of_log = |line: &&str| line.starts_with("log ") || line.starts_with("segment ");
+    let mut places: Vec<_> = text.lines().filter(is_of_log).map(at).collect();
+    places.extend([
+        at("format 4"),
+        at("format 4") + 1,
+        at(&owner),
+        text.len() - 9,
+    ]);
+    for place in places {
+        crashed.disk.flip(NAME, place, 1);
+        let why = refused(&crashed.disk, &crashed.folder, &log_config()).to_string();
+        assert!(why.contains("pelton-data: this file"), "{place}: {why}");
+        let opened = open(&crashed.disk, &crashed.folder, &accepting()).expect("it is accepted");
+        assert!(opened.trees_lost.is_empty() && opened.recovered.loss.is_none());
+        assert_eq!(opened.trees_set_aside, 0);
+        drop(opened);
+        crashed.disk.kill();
+        let now = String::from_utf8(crashed.disk.contents(NAME)).expect("a text");
+        assert!(now.contains(&owner), "{place}: {now}");
+        crashed.is_whole();
+    }
+}
+
 /// A tree that was begun, and whose folder was not made before a crash, is not made by a start that is refused.
 #[test]
 fn a_start_that_is_refused_makes_no_tree() {
