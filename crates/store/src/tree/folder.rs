@@ -271,7 +271,7 @@ impl Trees {
 
     /// An error if the folder of all trees is no longer where it was opened. Ask before anything is written: the paths of
     /// the engine may lead into the folder of another server.
-    pub(super) fn check_place(&self) -> Result<(), TreeError> {
+    pub(crate) fn check_place(&self) -> Result<(), TreeError> {
         match self.place.get() {
             Some(place) => check_place(place, &self.folder).map_err(|error| self.error(error)),
             None => Ok(()),
