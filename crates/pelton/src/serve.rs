@@ -541,9 +541,10 @@ fn say_recovered(recovered: &Recovered) {
 fn say_trees_set_aside(count: u64) {
     if count > 0 {
         tracing::warn!(
-            "neither the log nor a snapshot names {count} folders of databases on disk: such as a crash leaves of one that was \
-             being made, or of a log of which a part was given up; they were moved into the folder `{SET_ASIDE_FOLDER}` of \
-             the data folder, and are removed after {} days",
+            "neither the log nor a snapshot names {count} folders in the folder of databases on disk, or there are files of \
+             others in them: such as a crash leaves of one that was being made, or of a log of which a part was given up, or \
+             copies that somebody has put there; they were moved into the folder `{SET_ASIDE_FOLDER}` of the data folder, \
+             and are removed after {} days",
             SET_ASIDE_MS / MS_PER_DAY
         );
     }

@@ -149,12 +149,16 @@ fn a_folder_of_a_newer_version() {
     let folder = filled("newer");
     let format = folder.data().join("pelton-data");
     let text = fs::read_to_string(&format).expect("readable");
-    fs::write(&format, text.replace("format 3", "format 4")).expect("writable");
+    // Its checksum is another one, too.
+    let newer = text
+        .replace("format 4", "format 5")
+        .replace("end ", "end 0");
+    fs::write(&format, newer).expect("writable");
     refused(
         &folder,
         &mut pelton(),
         &folder.data(),
-        &["format 4", "reads formats up to 3"],
+        &["format 5", "reads formats up to 4"],
     );
 }
 

@@ -83,12 +83,21 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
         recovered,
         blobs,
         trees_set_aside,
+        trees_strays,
         trees_lost,
         ..
     } = opened.map_err(StartError::Open)?;
     // At once: the next start has nothing of it to tell, whatever comes of this one.
     for lost in trees_lost {
         config.log.storage(&lost.to_string());
+    }
+    if let Some(first) = trees_strays.first() {
+        config.log.storage_recovered(&format!(
+            "{} files of databases on disk that belong to none of their lists of tables, such as a crash leaves, were \
+             removed; the first was {}",
+            trees_strays.len(),
+            first.display()
+        ));
     }
     Ok(Opening {
         store,

@@ -434,7 +434,7 @@ pub enum PrepareError {
         /// What it said.
         source: io::Error,
     },
-    /// A file of the log that is in use is no longer in its folder. Nothing that is written from now on would be found.
+    /// A file that is in use, of the log or of a database, is no longer in its folder. Nothing that is written from now on would be found.
     Removed {
         /// The file.
         file: String,
@@ -480,7 +480,7 @@ impl fmt::Display for PrepareError {
             ),
             PrepareError::Removed { file } => write!(
                 formatter,
-                "{file}, a file of the log that is in use, is no longer in its folder: somebody removed or renamed it while the \
+                "{file}, which is in use, is no longer in its folder: somebody removed or renamed it while the \
                  server ran, and what is written from now on would be lost at the next start; put it back, or back up what the \
                  server still has, before you restart it"
             ),

@@ -15,6 +15,7 @@ use super::decider::{Answers, Decider, ORIGIN};
 use super::folder::FolderFile;
 use super::halves::Halves;
 use super::pending::Rule;
+use super::places::Places;
 use super::publish::Publisher;
 use super::replay_trees::{ReplayedTrees, Retained};
 use super::snapshot_plan::SnapshotPlan;
@@ -811,6 +812,11 @@ impl DurableCommitter {
         for retained in gone {
             self.publisher.garbage.add_tree(retained.tree);
         }
+    }
+
+    /// What must stay in its place while this runs.
+    pub(super) fn places(&self) -> Places {
+        Places::new(self.folder_file.clone(), self.store.clone())
     }
 
     /// The log.

@@ -2,7 +2,7 @@
 //!
 //! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the folder's identity, and, if
 //! there was ever a log in it, `log` and a sequence, through which it was durable, and `segment` and the number of its
-//! newest file. It is written anew at each start and clean stop, and for each new file of the log, so that a folder whose
+//! newest file. The last line is `end` and a checksum of all lines before it. It is written anew at each start and clean stop, and for each new file of the log, so that a folder whose
 //! log is gone, or ends too early, is not taken for a new one.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::backup::MANIFEST_NAME;
 use crate::snapshot;
 
 /// The version of the folder's layout that this code writes.
-pub const FOLDER_VERSION: u32 = 3;
+pub const FOLDER_VERSION: u32 = 4;
 
 /// The first version, whose file says nothing of the log, and whose groups nothing of the size of their segment. It is
 /// read, and becomes one of this version when a server has started.
@@ -27,6 +27,9 @@ const FOLDER_VERSION_1: u32 = 1;
 /// The second version, which says neither the identity of the folder nor the newest file of its log, and whose trees have
 /// not noted their tables. It is read, and becomes one of this version when a server has started.
 const FOLDER_VERSION_2: u32 = 2;
+
+/// The third version, whose file has no checksum. It is read, and becomes one of this version when a server has started.
+const FOLDER_VERSION_3: u32 = 3;
 
 /// The file that says whose folder it is.
 const FORMAT_NAME: &str = "pelton-data";
@@ -122,7 +125,7 @@ pub(super) fn claim(
                 ..FolderState::default()
             };
             mark(&**disk, state).map_err(|source| FolderError::Io {
-                folder: disk.describe(""),
+                folder: disk.describe(FORMAT_NAME),
                 source,
             })?;
             state
@@ -182,6 +185,11 @@ fn check(disk: &dyn Disk) -> Result<Option<FolderState>, FolderError> {
     if names.iter().any(|name| name == MANIFEST_NAME) {
         return Err(FolderError::Backup { folder: folder() });
     }
+    // Before anything is written: else the start would fail when the log is open, and changed.
+    if matches!(disk.has_subfolder(NEW_NAME), Ok(true)) {
+        let file = disk.describe(NEW_NAME);
+        return Err(FolderError::InTheWay { file });
+    }
     if !names.iter().any(|name| name == FORMAT_NAME) {
         let is_of_ours = |name: &&String| is_segment(name) || snapshot::is_snapshot(name);
         if let Some(file) = names.iter().find(is_of_ours) {
@@ -226,7 +234,8 @@ fn read(disk: &dyn Disk) -> Result<FolderState, FolderError> {
 
 /// What a format file says, or which other version wrote it; `None`: it makes no sense.
 fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
-    let mut lines = std::str::from_utf8(bytes).ok()?.lines();
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut lines = text.lines();
     if lines.next()? != HEADING {
         return None;
     }
@@ -235,23 +244,52 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
     match version {
         // Nobody knows how far its log came. But the version that made it made its log in the same moment.
         FOLDER_VERSION_1 => state.durable_sequence = 1,
-        FOLDER_VERSION_2 | FOLDER_VERSION => {
-            if version == FOLDER_VERSION {
-                let owner = lines.next()?.strip_prefix("folder ")?;
-                state.owner = u64::from_str_radix(owner, 16).ok()?;
-            }
-            if let Some(line) = lines.next() {
-                state.durable_sequence = line.strip_prefix("log ")?.parse().ok()?;
-            }
-            if version == FOLDER_VERSION
-                && let Some(line) = lines.next()
-            {
-                state.newest_segment = line.strip_prefix("segment ")?.parse().ok()?;
+        FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION => {
+            for line in lines {
+                match line.split_once(' ')? {
+                    ("folder", owner) => state.owner = u64::from_str_radix(owner, 16).ok()?,
+                    ("log", sequence) => state.durable_sequence = sequence.parse().ok()?,
+                    ("segment", number) => state.newest_segment = number.parse().ok()?,
+                    ("end", _) => {}
+                    _ => return None,
+                }
             }
         }
-        version => return Some(Err(version)),
+        version => {
+            // Only its number may have changed: then another version would be blamed, and of no help.
+            let start = |version| format!("{HEADING}\n{}", format_line(version));
+            let rest = text.strip_prefix(&start(version))?;
+            let ours = start(FOLDER_VERSION) + rest;
+            let is_ours = matches!(state_in(ours.as_bytes()), Some(Ok(_)));
+            return (!is_ours).then_some(Err(version));
+        }
     }
-    Some(Ok(state))
+    // Not a byte more, less or other than was written; also where there is no checksum.
+    (encode(version, state) == text).then_some(Ok(state))
+}
+
+fn format_line(version: u32) -> String {
+    format!("format {version}\n")
+}
+
+/// What the format file of a version says.
+fn encode(version: u32, state: FolderState) -> String {
+    let mut text = format!("{HEADING}\n{}", format_line(version));
+    let has_log = version > FOLDER_VERSION_1 && state.durable_sequence > 0;
+    if version > FOLDER_VERSION_2 {
+        text.push_str(&format!("folder {:016x}\n", state.owner));
+    }
+    if has_log {
+        text.push_str(&format!("log {}\n", state.durable_sequence));
+    }
+    if has_log && version > FOLDER_VERSION_2 {
+        text.push_str(&format!("segment {}\n", state.newest_segment));
+    }
+    if version > FOLDER_VERSION_3 {
+        let sum = xxhash_rust::xxh3::xxh3_128(text.as_bytes());
+        text.push_str(&format!("end {sum:032x}\n"));
+    }
+    text
 }
 
 /// Makes a folder ours, or says anew what its log must have, whole or not at all.
@@ -262,14 +300,15 @@ pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
         // power loss that its removal does not.
         disk.sync_folder()?;
     }
-    let file = disk.create(NEW_NAME)?;
-    let mut text = format!("{HEADING}\nformat {FOLDER_VERSION}\n");
-    text.push_str(&format!("folder {:016x}\n", state.owner));
-    if state.durable_sequence > 0 {
-        text.push_str(&format!("log {}\n", state.durable_sequence));
-        text.push_str(&format!("segment {}\n", state.newest_segment));
-    }
-    file.write_all_at(text.as_bytes(), 0)?;
+    let file = match disk.create(NEW_NAME) {
+        // A link or a pipe, which is not listed: the name is ours.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove(NEW_NAME)?;
+            disk.create(NEW_NAME)?
+        }
+        created => created?,
+    };
+    file.write_all_at(encode(FOLDER_VERSION, state).as_bytes(), 0)?;
     file.sync()?;
     disk.rename(NEW_NAME, FORMAT_NAME)?;
     disk.sync_folder()
@@ -290,18 +329,18 @@ impl FolderFile {
     }
 
     /// Notes what a start has found, or made: that the log is durable through a sequence, and which is its newest file.
-    /// So much of it is missed from now on if it is gone.
+    /// So much of it is missed from now on if it is gone. A folder without an identity has the one that is given from then on.
     ///
     /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
     pub(super) fn note_start(
         &self,
-        drawn: LogId,
+        owner: u64,
         durable_sequence: u64,
         newest_segment: u64,
     ) -> Result<(), FolderError> {
         let noted = self.change(|state| {
             if state.owner == 0 {
-                state.owner = new_owner(drawn);
+                state.owner = owner;
             }
             state.durable_sequence = state.durable_sequence.max(durable_sequence);
             // Not the higher one: files that are missing may have been given up.
@@ -309,7 +348,7 @@ impl FolderFile {
         });
         match noted {
             Err(source) if !is_full(&source) => Err(FolderError::Io {
-                folder: self.disk.describe(""),
+                folder: self.disk.describe(FORMAT_NAME),
                 source,
             }),
             _ => Ok(()),
@@ -321,6 +360,19 @@ impl FolderFile {
         let _ = self.change(|state| {
             state.durable_sequence = state.durable_sequence.max(durable_sequence);
         });
+    }
+
+    /// The file, if it is surely no longer there. Whoever writes it anew is waited for.
+    pub(super) fn missing(&self) -> Option<String> {
+        let _nobody_changes = self.state.lock();
+        let gone = [
+            io::ErrorKind::NotFound,
+            io::ErrorKind::NotADirectory,
+            io::ErrorKind::IsADirectory,
+        ];
+        let opened = self.disk.open(FORMAT_NAME).map(drop);
+        let is_gone = opened.is_err_and(|error| gone.contains(&error.kind()));
+        (is_gone && self.is_marked).then(|| self.disk.describe(FORMAT_NAME))
     }
 
     fn change(&self, change: impl FnOnce(&mut FolderState)) -> io::Result<()> {
@@ -378,6 +430,11 @@ pub enum FolderError {
         /// The file.
         file: String,
     },
+    /// A folder has the name of a file that is made at each start.
+    InTheWay {
+        /// The file.
+        file: String,
+    },
     /// Another version of the program made it.
     Version {
         /// The folder.
@@ -419,7 +476,12 @@ impl fmt::Display for FolderError {
             FolderError::Damaged { file } => write!(
                 formatter,
                 "{file}: this file, which says what belongs to the data folder, is damaged: put it back, or restore a backup. \
-                 `serve --accept-loss` makes it anew from what is there; an end of the log that is missing is then not noticed"
+                 `serve --accept-loss` makes it anew from what is there, and gives nothing up for that: the identity of the folder \
+                 comes from its databases on disk, and the rest from its log; an end of the log that is missing is then not noticed"
+            ),
+            FolderError::InTheWay { file } => write!(
+                formatter,
+                "{file}: there is a folder where the server makes a file of its own; move it elsewhere, or remove it"
             ),
             FolderError::Version { folder, version } => write!(
                 formatter,
@@ -462,14 +524,51 @@ mod tests {
         assert_eq!(state("format 1\n"), of(0, 1, 0));
         assert_eq!(state("format 2\n"), of(0, 0, 0));
         assert_eq!(state("format 2\nlog 77\n"), of(0, 77, 0));
-        assert_eq!(state("format 3\nfolder 1f\n"), of(31, 0, 0));
-        let all = "format 3\nfolder 1f\nlog 77\nsegment 4\n";
-        assert_eq!(state(all), of(31, 77, 4));
-        assert_eq!(state("format 4\n"), Some(Err(4)));
-        for damaged in ["format 2\nlog x\n", "format 3\n", "format 3\nlog 77\n", ""] {
+        let owner = "folder 000000000000001f\n";
+        assert_eq!(state(&format!("format 3\n{owner}")), of(31, 0, 0));
+        let rest = format!("{owner}log 77\nsegment 4\n");
+        assert_eq!(state(&format!("format 3\n{rest}")), of(31, 77, 4));
+        assert_eq!(state("format 5\n"), Some(Err(5)));
+        assert_eq!(state("format +5\n"), None);
+        assert_eq!(state(&format!("format 5\n{rest}end 0\n")), Some(Err(5)));
+        for damaged in [
+            "format 1\nlog 77\n",
+            "format 2\nlog x\n",
+            "format 2\nlog 077\n",
+            "format 2\nlog 77",
+            "format 3\n",
+            "format 3\nlog 77\n",
+            "format 3\nfolder 000000000000001f\nlog 77\n",
+            "format 3\nfolder 1f\n",
+            "format 4\nfolder 000000000000001f\nlog 77\nsegment 4\n",
+            "",
+        ] {
             assert_eq!(state(damaged), None, "{damaged:?}");
         }
         assert_eq!(state_in(b"format 2\n"), None);
         assert_eq!(state_in(b""), None);
+    }
+
+    /// Whatever has changed in it, the file is damaged, and nothing in it is believed.
+    #[test]
+    fn a_format_file_with_any_change_is_damaged() {
+        for durable_sequence in [0, 77] {
+            let state = FolderState {
+                owner: 31,
+                durable_sequence,
+                newest_segment: durable_sequence / 19,
+            };
+            let whole = encode(FOLDER_VERSION, state).into_bytes();
+            assert_eq!(state_in(&whole), Some(Ok(state)));
+            for at in 0..whole.len() {
+                assert_eq!(state_in(&whole[..at]), None, "cut at {at}");
+                for bit in 0..8 {
+                    let mut changed = whole.clone();
+                    changed[at] ^= 1 << bit;
+                    assert_eq!(state_in(&changed), None, "bit {bit} at {at}");
+                }
+            }
+            assert_eq!(state_in(&[&whole[..], b"\n"].concat()), None);
+        }
     }
 }

@@ -15,6 +15,7 @@ mod hold;
 mod mailbox;
 mod open;
 mod pending;
+mod places;
 mod publish;
 mod reclaim;
 mod replay;

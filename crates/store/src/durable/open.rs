@@ -49,6 +49,8 @@ pub struct Opened {
     pub blobs: Found,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
+    /// Tables in folders of databases on disk that no list of tables named, such as a crash leaves: they were removed.
+    pub trees_strays: Vec<PathBuf>,
     /// Databases on disk that were damaged, and were begun anew.
     pub trees_lost: Vec<LostTree>,
 }
@@ -123,6 +125,10 @@ impl Store {
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
         let read = read.map_err(OpenError::Log)?;
+        // Its databases on disk know the identity of a folder whose own file was damaged. Were it another one, a crash before
+        // all of them have noted that would make them trees of another folder.
+        let owner = replay.trees().noted_owner();
+        let owner = owner.unwrap_or_else(|| folder::new_owner(log_config.new_log_id));
         // Before anything is written: a refused start leaves the folder as it was.
         let removed = replay.take_removed();
         let trees = replay.finish(config.default_database.durability)?;
@@ -148,11 +154,7 @@ impl Store {
         // From now on the log is missed if it is gone.
         let durable_sequence = recovered.next_sequence - 1;
         folder_file
-            .note_start(
-                log_config.new_log_id,
-                durable_sequence,
-                log.newest_segment(),
-            )
+            .note_start(owner, durable_sequence, log.newest_segment())
             .map_err(OpenError::Folder)?;
         stock.set_listener(folder_file.clone());
         if let Some(trees) = store.trees() {
@@ -161,6 +163,7 @@ impl Store {
         let trees = trees.finish(log_config.now_ms, durable_sequence);
         let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
+        let trees_strays = std::mem::take(&mut trees.strays);
         let lost = std::mem::take(&mut trees.lost).into_iter();
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
         store.skip_sequences(recovered.next_sequence - 1);
@@ -204,6 +207,7 @@ impl Store {
             snapshot,
             blobs: blobs_found,
             trees_set_aside,
+            trees_strays,
             trees_lost,
         })
     }

@@ -117,6 +117,8 @@ pub(super) struct ReplayedTrees {
     pub(super) retained: Vec<Retained>,
     /// Folders that nothing names, which were set aside.
     pub(super) set_aside: u64,
+    /// Tables that no list of tables named, which were removed.
+    pub(super) strays: Vec<PathBuf>,
     /// Databases that were begun anew. Their names are to be filled in.
     pub(super) lost: Vec<(DatabaseId, LostTree)>,
 }
@@ -154,6 +156,24 @@ impl<'a> ReplayTrees<'a> {
     /// There is a snapshot: what began before this sequence, and is not in its catalogue, is of no use.
     pub(super) fn has_snapshot(&mut self, base_sequence: u64) {
         self.base_sequence = base_sequence;
+    }
+
+    /// The identity of the data folder according to its trees: to most of them, should they differ.
+    pub(super) fn noted_owner(&self) -> Option<u64> {
+        let mut counts = BTreeMap::<u64, usize>::new();
+        let current = self
+            .current
+            .values()
+            .filter_map(|current| match &current.tree {
+                State::Open(writer) => Some(writer.index()),
+                _ => None,
+            });
+        let retained = self.retained.iter().map(|retained| &retained.tree);
+        for owner in current.chain(retained).filter_map(TreeIndex::noted_owner) {
+            *counts.entry(owner).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|&(_, count)| count);
+        most.map(|(owner, _)| owner)
     }
 
     /// The highest sequence of a commit that is in any tree.
@@ -401,6 +421,7 @@ impl<'a> ReplayTrees<'a> {
             writers: BTreeMap::new(),
             retained: self.retained,
             set_aside: 0,
+            strays: Vec::new(),
             lost,
         };
         for (id, current) in self.current {
@@ -420,14 +441,15 @@ impl<'a> ReplayTrees<'a> {
         let fate = |generation: Generation| match generation {
             _ if kept.contains(&generation) => Fate::Needed,
             _ if self.named.contains(&generation) => Fate::Ended,
-            _ if generation.sequence <= self.base_sequence => Fate::Ended,
+            _ if generation.sequence <= self.base_sequence => Fate::Unnamed,
             _ => Fate::Unknown,
         };
         for (generation, held) in self.held {
             match fate(generation) {
                 // Whoever wants it back gets all of it.
-                Fate::Unknown => drop(held),
-                _ => held.release(),
+                Fate::Unnamed | Fate::Unknown => drop(held),
+                Fate::Needed => replayed.strays.extend(held.release()),
+                Fate::Ended => drop(held.release()),
             }
         }
         replayed.set_aside = trees.clear_away(&fate, now_ms)?;

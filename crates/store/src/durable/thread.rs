@@ -16,6 +16,7 @@ use wal::{
 
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
+use super::places::Places;
 use super::reclaim::Reclaim;
 use super::rounds::Rounds;
 use super::snapshot_desk::SnapshotThread;
@@ -47,6 +48,7 @@ impl Durable {
         let stock = stock.expect("nobody has taken it before the committer had a thread");
         let store = committer.store().clone();
         let disk = committer.snapshots().disk().clone();
+        let places = committer.places();
         let mut rounds = Rounds::new(committer);
         let hub = rounds.hub().clone();
         if store.trees().is_some() {
@@ -57,7 +59,7 @@ impl Durable {
         let runner = Runner {
             reclaim: Reclaim::start(&store, &hub)?,
             snapshots: SnapshotThread::start(store, disk, hub.clone(), clock.clone())?,
-            helper: Helper::start(stock, hub.clone())?,
+            helper: Helper::start(stock, places, hub.clone())?,
             rounds,
             clock,
             reporter,
@@ -282,7 +284,7 @@ impl<C: Clock> Runner<C> {
     }
 }
 
-/// How often it is seen to that the data folder is still in its place.
+/// How often it is seen to that the data folder, and what is in use of it, is still in its place.
 const PLACE_LOOKS: Duration = Duration::from_millis(limits::SEGMENT_RETRY_MS);
 
 /// Work that takes long.
@@ -295,7 +297,7 @@ enum Job {
 enum Done {
     Prepared(Result<ReadySegment, PrepareError>),
     NotRetired(PrepareError),
-    /// The data folder is gone from its place.
+    /// The data folder, or something in it that is in use, is gone from its place.
     PlaceLost(PrepareError),
 }
 
@@ -316,7 +318,7 @@ struct Helper {
 
 impl Helper {
     /// Starts the thread. It ends when this is dropped.
-    fn start(mut stock: SegmentStock, hub: Arc<Hub>) -> io::Result<Helper> {
+    fn start(mut stock: SegmentStock, places: Places, hub: Arc<Hub>) -> io::Result<Helper> {
         let (jobs, jobs_to_do) = channel();
         let (done, all_done) = channel();
         let demand = stock.demand();
@@ -329,7 +331,9 @@ impl Helper {
                 let mut is_in_place = true;
                 loop {
                     let job = jobs_to_do.recv_timeout(PLACE_LOOKS);
-                    if is_in_place && let Err(error) = stock.check_place() {
+                    if is_in_place
+                        && let Err(error) = stock.check_place().and_then(|()| places.check())
+                    {
                         is_in_place = false;
                         let _ = done.send(Done::PlaceLost(error));
                         hub.signal.wake();
@@ -372,10 +376,20 @@ impl Helper {
             self.bring(committer, clock);
         }
         drop(self.jobs);
-        match self.thread.join() {
+        let stock = match self.thread.join() {
             Ok(stock) => stock,
             Err(panic) => std::panic::resume_unwind(panic),
+        };
+        // The last look was behind the last job: a stop is not clean if what was written is out of reach.
+        for done in self.done.try_iter() {
+            if let Done::PlaceLost(error) = done {
+                self.given_up = Some(error);
+            }
         }
+        if let Some(error) = self.given_up {
+            committer.give_up(&error);
+        }
+        stock
     }
 
     fn send(&self, job: Job) {

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The file, within the folder of a tree.
-const NAME: &str = "begun-anew";
+pub(super) const NAME: &str = "begun-anew";
 
 const HEADING: &str =
     "This database of pelton was begun anew, since it was damaged. Change nothing in this file.";

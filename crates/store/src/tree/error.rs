@@ -43,7 +43,12 @@ pub enum TreeError {
 
 impl TreeError {
     pub(super) fn io(folder: &Path, source: io::Error) -> TreeError {
-        if source.kind() == io::ErrorKind::UnexpectedEof {
+        // Whoever reads says this of what was read; the operating system says it of nothing.
+        let is_of_content = matches!(
+            source.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData
+        );
+        if is_of_content {
             return TreeError::damaged(folder, source.to_string());
         }
         TreeError::Io {
@@ -62,6 +67,36 @@ impl TreeError {
         match self {
             TreeError::Io { .. } => false,
             TreeError::Missing { .. } | TreeError::Older { .. } | TreeError::Damaged { .. } => true,
+        }
+    }
+
+    /// Whether what is in a file may have led to this error of the operating system, which then says nothing of the
+    /// system: the engine (3.1.10) seeks from the end of a table, and behind the start of one that is too short (EINVAL).
+    /// The checksums of the files decide.
+    pub(super) fn may_be_of_content(&self) -> bool {
+        let passing = [
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::IO,
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::NOBUFS,
+            Errno::INTR,
+            Errno::AGAIN,
+            Errno::BUSY,
+            Errno::STALE,
+            Errno::TIMEDOUT,
+            Errno::ROFS,
+            Errno::NOSPC,
+            Errno::DQUOT,
+        ];
+        match self {
+            TreeError::Io { source, .. } => match source.raw_os_error() {
+                Some(number) => !passing.map(Errno::raw_os_error).contains(&number),
+                None => source.kind() != io::ErrorKind::Interrupted,
+            },
+            _ => false,
         }
     }
 
@@ -206,6 +241,32 @@ mod tests {
         }
         let interrupted = io::Error::from(io::ErrorKind::Interrupted);
         assert!(TreeError::engine(folder, interrupted.into()).is_of_interruption());
+    }
+
+    #[test]
+    fn an_error_that_content_may_have_led_to_is_told_from_a_passing_one() {
+        let folder = Path::new("folder");
+        let of = |error: io::Error| TreeError::engine(folder, error.into());
+        for passing in [
+            Errno::IO,
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::INTR,
+        ] {
+            let error = of(passing.into());
+            assert!(!error.may_be_of_content(), "{error}");
+            assert!(!error.is_of_damage(), "{error}");
+        }
+        let interrupted = of(io::ErrorKind::Interrupted.into());
+        assert!(!interrupted.may_be_of_content());
+        for number in [Errno::INVAL, Errno::OVERFLOW, Errno::ISDIR] {
+            assert!(of(number.into()).may_be_of_content());
+        }
+        assert!(of(io::Error::other("makes no sense")).may_be_of_content());
+        assert!(of(io::ErrorKind::InvalidData.into()).is_of_damage());
     }
 
     #[test]

@@ -271,26 +271,49 @@ impl Trees {
 
     /// An error if the folder of all trees is no longer where it was opened. Ask before anything is written: the paths of
     /// the engine may lead into the folder of another server.
-    pub(super) fn check_place(&self) -> Result<(), TreeError> {
+    pub(crate) fn check_place(&self) -> Result<(), TreeError> {
         match self.place.get() {
             Some(place) => check_place(place, &self.folder).map_err(|error| self.error(error)),
             None => Ok(()),
         }
     }
 
+    /// Leaves what is not ours; the next start sets that aside. Last goes what says of which tree this is: should there be
+    /// no time for all of it, a start still knows that the rest may go.
     fn remove_files(&self, folder: &Path) -> io::Result<()> {
-        for file in fs::read_dir(folder)? {
+        self.remove_named(&folder.join(opening::TABLES), &opening::is_table)?;
+        self.remove_named(folder, &|name| {
+            opening::is_ours(name) && name != known::NAME
+        })?;
+        if self.is_closed() {
+            return Ok(());
+        }
+        match fs::remove_file(folder.join(known::NAME)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => fs::remove_dir(folder),
+        }
+    }
+
+    /// Removes the files of these names in a folder, and then the folder if it is that of tables and nothing is left in it.
+    fn remove_named(&self, folder: &Path, is_ours: &dyn Fn(&str) -> bool) -> io::Result<()> {
+        let files = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            files => files?,
+        };
+        for file in files {
             if self.is_closed() {
                 return Ok(());
             }
             let file = file?;
-            if file.file_type()?.is_dir() {
-                self.remove_files(&file.path())?;
-            } else {
+            let is_ours = file.file_name().to_str().is_some_and(is_ours);
+            if is_ours && !file.file_type()?.is_dir() {
                 fs::remove_file(file.path())?;
             }
         }
-        fs::remove_dir(folder)
+        match folder.ends_with(opening::TABLES) {
+            true => fs::remove_dir(folder),
+            false => Ok(()),
+        }
     }
 
     /// Removes no folder any more: what is discarded stays until the next start, which may begin as soon as the data
@@ -364,8 +387,8 @@ impl Trees {
         Ok(TreeWriter::new(&index))
     }
 
-    /// Removes what a drop, a clear or a crash has left, and sets the trees aside of which `fate` knows nothing; returns how
-    /// many. Call it at a start, when the log is replayed.
+    /// Removes what a drop, a clear or a crash has left, and sets aside what may be something else: trees of which `fate`
+    /// knows nothing, and whatever has files in it that are not ours; returns how many. Call it at a start, when the log is replayed.
     pub(crate) fn clear_away(
         &self,
         fate: &dyn Fn(Generation) -> Fate,
@@ -380,11 +403,19 @@ impl Trees {
             let Some(generation) = generation else {
                 continue;
             };
-            match fate(generation) {
-                _ if unfinished.is_some() => self.remove_if_there(&self.folder.join(name))?,
-                Fate::Needed => {}
-                Fate::Ended => self.remove_if_there(&self.folder.join(name))?,
-                Fate::Unknown => unknown.push(name),
+            let folder = self.folder.join(&name);
+            let is_over = match fate(generation) {
+                _ if unfinished.is_some() => true,
+                Fate::Needed => continue,
+                Fate::Ended => true,
+                Fate::Unnamed => known::is_noted(&folder, self.origin(generation)),
+                Fate::Unknown => false,
+            };
+            let only_ours = || opening::has_only_ours(&folder);
+            if is_over && only_ours().map_err(|error| TreeError::io(&folder, error))? {
+                self.remove_if_there(&folder)?;
+            } else {
+                unknown.push(name);
             }
         }
         aside::take_folders(&self.folder, &unknown, now_ms).map_err(|error| self.error(error))
@@ -449,7 +480,10 @@ pub(crate) enum Fate {
     Needed,
     /// No database is in it any more: it was dropped, cleared or converted.
     Ended,
-    /// Neither the snapshot nor the log names it.
+    /// Neither the snapshot nor the log names it, and it began before that snapshot: it was dropped, cleared or converted if
+    /// it is ours.
+    Unnamed,
+    /// Neither the snapshot nor the log names it, and it began later than the snapshot.
     Unknown,
 }
 
@@ -497,7 +531,11 @@ impl CompactionFilter for StopFilter {
 fn remove_temporary(folder: &Path) -> io::Result<()> {
     for file in fs::read_dir(folder)? {
         let file = file?;
-        if file.file_name().to_string_lossy().starts_with(".tmp") {
+        if file
+            .file_name()
+            .to_string_lossy()
+            .starts_with(opening::TEMPORARY)
+        {
             fs::remove_file(file.path())?;
         }
     }

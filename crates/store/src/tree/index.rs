@@ -211,6 +211,11 @@ impl TreeIndex {
         anew::noted(&self.shared.folder).map_or(0, |anew| anew.empty_through)
     }
 
+    /// The identity of the data folder, as this tree has noted it.
+    pub(crate) fn noted_owner(&self) -> Option<u64> {
+        self.shared.known_tables.lock().owner()
+    }
+
     /// Whether it has a folder.
     pub fn is_made(&self) -> bool {
         self.shared.engine.get().is_some()

@@ -72,6 +72,11 @@ impl KnownTables {
         }
     }
 
+    /// The identity of the data folder, if it was known when they were noted.
+    pub(super) fn owner(&self) -> Option<u64> {
+        (self.origin.owner != 0).then_some(self.origin.owner)
+    }
+
     /// Compares the tables of a tree that was opened with what was noted of them. Changes nothing.
     pub(super) fn check(
         folder: &Path,
@@ -201,10 +206,17 @@ impl KnownTables {
     }
 }
 
+/// Whether the folder of a tree says of itself that it is this one. Without tables it says nothing.
+pub(super) fn is_noted(folder: &Path, origin: Origin) -> bool {
+    let noted = fs::read(folder.join(NAME)).ok();
+    let noted = noted.and_then(|bytes| KnownTables::decode(&bytes));
+    noted.is_some_and(|noted| noted.origin.goes_with(&origin))
+}
+
 /// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
 pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
     let error = TreeError::engine(folder, error);
-    if !error.is_of_damage() {
+    if !error.is_of_damage() && !error.may_be_of_content() {
         return error;
     }
     match check::find_wrong(folder) {

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::error::TreeError;
+use super::{anew, known};
 
 /// The folder of tables within that of a tree.
-const TABLES: &str = "tables";
+pub(super) const TABLES: &str = "tables";
 
 /// What the engine looks over in the folder of tables.
 const FOREIGN: [&str; 2] = [".DS_Store", "._"];
@@ -35,7 +36,7 @@ pub(super) fn is_of_engine(path: &Path) -> bool {
     }
 }
 
-/// Fails unless everything that the engine reads in a folder is of the type that it takes for granted.
+/// Fails unless everything that is read in a folder is of the type that it takes for granted.
 pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => {}
@@ -44,8 +45,11 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
         _ => return Err(TreeError::damaged(folder, "it is not a folder")),
     }
     for name in names(folder)? {
-        let is_of_engine = name == "current" || name.to_string_lossy().starts_with('v');
-        if is_of_engine && !type_of(folder, Path::new(&name))?.is_file() {
+        let is_read = name == CURRENT
+            || name == known::NAME
+            || name == anew::NAME
+            || name.to_string_lossy().starts_with('v');
+        if is_read && !type_of(folder, Path::new(&name))?.is_file() {
             return Err(is_no_file(folder, Path::new(&name)));
         }
     }
@@ -72,6 +76,50 @@ pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
         }
     }
     Ok(())
+}
+
+/// In front of the names of temporary files, of the engine and of this module.
+pub(super) const TEMPORARY: &str = ".tmp";
+
+/// Whether a name in the folder of a tree is one that this program, or the engine, gives.
+pub(super) fn is_ours(name: &str) -> bool {
+    let path = Path::new(name);
+    let is_noted = name == known::NAME || name == anew::NAME;
+    is_noted || name.starts_with(TEMPORARY) || is_of_engine(path)
+}
+
+/// Whether a name in the folder of tables is one that the engine gives, or that nobody misses.
+pub(super) fn is_table(name: &str) -> bool {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || FOREIGN.iter().any(|foreign| name.starts_with(foreign))
+}
+
+/// Whether everything in the folder of a tree has a name and a type that this program gives: what somebody else has put
+/// there is not to be removed.
+pub(super) fn has_only_ours(folder: &Path) -> io::Result<bool> {
+    // A link leads to what is somebody else's.
+    if !fs::symlink_metadata(folder)?.is_dir() {
+        return Ok(false);
+    }
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let name = file.file_name();
+        let is_folder = file.file_type()?.is_dir();
+        if is_folder != (name == TABLES) || !name.to_str().is_some_and(is_ours) {
+            return Ok(false);
+        }
+        if !is_folder {
+            continue;
+        }
+        for table in fs::read_dir(file.path())? {
+            let table = table?;
+            let is_one = table.file_name().to_str().is_some_and(is_table);
+            if !is_one || table.file_type()?.is_dir() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a path leads nowhere.
@@ -107,6 +155,15 @@ fn names(folder: &Path) -> Result<Vec<OsString>, TreeError> {
     read().map_err(|error| TreeError::io(folder, error))
 }
 
+/// Whether opening a tree may remove a file of this name, in its folder or in the one of tables within.
+fn may_be_removed(part: &str, name: &str) -> bool {
+    match part {
+        TABLES => is_table(name),
+        // The engine takes whatever begins with this letter for a list of tables.
+        _ => name.starts_with('v') || name.starts_with(TEMPORARY),
+    }
+}
+
 /// The files of a tree under second names, until it is certain that the server starts. Dropped before, it puts those back
 /// that were removed.
 #[derive(Debug)]
@@ -120,7 +177,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Gives all files of a tree a second name. Where files cannot have one, this does nothing: what the engine removes is of
+    /// Gives the files of a tree that may be removed a second name. Where files cannot have one, this does nothing: what the engine removes is of
     /// no use to anybody.
     pub(super) fn hold(folder: &Path, held: PathBuf) -> Held {
         let this = Held {
@@ -134,6 +191,8 @@ impl Held {
     }
 
     fn link(&self) -> io::Result<()> {
+        // A start that has ended in between may have left them here alone.
+        let _ = self.put_back_others();
         let _ = fs::remove_dir_all(&self.held);
         for part in ["", TABLES] {
             let (from, to) = (self.folder.join(part), self.held.join(part));
@@ -143,7 +202,8 @@ impl Held {
             }
             for file in fs::read_dir(from)? {
                 let file = file?;
-                if file.file_type()?.is_file() {
+                let name = file.file_name();
+                if file.file_type()?.is_file() && may_be_removed(part, &name.to_string_lossy()) {
                     fs::hard_link(file.path(), to.join(file.file_name()))?;
                 }
             }
@@ -151,11 +211,40 @@ impl Held {
         Ok(())
     }
 
-    /// The server starts: what was removed is of no use.
-    pub(crate) fn release(mut self) {
+    /// The server starts: what was removed is of no use, but for files of somebody else. Returns the tables that were
+    /// removed since no list names them.
+    pub(crate) fn release(mut self) -> Vec<PathBuf> {
         self.is_released = true;
+        let strays = self.strays().unwrap_or_default();
         // What cannot be removed now goes at the next start.
-        let _ = fs::remove_dir_all(&self.held);
+        if self.put_back_others().is_ok() {
+            let _ = fs::remove_dir_all(&self.held);
+        }
+        strays
+    }
+
+    fn strays(&self) -> io::Result<Vec<PathBuf>> {
+        let mut strays = Vec::new();
+        for file in fs::read_dir(self.held.join(TABLES))? {
+            let table = self.folder.join(TABLES).join(file?.file_name());
+            if !table.try_exists()? {
+                strays.push(table);
+            }
+        }
+        strays.sort();
+        Ok(strays)
+    }
+
+    /// Puts back what the engine took for a list of tables, by its first letter, and what is none.
+    fn put_back_others(&self) -> io::Result<()> {
+        for file in fs::read_dir(&self.held)? {
+            let name = file?.file_name();
+            let to = self.folder.join(&name);
+            if !name.to_str().is_some_and(is_ours) && !to.try_exists()? {
+                fs::rename(self.held.join(&name), to)?;
+            }
+        }
+        Ok(())
     }
 
     fn put_back(&self) -> io::Result<()> {

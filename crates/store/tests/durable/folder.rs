@@ -89,14 +89,21 @@ fn a_newer_or_strange_format_is_refused() {
     open(&folder.0).expect("it is made");
     let path = folder.0.join("pelton-data");
     let text = fs::read_to_string(&path).expect("it is there");
-    fs::write(&path, text.replace("format 3", "format 4")).expect("it can be written");
-    let before = files(&folder.0);
+    // Only the number: this is what the checksum is for.
+    fs::write(&path, text.replace("format 4", "format 5")).expect("it can be written");
+    let error = open(&folder.0).expect_err("it was changed");
+    assert!(error.contains("pelton-data: this file"), "{error}");
+    let newer = text
+        .replace("format 4", "format 5")
+        .replace("end ", "end 0");
+    fs::write(&path, newer).expect("it can be written");
+    let before = entries(&folder.0);
     let error = open(&folder.0).expect_err("nobody knows what this is");
     assert!(
-        error.contains("format 4") && error.contains("formats up to 3"),
+        error.contains("format 5") && error.contains("formats up to 4"),
         "{error}"
     );
-    assert_eq!(files(&folder.0), before);
+    assert_eq!(entries(&folder.0), before);
 }
 
 #[test]
@@ -246,6 +253,34 @@ fn make_pipe(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let mode = Mode::from_raw_mode(0o600);
     mknodat(CWD, path, FileType::Fifo, mode, 0).expect("nothing is there");
+}
+
+/// It is met when the log is open and was written to, unless somebody looks before.
+#[test]
+fn a_folder_in_the_place_of_a_new_format_file_is_refused_before_anything_is_written() {
+    let folder = TestFolder::new("in-the-way");
+    open(&folder.0).expect("it is made");
+    let new = folder.0.join("pelton-data.new");
+    fs::create_dir(&new).expect("nothing is there");
+    fs::write(new.join("x"), "text").expect("there is room");
+    let before = entries(&folder.0);
+    for _ in 0..2 {
+        let error = open(&folder.0).expect_err("it is in the way");
+        assert!(
+            error.contains("pelton-data.new: there is a folder"),
+            "{error}"
+        );
+        assert!(entries(&folder.0) == before, "{error}");
+    }
+    fs::remove_dir_all(&new).expect("it is there");
+    // What else has the name is replaced.
+    for make in [make_pipe as fn(&Path), |path| {
+        std::os::unix::fs::symlink("nowhere", path).expect("nothing is there");
+    }] {
+        make(&new);
+        open(&folder.0).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!new.is_symlink() && !new.exists());
+    }
 }
 
 /// What has the name of something of ours and is of another type: a refusal that names it, and nothing is changed.

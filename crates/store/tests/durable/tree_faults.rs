@@ -94,6 +94,12 @@ impl Client {
         self.run(&|batch| batch.create_database(0, name, &config.of_kind(kind)))[0]
     }
 
+    pub fn drop_database(&mut self, name: &str) {
+        let id = self.id(name);
+        let decisions = self.run(&|batch| batch.drop_database(0, id));
+        assert_eq!(decisions, [APPLIED]);
+    }
+
     pub fn id(&self, name: &str) -> DatabaseId {
         self.made.store.database(name).expect("it was made")
     }

@@ -130,7 +130,18 @@ fn name_of(files: &Files, start: &str) -> PathBuf {
 /// What can happen to the folder of a tree, and a word of how it is told.
 type Damage = (&'static str, fn(&Path, &Files));
 
-const DAMAGES: [Damage; 6] = [
+const DAMAGES: [Damage; 9] = [
+    ("tables/", |tree, files| {
+        fs::write(tree.join(name_of(files, "tables/")), "").expect("room");
+    }),
+    ("tables/", |tree, files| {
+        let table = name_of(files, "tables/");
+        fs::write(tree.join(&table), &files[&table][..1]).expect("room");
+    }),
+    ("`known-tables` is not a file", |tree, _| {
+        fs::remove_file(tree.join("known-tables")).expect("it is there");
+        fs::create_dir(tree.join("known-tables")).expect("room");
+    }),
     ("tables/", |tree, files| {
         let table = name_of(files, "tables/");
         fs::write(tree.join(&table), &files[&table][..files[&table].len() / 2]).expect("room");
@@ -216,6 +227,37 @@ fn a_damaged_database_is_given_up_alone_and_its_folder_is_kept() {
         fs::remove_dir_all(&folder).expect("it is there");
         write_folder(&folder, &whole);
     }
+}
+
+/// Whatever the length to which a table or a list was cut, the start names the file, and the flag helps.
+#[test]
+fn a_file_that_was_cut_to_any_length_is_named_and_can_be_given_up() {
+    let crashed = Crashed::new();
+    let files = read_folder(&crashed.tree);
+    let number = &files[Path::new("current")][..8];
+    let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
+    let list = PathBuf::from(format!("v{number}"));
+    for name in [name_of(&files, "tables/"), list] {
+        let path = crashed.tree.join(&name);
+        let whole = &files[&name];
+        let short = (0..64).chain((64..whole.len()).step_by(whole.len() / 16));
+        for length in short {
+            fs::write(&path, &whole[..length]).expect("there is room");
+            let opened = crashed.open(&log_config()).map(drop);
+            let why = opened.expect_err("it was cut");
+            let named = why.to_string();
+            assert!(named.contains(&format!("`{}`", name.display())), "{named}");
+            let OpenError::Database { error, .. } = why else {
+                panic!("{length}: {named}");
+            };
+            assert!(error.can_be_given_up(), "{length}: {error}");
+            crashed.disk.kill();
+        }
+        fs::write(&path, whole).expect("there is room");
+    }
+    let opened = crashed.open(&log_config()).expect("it is whole again");
+    assert_eq!(crashed.keys(&opened.store).len(), IN_LOG.end as usize);
+    crashed.end(opened);
 }
 
 /// What is written to a database that has begun anew lasts, with and without a snapshot.

@@ -299,12 +299,10 @@ fn trees_that_nothing_names_are_set_aside() {
     let crashed = Crashed::new(&mut |_| ());
     let trees = crashed.folder.0.join("trees");
     let content = read_folder(&crashed.tree);
-    // Of a database that the log does not know, and of one that is later than all of it; and what is over for certain.
-    let unknown = ["7-900000", "0-900001"];
-    for name in unknown
-        .iter()
-        .chain(&["0-1", "9-2", "3-900002.new", "0-900003.held"])
-    {
+    // Of a database that the log does not know, of one that is later than all of it, and copies under lower numbers, which
+    // say of themselves that they are another tree; and what is over for certain.
+    let unknown = ["7-900000", "0-900001", "0-1", "9-2"];
+    for name in unknown.iter().chain(&["3-900002.new", "0-900003.held"]) {
         write_folder(&trees.join(name), &content);
     }
     fs::create_dir(trees.join("strange")).expect("there is room");
@@ -314,7 +312,7 @@ fn trees_that_nothing_names_are_set_aside() {
         set_aside += opened.expect("it is whole").trees_set_aside;
         crashed.disk.kill();
     }
-    assert_eq!(set_aside, 2);
+    assert_eq!(set_aside, 4);
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).expect("it is there");
         let names = entries.map(|entry| entry.expect("it is read").file_name());
@@ -326,8 +324,8 @@ fn trees_that_nothing_names_are_set_aside() {
     assert_eq!(names(&trees), [kept.to_str().expect("a text"), "strange"]);
     let aside = crashed.folder.0.join(SET_ASIDE_FOLDER);
     let moved = names(&aside);
-    assert_eq!(moved.len(), 2);
-    for (moved, name) in moved.iter().zip(["0-900001", "7-900000"]) {
+    assert_eq!(moved.len(), 4);
+    for (moved, name) in (moved.iter()).zip(["0-1", "0-900001", "7-900000", "9-2"]) {
         assert!(moved.ends_with(&format!("-{name}")), "{moved}");
         assert!(read_folder(&aside.join(moved)) == content);
     }
@@ -336,7 +334,7 @@ fn trees_that_nothing_names_are_set_aside() {
     fs::create_dir(aside.join("strange")).expect("there is room");
     let since_ms = moved[0].split_once('-').expect("a time and a name").0;
     let since_ms: u64 = since_ms.parse().expect("a number");
-    for (after_ms, left) in [(SET_ASIDE_MS - 1, 3), (SET_ASIDE_MS, 1)] {
+    for (after_ms, left) in [(SET_ASIDE_MS - 1, 5), (SET_ASIDE_MS, 1)] {
         let log = LogConfig {
             now_ms: since_ms + after_ms,
             ..log_config()
@@ -346,6 +344,115 @@ fn trees_that_nothing_names_are_set_aside() {
         drop(opened);
         crashed.disk.kill();
         assert_eq!(names(&aside).len(), left);
+    }
+}
+
+/// What is left of a database that was dropped is removed, also when the log says nothing of it any more; not if somebody
+/// else has put something there.
+#[test]
+fn only_what_is_ours_is_removed_of_a_database_that_was_dropped() {
+    let mut client = Client::new();
+    assert_eq!(client.create("gone", Kind::Disk), APPLIED);
+    let gone = client.id("gone");
+    for number in 0..15_u32 {
+        let key = number.to_be_bytes();
+        assert_eq!(client.commit(gone, &[put(&key, &[7; 400])]), APPLIED);
+    }
+    // The first one makes its folder.
+    flush(&mut client);
+    flush(&mut client);
+    write(&mut client, 0);
+    let tree = client.made.store.tree(gone).expect("it is on disk");
+    let path = tree.folder().to_owned();
+    drop(tree);
+    let ours = read_folder(&path);
+    assert!(ours.contains_key(Path::new("known-tables")));
+    client.drop_database("gone");
+    client.snapshot();
+    client.snapshot();
+    let (disk, folder) = (client.made.disk.clone(), client.made.folder.clone());
+    drop(client);
+    disk.kill();
+    let aside = folder.0.join(SET_ASIDE_FOLDER);
+    let others = [None, Some("mine"), Some("tables/mine"), Some("vacation")];
+    for (suffix, other) in ["", ".new", ".held"]
+        .into_iter()
+        .flat_map(|suffix| others.map(|other| (suffix, other)))
+    {
+        let mut files = ours.clone();
+        files.extend(other.map(|name| (PathBuf::from(name), b"text".to_vec())));
+        let path = PathBuf::from(format!("{}{suffix}", path.display()));
+        write_folder(&path, &files);
+        let opened = open(&disk, &folder, &log_config()).expect("it is whole");
+        let expected = u64::from(other.is_some());
+        assert_eq!(opened.trees_set_aside, expected, "{suffix} {other:?}");
+        drop(opened);
+        disk.kill();
+        assert!(!path.exists());
+        if other.is_some() {
+            let mut moved = fs::read_dir(&aside).expect("it was made");
+            let moved = moved.next().expect("it was moved").expect("it is read");
+            assert!(read_folder(&moved.path()) == files, "{suffix} {other:?}");
+            fs::remove_dir_all(moved.path()).expect("it is there");
+        }
+    }
+}
+
+/// The engine removes whatever begins with the letter of its lists; only what belongs to it is gone, and tables are told.
+#[test]
+fn a_file_of_somebody_else_stays_in_the_folder_of_a_tree() {
+    let crashed = Crashed::new(&mut |_| ());
+    let others = ["vacation", "v12.txt", "mine"];
+    for _ in 0..2 {
+        for name in others {
+            fs::write(crashed.tree.join(name), "text").expect("there is room");
+        }
+        for name in ["v900", "tables/900"] {
+            fs::write(crashed.tree.join(name), "any").expect("there is room");
+        }
+        let opened = open(&crashed.disk, &crashed.folder, &log_config()).expect("it is whole");
+        assert_eq!(opened.trees_strays, [crashed.tree.join("tables/900")]);
+        drop(opened);
+        crashed.disk.kill();
+        for name in others {
+            let text = fs::read_to_string(crashed.tree.join(name));
+            assert_eq!(text.expect("it is there"), "text", "{name}");
+        }
+        assert!(!crashed.tree.join("v900").exists());
+    }
+}
+
+/// The file of the data folder is damaged: it is named, and where that is accepted no tree is given up. The folder has the
+/// identity from then on that its trees have noted, so that a crash at any time leaves them its own.
+#[test]
+fn no_tree_is_given_up_for_a_damaged_file_of_the_data_folder() {
+    const NAME: &str = "pelton-data";
+    let crashed = Crashed::new(&mut |_| ());
+    let whole = crashed.disk.contents(NAME);
+    let text = String::from_utf8(whole.clone()).expect("a text");
+    let owner = text.lines().find(|line| line.starts_with("folder "));
+    let owner = owner.expect("it has one").to_owned();
+    let at = |line: &str| text.find(line).expect("it has one") + line.len() - 2;
+    let is_of_log = |line: &&str| line.starts_with("log ") || line.starts_with("segment ");
+    let mut places: Vec<_> = text.lines().filter(is_of_log).map(at).collect();
+    places.extend([
+        at("format 4"),
+        at("format 4") + 1,
+        at(&owner),
+        text.len() - 9,
+    ]);
+    for place in places {
+        crashed.disk.flip(NAME, place, 1);
+        let why = refused(&crashed.disk, &crashed.folder, &log_config()).to_string();
+        assert!(why.contains("pelton-data: this file"), "{place}: {why}");
+        let opened = open(&crashed.disk, &crashed.folder, &accepting()).expect("it is accepted");
+        assert!(opened.trees_lost.is_empty() && opened.recovered.loss.is_none());
+        assert_eq!(opened.trees_set_aside, 0);
+        drop(opened);
+        crashed.disk.kill();
+        let now = String::from_utf8(crashed.disk.contents(NAME)).expect("a text");
+        assert!(now.contains(&owner), "{place}: {now}");
+        crashed.is_whole();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use store::durable::{ConvertError, Durable, Opened, TreePlace, open_folder};
+use store::durable::{ConvertError, Durable, Event, Opened, Reporter, TreePlace, open_folder};
 use store::tree::TreeConfig;
 use store::{
     DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store, StoreConfig,
@@ -186,4 +186,75 @@ fn folders_for_which_a_clean_stop_had_no_time_go_at_the_next_start() {
     }
     drop(open(&folder));
     assert_eq!(folders(&folder), 0);
+}
+
+/// What becomes of a commit into the database on disk.
+fn commit(store: &Store, durable: &Durable) -> Decision {
+    let this = thread::current();
+    let mailbox = durable.register(Box::new(move || this.unpark()));
+    let mut batch = store.write_batch();
+    let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
+    commit.push(&put(b"key", b"value")).expect("fits");
+    commit.submit();
+    mailbox.submit(&mut batch);
+    let mut outcomes = Outcomes::new();
+    while !mailbox.take(&mut outcomes) {
+        thread::park_timeout(Duration::from_millis(100));
+    }
+    outcomes.get(0).decision
+}
+
+/// Whatever of the data folder somebody removes while a server uses it: it is named within a moment, and nothing more is
+/// written that the next start could not find. A stop that comes before that moment is not clean either.
+#[test]
+fn what_is_removed_of_a_data_folder_in_use_is_noticed() {
+    for (name, is_told_first) in [
+        ("trees", true),
+        ("trees", false),
+        ("trees/0-2", true),
+        ("trees/0-2/tables", true),
+        ("pelton-data", true),
+        ("pelton-data", false),
+    ] {
+        let folder = TempFolder::new();
+        let Opened {
+            store, committer, ..
+        } = open(&folder);
+        let (events, told) = std::sync::mpsc::channel();
+        let reporter: Reporter = Box::new(move |event| {
+            let _ = events.send(event);
+        });
+        let clock = RunningClock::new(1000);
+        let durable = Durable::start(committer, clock, reporter).expect("threads can be started");
+        let watch = &mut |_| ControlFlow::Continue(());
+        let converted = durable.convert(DatabaseId::DEFAULT, Kind::Disk, watch);
+        converted.expect("it is empty");
+        assert_eq!(commit(&store, &durable), Decision::Applied);
+        let tree = store.tree(DatabaseId::DEFAULT).expect("it is on disk");
+        let tree = tree.folder().file_name().expect("it has one").to_owned();
+        let name = name.replace("0-2", tree.to_str().expect("a text"));
+        let path = folder.0.join("data").join(&name);
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(&path).expect("it is there"),
+            false => std::fs::remove_file(&path).expect("it is there"),
+        }
+        if is_told_first {
+            let why = loop {
+                match told.recv_timeout(Duration::from_secs(60)) {
+                    Ok(Event::Failed(why)) => break why,
+                    Ok(_) => continue,
+                    Err(error) => panic!("nobody has noticed {name}: {error}"),
+                }
+            };
+            let named = format!("{}, which is in use", path.display());
+            assert!(why.contains(&named), "{why}");
+            let refused = Decision::Refused(Refusal::LogFailed);
+            assert_eq!(commit(&store, &durable), refused);
+        }
+        let _ = durable.stop();
+        let has_failed = store.log_statistics().expect("it has a log").has_failed;
+        assert!(has_failed, "{name}: what was written is out of reach");
+        // The folder's own file is known, and made again.
+        assert!(!path.exists() || name == "pelton-data", "{name}");
+    }
 }
