@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wal::disk::{Disk, FolderLock, RealDisk, is_full};
+use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
 use wal::{Known, LogId, SegmentListener, is_segment};
 
 use crate::backup::MANIFEST_NAME;
@@ -262,17 +262,13 @@ pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
         // power loss that its removal does not.
         disk.sync_folder()?;
     }
-    let file = disk.create(NEW_NAME)?;
     let mut text = format!("{HEADING}\nformat {FOLDER_VERSION}\n");
     text.push_str(&format!("folder {:016x}\n", state.owner));
     if state.durable_sequence > 0 {
         text.push_str(&format!("log {}\n", state.durable_sequence));
         text.push_str(&format!("segment {}\n", state.newest_segment));
     }
-    file.write_all_at(text.as_bytes(), 0)?;
-    file.sync()?;
-    disk.rename(NEW_NAME, FORMAT_NAME)?;
-    disk.sync_folder()
+    write_whole(disk, NEW_NAME, FORMAT_NAME, text.as_bytes())
 }
 
 /// The folder's own file, and what it says. One that is not marked as ours stays so.

@@ -146,6 +146,17 @@ pub trait Disk: Debug + Send + Sync {
     fn describe(&self, name: &str) -> String;
 }
 
+/// Writes a small file whole or not at all: as `new_name`, which must not be there, and under its
+/// name once it is on the device. What it replaces, if anything, is there until then. When this
+/// returns, the name is durable too.
+pub fn write_whole(disk: &dyn Disk, new_name: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.create(new_name)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync()?;
+    disk.rename(new_name, name)?;
+    disk.sync_folder()
+}
+
 /// An open file.
 pub trait DiskFile: Debug + Send + Sync {
     /// Its length in bytes.
