@@ -101,7 +101,7 @@ fn spares_are_as_many_as_were_needed() {
 /// What is left of a full disk is for what is written, not for spares; the two that are always needed stay.
 #[test]
 fn spares_leave_most_of_a_full_disk_to_others() {
-    let disk = SimulatedDisk::new(7);
+    let disk = testkit::simulated_disk(7);
     let mut promise = Promise::default();
     let mut client = start(&disk, &mut promise, false);
     client.retire(u64::MAX);

@@ -23,7 +23,7 @@ use std::io;
 use std::str::FromStr;
 
 use wal::Position;
-use wal::disk::Disk;
+use wal::disk::{Disk, write_whole};
 
 use super::{limits, trees};
 
@@ -272,11 +272,7 @@ pub(super) fn write(disk: &dyn Disk, manifest: &Manifest) -> io::Result<()> {
         let what = "a backup cannot hold what was to be in it, and would not be restored";
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    let file = disk.create(MANIFEST_NEW_NAME)?;
-    file.write_all_at(text.as_bytes(), 0)?;
-    file.sync()?;
-    disk.rename(MANIFEST_NEW_NAME, MANIFEST_NAME)?;
-    disk.sync_folder()
+    write_whole(disk, MANIFEST_NEW_NAME, MANIFEST_NAME, text.as_bytes())
 }
 
 #[cfg(test)]

@@ -421,7 +421,8 @@ pub(super) fn sum_of(sums: &[u8], block: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk as _, Fault, SimulatedDisk, Step};
+    use testkit::simulated_disk;
+    use wal::disk::{Disk as _, Fault, SimulatedDisk, Step};
 
     const MIB: usize = 1 << 20;
 
@@ -457,7 +458,7 @@ mod tests {
         let content: Vec<u8> = (0..group + 3 * MIB).map(|at| (at / 1000) as u8).collect();
         let first = group - 1000;
         for (is_open, failing_writes) in [(false, 0..4), (true, 0..4)] {
-            let disk = SimulatedDisk::new(1);
+            let disk = simulated_disk(1);
             let (file, mut writer) = begin(&disk);
             for piece in content[..first].chunks(MIB) {
                 writer.append(piece).expect("there is room");
@@ -489,7 +490,7 @@ mod tests {
     #[test]
     fn an_upload_goes_on_behind_a_chunk_that_was_not_complete() {
         for whole_bytes in [1, 1000, limits::BLOCK_BYTES, limits::BLOCK_BYTES + 1] {
-            let disk = SimulatedDisk::new(1);
+            let disk = simulated_disk(1);
             let (file, mut writer) = begin(&disk);
             let mut content = vec![1; whole_bytes];
             writer.append(&content).expect("there is room");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wal::disk::{Disk, FolderLock, RealDisk, is_full};
+use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
 use wal::{Known, LogId, SegmentListener, is_segment};
 
 use crate::backup::MANIFEST_NAME;
@@ -300,18 +300,8 @@ pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
         // power loss that its removal does not.
         disk.sync_folder()?;
     }
-    let file = match disk.create(NEW_NAME) {
-        // A link or a pipe, which is not listed: the name is ours.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            disk.remove(NEW_NAME)?;
-            disk.create(NEW_NAME)?
-        }
-        created => created?,
-    };
-    file.write_all_at(encode(FOLDER_VERSION, state).as_bytes(), 0)?;
-    file.sync()?;
-    disk.rename(NEW_NAME, FORMAT_NAME)?;
-    disk.sync_folder()
+    let text = encode(FOLDER_VERSION, state);
+    write_whole(disk, NEW_NAME, FORMAT_NAME, text.as_bytes())
 }
 
 /// The folder's own file, and what it says. One that is not marked as ours stays so.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::folder::FolderFile;
 use crate::catalogue::DatabaseId;
-use wal::PrepareError;
 use crate::store::Store;
+use wal::PrepareError;
 
 /// The folder's own file, and the trees of databases on disk: without them the next start is refused, and what was written
 /// is out of reach or lost.

@@ -146,6 +146,24 @@ pub trait Disk: Debug + Send + Sync {
     fn describe(&self, name: &str) -> String;
 }
 
+/// Writes a small file whole or not at all: as `new_name`, which is the caller's alone, and under
+/// its name once it is on the device. What it replaces, if anything, is there until then. When this
+/// returns, the name is durable too.
+pub fn write_whole(disk: &dyn Disk, new_name: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = match disk.create(new_name) {
+        // What an earlier attempt has left, or a link or a pipe, which is not listed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove(new_name)?;
+            disk.create(new_name)?
+        }
+        created => created?,
+    };
+    file.write_all_at(bytes, 0)?;
+    file.sync()?;
+    disk.rename(new_name, name)?;
+    disk.sync_folder()
+}
+
 /// An open file.
 pub trait DiskFile: Debug + Send + Sync {
     /// Its length in bytes.
