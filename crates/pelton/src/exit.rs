@@ -88,6 +88,11 @@ impl Failure {
         }
     }
 
+    /// The failure to listen to signals.
+    pub fn signals(error: io::Error) -> Failure {
+        Failure::Failed(format!("cannot listen to signals: {error}"))
+    }
+
     /// The same failure with more to know about it.
     pub fn with(self, more: &str) -> Failure {
         match self {

@@ -27,6 +27,11 @@ pub fn entries(count: u64) -> String {
     counted(count, "entry", "entries")
 }
 
+/// `1 byte`, `2 bytes`.
+pub fn bytes(count: u64) -> String {
+    counted(count, "byte", "bytes")
+}
+
 /// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
 pub struct Output {
     format: OutputFormat,

@@ -13,6 +13,7 @@ use super::{Caller, echo, path, unreadable};
 use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
+use crate::interrupt;
 use crate::output::{Output, object};
 use crate::size::Size;
 
@@ -71,6 +72,12 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Waits until a server is ready, and prints whether it is.
 fn wait_until_ready(connection: &ConnectionArguments, wait: Duration) -> Result<Exit, Failure> {
     let begin = Instant::now();
+    let address = connection.address.to_string();
+    interrupt::end_at_signal(connection.output, move || {
+        let waited = begin.elapsed().as_secs_f64();
+        format!("interrupted; waited for {waited:.1} s, and {address} was not ready")
+    })
+    .map_err(Failure::signals)?;
     let asked = loop {
         let left = wait.saturating_sub(begin.elapsed());
         let asked = ask_once(connection, left.max(ASK_EVERY));

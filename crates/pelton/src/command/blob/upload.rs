@@ -19,7 +19,7 @@ use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use crate::arguments::UploadArguments;
 use crate::exit::{CallFailure, Exit, Failure};
 use crate::input;
-use crate::output::{Output, note, object};
+use crate::output::{Output, bytes, note, object};
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
@@ -78,6 +78,16 @@ struct Source {
     size_bytes: Option<u64>,
     /// Empty: it cannot be resumed.
     upload_id: Vec<u8>,
+}
+
+impl Source {
+    /// What messages call it.
+    fn shown(&self) -> String {
+        match self.upload_id.is_empty() {
+            true => "standard input".into(),
+            false => self.path.display().to_string(),
+        }
+    }
 }
 
 struct Stored {
@@ -241,11 +251,18 @@ struct Uploading<'a> {
 impl Uploading<'_> {
     fn run(&self, source: &Source) -> Result<Stored, Failure> {
         if source.upload_id.is_empty() {
-            return match self.pipe(source) {
+            let mut summed = Summed::default();
+            return match self.pipe(source, &mut summed) {
                 Ok(stored) => Ok(stored),
-                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(
-                    "nothing is kept of what comes from standard input; from a file an upload can be resumed",
-                )),
+                // That an input is wrong has nothing to do with how far it came.
+                Err(Ended::Again(failure) | Ended::Final(failure)) if summed.bytes == 0 => {
+                    Err(failure.with("nothing was stored"))
+                }
+                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(&format!(
+                    "{} were sent, and nothing is kept of what comes from standard input; from a file an upload can be \
+                     resumed",
+                    bytes(summed.bytes)
+                ))),
             };
         }
         let file = File::open(&source.path).map_err(|error| unread(&source.path, &error))?;
@@ -306,17 +323,10 @@ impl Uploading<'_> {
     }
 
     /// What can be read only once.
-    fn pipe(&self, source: &Source) -> Result<Stored, Ended> {
+    fn pipe(&self, source: &Source, summed: &mut Summed) -> Result<Stored, Ended> {
         let mut caller = self.connect()?;
-        let mut input = io::stdin().lock();
-        let mut read = |buffer: &mut [u8], _| input.read(buffer);
-        self.send(
-            &mut caller,
-            source,
-            &mut Summed::default(),
-            &mut read,
-            &mut 0,
-        )
+        let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).read(buffer);
+        self.send(&mut caller, source, summed, &mut read, &mut 0)
     }
 
     fn connect(&self) -> Result<Caller, Ended> {
@@ -412,7 +422,7 @@ impl Uploading<'_> {
             self.transfers.check_interrupt()?;
             while !is_over && streaming.can_send() {
                 let data = ahead.next(|buffer| read(buffer, summed.bytes));
-                let data = data.map_err(|error| unread(&source.path, &error))?;
+                let data = data.map_err(|error| input::unreadable(&source.shown(), &error))?;
                 if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
                     let instead = "a file that is empty can be uploaded by its name";
                     return Err(Ended::Final(input::empty("standard input", instead)));
