@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits;
 use net::Address;
 
-use super::{CpuList, LoadFormat, TlsArguments};
+use super::{CpuList, LoadFormat, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
 
@@ -73,7 +73,7 @@ pub struct KvstoreLoadArguments {
     pub duration: Span,
 
     /// Begins the random numbers: the same seed chooses the same keys and values [default: another one each time]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::whole::<u64>(0, u64::MAX.into()))]
     pub seed: Option<u64>,
 }
 
@@ -136,7 +136,8 @@ pub struct LoadTarget {
         long,
         value_name = "TIME",
         env = "PELTON_TIMEOUT",
-        default_value = "10s"
+        default_value = "10s",
+        value_parser = number::timeout
     )]
     pub timeout: Span,
 
