@@ -117,12 +117,12 @@ pub fn unreadable(name: &str, error: &io::Error) -> Failure {
 /// to write that nothing is meant.
 pub fn empty(name: &str, instead: &str) -> Failure {
     Failure::Usage(format!(
-        "{name} is empty, not one byte: nothing was done; look at the command or the file that it comes from; {instead}"
+        "{name} is empty: did the command or file that it comes from fail? {instead}"
     ))
 }
 
 /// How to write that nothing is meant where an input is read line by line.
-const EMPTY_LINE: &str = "a blank line says that there is nothing to do";
+const EMPTY_LINE: &str = "An input of one blank line does nothing and is no failure";
 
 /// An input line by line.
 pub struct Lines<R> {

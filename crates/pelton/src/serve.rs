@@ -42,6 +42,7 @@ use crate::log::Level;
 use crate::memory::{self, Bound as MemoryBound};
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
+use crate::output::counted;
 use crate::reload;
 use crate::server_log::ServerLog;
 use crate::settings::{Settings, warning_of_variables};
@@ -545,15 +546,16 @@ fn say_recovered(recovered: &Recovered) {
     if let Some(loss) = &recovered.loss {
         tracing::warn!("a part of the log was given up, as --accept-loss says: {loss}");
     }
+    let records = counted(*records, "record", "records");
     if recovered.created {
         tracing::info!("the data folder is new");
     } else if recovered.closed {
         tracing::info!(
-            "read {records} records from the log, up to sequence {last_sequence}; the last stop was clean"
+            "read {records} from the log, up to sequence {last_sequence}; the last stop was clean"
         );
     } else {
         tracing::info!(
-            "read {records} records from the log, up to sequence {last_sequence}; the last stop was not clean"
+            "read {records} from the log, up to sequence {last_sequence}; the last stop was not clean"
         );
     }
 }

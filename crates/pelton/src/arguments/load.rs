@@ -41,7 +41,7 @@ pub struct LoadArguments {
     pub tls: TlsArguments,
 
     /// How to print the result
-    #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]
+    #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
     pub format: LoadFormat,
 
     /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
@@ -54,7 +54,7 @@ pub struct LoadArguments {
     pub mix: Mix,
 
     /// So many operations in one Batch, each with its own outcome
-    #[arg(long, value_name = "NUMBER", conflicts_with = "method", value_parser = number::whole::<usize>(1, u32::MAX.into()))]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "method", value_parser = number::whole::<usize>(1, limits::MAX_BATCH as i128))]
     pub batch: Option<usize>,
 
     /// Send over a Pipe on each connection; with --batch so many operations in one message
@@ -158,7 +158,7 @@ pub struct LoadArguments {
     pub pin: Option<CpuList>,
 
     /// The server's process on this machine: its CPU time is measured too
-    #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, i32::MAX.into()))]
+    #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
     pub server_pid: Option<u32>,
 
     /// Begins the random numbers: the same seed chooses the same keys and values

@@ -48,15 +48,19 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 /// What stands below the help of `pelton` itself.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  a miss: what the command is about is not there (a key, a blob, a database to drop or convert), or a
-     condition was not met; the server is not ready (status); calls failed, the result is void or --rate was not
-     reached (load)
-  2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
-  3  it could not be done: the server was not reached, it refused, there is no such database or file to
-     work with, or a file could not be read or written
-  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how far it came. Only `pelton serve`
-     ends with 0 after either: it stops as it should
+  0    done
+  1    a miss: what the command is about is not there (a key, a blob, a
+       database to drop or convert), or a condition was not met; the server
+       is not ready (status); calls failed, the result is void or --rate was
+       not reached (load)
+  2    wrong usage: a flag, a variable or the configuration file; the message
+       says which, and the right form
+  3    it could not be done: the server was not reached, it refused, there is
+       no such database or file to work with, or a file could not be read or
+       written
+  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how
+       far it came. Only `pelton serve` ends with 0 after either: it stops as
+       it should
 
 Documentation: docs/start.md, docs/cli.md";
 
@@ -235,7 +239,7 @@ pub struct LogArguments {
     pub folder: PathBuf,
 
     /// How to print what is found
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 }
 
@@ -290,16 +294,28 @@ pub struct ProtoArguments {
     pub force: bool,
 }
 
-/// How failures are printed: as `--output` says, also where the rest of the command line is wrong.
-pub fn output_format(words: impl IntoIterator<Item = OsString>) -> OutputFormat {
+/// How failures are printed: as `--output` or its `variable` says, also where the rest of the command line is wrong.
+pub fn output_format(
+    words: impl IntoIterator<Item = OsString>,
+    variable: Option<OsString>,
+) -> OutputFormat {
+    let mut format = variable;
     let mut is_value = false;
     for word in words.into_iter().take_while(|word| word != "--") {
-        if word == "--output=json" || (is_value && word == "json") {
-            return OutputFormat::Json;
+        if is_value {
+            format = Some(word.clone());
+        } else if let Some(value) = word
+            .to_str()
+            .and_then(|word| word.strip_prefix("--output="))
+        {
+            format = Some(value.into());
         }
-        is_value = word == "--output";
+        is_value = !is_value && word == "--output";
     }
-    OutputFormat::Text
+    match format {
+        Some(json) if json == "json" => OutputFormat::Json,
+        _ => OutputFormat::Text,
+    }
 }
 
 /// The same error; where a value comes from a variable, with the name of that, since nobody wrote the flag.
@@ -407,8 +423,14 @@ mod tests {
     fn failures_are_printed_as_output_says() {
         let json = |line: &str| {
             let words = line.split_whitespace().map(OsString::from);
-            output_format(words) == OutputFormat::Json
+            output_format(words, None) == OutputFormat::Json
         };
+        let variable = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from);
+            output_format(words, Some("json".into()))
+        };
+        assert_eq!(variable("pelton get k"), OutputFormat::Json);
+        assert_eq!(variable("pelton get k --output text"), OutputFormat::Text);
         assert!(json("pelton get k --output json"));
         assert!(json("pelton get --output=json --wrong"));
         assert!(!json("pelton get json"));

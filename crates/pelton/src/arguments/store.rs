@@ -33,7 +33,7 @@ pub struct ConnectionArguments {
     pub timeout: Span,
 
     /// How to print the answer
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 
     #[command(flatten)]

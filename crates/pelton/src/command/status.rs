@@ -14,7 +14,7 @@ use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Output, object};
+use crate::output::{Output, counted, object};
 use crate::size::Size;
 
 /// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
@@ -164,13 +164,13 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
     lines.extend(blobs(figures));
     if let Some(log) = &figures.log {
         lines.push(format!(
-            "log: {} in {} segments; durable up to sequence {}; since the start {} records in {} groups, {} syncs",
+            "log: {} in {}; durable up to sequence {}; since the start {} in {}, {}",
             Size::rounded(log.segment_bytes),
-            log.segments,
+            counted(log.segments, "segment", "segments"),
             log.durable_sequence,
-            log.records,
-            log.groups,
-            log.syncs
+            counted(log.records, "record", "records"),
+            counted(log.groups, "group", "groups"),
+            counted(log.syncs, "sync", "syncs")
         ));
         if log.full {
             lines.push("no space or no inodes are left on the disk: writes that grow are refused until there is room".into());
@@ -261,7 +261,7 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
     let answer = caller
         .channel
         .http_get("/", &options)
-        .map_err(|error| super::call_failure(&caller.address, "GET /", &error))?;
+        .map_err(|error| super::late_failure(&caller.address, caller.timeout, "GET /", &error))?;
     let line = answer
         .body
         .split(|&byte| byte == b'\n')
