@@ -128,7 +128,7 @@ fn print_group(
                 header.first_sequence,
                 header.last_sequence
             ),
-            bytes(header.body_bytes.into()),
+            bytes(header.body_bytes),
             if header.closing { ", clean stop" } else { "" },
             if header.new_history {
                 ", new history"
