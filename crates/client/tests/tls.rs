@@ -245,7 +245,7 @@ fn both_faces_say_why_there_is_no_tls() {
             &secure,
             stranger.trusting(),
             FailureKind::Certificate,
-            "invalid peer certificate",
+            "unknown issuer",
         ),
         (
             &no_http2,

@@ -94,6 +94,18 @@ impl fmt::Display for Address {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            AddressError::NoPort(text) if text.is_empty() => {
+                f.write_str("nothing is no address; write host:port, [ipv6]:port or unix:/path")
+            }
+            AddressError::NoPort(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                write!(
+                    f,
+                    "`{text}` is a port without a host; write 127.0.0.1:{text}"
+                )
+            }
+            AddressError::NoPort(text) if text.contains('/') => {
+                write!(f, "`{text}` is a path; write unix:{text}")
+            }
             AddressError::NoPort(text) => {
                 write!(
                     f,
@@ -168,6 +180,13 @@ mod tests {
     fn wrong_addresses_say_what_is_wrong() {
         let cause = |text: &str| text.parse::<Address>().expect_err(text);
         assert!(matches!(cause("localhost"), AddressError::NoPort(_)));
+        for (text, tip) in [
+            ("1978", "write 127.0.0.1:1978"),
+            ("/tmp/x.sock", "write unix:/tmp/x.sock"),
+            ("", "nothing is no address"),
+        ] {
+            assert!(cause(text).to_string().contains(tip), "{text}");
+        }
         for (url, written) in [
             ("http://127.0.0.1:1978", "write 127.0.0.1:1978"),
             ("https://[::1]:1978/path", "write [::1]:1978, and --tls"),

@@ -8,6 +8,7 @@ use server::Server;
 use service::{RefusedFor, Shared};
 
 use crate::limits::{ACTIVITY_PERIOD_MS, MEMORY_FREE_AGAIN_PERCENT, MEMORY_FULL_LOOKS};
+use crate::output::counted;
 use crate::size::Size;
 
 /// From now on the log says when memory is full and when it is free again. The thread ends with the process.
@@ -183,13 +184,13 @@ impl Activity {
         );
         if self.groups != before.groups || self.segments != before.segments {
             line.push_str(&format!(
-                "; {} records were committed in {} groups, {} of the log, {} syncs, up to sequence {}; the log has {} segments",
-                of(|one| one.records),
-                of(|one| one.groups),
+                "; {} committed in {}, {} of the log, {}, up to sequence {}; the log has {}",
+                counted(of(|one| one.records), "record", "records"),
+                counted(of(|one| one.groups), "group", "groups"),
                 Size::rounded(of(|one| one.log_bytes)),
-                of(|one| one.syncs),
+                counted(of(|one| one.syncs), "sync", "syncs"),
                 self.sequence,
-                self.segments
+                counted(self.segments, "segment", "segments")
             ));
         }
         if self.snapshots != before.snapshots {
@@ -268,7 +269,7 @@ mod tests {
         };
         let line = writes.since(&calls).expect("something was done");
         assert!(
-            line.contains("9 records were committed in 2 groups") && line.contains("sequence 77"),
+            line.contains("9 records committed in 2 groups") && line.contains("sequence 77"),
             "{line}"
         );
     }

@@ -69,7 +69,11 @@ pub struct CallFailure {
 
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Failure {
-        Failure::Usage(error.to_string())
+        match error {
+            // As of any other file.
+            SettingsError::Unreadable { .. } => Failure::Failed(error.to_string()),
+            error => Failure::Usage(error.to_string()),
+        }
     }
 }
 
@@ -86,6 +90,11 @@ impl Failure {
             io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
             _ => Failure::Failed(format!("cannot write to standard output: {error}")),
         }
+    }
+
+    /// The failure to listen to signals.
+    pub fn signals(error: io::Error) -> Failure {
+        Failure::Failed(format!("cannot listen to signals: {error}"))
     }
 
     /// The same failure with more to know about it.
@@ -119,11 +128,15 @@ impl Failure {
         }
     }
 
-    /// The same failure; a miss if the server says that there is nothing of the name that the command was given.
-    pub fn or_miss(self) -> Failure {
+    /// The same failure; a miss if the server says that there is nothing of the name that the command was given: then `what`
+    /// says so.
+    pub fn or_miss(self, what: &str) -> Failure {
         match self {
             Failure::Call(mut failure) => {
                 failure.is_miss = failure.status == Some(Code::NotFound) && failure.names_nothing;
+                if failure.is_miss {
+                    what.clone_into(&mut failure.what);
+                }
                 Failure::Call(failure)
             }
             other => other,
@@ -217,8 +230,14 @@ pub fn usage_fields(error: &clap::Error) -> Map<String, Value> {
     let first = paragraphs.next().unwrap_or_default();
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut fields = object([("error", words(first.trim_start_matches("error: ")).into())]);
-    let hint: Vec<String> = paragraphs.map(words).collect();
-    fields.insert("hint".into(), hint.join(" ").into());
+    let rest: Vec<String> = paragraphs.map(words).collect();
+    let after = |word: &str| rest.iter().find_map(|one| one.strip_prefix(word));
+    let hint = match (after("tip: "), after("Usage: ")) {
+        (Some(tip), _) => tip.replace(" tip: ", "; "),
+        (None, Some(usage)) => format!("write `{usage}`"),
+        (None, None) => "--help shows what can be written".into(),
+    };
+    fields.insert("hint".into(), hint.into());
     fields.insert("exit_code".into(), (Exit::Usage as u8).into());
     fields
 }
@@ -250,6 +269,27 @@ mod tests {
     }
 
     #[test]
+    fn the_hint_of_wrong_usage_is_what_to_write() {
+        let hint = |line: &str| {
+            let error = crate::arguments::command()
+                .try_get_matches_from(line.split_whitespace())
+                .expect_err(line);
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let fields = usage_fields(&crate::arguments::with_tip(error, &words));
+            fields["hint"].as_str().expect("text").to_owned()
+        };
+        let tip = "flags go behind the command: `pelton get --output json a`";
+        assert_eq!(hint("pelton --output json get a"), tip);
+        assert_eq!(hint("pelton nonsense"), "write `pelton <COMMAND>`");
+        let general = "--help shows what can be written";
+        assert_eq!(hint("pelton scan --limit 0"), general);
+        assert_eq!(
+            hint("pelton sttaus"),
+            "a similar subcommand exists: 'status'"
+        );
+    }
+
+    #[test]
     fn failures_say_the_same_as_text_and_as_an_object() {
         let failure = call("look").with("again").about("file");
         let text = "file: Get on a:1: NOT_FOUND: no; look; again";
@@ -269,7 +309,9 @@ mod tests {
             Exit::Failed,
             "it may be the database that is missing"
         );
-        assert_eq!(call("").or_miss().exit(), Exit::Miss);
+        let miss = call("").or_miss("there is no x");
+        assert_eq!(miss.exit(), Exit::Miss);
+        assert_eq!(miss.to_string(), "there is no x");
         let usage = Failure::Usage("write x".into()).fields();
         let expected = object([("error", "write x".into()), ("exit_code", 2.into())]);
         assert_eq!(usage, expected);

@@ -1,10 +1,17 @@
 //! Where the input of a command comes from: a file, or standard input.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
 use crate::exit::Failure;
+use crate::interrupt;
 
 /// Bytes read in one go. What lies in one buffer is sent as one group at most, so it is of the size that suits a Pipe.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -29,7 +36,7 @@ pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
             "there is no input: name a file, or pipe it in (`-` reads from the terminal)".into(),
         )),
         _ => Ok(Input {
-            source: Box::new(io::stdin()),
+            source: Box::new(Interruptible(io::stdin())),
             name: "standard input".into(),
             file_bytes: None,
         }),
@@ -38,7 +45,10 @@ pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
 
 fn open_file(path: &Path) -> Result<Input, Failure> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
+    // A named pipe that nobody writes to yet is waited for where a signal is looked for, and not here.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| unreadable(&name, &error))?;
     let about = file.metadata().map_err(|error| unreadable(&name, &error))?;
     if about.is_dir() {
         return Err(Failure::Failed(format!(
@@ -46,14 +56,60 @@ fn open_file(path: &Path) -> Result<Input, Failure> {
         )));
     }
     Ok(Input {
-        source: Box::new(file),
+        source: Box::new(Interruptible(file)),
         name,
         file_bytes: about.is_file().then_some(about.len()),
     })
 }
 
+/// How long standard input is waited for before a signal is looked for.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// An input without a buffer, whose reads fail with [`Signalled`] when a signal was noted: else a command that waits for a
+/// silent pipe or a terminal could not end.
+pub struct Interruptible<F>(pub F);
+
+/// A signal has come while an input was read.
+#[derive(Debug)]
+struct Signalled;
+
+impl std::fmt::Display for Signalled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Signalled {}
+
+impl<F: AsFd> Read for Interruptible<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let input = self.0.as_fd();
+        loop {
+            if interrupt::is_noted() {
+                return Err(io::Error::other(Signalled));
+            }
+            let mut polled = [PollFd::new(&input, PollFlags::IN)];
+            match poll(&mut polled, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match rustix::io::read(input, &mut *buffer) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                read => return Ok(read?),
+            }
+        }
+    }
+}
+
 /// The failure to read from an input.
 pub fn unreadable(name: &str, error: &io::Error) -> Failure {
+    if error.get_ref().is_some_and(|inner| inner.is::<Signalled>()) {
+        return Failure::Interrupted("interrupted".into());
+    }
     Failure::Failed(format!("cannot read {name}: {error}"))
 }
 
@@ -61,12 +117,12 @@ pub fn unreadable(name: &str, error: &io::Error) -> Failure {
 /// to write that nothing is meant.
 pub fn empty(name: &str, instead: &str) -> Failure {
     Failure::Usage(format!(
-        "{name} is empty, not one byte: nothing was done; look at the command or the file that it comes from; {instead}"
+        "{name} is empty: did the command or file that it comes from fail? {instead}"
     ))
 }
 
 /// How to write that nothing is meant where an input is read line by line.
-const EMPTY_LINE: &str = "a blank line says that there is nothing to do";
+const EMPTY_LINE: &str = "An input of one blank line does nothing and is no failure";
 
 /// An input line by line.
 pub struct Lines<R> {

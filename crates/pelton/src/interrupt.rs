@@ -11,10 +11,14 @@ use net::limits::SAME_SIGNAL_MS;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 
-use crate::exit::Exit;
+use crate::arguments::OutputFormat;
+use crate::exit::{Exit, Failure};
 
 /// Set when the signal that was noted first was SIGTERM, and not SIGINT.
 static IS_TERMINATED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Set by the first signal, once there is somebody who looks.
+static NOTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// How a command ends that the user did not let come to its end.
 pub fn exit() -> Exit {
@@ -40,7 +44,8 @@ impl Interrupt {
     /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far it came; a further one
     /// ends the program at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
-        let (noted, is_impatient) = (Arc::default(), Arc::default());
+        let noted = Arc::clone(NOTED.get_or_init(Arc::default));
+        let is_impatient = Arc::default();
         // Two at once are told as SIGTERM: whoever sends that knows what he asks for.
         let is_terminated = Arc::clone(IS_TERMINATED.get_or_init(Arc::default));
         flag::register(SIGTERM, is_terminated).expect("this signal may be handled");
@@ -64,6 +69,34 @@ impl Interrupt {
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Whether a signal has come since [`Interrupt::listen`]; without that it ends the program by itself.
+pub fn is_noted() -> bool {
+    (NOTED.get()).is_some_and(|noted| noted.load(Ordering::Relaxed))
+}
+
+/// From now on the first SIGINT or SIGTERM ends the program at once, with `message`: for commands that change nothing and
+/// may be in the middle of a call.
+pub fn end_at_signal(
+    format: OutputFormat,
+    message: impl Fn() -> String + Send + 'static,
+) -> io::Result<()> {
+    let (mut signals, signal_end) = UnixStream::pair()?;
+    let is_terminated = Arc::clone(IS_TERMINATED.get_or_init(Arc::default));
+    flag::register(SIGTERM, is_terminated)?;
+    let thread = thread::Builder::new().name("pelton-interrupt".into());
+    thread.spawn(move || {
+        if signals.read_exact(&mut [0]).is_ok() {
+            let failure = Failure::Interrupted(message());
+            failure.report(format);
+            std::process::exit(i32::from(failure.exit() as u8));
+        }
+    })?;
+    for signal in [SIGINT, SIGTERM] {
+        pipe::register(signal, signal_end.try_clone()?)?;
+    }
+    Ok(())
 }
 
 /// Starts a thread that sets `flag` once further signals are not the first one, sent again: `timeout` sends it to the

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!("tls://h:1".parse::<ListenAddress>(), "tls:h:1".parse());
         assert_eq!(
             "tls:5".parse::<ListenAddress>().expect_err("no port"),
-            "`5` has no port; write host:port, [ipv6]:port or unix:/path"
+            "`5` is a port without a host; write 127.0.0.1:5"
         );
         let error = "tls:unix:/x"
             .parse::<ListenAddress>()

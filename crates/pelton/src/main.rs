@@ -48,7 +48,7 @@ mod watchdog;
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 use serde_json::Value;
 
 use crate::arguments::{
@@ -66,9 +66,9 @@ use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {
     interrupt::ignore_file_size_signal();
-    let format = arguments::output_format(std::env::args_os());
+    let format = arguments::output_format(std::env::args_os(), std::env::var_os("PELTON_OUTPUT"));
     // Wrong usage and --help end the program here, with codes 2 and 0.
-    let matches = arguments::without_empty_variables(Arguments::command())
+    let matches = arguments::without_empty_variables(arguments::command())
         .try_get_matches()
         .map_err(|error| arguments::with_variable(error, std::env::args_os()))
         .map_err(|error| arguments::with_tip(error, &words()))

@@ -27,6 +27,16 @@ pub fn entries(count: u64) -> String {
     counted(count, "entry", "entries")
 }
 
+/// `1 database`, `2 databases`.
+pub fn databases(count: u64) -> String {
+    counted(count, "database", "databases")
+}
+
+/// `1 byte`, `2 bytes`.
+pub fn bytes(count: u64) -> String {
+    counted(count, "byte", "bytes")
+}
+
 /// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
 pub struct Output {
     format: OutputFormat,

@@ -16,8 +16,34 @@ use crate::notify::Notifier;
 use crate::serve::SystemTimeSource;
 use crate::settings::Settings;
 
-/// From now on SIGHUP does it, if there is a configuration file or a certificate. Without both the signal ends the program, as that of a
-/// terminal that was closed should. The thread ends with the process.
+/// From now on SIGHUP stops the server as SIGTERM does: that of a terminal that was closed, where there is nothing to read
+/// anew. Where `nohup` ignores the signal it stays ignored. The thread ends with the process.
+pub fn stop_on_hangup(server: net::StopHandle) -> io::Result<()> {
+    if is_hangup_ignored() {
+        return Ok(());
+    }
+    let (mut hangups, signal_end) = UnixStream::pair()?;
+    pipe::register(SIGHUP, signal_end)?;
+    let thread = thread::Builder::new().name("pelton-reload".into());
+    thread.spawn(move || {
+        if hangups.read_exact(&mut [0]).is_ok() {
+            tracing::info!("SIGHUP, and no --config to read anew: stopping, as at SIGTERM");
+            server.stop();
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether SIGHUP was ignored when the program began.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+/// From now on SIGHUP reads the configuration file and the certificate anew, of which there must be one. The thread ends with
+/// the process.
 pub fn on_hangup(
     arguments: &ServeArguments,
     settings: &Settings,
@@ -26,9 +52,6 @@ pub fn on_hangup(
     status: String,
     certificate: Option<ServerCertificate>,
 ) -> io::Result<()> {
-    if arguments.config.is_none() && certificate.is_none() {
-        return Ok(());
-    }
     let (mut hangups, signal_end) = UnixStream::pair()?;
     pipe::register(SIGHUP, signal_end)?;
     let (arguments, running) = (arguments.clone(), settings.clone());

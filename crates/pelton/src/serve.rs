@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use net::{Address, BindError, Listen, LoopConfig};
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use server::{Config, Server, StartError, Storage, TimeSource};
 use service::ServerInfo;
@@ -28,7 +29,7 @@ use store::{DatabaseId, SET_ASIDE_FOLDER};
 use wal::{LogConfig, LogId, Recovered};
 
 use crate::activity;
-use crate::arguments::{Driver, KindArgument, ServeArguments};
+use crate::arguments::{CpuList, Driver, KindArgument, ServeArguments};
 use crate::certificate::ServerCertificate;
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
@@ -41,6 +42,7 @@ use crate::log::Level;
 use crate::memory::{self, Bound as MemoryBound};
 use crate::metrics::{Bound, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
+use crate::output::counted;
 use crate::reload;
 use crate::server_log::ServerLog;
 use crate::settings::{Settings, warning_of_variables};
@@ -61,6 +63,7 @@ const INFO: ServerInfo = ServerInfo {
 /// Runs a server until it is stopped.
 pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let (settings, _) = Settings::load(arguments)?;
+    check_pin(&settings)?;
     let level = crate::log::start(settings.log_level, settings.log_format);
     log_settings(&settings);
     let notifier = Notifier::from_environment().map_err(|error| {
@@ -148,6 +151,21 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     Err(Failure::Failed(why.into()))
 }
 
+/// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops will.
+fn check_pin(settings: &Settings) -> Result<(), Failure> {
+    let Ok(usable) = rustix::thread::sched_getaffinity(None) else {
+        return Ok(());
+    };
+    let is_usable = |cpu: usize| cpu < CpuSet::MAX_CPU && usable.is_set(cpu);
+    let Some(cpu) = settings.pin.0.iter().copied().find(|&cpu| !is_usable(cpu)) else {
+        return Ok(());
+    };
+    let all = CpuList((0..CpuSet::MAX_CPU).filter(|&cpu| is_usable(cpu)).collect());
+    Err(Failure::Usage(format!(
+        "pin names CPU {cpu}, which is not possible: this process may use {all} (see pelton serve --help)"
+    )))
+}
+
 /// Puts into the log what the server runs with, at level debug, and what looks like a setting and is none.
 fn log_settings(settings: &Settings) {
     for (name, value) in settings.lines() {
@@ -174,8 +192,12 @@ fn tell_manager(
     let watchdog = watchdog::start(&notifier, server.pulse()).map_err(failed)?;
     let (to_tell, to_say) = (Arc::clone(&notifier), status.clone());
     let certificate_too = certificate.cloned();
-    reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate_too)
-        .map_err(failed)?;
+    if arguments.config.is_none() && certificate.is_none() {
+        reload::stop_on_hangup(server.stop_handle()).map_err(failed)?;
+    } else {
+        reload::on_hangup(arguments, settings, level, to_tell, to_say, certificate_too)
+            .map_err(failed)?;
+    }
     certificate
         .map_or(Ok(()), ServerCertificate::watch)
         .map_err(failed)?;
@@ -524,15 +546,16 @@ fn say_recovered(recovered: &Recovered) {
     if let Some(loss) = &recovered.loss {
         tracing::warn!("a part of the log was given up, as --accept-loss says: {loss}");
     }
+    let records = counted(*records, "record", "records");
     if recovered.created {
         tracing::info!("the data folder is new");
     } else if recovered.closed {
         tracing::info!(
-            "read {records} records from the log, up to sequence {last_sequence}; the last stop was clean"
+            "read {records} from the log, up to sequence {last_sequence}; the last stop was clean"
         );
     } else {
         tracing::info!(
-            "read {records} records from the log, up to sequence {last_sequence}; the last stop was not clean"
+            "read {records} from the log, up to sequence {last_sequence}; the last stop was not clean"
         );
     }
 }

@@ -132,8 +132,15 @@ fn wrong_settings_are_explained() {
         assert_eq!(answer.code, 2, "{answer:?}");
         answer.stderr
     };
-    let missing = check(pelton().args(["config", "check", "--config", "/nowhere.toml"]));
-    assert!(missing.contains("/nowhere.toml"), "{missing}");
+    // As every file that cannot be read.
+    for flags in [
+        &["--config", "/nowhere.toml"][..],
+        &["--tls-cert", "/nowhere.pem", "--tls-key", "/nowhere.key"],
+    ] {
+        let missing = run(pelton().args(["config", "check"]).args(flags));
+        assert_eq!(missing.code, 3, "{missing:?}");
+        assert!(missing.stderr.contains(flags[1]), "{missing:?}");
+    }
     let file = File::new("wrong", "threads = 1\nmax-valeu = '2MiB'\n");
     let unknown = check(pelton().args(["serve", "--config"]).arg(&file.0));
     assert!(

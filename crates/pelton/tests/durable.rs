@@ -66,7 +66,7 @@ fn status_tells_of_the_log_and_its_history() {
     let text = server.run(["status"]);
     assert!(
         text.text()
-            .contains(" MiB in 1 segments; durable up to sequence"),
+            .contains(" MiB in 1 segment; durable up to sequence"),
         "{text:?}"
     );
     assert_eq!(server.stop("TERM").0, 0);

@@ -846,7 +846,7 @@ fn the_default_database_is_not_called_default() {
     for _ in 0..2 {
         let create = ["database", "create", "default", "--durability", "volatile"];
         let refused = server.run(create);
-        assert_eq!(refused.code, 3, "{refused:?}");
+        assert_eq!(refused.code, 2, "{refused:?}");
         assert!(refused.stderr.contains("has the empty name"), "{refused:?}");
         for name in ["default", "(default)"] {
             let unknown = server.run(["get", "k", "--database", name]);
@@ -924,7 +924,9 @@ fn standard_input_without_a_byte_is_refused() {
             "{command:?} {refused:?}"
         );
         assert!(
-            refused.stderr.contains("is empty, not one byte"),
+            refused
+                .stderr
+                .contains("is empty: did the command or file that it comes from fail?"),
             "{refused:?}"
         );
         assert_eq!(server.run(["get", "k"]).text(), "kept");
@@ -941,4 +943,164 @@ fn standard_input_without_a_byte_is_refused() {
     }
     assert_eq!(server.run_with_input(&["transact"], b"{}").code, 0);
     fs::remove_file(&empty).expect("it was there");
+}
+
+/// What the user has to write otherwise is wrong usage, also where the server is the one to notice.
+#[test]
+fn a_name_that_cannot_be_used_is_wrong_usage() {
+    let folder = support::Folder::new("bad-names");
+    let root = folder.0.join("backups");
+    let root = root.to_str().expect("text");
+    let server = Server::durable(&folder.data(), &["--backup-root", root]);
+    let file = folder.0.join("file");
+    fs::write(&file, "content").expect("written");
+    let file = file.to_str().expect("text");
+    for arguments in [
+        &["upload", file, "--name", "../x"][..],
+        &["backup", "../x"],
+        &["database", "create", "bad name"],
+    ] {
+        let answer = run(&mut server.command(arguments));
+        assert_eq!(answer.code, 2, "{answer:?}");
+        assert!(answer.stderr.starts_with("pelton: the name "), "{answer:?}");
+        assert!(!answer.stderr.contains("field"), "{answer:?}");
+    }
+}
+
+#[test]
+fn misses_of_all_commands_look_the_same() {
+    let folder = support::Folder::new("misses");
+    let server = Server::durable(&folder.data(), &[]);
+    for (arguments, expected) in [
+        (
+            &["download", "nope"][..],
+            "pelton: there is no blob `nope`\n",
+        ),
+        (
+            &["database", "convert", "nope", "--kind", "disk"],
+            "pelton: nothing converted: there is no database `nope`\n",
+        ),
+        (
+            &["database", "drop", "nope"],
+            "pelton: nothing dropped: there is no database `nope`\n",
+        ),
+    ] {
+        let answer = run(&mut server.command(arguments));
+        assert_eq!((answer.code, answer.stderr.as_str()), (1, expected));
+    }
+    let import = server.run_with_input(
+        &["import", "--database", "copy"],
+        b"{\"key\":\"a\",\"value\":\"b\"}\n",
+    );
+    assert_eq!(import.code, 3);
+    assert!(
+        import
+            .stderr
+            .contains("`pelton database create NAME` makes one"),
+        "{import:?}"
+    );
+}
+
+#[test]
+fn a_variable_chooses_how_answers_and_errors_are_printed() {
+    let server = Server::start();
+    assert_eq!(server.run(["put", "k", "v"]).code, 0);
+    let json = |arguments: &[&str]| run(server.command(arguments).env("PELTON_OUTPUT", "json"));
+    assert_eq!(json(&["get", "k"]).json()["value"], "v");
+    let wrong = json(&["get"]);
+    assert_eq!(wrong.code, 2);
+    let fields: serde_json::Value = serde_json::from_str(&wrong.stderr).expect("an object");
+    assert!(
+        fields["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.starts_with("write `pelton get "))
+    );
+    assert_eq!(json(&["get", "k", "--output", "text"]).text(), "v");
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_told_apart_from_one_that_nobody_answers() {
+    let answer = run(support::pelton().args(["get", "k", "--address", "unix:/nowhere.sock"]));
+    assert_eq!(answer.code, 3);
+    let expected = "cannot connect to unix:/nowhere.sock: there is no such socket";
+    assert!(answer.stderr.contains(expected), "{answer:?}");
+}
+
+#[test]
+fn one_of_something_is_told_in_the_singular() {
+    let server = Server::start();
+    assert_eq!(
+        server.run(["append", "k", "x"]).text(),
+        "appended, 1 byte now, version 1\n"
+    );
+    assert_eq!(
+        server.run(["append", "k", "y"]).text(),
+        "appended, 2 bytes now, version 2\n"
+    );
+}
+
+/// An upload of a folder stores what is in it, and nothing that a link or a pipe leads to.
+#[test]
+fn what_is_no_file_of_a_folder_is_left_out_of_its_upload() {
+    let folder = support::Folder::new("upload-folder");
+    let server = Server::durable(&folder.data(), &[]);
+    let tree = folder.0.join("tree");
+    fs::create_dir_all(tree.join("sub")).expect("made");
+    fs::write(folder.0.join("outside"), "secret").expect("written");
+    fs::write(tree.join("sub/a"), "a").expect("written");
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, tree.join(name));
+    for (to, name) in [
+        ("sub/a", "inside"),
+        ("../outside", "out"),
+        ("nothing", "broken"),
+        ("sub", "dir"),
+    ] {
+        link(to, name).expect("linked");
+    }
+    let made = Command::new("mkfifo").arg(tree.join("pipe")).status();
+    assert!(made.expect("mkfifo is there").success());
+    let tree = tree.to_str().expect("text");
+
+    let upload = server.run(["upload", "--recursive", tree]);
+    assert_eq!(upload.code, 0, "{upload:?}");
+    for left_out in [
+        "out is a link out of the folder, and was left out",
+        "broken is a link to nothing, and was left out",
+        "dir is a link to a folder, and was left out",
+        "pipe is a named pipe, and was left out",
+    ] {
+        assert!(upload.stderr.contains(left_out), "{left_out}: {upload:?}");
+    }
+    let names: Vec<String> = server
+        .run(["blob", "list"])
+        .text()
+        .lines()
+        .map(|line| line.rsplit('\t').next().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(names, ["inside", "sub/a"]);
+
+    let alone = server.run(["upload", &format!("{tree}/pipe")]);
+    assert_eq!(alone.code, 3);
+    assert!(
+        alone
+            .stderr
+            .contains("is a named pipe, not a file; `pelton upload -"),
+        "{alone:?}"
+    );
+
+    let download = server.run(["download", "--recursive", "tree", "--to", tree]);
+    assert_eq!(download.code, 1, "{download:?}");
+    assert!(
+        download
+            .stderr
+            .contains("there are `inside`, `sub/a`: an upload of a folder leaves"),
+        "{download:?}"
+    );
+    let download = server.run(["download", "--recursive", "inside", "--to", tree]);
+    assert!(
+        download
+            .stderr
+            .contains("there is a blob `inside`: leave --recursive out"),
+        "{download:?}"
+    );
 }

@@ -546,7 +546,8 @@ fn wrong_usage_is_explained() {
         (&["--distribution", "normal"], "zipf:1.2"),
         (&["--value-size", "exp:1GiB"], "at most 1GiB"),
         (&["--key-size", "2"], "take larger keys"),
-        (&["--batch", "0"], "at least one"),
+        (&["--batch", "0"], "from 1 to 10000"),
+        (&["--keys", "0"], "'--keys <NUMBER>'"),
         (&["--rate", "0"], "calls per second"),
         (&["--arrivals", "fixed"], "--rate"),
         (&["--threads", "9"], "more than --connections 8"),
@@ -557,6 +558,15 @@ fn wrong_usage_is_explained() {
         (&["--calls", "1", "--duration", "1s"], "cannot be used with"),
         (&["--duration", "0s"], "measures nothing"),
         (&["--method", "pelton.v1.Echo/Unary"], "--data"),
+        (
+            &[
+                "--method",
+                "pelton.v1.Echo/Unary",
+                "--data",
+                "{\"payload\": \"hello!\"}",
+            ],
+            "written as base64 in JSON",
+        ),
         (
             &["--method", "pelton.v1.Echo/Unary", "--data", "@"],
             "--data @FILE",

@@ -444,6 +444,49 @@ fn a_flag_is_stronger_than_a_reload() {
     server.line_with("SIGHUP: log-level is debug");
 }
 
+#[test]
+fn a_closed_terminal_stops_a_server_without_a_file_cleanly() {
+    let folder = Folder::new("closed-terminal");
+    let data = folder.data();
+    let data = data.to_str().expect("text");
+    let command = || {
+        let mut command = pelton();
+        let flags = ["serve", "--listen", "127.0.0.1:0", "--data"];
+        command.args(flags).arg(data);
+        command
+    };
+    let mut server = Logged::start(&mut command());
+    server.signal("HUP");
+    server.line_with("SIGHUP, and no --config");
+    let status = server.process.wait().expect("the child is ours");
+    assert_eq!(status.code(), Some(0), "as after SIGTERM");
+
+    // nohup
+    let mut shell = Command::new("sh");
+    let binary = command().get_program().to_owned();
+    shell.args([
+        "-c",
+        "trap '' HUP; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\"",
+    ]);
+    shell.arg(binary).arg(data).stdin(Stdio::null());
+    let mut server = Logged::start(&mut shell);
+    server.signal("HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    let running = server.process.try_wait().expect("the child is ours");
+    assert!(running.is_none(), "an ignored signal stays ignored");
+    server.signal("TERM");
+    let status = server.process.wait().expect("the child is ours");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_cpu_that_cannot_be_used_stops_the_start() {
+    let answer = run(&mut serve(&["--pin", "0,4000"]));
+    assert_eq!(answer.code, 2, "{answer:?}");
+    let expected = "pin names CPU 4000, which is not possible: this process may use ";
+    assert!(answer.stderr.contains(expected), "{answer:?}");
+}
+
 /// What the service manager has heard next.
 fn heard(manager: &UnixDatagram) -> String {
     let mut bytes = [0; 1_000];

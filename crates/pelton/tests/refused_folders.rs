@@ -459,7 +459,7 @@ fn a_damaged_database_on_disk() {
     let verified = verify();
     assert_eq!(verified.code, 0, "{verified:?}");
     for name in ["hurt", "whole"] {
-        let line = format!("the database `{name}`, on disk: 1 tables, ");
+        let line = format!("the database `{name}`, on disk: 1 table, ");
         assert!(verified.text().contains(&line), "{}", verified.text());
     }
 

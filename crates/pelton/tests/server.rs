@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, Server, pelton, run};
+use support::{Folder, PATIENCE, Server, pelton, run};
 
 #[test]
 fn it_says_what_listens_where() {
@@ -230,8 +230,10 @@ fn a_transfer_without_a_server_ends_at_once() {
     let two = transfer(&["upload", file, other, "--parallel", "1"]);
     assert!(two.contains(&format!("not begun: {other}")), "{two}");
     let pipe = transfer(&["upload", "-", "--name", "x"]);
-    assert!(pipe.contains("nothing is kept"), "{pipe}");
-    let fetched = transfer(&["download", "a", "b", "--to", "/tmp", "--parallel", "1"]);
+    assert!(pipe.contains("nothing was stored"), "{pipe}");
+    let folder = Folder::new("transfer-to-nobody");
+    let to = folder.0.to_str().expect("text");
+    let fetched = transfer(&["download", "a", "b", "--to", to, "--parallel", "1"]);
     assert!(
         fetched.contains("a: ") && fetched.contains("not begun: b"),
         "{fetched}"
@@ -245,7 +247,10 @@ fn the_timeout_counts() {
     let address = mute.local_addr().expect("it is bound").to_string();
     let answer = run(pelton().args(["get", "k", "--timeout", "100ms", "--address", &address]));
     assert_eq!(answer.code, 3);
-    assert!(answer.stderr.contains("deadline"), "{}", answer.stderr);
+    let expected = "no answer within 100ms; --timeout says how long to wait";
+    assert!(answer.stderr.contains(expected), "{answer:?}");
+    let never = run(pelton().args(["get", "k", "--timeout", "0s", "--address", &address]));
+    assert_eq!(never.code, 2, "{never:?}");
 }
 
 #[test]

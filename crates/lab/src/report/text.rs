@@ -38,7 +38,9 @@ fn load(report: &Report) -> String {
     let worker = &report.plan.worker;
     let (connections, in_flight) = (report.plan.connections, worker.in_flight);
     let shape = match worker.mode {
+        Mode::Multiplexed if connections == 1 => format!("1 connection × {in_flight} in flight"),
         Mode::Multiplexed => format!("{connections} connections × {in_flight} in flight"),
+        Mode::Exclusive if connections == 1 => "1 connection, one call at a time".into(),
         Mode::Exclusive => format!("{connections} connections, one call at a time on each"),
         Mode::Short => format!("{connections} at a time, each on a new connection"),
     };
@@ -168,9 +170,12 @@ fn row(name: &str, histogram: &Histogram<u64>) -> String {
 fn costs(report: &Report) -> Vec<String> {
     let outcome = &report.outcome;
     let cell = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.3}"));
+    // Only where it was measured.
+    let server = report
+        .server_us()
+        .map_or_else(String::new, |us| format!("server {us:.3} µs, "));
     let mut lines = vec![format!(
-        "CPU per call: server {} µs, generator {} µs (its busiest thread was busy for {:.0} % of the time)",
-        cell(report.server_us()),
+        "CPU per call: {server}generator {} µs (its busiest thread was busy for {:.0} % of the time)",
         cell(report.own_us()),
         outcome.busiest_percent
     )];

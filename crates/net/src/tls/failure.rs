@@ -80,9 +80,31 @@ impl CertificateFault {
             CertificateFault::OldVersion => {
                 Some("the peer's certificate is of X.509 version 1 or 2, not 3")
             }
+            CertificateFault::UnknownIssuer => Some(
+                "the peer's certificate was signed by nobody who is trusted here (unknown issuer)",
+            ),
             _ => None,
         }
     }
+}
+
+/// The names of a certificate, which the library writes as `DnsName("localhost")` and `IpAddress(127.0.0.1)`.
+fn names(presented: &[String]) -> String {
+    let plain = |name: &String| {
+        let inner = name
+            .split_once('(')
+            .and_then(|(_, rest)| rest.strip_suffix(')'));
+        inner.unwrap_or(name).trim_matches('"').to_owned()
+    };
+    presented.iter().map(plain).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[test]
+fn the_names_of_a_certificate_are_plain() {
+    let presented = ["DnsName(\"localhost\")", "IpAddress(127.0.0.1)", "other"];
+    let shown = names(&presented.map(str::to_owned));
+    assert_eq!(shown, "localhost, 127.0.0.1, other");
 }
 
 /// A failure of a TLS connection.
@@ -130,7 +152,21 @@ impl TlsFailure {
             Error::InvalidCertificate(certificate) => {
                 let fault = CertificateFault::of(certificate);
                 let words = fault.and_then(CertificateFault::words);
-                let reason = words.map_or_else(|| error.to_string(), str::to_owned);
+                let reason = match (words, certificate) {
+                    (Some(words), _) => words.to_owned(),
+                    (
+                        None,
+                        CertificateError::NotValidForNameContext {
+                            expected,
+                            presented,
+                        },
+                    ) if !presented.is_empty() => format!(
+                        "the peer's certificate is not for {}, it is for {}",
+                        expected.to_str(),
+                        names(presented)
+                    ),
+                    (None, _) => error.to_string(),
+                };
                 (FailureKind::Certificate, reason)
             }
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => {

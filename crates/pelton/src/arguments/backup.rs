@@ -38,7 +38,7 @@ pub struct RestoreArguments {
     pub verify_only: bool,
 
     /// How to print what was done
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 }
 

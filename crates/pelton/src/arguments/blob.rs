@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand, value_parser};
+use clap::{ArgGroup, Args, Subcommand};
 
-use super::store::ConnectionArguments;
+use super::number;
+use super::store::{ConnectionArguments, parse_version_there};
 use crate::size::{Size, Span};
 
 /// Which database.
@@ -26,11 +27,11 @@ pub struct TransferArguments {
     pub chunk_size: Size,
 
     /// How many at a time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number::whole::<u8>(1, 64))]
     pub parallel: u8,
 
     /// Attempts in a row that bring nothing further, before it is given up
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::whole::<u32>(0, u32::MAX.into()))]
     pub attempts: u32,
 }
 
@@ -66,7 +67,7 @@ pub struct UploadArguments {
     pub if_absent: bool,
 
     /// Only if the blob of the name has this version; otherwise nothing is stored: exit code 1
-    #[arg(long, value_name = "VERSION", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "VERSION", value_parser = parse_version_there)]
     pub if_version: Option<u64>,
 
     #[command(flatten)]
@@ -157,7 +158,7 @@ pub struct ListBlobsArguments {
     pub start_after: String,
 
     /// At most so many
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::limit)]
     pub limit: Option<u64>,
 
     #[command(flatten)]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, ValueEnum};
 use lab::{Distribution, MetadataField, MetadataValue, MethodName, Mix, ValueSizes, limits};
 use net::Address;
 
-use super::{CpuList, LoadService, TlsArguments};
+use super::{CpuList, LoadService, TlsArguments, number};
 use crate::size::{Size, Span};
 
 /// `pelton load`
@@ -32,7 +32,8 @@ pub struct LoadArguments {
         long,
         value_name = "TIME",
         env = "PELTON_TIMEOUT",
-        default_value = "10s"
+        default_value = "10s",
+        value_parser = number::timeout
     )]
     pub timeout: Span,
 
@@ -40,7 +41,7 @@ pub struct LoadArguments {
     pub tls: TlsArguments,
 
     /// How to print the result
-    #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]
+    #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
     pub format: LoadFormat,
 
     /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
@@ -53,7 +54,7 @@ pub struct LoadArguments {
     pub mix: Mix,
 
     /// So many operations in one Batch, each with its own outcome
-    #[arg(long, value_name = "NUMBER", conflicts_with = "method")]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "method", value_parser = number::whole::<usize>(1, limits::MAX_BATCH as i128))]
     pub batch: Option<usize>,
 
     /// Send over a Pipe on each connection; with --batch so many operations in one message
@@ -66,7 +67,7 @@ pub struct LoadArguments {
     pub database: Option<String>,
 
     /// How many keys; `incr` has as many counters of its own
-    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000, value_parser = number::whole::<u64>(1, limits::MAX_KEYS.into()))]
     pub keys: u64,
 
     /// Bytes of a key
@@ -133,7 +134,7 @@ pub struct LoadArguments {
     pub duration: Span,
 
     /// Measure so many calls, however long it takes
-    #[arg(long, value_name = "NUMBER", conflicts_with = "duration", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "duration", value_parser = number::whole::<u64>(1, u64::MAX.into()))]
     pub calls: Option<u64>,
 
     /// How long each call may take; the server is told
@@ -157,11 +158,11 @@ pub struct LoadArguments {
     pub pin: Option<CpuList>,
 
     /// The server's process on this machine: its CPU time is measured too
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
     pub server_pid: Option<u32>,
 
     /// Begins the random numbers: the same seed chooses the same keys and values
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole::<u64>(0, u64::MAX.into()))]
     pub seed: u64,
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits;
 use net::Address;
 
-use super::{CpuList, LoadFormat, TlsArguments};
+use super::{CpuList, LoadFormat, TlsArguments, number};
 use crate::simulation::Simulation;
 use crate::size::{Size, Span};
 
@@ -73,7 +73,7 @@ pub struct KvstoreLoadArguments {
     pub duration: Span,
 
     /// Begins the random numbers: the same seed chooses the same keys and values [default: another one each time]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::whole::<u64>(0, u64::MAX.into()))]
     pub seed: Option<u64>,
 }
 
@@ -136,12 +136,13 @@ pub struct LoadTarget {
         long,
         value_name = "TIME",
         env = "PELTON_TIMEOUT",
-        default_value = "10s"
+        default_value = "10s",
+        value_parser = number::timeout
     )]
     pub timeout: Span,
 
     /// How to print the result
-    #[arg(long = "output", value_name = "FORMAT", value_enum, default_value_t = LoadFormat::Text)]
+    #[arg(long = "output", value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = LoadFormat::Text)]
     pub format: LoadFormat,
 }
 

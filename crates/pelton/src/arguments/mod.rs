@@ -6,6 +6,7 @@ mod bulk;
 mod database;
 mod load;
 mod load_services;
+mod number;
 mod serve;
 mod store;
 mod tips;
@@ -35,7 +36,7 @@ pub use store::{
     OutputFormat, PutArguments, RangeArguments, ScanArguments, StatusArguments, ValueArguments,
 };
 
-pub use tips::with_tip;
+pub use tips::{with_tip, word_like};
 pub use tls::TlsArguments;
 
 use std::ffi::OsString;
@@ -47,15 +48,19 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 /// What stands below the help of `pelton` itself.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  a miss: what the command is about is not there (a key, a blob, a database to drop or convert), or a
-     condition was not met; the server is not ready (status); calls failed, the result is void or --rate was not
-     reached (load)
-  2  wrong usage: a flag, a variable or the configuration file; the message says which, and the right form
-  3  it could not be done: the server was not reached, it refused, there is no such database or file to
-     work with, or a file could not be read or written
-  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how far it came. Only `pelton serve`
-     ends with 0 after either: it stops as it should
+  0    done
+  1    a miss: what the command is about is not there (a key, a blob, a
+       database to drop or convert), or a condition was not met; the server
+       is not ready (status); calls failed, the result is void or --rate was
+       not reached (load)
+  2    wrong usage: a flag, a variable or the configuration file; the message
+       says which, and the right form
+  3    it could not be done: the server was not reached, it refused, there is
+       no such database or file to work with, or a file could not be read or
+       written
+  130  interrupted by Ctrl-C (SIGINT), 143: by SIGTERM; the message says how
+       far it came. Only `pelton serve` ends with 0 after either: it stops as
+       it should
 
 Documentation: docs/start.md, docs/cli.md";
 
@@ -234,7 +239,7 @@ pub struct LogArguments {
     pub folder: PathBuf,
 
     /// How to print what is found
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 }
 
@@ -289,16 +294,28 @@ pub struct ProtoArguments {
     pub force: bool,
 }
 
-/// How failures are printed: as `--output` says, also where the rest of the command line is wrong.
-pub fn output_format(words: impl IntoIterator<Item = OsString>) -> OutputFormat {
+/// How failures are printed: as `--output` or its `variable` says, also where the rest of the command line is wrong.
+pub fn output_format(
+    words: impl IntoIterator<Item = OsString>,
+    variable: Option<OsString>,
+) -> OutputFormat {
+    let mut format = variable;
     let mut is_value = false;
     for word in words.into_iter().take_while(|word| word != "--") {
-        if word == "--output=json" || (is_value && word == "json") {
-            return OutputFormat::Json;
+        if is_value {
+            format = Some(word.clone());
+        } else if let Some(value) = word
+            .to_str()
+            .and_then(|word| word.strip_prefix("--output="))
+        {
+            format = Some(value.into());
         }
-        is_value = word == "--output";
+        is_value = !is_value && word == "--output";
     }
-    OutputFormat::Text
+    match format {
+        Some(json) if json == "json" => OutputFormat::Json,
+        _ => OutputFormat::Text,
+    }
 }
 
 /// The same error; where a value comes from a variable, with the name of that, since nobody wrote the flag.
@@ -358,6 +375,34 @@ pub fn without_empty_variables(command: clap::Command) -> clap::Command {
         .mut_subcommands(without_empty_variables)
 }
 
+/// The commands, as `main` reads them: a number or a time may begin with a dash, so that it is refused with what is right
+/// and not as a flag that is not known.
+pub fn command() -> clap::Command {
+    fn with_dashes(command: clap::Command) -> clap::Command {
+        let names = |argument: &clap::Arg| -> Vec<String> {
+            let names = argument.get_value_names().unwrap_or_default();
+            names.iter().map(ToString::to_string).collect()
+        };
+        let is_one_of = |argument: &clap::Arg, words: &[&str]| {
+            let takes_value = argument.get_action().takes_values() && !argument.is_positional();
+            takes_value
+                && names(argument)
+                    .iter()
+                    .any(|name| words.contains(&name.as_str()))
+        };
+        command
+            .mut_args(|argument| match &argument {
+                number if is_one_of(number, &["NUMBER", "N", "VERSION"]) => {
+                    argument.allow_negative_numbers(true)
+                }
+                span if is_one_of(span, &["TIME", "SIZE"]) => argument.allow_hyphen_values(true),
+                _ => argument,
+            })
+            .mut_subcommands(with_dashes)
+    }
+    with_dashes(Arguments::command())
+}
+
 /// The variables of all flags of this name: that of `pelton serve` may be another one than that of a client.
 fn variables(command: &clap::Command, flag: &str) -> Vec<String> {
     let here = command
@@ -378,8 +423,14 @@ mod tests {
     fn failures_are_printed_as_output_says() {
         let json = |line: &str| {
             let words = line.split_whitespace().map(OsString::from);
-            output_format(words) == OutputFormat::Json
+            output_format(words, None) == OutputFormat::Json
         };
+        let variable = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from);
+            output_format(words, Some("json".into()))
+        };
+        assert_eq!(variable("pelton get k"), OutputFormat::Json);
+        assert_eq!(variable("pelton get k --output text"), OutputFormat::Text);
         assert!(json("pelton get k --output json"));
         assert!(json("pelton get --output=json --wrong"));
         assert!(!json("pelton get json"));
@@ -413,7 +464,8 @@ mod tests {
 
     fn refusal(line: &str) -> String {
         let words = line.split_whitespace();
-        Arguments::try_parse_from(words)
+        command()
+            .try_get_matches_from(words)
             .expect_err(line)
             .to_string()
     }
@@ -498,6 +550,60 @@ mod tests {
                 message.contains(expected),
                 "{line}: {expected:?} is missing in\n{message}"
             );
+        }
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_refused_with_what_can() {
+        for (line, expected) in [
+            (
+                "pelton scan --limit -1",
+                "at least 1; without it there is no limit",
+            ),
+            (
+                "pelton scan --limit 0",
+                "at least 1; without it there is no limit",
+            ),
+            (
+                "pelton ls --limit x",
+                "at least 1; without it there is no limit",
+            ),
+            (
+                "pelton blob list --limit -1",
+                "without it there is no limit",
+            ),
+            ("pelton put k v --ttl -1s", "`-1s` is no span of time"),
+            (
+                "pelton put k v --if-version -1",
+                "a version is a whole number",
+            ),
+            ("pelton upload f --if-version 0", "has version 0"),
+            ("pelton upload f --parallel -1", "from 1 to 64"),
+            ("pelton serve --threads -1", "from 1 to 1024"),
+            ("pelton serve --threads many", "from 1 to 1024"),
+            ("pelton serve --max-value -1", "`-1` is no size"),
+            ("pelton load --rate -1", "above 0 and at most"),
+            ("pelton load --keys 0", "'--keys <NUMBER>'"),
+            ("pelton load --calls 0", "at least 1"),
+            ("pelton echo --count 0", "from 1 to 1000000"),
+            (
+                "pelton incr n abc",
+                "a whole number from -9223372036854775808 to 9223372036854775807",
+            ),
+            (
+                "pelton incr n 99999999999999999999",
+                "from -9223372036854775808 to",
+            ),
+            ("pelton get k --timeout 0s", "at least 1ms"),
+        ] {
+            let message = refusal(line);
+            assert!(
+                message.contains(expected),
+                "{line}: {expected:?} is missing in\n{message}"
+            );
+            for foreign in ["digit found", "target type", "not in 1.."] {
+                assert!(!message.contains(foreign), "{line}: {message}");
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 
 use super::database::KindArgument;
+use super::number;
 use crate::durability::Durability;
 use crate::listen::{ListenAddress, OriginalPorts};
 use crate::metrics::MetricsAddress;
@@ -154,7 +155,7 @@ pub struct ServeArguments {
     /// once
     ///
     /// [default: the CPUs that this process may use; with --driver blocking 64]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS")]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS", value_parser = number::setting::<usize>(1, net::limits::MAX_THREADS as i128))]
     pub threads: Option<usize>,
 
     /// CPUs to bind the threads to, in turn, such as 0,2-3 [default: not bound]
@@ -177,11 +178,11 @@ pub struct ServeArguments {
     pub max_value: Option<Size>,
 
     /// Calls that one connection may have open at a time [default: 4096]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_STREAMS")]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_STREAMS", value_parser = number::setting::<u32>(1, 1 << 20))]
     pub max_streams: Option<u32>,
 
     /// Open connections; more are refused [default: 10000]
-    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS")]
+    #[arg(long, value_name = "NUMBER", env = "PELTON_MAX_CONNECTIONS", value_parser = number::setting::<usize>(1, 1 << 20))]
     pub max_connections: Option<usize>,
 
     /// Open connections from one address (IPv6: one network of 64 bits); more are refused [default:
@@ -192,7 +193,8 @@ pub struct ServeArguments {
     #[arg(
         long,
         value_name = "NUMBER",
-        env = "PELTON_MAX_CONNECTIONS_PER_ADDRESS"
+        env = "PELTON_MAX_CONNECTIONS_PER_ADDRESS",
+        value_parser = number::setting::<usize>(0, 1 << 20)
     )]
     pub max_connections_per_address: Option<usize>,
 

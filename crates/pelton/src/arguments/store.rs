@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, ValueEnum};
 use net::Address;
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
-use super::TlsArguments;
+use super::{TlsArguments, number};
 use crate::size::Span;
 
 /// Which server, and how long to wait for it.
@@ -27,12 +27,13 @@ pub struct ConnectionArguments {
         long,
         value_name = "TIME",
         env = "PELTON_TIMEOUT",
-        default_value = "10s"
+        default_value = "10s",
+        value_parser = number::timeout
     )]
     pub timeout: Span,
 
     /// How to print the answer
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PELTON_OUTPUT", value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 
     #[command(flatten)]
@@ -169,7 +170,8 @@ pub struct IncrementArguments {
     #[arg(
         value_name = "DELTA",
         default_value_t = 1,
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = number::whole::<i64>(i64::MIN.into(), i64::MAX.into())
     )]
     pub delta: i64,
 
@@ -178,7 +180,8 @@ pub struct IncrementArguments {
         long,
         value_name = "NUMBER",
         default_value_t = 0,
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = number::whole::<i64>(i64::MIN.into(), i64::MAX.into())
     )]
     pub initial: i64,
 
@@ -225,7 +228,7 @@ pub struct DeleteArguments {
     pub all: bool,
 
     /// Of --prefix or --all, delete the first so many keys only
-    #[arg(long, value_name = "NUMBER", requires = "range", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", requires = "range", value_parser = number::limit)]
     pub limit: Option<u64>,
 
     /// Delete only if the key has this version
@@ -275,7 +278,7 @@ pub struct ScanArguments {
     pub start_after: Option<OsString>,
 
     /// End after this many entries
-    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = number::limit)]
     pub limit: Option<u64>,
 
     /// Leave the values out
@@ -301,7 +304,7 @@ pub struct LsArguments {
     pub start_after: Option<OsString>,
 
     /// End after this many keys
-    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = number::limit)]
     pub limit: Option<u64>,
 
     #[command(flatten)]
@@ -346,7 +349,7 @@ pub struct EchoArguments {
     pub text: OsString,
 
     /// Calls to make, one after the other; above 1 the times are summed up
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole::<u32>(1, 1_000_000))]
     pub count: u32,
 
     #[command(flatten)]
@@ -385,10 +388,10 @@ fn parse_version(text: &str) -> Result<u64, String> {
         .map_err(|_| "a version is a whole number, as `pelton get --output json` shows it".into())
 }
 
-/// The version of a key that is there.
-fn parse_version_there(text: &str) -> Result<u64, String> {
+/// The version of a key or blob that is there.
+pub(super) fn parse_version_there(text: &str) -> Result<u64, String> {
     match parse_version(text)? {
-        0 => Err("no key that is there has version 0".into()),
+        0 => Err("nothing that is there has version 0".into()),
         version => Ok(version),
     }
 }

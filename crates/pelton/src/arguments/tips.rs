@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const LEAST_LIKENESS: f64 = 0.85;
 
 /// Commands of other tools, and what does here what they do there. The first word is that of a group of commands.
-const COMMANDS: [(&str, &str, &str); 31] = [
+const COMMANDS: &[(&str, &str, &str)] = &[
     ("", "decr", "`pelton incr KEY -1` subtracts 1"),
     ("", "incrby", "`pelton incr KEY N` adds N"),
     ("", "decrby", "`pelton incr KEY -N` subtracts N"),
@@ -106,10 +106,46 @@ const COMMANDS: [(&str, &str, &str); 31] = [
         "`pelton upload FILE` stores a file as a blob",
     ),
     ("blob", "download", "`pelton download NAME` fetches a blob"),
+    ("blob", "get", "`pelton download NAME` fetches a blob"),
+    (
+        "blob",
+        "cat",
+        "`pelton download NAME --to -` writes a blob to standard output",
+    ),
+    (
+        "blob",
+        "put",
+        "`pelton upload FILE` stores a file as a blob",
+    ),
+    (
+        "database",
+        "rename",
+        "a database keeps its name; `pelton export` and `pelton import` copy its entries",
+    ),
+    (
+        "",
+        "watch",
+        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
+    ),
+    (
+        "",
+        "subscribe",
+        "Watch, a feed of changes, is not there yet; `pelton scan` reads what is there",
+    ),
+    (
+        "",
+        "metrics",
+        "`pelton serve --metrics-listen PORT` serves metrics for Prometheus",
+    ),
+    (
+        "",
+        "shell",
+        "there is no interactive shell; each command does one thing: `pelton --help` lists them",
+    ),
 ];
 
 /// Flags of other tools. The first word is the command, if it means something only there.
-const FLAGS: [(&str, &str, &str); 19] = [
+const FLAGS: &[(&str, &str, &str)] = &[
     ("", "--json", "`--output json` prints JSON"),
     ("", "-o", "`--output json` prints JSON"),
     (
@@ -168,7 +204,37 @@ const FLAGS: [(&str, &str, &str); 19] = [
         "--concurrency",
         "`--connections N` and `--in-flight N` say how many calls go on at once",
     ),
+    (
+        "load",
+        "--requests",
+        "`--calls N` says how many calls are made",
+    ),
     ("load", "-n", "`--calls N` says how many calls are made"),
+    ("serve", "--dir", "`--data DIR` names the data folder"),
+    ("serve", "--folder", "`--data DIR` names the data folder"),
+    ("serve", "--directory", "`--data DIR` names the data folder"),
+    ("serve", "--data-dir", "`--data DIR` names the data folder"),
+    ("serve", "-d", "`--data DIR` names the data folder"),
+    (
+        "database drop",
+        "--yes",
+        "`--with-content` removes a database with what is in it",
+    ),
+    (
+        "database drop",
+        "-y",
+        "`--with-content` removes a database with what is in it",
+    ),
+    (
+        "database drop",
+        "--force",
+        "`--with-content` removes a database with what is in it",
+    ),
+    (
+        "database drop",
+        "-f",
+        "`--with-content` removes a database with what is in it",
+    ),
     ("load", "--rps", "`--rate N` begins so many calls a second"),
     ("load", "--qps", "`--rate N` begins so many calls a second"),
     (
@@ -185,38 +251,62 @@ const FLAGS: [(&str, &str, &str); 19] = [
 
 /// The same error with a tip where there is one, and without a tip that leads astray. `words` are the command line.
 pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
-    let command = commands(words);
+    let line = Line::new(words);
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let written = text(&error, ContextKind::InvalidSubcommand);
-            let group = command.first().filter(|first| **first != written);
-            let tip = tip_in(&COMMANDS, group.unwrap_or(&""), &written);
-            keep_if_like(
-                &mut error,
-                ContextKind::SuggestedSubcommand,
-                &written,
-                tip.is_some(),
-            );
+            let group = line.command.first().filter(|first| **first != written);
+            let lower = written.to_lowercase();
+            let tip = tip_in(COMMANDS, group.unwrap_or(&""), &lower)
+                .or_else(|| address_tip(&line, &written));
+            error.remove(ContextKind::SuggestedSubcommand);
+            let known = line.known.get_subcommands();
+            let known: Vec<String> = known
+                .flat_map(|one| {
+                    std::iter::once(one.get_name())
+                        .chain(one.get_visible_aliases())
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+            if tip.is_none()
+                && let Some(like) = word_like(&lower, known.iter().map(String::as_str))
+            {
+                let like = ContextValue::Strings(vec![like.to_owned()]);
+                error.insert(ContextKind::SuggestedSubcommand, like);
+            }
             tip
         }
         ErrorKind::UnknownArgument => {
             let written = text(&error, ContextKind::InvalidArg);
             let tip = match written.starts_with('-') {
-                true => flag_tip(&command, &written),
-                false => word_tip(&command, words, &written),
+                true => line
+                    .flag_before_command(&written)
+                    .or_else(|| flag_tip(&line.command, &written))
+                    .or_else(|| line.word_with_dash(&written)),
+                false => word_tip(&line, &written),
             };
-            keep_if_like(
+            let was_like = keep_if_like(
                 &mut error,
                 ContextKind::SuggestedArg,
                 &written,
                 tip.is_some(),
             );
-            // That it could be written as a value helps nobody who meant a flag.
-            error.remove(ContextKind::Suggested);
+            if !was_like {
+                // Else it names the flag that was suggested.
+                error.insert(ContextKind::Usage, ContextValue::StyledStr(line.usage()));
+            }
             tip
         }
-        _ => None,
+        ErrorKind::InvalidValue => {
+            let written = text(&error, ContextKind::InvalidValue);
+            keep_if_like(&mut error, ContextKind::SuggestedValue, &written, false);
+            return error;
+        }
+        _ => return error,
     };
+    // That it could be written as a value helps nobody who meant a flag, and an empty list is printed as empty lines.
+    error.remove(ContextKind::Suggested);
     if let Some(tip) = tip {
         error.insert(
             ContextKind::Suggested,
@@ -226,13 +316,115 @@ pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// The words before the first flag that name commands: `blob list`.
-fn commands(words: &[String]) -> Vec<&str> {
-    let words = words.iter().skip(1).map(String::as_str);
-    words
-        .take_while(|word| !word.starts_with('-'))
-        .take(2)
-        .collect()
+/// Returns the one of `known` words that is most like one that was written, if one is: a slip or two of the finger.
+pub fn word_like<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let slips = |one: &str| strsim::damerau_levenshtein(written, one);
+    let likeness = |one: &str| strsim::jaro_winkler(written, one);
+    let is_like = |one: &&str| {
+        let allowed = usize::from(written.len() > 2);
+        slips(one) <= allowed || likeness(one) >= LEAST_LIKENESS
+    };
+    known.into_iter().filter(is_like).min_by(|one, other| {
+        slips(one)
+            .cmp(&slips(other))
+            .then(likeness(other).total_cmp(&likeness(one)))
+    })
+}
+
+/// A command line that was refused.
+struct Line<'a> {
+    words: &'a [String],
+    /// The words before the first flag that may name commands: `blob list`.
+    command: Vec<&'a str>,
+    /// The command that these words name, as far as there is one.
+    known: clap::Command,
+}
+
+impl<'a> Line<'a> {
+    fn new(words: &'a [String]) -> Line<'a> {
+        let command: Vec<&str> = (words.iter().skip(1).map(String::as_str))
+            .take_while(|word| !word.starts_with('-'))
+            .take(2)
+            .collect();
+        let mut known = super::command();
+        known.build();
+        for word in &command {
+            match known.find_subcommand(word) {
+                Some(found) => known = found.clone(),
+                None => break,
+            }
+        }
+        Line {
+            words,
+            command,
+            known,
+        }
+    }
+
+    fn usage(&self) -> clap::builder::StyledStr {
+        self.known.clone().render_usage()
+    }
+
+    /// What to write instead of a flag in front of the command that has it.
+    fn flag_before_command(&self, written: &str) -> Option<String> {
+        if !self.command.is_empty() {
+            return None;
+        }
+        let mut command = &self.known;
+        let begin = (1..self.words.len())
+            .find(|&index| command.find_subcommand(&self.words[index]).is_some())?;
+        let mut end = begin;
+        while let Some(found) = (self.words.get(end)).and_then(|word| command.find_subcommand(word))
+        {
+            command = found;
+            end += 1;
+        }
+        let name = written.trim_start_matches('-');
+        let has_flag = command.get_arguments().any(|one| {
+            let short = one.get_short().map(String::from);
+            one.get_long() == Some(name) || short.as_deref() == Some(name)
+        });
+        let line: Vec<String> = [
+            &self.words[begin..end],
+            &self.words[1..begin],
+            &self.words[end..],
+        ]
+        .concat()
+        .iter()
+        .map(|word| quoted(word))
+        .collect();
+        has_flag.then(|| format!("flags go behind the command: `pelton {}`", line.join(" ")))
+    }
+
+    /// What to write where a key, a value or a name begins with a dash.
+    fn word_with_dash(&self, written: &str) -> Option<String> {
+        let first = self.command.first()?;
+        let word = self.words.iter().find(|word| word.starts_with(written))?;
+        let is_flag = word.starts_with("--") || self.known.get_positionals().next().is_none();
+        if is_flag {
+            return None;
+        }
+        let what = match *first {
+            "upload" => "a file whose name",
+            "download" | "blob" | "database" => "a name that",
+            "echo" => "a text that",
+            _ => "a key or value that",
+        };
+        Some(format!(
+            "{what} begins with a dash stands behind `--`, and flags stand before it: `pelton {} -- {}`",
+            first,
+            quoted(word)
+        ))
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |one: char| one.is_alphanumeric() || "-_./:=@%+,".contains(one);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
@@ -242,29 +434,57 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// Removes a suggestion if there is a better one, or if it is too unlike.
-fn keep_if_like(error: &mut clap::Error, kind: ContextKind, written: &str, has_better: bool) {
+/// Removes a suggestion if there is a better one, or if it is too unlike. Returns whether it is there.
+fn keep_if_like(
+    error: &mut clap::Error,
+    kind: ContextKind,
+    written: &str,
+    has_better: bool,
+) -> bool {
     let word = |text: &str| text.trim_start_matches('-').to_owned();
-    let is_like =
-        |other: &String| strsim::jaro_winkler(&word(written), &word(other)) >= LEAST_LIKENESS;
+    let is_like = |other: &String| word_like(&word(written), [word(other).as_str()]).is_some();
     let is_kept = match error.get(kind) {
         Some(ContextValue::String(other)) => is_like(other),
         Some(ContextValue::Strings(others)) => others.iter().any(is_like),
         _ => false,
     };
-    if has_better || !is_kept {
+    let is_kept = is_kept && !has_better;
+    if !is_kept {
         error.remove(kind);
     }
+    is_kept
 }
 
 fn flag_tip(command: &[&str], written: &str) -> Option<String> {
-    let is_ttl = written == "--ttl" && matches!(command.first(), Some(&("incr" | "append")));
-    if is_ttl {
-        let tip = "the expiry of the entry stays; `pelton put KEY 0 --number --if-absent --ttl TIME` begins a number that expires";
+    if written == "--ttl" {
+        let tip = match command.first() {
+            Some(&"incr") => {
+                "the expiry of the entry stays; `pelton put KEY 0 --number --if-absent --ttl TIME` begins a number that \
+                 expires"
+            }
+            Some(&"append") => {
+                "the expiry of the entry stays; `pelton put KEY VALUE --if-absent --ttl TIME` begins a value that expires"
+            }
+            _ => return None,
+        };
         return Some(tip.into());
     }
+    let both = command.join(" ");
     let first = command.first().copied().unwrap_or_default();
-    tip_in(&FLAGS, first, written).or_else(|| tip_in(&FLAGS, "", written))
+    [both.as_str(), first, ""]
+        .into_iter()
+        .find_map(|group| tip_in(FLAGS, group, written))
+}
+
+/// An address where none belongs.
+fn address_tip(line: &Line<'_>, written: &str) -> Option<String> {
+    written.parse::<net::Address>().ok()?;
+    let flag = match line.command[..] {
+        ["serve", ..] => "--listen",
+        ["load" | "status" | "snapshot", ..] | ["database", "list"] => "--address",
+        _ => return None,
+    };
+    Some(format!("write {flag} {written}"))
 }
 
 /// What a table says of a word in a group.
@@ -274,40 +494,52 @@ fn tip_in(table: &[(&str, &str, &str)], group: &str, written: &str) -> Option<St
 }
 
 /// For a word where none belongs.
-fn word_tip(command: &[&str], words: &[String], written: &str) -> Option<String> {
-    let before = words
-        .iter()
-        .position(|word| word == written)?
-        .checked_sub(1)?;
-    let flag = &words[before];
+fn word_tip(line: &Line<'_>, written: &str) -> Option<String> {
+    let place = line.words.iter().position(|word| word == written)?;
+    let flag = &line.words[place.checked_sub(1)?];
     if ["--original-ports", "--tls-self-signed"].contains(&flag.as_str()) {
         return Some(format!("write {flag}={written}"));
     }
-    match command {
-        ["scan" | "ls" | "count" | "export", ..] => Some(format!(
-            "`--prefix {written}` takes the keys that begin with it"
-        )),
-        ["blob", "list" | "ls"] => Some(format!(
-            "`--prefix {written}` takes the names that begin with it"
-        )),
+    match line.command[..] {
+        ["scan" | "ls" | "count" | "export", ..] => Some(prefix_tip("keys", written)),
+        ["blob", "list" | "ls"] => Some(prefix_tip("names", written)),
         ["get" | "delete" | "del", ..] => {
             Some("one key at a time; `pelton batch` takes many operations, one a line".into())
         }
-        _ => None,
+        _ => address_tip(line, written),
+    }
+}
+
+/// For the beginning of keys or names that was written as a pattern or without its flag.
+fn prefix_tip(what: &str, written: &str) -> String {
+    match written.split_once(['*', '?']) {
+        None => format!(
+            "`--prefix {}` takes the {what} that begin with it",
+            quoted(written)
+        ),
+        Some(("", _)) => format!("there are no wildcards; without a word all {what} are taken"),
+        Some((before, _)) => format!(
+            "there are no wildcards; `--prefix {}` takes the {what} that begin with it",
+            quoted(before)
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::arguments::Arguments;
 
     fn refusal(line: &str) -> String {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let error = Arguments::try_parse_from(&words).expect_err(line);
-        with_tip(error, &words).to_string()
+        let error = crate::arguments::command()
+            .try_get_matches_from(&words)
+            .expect_err(line);
+        let message = with_tip(error, &words).to_string();
+        assert!(
+            !message.contains("\n\n\n"),
+            "{line}: empty lines\n{message}"
+        );
+        message
     }
 
     #[test]
@@ -330,7 +562,46 @@ mod tests {
                 "pelton serve --original-ports 0.0.0.0",
                 "write --original-ports=0.0.0.0",
             ),
+            ("pelton scan city/*", "no wildcards; `--prefix city/` takes"),
+            ("pelton ls a?c", "no wildcards; `--prefix a` takes"),
+            ("pelton count *", "no wildcards; without a word all keys"),
+            (
+                "pelton append a b --ttl 1h",
+                "put KEY VALUE --if-absent --ttl",
+            ),
+            ("pelton watch a", "not there yet"),
+            ("pelton metrics", "--metrics-listen"),
+            ("pelton database rename a b", "keeps its name"),
+            ("pelton database drop x --yes", "--with-content"),
+            ("pelton database drop x --force", "--with-content"),
+            ("pelton load --requests 100", "--calls N"),
+            (
+                "pelton load 127.0.0.1:1978",
+                "write --address 127.0.0.1:1978",
+            ),
+            (
+                "pelton status localhost:1978",
+                "write --address localhost:1978",
+            ),
+            ("pelton serve 0.0.0.0:1978", "write --listen 0.0.0.0:1978"),
+            ("pelton blob get x", "pelton download NAME"),
+            ("pelton serve --dir x", "--data DIR"),
+            ("pelton put -x v", "`pelton put -- -x`"),
+            ("pelton get -x", "`pelton get -- -x`"),
+            (
+                "pelton --address h:1 get a",
+                "behind the command: `pelton get --address h:1 a`",
+            ),
+            (
+                "pelton --output=json blob list --prefix a",
+                "behind the command: `pelton blob list --output=json --prefix a`",
+            ),
             // What is nearly right is still told.
+            ("pelton gte a", "'get'"),
+            ("pelton GET a", "'get'"),
+            ("pelton KEYS a", "pelton ls --prefix"),
+            ("pelton blob lst", "'list'"),
+            ("pelton sttaus", "'status'"),
             ("pelton sever", "'serve'"),
             ("pelton serve --thread 3", "'--threads'"),
         ] {
@@ -348,6 +619,12 @@ mod tests {
             ("pelton get k --previous", "exists: '--version'"),
             ("pelton get k --jsno", "-- --jsno"),
             ("pelton load --header a", "exists: '--threads'"),
+            ("pelton serve --dir x", "--discard-uploads"),
+            ("pelton watch a", "'batch'"),
+            ("pelton nonsense", "tip"),
+            ("pelton database nonsense", "tip"),
+            ("pelton completions tcsh", "'zsh'"),
+            ("pelton --wrong get a", "behind the command"),
         ] {
             let message = refusal(line);
             assert!(!message.contains(wrong), "{line}: {message}");
@@ -357,15 +634,14 @@ mod tests {
     /// A tip names commands and flags that there are.
     #[test]
     fn tips_can_be_followed() {
-        use clap::CommandFactory;
-        let command = Arguments::command();
+        let command = crate::arguments::command();
         for (_, _, tip) in COMMANDS {
             let Some((_, rest)) = tip.split_once("`pelton ") else {
                 continue;
             };
             let word = rest.split([' ', '`']).next().unwrap_or_default();
             assert!(
-                word == "--version" || command.find_subcommand(word).is_some(),
+                ["--version", "--help"].contains(&word) || command.find_subcommand(word).is_some(),
                 "{tip}"
             );
         }

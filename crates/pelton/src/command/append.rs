@@ -9,7 +9,7 @@ use super::value::{condition, value};
 use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::AppendArguments;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, object};
 
 /// Adds bytes at the end of the value of a key.
 pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
@@ -42,8 +42,9 @@ pub fn append(arguments: &AppendArguments) -> Result<Exit, Failure> {
         ]))?;
     } else if answer.applied {
         output.line(&format!(
-            "appended, {} bytes now, version {}",
-            answer.length, answer.version
+            "appended, {} now, version {}",
+            bytes(answer.length),
+            answer.version
         ))?;
     }
     output.end()?;

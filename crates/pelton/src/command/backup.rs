@@ -10,7 +10,7 @@ use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{BackupArguments, SnapshotArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, entries, object};
+use crate::output::{Output, bytes, databases, entries, object};
 use crate::progress::Progress;
 
 /// How long to wait for a message before the user is looked at.
@@ -64,8 +64,11 @@ fn say_complete(output: &mut Output, told: &BackupProgress<'_>) -> Result<(), Fa
         many => format!("; of {many} volatile databases only the descriptions are in it"),
     };
     let text = format!(
-        "backup complete in {}: sequence {}, {} bytes, {} databases{volatile}",
-        told.path, told.sequence, told.written_bytes, told.databases
+        "backup complete in {}: sequence {}, {}, {}{volatile}",
+        told.path,
+        told.sequence,
+        bytes(told.written_bytes),
+        databases(told.databases)
     );
     output.either(&text, || {
         object([
@@ -103,10 +106,10 @@ pub fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let made = made.ok_or_else(|| unreadable("there is no answer in it"))?;
     let mut output = Output::new(arguments.connection.output);
     let text = format!(
-        "snapshot written: sequence {}, {}, {} bytes",
+        "snapshot written: sequence {}, {}, {}",
         made.sequence,
         entries(made.entries),
-        made.bytes
+        bytes(made.bytes)
     );
     output.either(&text, || {
         object([

@@ -202,9 +202,15 @@ fn independent(
     output.end()?;
     match ended {
         Ok(()) => Ok(worst.exit()),
-        Err(failure) => Err(failure.with(&format!(
-            "{answered} operations were answered before, those after them may have been done"
-        ))),
+        Err(failure) => Err(failure.with(&match answered {
+            0 => "no operation was answered before, and some may have been done".into(),
+            1 => "1 operation was answered before, those after it may have been done".into(),
+            many => {
+                format!(
+                    "{many} operations were answered before, those after them may have been done"
+                )
+            }
+        })),
     }
 }
 

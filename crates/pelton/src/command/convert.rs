@@ -41,7 +41,13 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
             Ok(())
         },
     )
-    .map_err(|failure| not_converted(&which(name), failure).or_miss())?;
+    .map_err(|failure| {
+        let miss = format!(
+            "nothing converted: there is no {}",
+            which(name).replacen("the ", "", 1)
+        );
+        not_converted(&which(name), failure).or_miss(&miss)
+    })?;
     drop(progress);
     let told = end.ok_or_else(|| unreadable("the end of the conversion is missing"))?;
     say_end(arguments, place, &told)

@@ -13,7 +13,7 @@ use crate::arguments::{
 };
 use crate::durability::Durability;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, object};
 use crate::size::{Span, people};
 
 /// Creates a database.
@@ -254,12 +254,12 @@ fn durability(database: &DatabaseDescription<'_>) -> Durability {
 fn describe(database: &DatabaseDescription<'_>) -> String {
     let mut text = format!("{}, {}", kind(database), durability(database));
     if database.quota_bytes > 0 {
-        text.push_str(&format!(", at most {} bytes", database.quota_bytes));
+        text.push_str(&format!(", at most {}", bytes(database.quota_bytes)));
     }
     if database.max_value_bytes > 0 {
         text.push_str(&format!(
-            ", values up to {} bytes",
-            database.max_value_bytes
+            ", values up to {}",
+            bytes(database.max_value_bytes)
         ));
     }
     text

@@ -1,6 +1,8 @@
 //! `pelton echo`
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use service::Method;
@@ -10,7 +12,8 @@ use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, note, object};
+use crate::interrupt;
+use crate::output::{Output, counted, note, object};
 
 /// Field number of the payload, in request and answer.
 const PAYLOAD: u32 = 1;
@@ -18,9 +21,23 @@ const PAYLOAD: u32 = 1;
 /// Sends bytes to the server and back.
 pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
     let payload = arguments.text.as_bytes();
+    let made = Arc::new(AtomicU32::new(0));
+    let (count, noted) = (arguments.count, Arc::clone(&made));
+    interrupt::end_at_signal(arguments.connection.output, move || {
+        let made = noted.load(Ordering::Relaxed);
+        format!(
+            "interrupted; of {}, {made} had been answered",
+            counted(u64::from(count), "call", "calls")
+        )
+    })
+    .map_err(Failure::signals)?;
     let mut caller = Caller::connect(&arguments.connection)?;
-    let times = (0..arguments.count)
-        .map(|_| round_trip(&mut caller, payload))
+    let times = (0..count)
+        .map(|_| {
+            let time = round_trip(&mut caller, payload)?;
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok(time)
+        })
         .collect::<Result<Vec<Duration>, Failure>>()?;
     print(&arguments.connection, payload, times)?;
     Ok(Exit::Done)

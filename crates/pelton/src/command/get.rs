@@ -9,7 +9,7 @@ use super::{Caller, Key, in_database, say_miss, unreadable};
 use crate::arguments::GetArguments;
 use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, object};
 
 /// Reads the value of a key.
 pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
@@ -54,8 +54,8 @@ pub fn get(arguments: &GetArguments) -> Result<Exit, Failure> {
     let what = match number {
         _ if !answer.found => "is not there".to_owned(),
         Some(None) => format!(
-            "has a value of {} bytes, and a number has {NUMBER_BYTES}",
-            answer.value.len()
+            "has a value of {}, and a number has {NUMBER_BYTES}",
+            bytes(answer.value.len() as u64)
         ),
         _ => return Ok(Exit::Done),
     };

@@ -34,7 +34,8 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     };
     let mut caller = Caller::connect(&arguments.connection)?;
     let progress = Progress::entries("importing", total);
-    let reader = Reader::begin(input.source, &input.name)?;
+    let reader = Reader::begin(input.source, &input.name)
+        .map_err(|failure| failure.with("nothing was written"))?;
     let unit = reader.unit();
     let expired = Arc::new(AtomicU64::new(0));
     let read = Arc::new(AtomicU64::new(0));

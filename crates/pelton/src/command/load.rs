@@ -352,7 +352,14 @@ fn encode(
         error @ MethodError::NoReflection(_) => {
             Failure::Failed(format!("{}: {error}", arguments.address))
         }
-        error => Failure::Usage(error.to_string()),
+        error => {
+            let text = error.to_string();
+            let hint = match text.contains("base64") {
+                true => " A field of the type bytes is written as base64 in JSON.",
+                false => "",
+            };
+            Failure::Usage(format!("{text}{hint}"))
+        }
     };
     let descriptors = match &arguments.descriptor_set {
         Some(file) => read(file, limits::MAX_DESCRIPTOR_BYTES)?,

@@ -12,7 +12,7 @@ use wal::{Ending, Group, Known, Place, Report, verify_known};
 use crate::arguments::{InspectLogArguments, LogArguments};
 use crate::encoding::{escape, insert_bytes};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, counted, entries, object};
+use crate::output::{Output, bytes, counted, databases, entries, object};
 
 /// The file by which a data folder is known.
 pub(super) const FORMAT_FILE: &str = "pelton-data";
@@ -122,12 +122,14 @@ fn print_group(
     let header = &group.header;
     output.either(
         &format!(
-            "group {} in {place}: sequences {} to {}, {} records, {} bytes{}{}",
+            "group {} in {place}: {}, {}{}{}",
             header.number,
-            header.first_sequence,
-            header.last_sequence,
-            header.records,
-            header.body_bytes,
+            records(
+                header.records.into(),
+                header.first_sequence,
+                header.last_sequence
+            ),
+            bytes(header.body_bytes),
             if header.closing { ", clean stop" } else { "" },
             if header.new_history {
                 ", new history"
@@ -161,6 +163,16 @@ fn print_group(
     Ok(())
 }
 
+/// How many records there are, and where: none stands between two sequences, and nowhere.
+fn records(count: u64, first: u64, last: u64) -> String {
+    let count = counted(count, "record", "records");
+    match first {
+        first if first > last => count,
+        first if first == last => format!("{count}, sequence {first}"),
+        first => format!("{count}, sequences {first} to {last}"),
+    }
+}
+
 fn print_record(output: &mut Output, record: &Record<'_>) -> Result<(), Failure> {
     if output.is_json() {
         let mut fields = object([
@@ -186,7 +198,7 @@ fn print_record(output: &mut Output, record: &Record<'_>) -> Result<(), Failure>
         let shown = &record.value[..record.value.len().min(SHOWN_BYTES)];
         let rest = match record.value.len() - shown.len() {
             0 => String::new(),
-            more => format!(" and {more} bytes more"),
+            more => format!(" and {} more", bytes(more as u64)),
         };
         text.push_str(&format!(" = {}{rest}", escape(shown)));
         if record.expires_ms != 0 {
@@ -218,16 +230,12 @@ fn end(mut output: Output, contents: Contents, folder: &Path) -> Result<Exit, Fa
     } else {
         for snapshot in &contents.snapshots {
             output.line(&format!(
-                "{}: {} of {} up to sequence {}, {} bytes, whole",
+                "{}: {} of {} up to sequence {}, {}, whole",
                 snapshot::file_name(snapshot.header.sequence),
                 entries(snapshot.totals.entries),
-                counted(
-                    snapshot.header.databases.len() as u64,
-                    "database",
-                    "databases"
-                ),
+                databases(snapshot.header.databases.len() as u64),
                 snapshot.header.sequence,
-                snapshot.file_bytes
+                bytes(snapshot.file_bytes)
             ))?;
         }
         print_log(&mut output, &contents.log)?;
@@ -267,8 +275,9 @@ fn print_tree(output: &mut Output, verdict: &TreeVerdict) -> Result<(), Failure>
     let database = &verdict.database;
     output.line(&match &verdict.found {
         Ok(Some(report)) => format!(
-            "{database}, on disk: {} tables, {} bytes, whole",
-            report.tables, report.bytes
+            "{database}, on disk: {}, {}, whole",
+            counted(report.tables, "table", "tables"),
+            bytes(report.bytes)
         ),
         Ok(None) => format!("{database}, on disk: all of it is in the log"),
         Err(error) => format!("{database}, on disk: {error}"),
@@ -298,8 +307,11 @@ fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
                 format!("sequences {first} to {last}")
             });
         output.line(&format!(
-            "{}: {} of {} bytes used, {} groups, {sequences}",
-            segment.file, segment.used_bytes, segment.bytes, segment.groups
+            "{}: {} of {} used, {}, {sequences}",
+            segment.file,
+            segment.used_bytes,
+            bytes(segment.bytes),
+            counted(segment.groups, "group", "groups")
         ))?;
     }
     let words = match &report.ending {
@@ -309,8 +321,9 @@ fn print_log(output: &mut Output, report: &Report) -> Result<(), Failure> {
         Ending::Damaged(_) => "it is damaged",
     };
     output.line(&format!(
-        "{} groups, {} records, sequences {} to {}: {words}",
-        report.groups, report.records, report.first_sequence, report.last_sequence
+        "{}, {}: {words}",
+        counted(report.groups, "group", "groups"),
+        records(report.records, report.first_sequence, report.last_sequence)
     ))
 }
 

@@ -61,6 +61,7 @@ use crate::arguments::{ConnectionArguments, DatabaseArguments, OutputFormat};
 use crate::encoding;
 use crate::exit::{CallFailure, Failure};
 use crate::output::note;
+use crate::size::Span;
 
 /// What to look at when there is no connection.
 const CONNECT_HINT: &str = "`pelton serve` starts a server, --address says where it listens";
@@ -106,7 +107,19 @@ impl Caller {
 
     /// The failure of a call in words.
     fn failure(&self, method: Method, error: &CallError) -> Failure {
-        call_failure(&self.address, method.path(), error)
+        late_failure(&self.address, self.timeout, method.path(), error)
+    }
+}
+
+/// The failure of a call that had so long.
+fn late_failure(address: &str, timeout: Duration, called: &str, error: &CallError) -> Failure {
+    match call_failure(address, called, error) {
+        Failure::Call(mut failure) if failure.status == Some(Code::DeadlineExceeded) => {
+            let ms = timeout.as_millis() as u64;
+            failure.what = format!("{called} on {address}: no answer within {}", Span { ms });
+            Failure::Call(failure).with("--timeout says how long to wait")
+        }
+        failure => failure,
     }
 }
 
@@ -117,6 +130,9 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
         _ => None,
     };
     let error_text = error.to_string();
+    if let (Some(Code::InvalidArgument), Some(wrong)) = (status, wrong_name(&error_text)) {
+        return Failure::Usage(wrong);
+    }
     let failure = CallFailure {
         what: format!(
             "{called} on {address}: {}",
@@ -139,7 +155,7 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
                 "`pelton database create NAME --durability synced` makes one, and --database NAME uses it"
             }
             Some(Code::NotFound) if error_text.contains("field database: ") => {
-                "`pelton database list` shows those that are there"
+                "`pelton database list` shows those that are there, `pelton database create NAME` makes one"
             }
             _ if tls::call_hint(error).is_empty() && may_be_done(called, error) => {
                 "the server may have done it all the same"
@@ -186,6 +202,60 @@ fn only_a_write_that_may_have_been_sent_may_have_been_done() {
     }
     let not_begun = CallError::NotBegun(client::NotBegun::Refused);
     assert!(!is_told(write, &not_begun));
+}
+
+/// What is wrong with a name that the user chose, which is no failure of the server.
+fn wrong_name(message: &str) -> Option<String> {
+    let (_, about) = message.split_once("field ")?;
+    let about = about.strip_prefix("database.").unwrap_or(about);
+    let rest = about.strip_prefix("name")?;
+    match rest.strip_prefix(": ") {
+        Some(rule) => Some(format!("the name cannot be used: {rule}")),
+        None => rest
+            .strip_prefix(' ')
+            .map(|rule| format!("the name {rule}")),
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn a_name_that_cannot_be_is_wrong_usage() {
+    for (message, expected) in [
+        (
+            "field name has \"..\" as a part between slashes",
+            "the name has \"..\" as a part between slashes",
+        ),
+        (
+            "field name is \"../x\"; a backup's name has letters",
+            "the name is \"../x\"; a backup's name has letters",
+        ),
+        (
+            "field database.name: a database's name has letters",
+            "the name cannot be used: a database's name has letters",
+        ),
+    ] {
+        let error = CallError::Status(client::Status::new(Code::InvalidArgument, message));
+        let failure = call_failure("a:1", "a.B/C", &error);
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        assert_eq!(failure.to_string(), expected);
+    }
+    let error = CallError::Status(client::Status::new(
+        Code::InvalidArgument,
+        "field names: no",
+    ));
+    let failure = call_failure("a:1", "a.B/C", &error);
+    assert!(matches!(failure, Failure::Call(_)), "{failure:?}");
+}
+
+#[cfg(test)]
+#[test]
+fn a_call_that_was_too_late_says_how_long_it_had() {
+    let error = CallError::DeadlineExceeded;
+    let failure = late_failure("a:1", Duration::from_secs(2), Method::Put.path(), &error);
+    let text = "pelton.v1.KeyValue/Put on a:1: no answer within 2s; the server may have done it all the same; --timeout \
+                says how long to wait";
+    assert_eq!(failure.to_string(), text);
+    assert_eq!(failure.fields()["status"], "DEADLINE_EXCEEDED");
 }
 
 /// The message of a server without the method, which stands before it already.

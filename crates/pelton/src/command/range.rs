@@ -8,7 +8,7 @@ use service::keyvalue::messages::{
 };
 use store::Direction;
 
-use super::{Caller, call_failure, path, unreadable};
+use super::{Caller, late_failure, path, unreadable};
 use crate::arguments::{CountArguments, DatabaseArguments, RangeArguments, ScanArguments};
 use crate::encoding::{decode_key, escape, insert_bytes, show_key};
 use crate::exit::{Exit, Failure};
@@ -117,14 +117,14 @@ pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
             &request,
             &client::CallOptions::default(),
         )
-        .map_err(|error| call_failure(&address, called, &error))?;
+        .map_err(|error| late_failure(&address, timeout, called, &error))?;
     let mut output = Output::new(database.connection.output);
     let mut complete = false;
     loop {
         pages.set_deadline(Some(Instant::now() + timeout));
         let page = pages
             .next_message()
-            .map_err(|error| call_failure(&address, called, &error))?;
+            .map_err(|error| late_failure(&address, timeout, called, &error))?;
         let Some(page) = page else { break };
         let page = ScanPage::decode(&page).map_err(unreadable)?;
         for entry in page.entries() {

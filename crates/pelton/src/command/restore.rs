@@ -16,7 +16,7 @@ use wal::{LogConfig, LogId};
 use crate::arguments::RestoreArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, counted, entries, object};
+use crate::output::{Output, bytes, databases, entries, object};
 use crate::progress::Progress;
 use crate::serve::{SystemTimeSource, random};
 
@@ -38,11 +38,11 @@ fn verify(arguments: &RestoreArguments, source: &RealDisk) -> Result<(), Failure
     let manifest = &verified.manifest;
     let mut output = Output::new(arguments.output);
     let text = format!(
-        "{} is whole: sequence {}, {} bytes, {} databases",
+        "{} is whole: sequence {}, {}, {}",
         arguments.backup.display(),
         manifest.cut.sequence,
-        manifest.bytes() + verified.blob_bytes,
-        manifest.databases
+        bytes(manifest.bytes() + verified.blob_bytes),
+        databases(manifest.databases)
     );
     output.either(&text, || {
         let mut fields = of_manifest(manifest, verified.blob_bytes);
@@ -91,7 +91,7 @@ fn restore_into(
         "restored into {}: sequence {sequence}, {}, {}, new history {:016x}",
         data.display(),
         entries(restored.entries),
-        counted(restored.databases, "database", "databases"),
+        databases(restored.databases),
         restored.history_id
     );
     output.either(&text, || {

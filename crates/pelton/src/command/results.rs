@@ -12,7 +12,7 @@ use super::{insert_entry, insert_previous, show_previous};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
 use crate::json::{Kind, OwnedOperation};
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, object};
 
 /// What the number of a place counts.
 #[derive(Clone, Copy, Debug)]
@@ -159,8 +159,9 @@ pub fn describe(place: &Place, result: &OperationResult<'_>) -> String {
             format!("not deleted: the key {}", found(answer.version))
         }
         OperationResult::Append(answer) if answer.applied => format!(
-            "appended, {} bytes now, version {}",
-            answer.length, answer.version
+            "appended, {} now, version {}",
+            bytes(answer.length),
+            answer.version
         ),
         OperationResult::Append(answer) => {
             format!("not appended: the key {}", found(answer.version))

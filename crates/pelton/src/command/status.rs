@@ -13,7 +13,8 @@ use super::{Caller, echo, path, unreadable};
 use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::interrupt;
+use crate::output::{Output, counted, object};
 use crate::size::Size;
 
 /// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
@@ -71,6 +72,12 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Waits until a server is ready, and prints whether it is.
 fn wait_until_ready(connection: &ConnectionArguments, wait: Duration) -> Result<Exit, Failure> {
     let begin = Instant::now();
+    let address = connection.address.to_string();
+    interrupt::end_at_signal(connection.output, move || {
+        let waited = begin.elapsed().as_secs_f64();
+        format!("interrupted; waited for {waited:.1} s, and {address} was not ready")
+    })
+    .map_err(Failure::signals)?;
     let asked = loop {
         let left = wait.saturating_sub(begin.elapsed());
         let asked = ask_once(connection, left.max(ASK_EVERY));
@@ -157,13 +164,13 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
     lines.extend(blobs(figures));
     if let Some(log) = &figures.log {
         lines.push(format!(
-            "log: {} in {} segments; durable up to sequence {}; since the start {} records in {} groups, {} syncs",
+            "log: {} in {}; durable up to sequence {}; since the start {} in {}, {}",
             Size::rounded(log.segment_bytes),
-            log.segments,
+            counted(log.segments, "segment", "segments"),
             log.durable_sequence,
-            log.records,
-            log.groups,
-            log.syncs
+            counted(log.records, "record", "records"),
+            counted(log.groups, "group", "groups"),
+            counted(log.syncs, "sync", "syncs")
         ));
         if log.full {
             lines.push("no space or no inodes are left on the disk: writes that grow are refused until there is room".into());
@@ -254,7 +261,7 @@ fn greeting(caller: &mut Caller) -> Result<String, Failure> {
     let answer = caller
         .channel
         .http_get("/", &options)
-        .map_err(|error| super::call_failure(&caller.address, "GET /", &error))?;
+        .map_err(|error| super::late_failure(&caller.address, caller.timeout, "GET /", &error))?;
     let line = answer
         .body
         .split(|&byte| byte == b'\n')

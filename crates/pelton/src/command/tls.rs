@@ -62,8 +62,14 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
         ConnectError::Tls { failure, .. } => tls_hint(failure),
         _ => CONNECT_HINT,
     };
+    let what = match error {
+        ConnectError::NobodyListens {
+            address: Address::Unix(path),
+        } if !path.exists() => format!("cannot connect to {address}: there is no such socket"),
+        error => error.to_string(),
+    };
     let failure = CallFailure {
-        what: error.to_string(),
+        what,
         address: address.to_string(),
         status: None,
         hint: hint.into(),

@@ -39,7 +39,7 @@ pub fn transact(arguments: &TransactArguments) -> Result<Exit, Failure> {
         .read_to_end(&mut text)
         .map_err(|error| unreadable_input(&name, &error))?;
     if text.is_empty() {
-        return Err(input::empty(&name, "`{}` says that there is nothing to do"));
+        return Err(input::empty(&name, "`{}` does nothing and is no failure"));
     }
     let wrong = |error: String| Failure::Usage(format!("{name}: {error}"));
     // The error of the parser ends with line and column.

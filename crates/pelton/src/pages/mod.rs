@@ -72,7 +72,7 @@ gave, each where there is one; `exit_code` is that of the program.
 |---|---|
 | 0 | done; a range without entries is an answer too (`scan`, `count`, `delete --prefix`) |
 | 1 | a miss: what the command is about is not there, is there already, or a condition was not met; with `status`: the server is not ready; with `load`: calls failed, the result is void, or --rate was not reached |
-| 2 | wrong usage: a flag, a variable or the configuration file |
+| 2 | wrong usage: a flag, a variable, what stands in the configuration file, or a name that no blob, database or backup can have |
 | 3 | it could not be done: the server was not reached, it refused, or a file could not be read or written; also if what the command works *with* is missing |
 | 130 | interrupted by Ctrl-C (SIGINT): every command but `serve`, for which it is the way to end, with 0. The message says how far it came; `load` prints what it has measured by then |
 | 143 | the same by SIGTERM |
@@ -87,9 +87,9 @@ What is missing, and what that means:
 | a database that is the object | `database drop`, `database convert` | 1 |
 | a database to look in or write to (`--database`) | all others | 3 |
 | a file or a folder | `put --file`, `batch`, `transact`, `import`, `upload`, `restore`, `log` | 3 |
-| all content: standard input or a list is empty, not one byte | `put`, `append`, `upload`, `batch`, `transact`, `import` | 2 |
+| all content: standard input or a list is empty | `put`, `append`, `upload`, `batch`, `transact`, `import` | 2 |
 | the server | all | 3 |
-| the file of `--config` | `serve`, `config` | 2 |
+| the file of `--config`, of a certificate or of a key | `serve`, `config`, `--tls-…` | 3 |
 
 When whoever reads the output goes away (`pelton scan | head`), the program ends quietly with 0.
 

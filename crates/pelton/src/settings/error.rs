@@ -31,6 +31,15 @@ pub enum SettingsError {
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            SettingsError::Unreadable { path, error }
+                if error.kind() == std::io::ErrorKind::InvalidData =>
+            {
+                write!(
+                    f,
+                    "the configuration file {} is not UTF-8 text",
+                    path.display()
+                )
+            }
             SettingsError::Unreadable { path, error } => {
                 write!(
                     f,
@@ -46,7 +55,16 @@ impl fmt::Display for SettingsError {
                     message.trim_end()
                 )
             }
-            SettingsError::InFile { place, error } => write!(f, "{place}: {error}"),
+            SettingsError::InFile { place, error } => match error.as_ref() {
+                // The place shows the name and the value.
+                SettingsError::OutOfRange { allowed, .. } => {
+                    write!(
+                        f,
+                        "{place}: not possible: {allowed} (see pelton serve --help)"
+                    )
+                }
+                error => write!(f, "{place}: {error}"),
+            },
             SettingsError::Contradiction(message) => {
                 write!(f, "{message} (see pelton serve --help)")
             }

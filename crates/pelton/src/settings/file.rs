@@ -3,8 +3,56 @@
 use std::fs;
 use std::path::PathBuf;
 
+use clap::Args;
+
 use super::SettingsError;
-use crate::arguments::ServeArguments;
+use crate::arguments::{ServeArguments, word_like};
+
+/// What the library says of types, and what there has to be.
+const TYPES: [(&str, &str); 6] = [
+    ("expected usize", "write a whole number"),
+    ("expected u32", "write a whole number"),
+    ("expected u64", "write a whole number"),
+    ("expected a boolean", "write true or false, without quotes"),
+    ("expected a string", "write a text in quotes"),
+    (
+        "string values must be quoted, expected literal string",
+        "a text stands in quotes, as in data = \"/srv/pelton\"",
+    ),
+];
+
+/// The message of the library, that of Rust types and all known names at once, in the words of somebody who writes a file.
+fn in_words(message: &str) -> String {
+    let mut message = message.trim_end().to_owned();
+    for (type_name, words) in TYPES {
+        message = message.replace(type_name, words);
+    }
+    let Some((before, rest)) = message.split_once("unknown field `") else {
+        return message;
+    };
+    let Some((written, _)) = rest.split_once('`') else {
+        return message;
+    };
+    let usual = written.to_lowercase().replace('_', "-");
+    let names = names();
+    let is_table = before.contains(&format!("[{written}]"));
+    let what_to_do = match word_like(&usual, names.iter().map(String::as_str)) {
+        _ if is_table => "settings stand in no table: leave the line out".to_owned(),
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "`pelton config print` shows all there are".to_owned(),
+    };
+    format!("{before}there is no setting `{written}`; {what_to_do}")
+}
+
+/// The names that can stand in a file: those of the flags, but for the ones that say which file it is.
+fn names() -> Vec<String> {
+    let command = ServeArguments::augment_args(clap::Command::new("serve"));
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+    flags
+        .filter(|name| !["config", "accept-loss"].contains(name))
+        .map(str::to_owned)
+        .collect()
+}
 
 /// What the configuration file says.
 #[derive(Debug, Default)]
@@ -29,7 +77,7 @@ impl SettingsFile {
         })?;
         let file = SettingsFile::parse(&text).map_err(|error| SettingsError::BadFile {
             path: path.clone(),
-            message: error.to_string(),
+            message: in_words(&error.to_string()),
         })?;
         Ok(SettingsFile {
             path: path.clone(),

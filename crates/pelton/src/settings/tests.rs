@@ -102,7 +102,6 @@ fn where_data_are_kept() {
 #[test]
 fn a_wrong_file_is_explained() {
     for (text, expected) in [
-        ("thread = 3", "unknown field `thread`"),
         ("threads = 'many'", "threads = 'many'"),
         ("max-value = '4G'", "4GiB"),
         ("listen = ['nowhere']", "write host:port"),
@@ -119,6 +118,52 @@ fn a_wrong_file_is_explained() {
     }
 }
 
+/// Nobody who writes a file knows the types of the program.
+#[test]
+fn a_file_that_is_wrong_is_explained_in_words() {
+    let folder = std::env::temp_dir().join(format!("pelton-words-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("made");
+    let path = folder.join("pelton.toml");
+    for (text, expected) in [
+        (
+            &b"max-valu = 3"[..],
+            "there is no setting `max-valu`; did you mean `max-value`?",
+        ),
+        (
+            b"max_value = '1MiB'",
+            "`max_value`; did you mean `max-value`?",
+        ),
+        (
+            b"[server]\nthreads = 1",
+            "there is no setting `server`; settings stand in no table",
+        ),
+        (
+            b"zzz = 1",
+            "there is no setting `zzz`; `pelton config print` shows",
+        ),
+        (b"threads = 'many'", "write a whole number"),
+        (b"threads = -1", "write a whole number"),
+        (b"interop = 'yes'", "write true or false"),
+        (b"data = pelton", "a text stands in quotes"),
+        (b"data = 'gr\xfcn'", "is not UTF-8 text"),
+    ] {
+        std::fs::write(&path, text).expect("written");
+        let arguments = ServeArguments {
+            config: Some(path.clone()),
+            ..ServeArguments::default()
+        };
+        let message = Settings::load(&arguments).expect_err(expected).to_string();
+        assert!(
+            message.contains(expected),
+            "{expected:?} is missing in\n{message}"
+        );
+        for foreign in ["usize", "u32", "unknown field", "stream did not"] {
+            assert!(!message.contains(foreign), "{message}");
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("it was there");
+}
+
 #[test]
 fn a_mark_of_the_encoding_is_no_setting() {
     let marked = SettingsFile::parse("\u{feff}threads = 3\n").expect("valid");
@@ -133,7 +178,7 @@ fn a_wrong_value_is_told_with_its_place_in_the_file() {
         in_file(error, &file).to_string()
     };
     let told = refused(&ServeArguments::default());
-    let expected = "line 3: max-value='2GiB' # much: max-value is 2GiB, which is not possible";
+    let expected = "line 3: max-value='2GiB' # much: not possible: write 1 to ";
     assert!(told.contains(expected), "{told}");
     // What a flag says does not stand there.
     let flag = ServeArguments {

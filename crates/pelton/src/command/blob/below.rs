@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::download::Target;
-use super::each_name;
+use super::{each_name, some_names};
 use crate::arguments::DownloadArguments;
 use crate::command::{Caller, in_database};
 use crate::exit::{CallFailure, Failure};
@@ -35,6 +35,7 @@ pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Fail
             Ok(())
         })?;
         if targets.len() == before {
+            let hint = what_there_is(&mut caller, arguments, name)?;
             let database = in_database(database);
             return Err(Failure::from(CallFailure {
                 what: format!(
@@ -42,13 +43,46 @@ pub(super) fn targets(arguments: &DownloadArguments) -> Result<Vec<Target>, Fail
                 ),
                 address: caller.address.clone(),
                 status: None,
-                hint: String::new(),
+                hint,
                 names_nothing: true,
                 is_miss: true,
             }));
         }
     }
     Ok(targets)
+}
+
+/// Names that are shown of those that there are.
+const NAMES_SHOWN: usize = 3;
+
+/// What could have been meant by a name below which there is nothing.
+fn what_there_is(
+    caller: &mut Caller,
+    arguments: &DownloadArguments,
+    name: &str,
+) -> Result<String, Failure> {
+    let (names, _) = some_names(caller, &arguments.place.database, "", "")?;
+    if names.is_empty() {
+        return Ok("there is no blob at all".into());
+    }
+    if names.iter().any(|one| one == name) {
+        return Ok(format!("there is a blob `{name}`: leave --recursive out"));
+    }
+    let shown: Vec<String> = names
+        .iter()
+        .take(NAMES_SHOWN)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let and_more = if names.len() > NAMES_SHOWN {
+        " and others"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "there are {}{and_more}: an upload of a folder leaves its name out, unless --prefix gives one; `pelton download \
+         --recursive ''` fetches every blob, `pelton blob list` shows them",
+        shown.join(", ")
+    ))
 }
 
 /// Where a blob goes. Names are anybody's: none may lead out of the folder.

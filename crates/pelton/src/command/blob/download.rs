@@ -8,7 +8,7 @@ use service::Method;
 use service::blob::messages::{DownloadRequest, DownloadResponse};
 use wire::grpc::Code;
 
-use super::super::{Caller, call_failure, path};
+use super::super::{Caller, call_failure, in_database, path};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
 use super::below;
 use super::part::Source;
@@ -16,7 +16,7 @@ use super::sink::{Fetched, Sink};
 use crate::arguments::{DownloadArguments, TransferArguments};
 use crate::exit::{Exit, Failure};
 use crate::in_place;
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, object};
 
 /// Fetches blobs into files.
 pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
@@ -41,7 +41,7 @@ pub fn download(arguments: &DownloadArguments) -> Result<Exit, Failure> {
     let mut output = Output::new(arguments.place.connection.output);
     for one in fetched {
         let path = one.path.unwrap_or_default().display().to_string();
-        let text = format!("{path}: {} bytes, CRC32C {:08x}", one.bytes, one.crc32c);
+        let text = format!("{path}: {}, CRC32C {:08x}", bytes(one.bytes), one.crc32c);
         output.either(&text, || {
             object([
                 ("name", one.name.clone().into()),
@@ -140,7 +140,8 @@ impl Downloading<'_> {
             Ok(()) => sink.complete(self.arguments.force),
             Err(failure) => {
                 sink.give_up(self.transfers.interrupt.is_set());
-                Err(failure.or_miss())
+                let place = in_database(database);
+                Err(failure.or_miss(&format!("there is no blob `{}`{place}", target.name)))
             }
         }
     }

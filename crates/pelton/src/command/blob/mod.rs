@@ -43,8 +43,8 @@ pub fn list_blobs(arguments: &ListBlobsArguments) -> Result<Exit, Failure> {
     }
     .encode(&mut request);
     let mut caller = Caller::connect(&place.connection)?;
-    let (address, options) = (caller.address.clone(), caller.options());
-    let failed = |error| super::call_failure(&address, Method::BlobList.path(), &error);
+    let (address, timeout, options) = (caller.address.clone(), caller.timeout, caller.options());
+    let failed = |error| super::late_failure(&address, timeout, Method::BlobList.path(), &error);
     let mut output = Output::new(place.connection.output);
     let pages = caller
         .channel
@@ -218,8 +218,8 @@ fn some_names(
         limit: NAMES_AT_ONCE,
     }
     .encode(&mut request);
-    let (address, options) = (caller.address.clone(), caller.options());
-    let failed = |error| super::call_failure(&address, Method::BlobList.path(), &error);
+    let (address, timeout, options) = (caller.address.clone(), caller.timeout, caller.options());
+    let failed = |error| super::late_failure(&address, timeout, Method::BlobList.path(), &error);
     let pages = caller
         .channel
         .server_streaming(&path(Method::BlobList), &request, &options);

@@ -8,7 +8,7 @@ use super::download::Target;
 use super::part::{Part, Source, State};
 use crate::exit::Failure;
 use crate::in_place;
-use crate::output::{Output, note};
+use crate::output::{Output, bytes, note};
 
 /// A blob that was fetched.
 pub(super) struct Fetched {
@@ -155,8 +155,10 @@ impl<'a> Sink<'a> {
         let is_useful = self.state.bytes > 0 && (is_interrupted || !self.is_hopeless);
         match is_useful && part.tell_now(&self.state).is_ok() {
             true => note(format_args!(
-                "pelton: {} bytes of `{}` are kept: the same command goes on from there",
-                self.state.bytes, self.state.name
+                "pelton: {} of `{}` {} kept: the same command goes on from there",
+                bytes(self.state.bytes),
+                self.state.name,
+                if self.state.bytes == 1 { "is" } else { "are" }
             )),
             false => part.remove(),
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use service::blob::messages::{
 use super::super::put::found;
 use super::super::{Caller, call_failure, path, unreadable};
 use super::attempts::{Ended, LONGEST_POLL, Transfers, ended};
-use crate::arguments::UploadArguments;
-use crate::exit::{CallFailure, Exit, Failure};
+use crate::arguments::{OutputFormat, UploadArguments};
+use crate::exit::{CallFailure, Exit, Failure, warn};
 use crate::input;
-use crate::output::{Output, note, object};
+use crate::output::{Output, bytes, object};
 
 /// How long to look for an answer while there is something to send.
 const GLANCE: Duration = Duration::ZERO;
@@ -56,7 +56,10 @@ pub fn upload(arguments: &UploadArguments) -> Result<Exit, Failure> {
         version,
     } in stored
     {
-        let text = format!("{name}: {size_bytes} bytes, CRC32C {crc32c:08x}, version {version}");
+        let text = format!(
+            "{name}: {}, CRC32C {crc32c:08x}, version {version}",
+            bytes(size_bytes)
+        );
         output.either(&text, || {
             object([
                 ("name", name.clone().into()),
@@ -78,6 +81,16 @@ struct Source {
     size_bytes: Option<u64>,
     /// Empty: it cannot be resumed.
     upload_id: Vec<u8>,
+}
+
+impl Source {
+    /// What messages call it.
+    fn shown(&self) -> String {
+        match self.upload_id.is_empty() {
+            true => "standard input".into(),
+            false => self.path.display().to_string(),
+        }
+    }
 }
 
 struct Stored {
@@ -123,7 +136,11 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         };
         let metadata = metadata.map_err(|error| unread(path, &error))?;
         if !metadata.is_file() {
-            return Err(Failure::Failed(format!("{} is no file", path.display())));
+            return Err(Failure::Failed(format!(
+                "{} is {}, not a file; `pelton upload - --name NAME` stores what comes from standard input",
+                path.display(),
+                kind_of(metadata.file_type())
+            )));
         }
         Ok(Source {
             path: path.clone(),
@@ -133,7 +150,7 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
         })
     };
     let files = match arguments.recursive {
-        true => with_those_below(&arguments.files)?,
+        true => with_those_below(&arguments.files, arguments.place.connection.output)?,
         false => (arguments.files.iter())
             .map(|file| (file.clone(), None))
             .collect(),
@@ -150,9 +167,22 @@ fn sources(arguments: &UploadArguments) -> Result<Vec<Source>, Failure> {
     }
 }
 
-/// The files, and instead of each folder those below it with their paths from there, in the order of their names. Links to folders
-/// are not followed, since they may lead back.
-fn with_those_below(files: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+/// What something is that is no file and no folder.
+fn kind_of(file_type: fs::FileType) -> &'static str {
+    match file_type {
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+/// The files, and instead of each folder those below it with their paths from there, in the order of their names. What is no file
+/// of the folder is left out with a warning: links to folders, since they may lead back, links that lead out of the folder, since
+/// whoever filled it could have other files of the user published, and pipes, sockets and devices, which may have no end.
+fn with_those_below(
+    files: &[PathBuf],
+    format: OutputFormat,
+) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     let mut all = Vec::new();
     for file in files {
         if is_stdin(file) || !file.is_dir() {
@@ -160,7 +190,9 @@ fn with_those_below(files: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>,
             continue;
         }
         let before = all.len();
-        add_below(file, "", &mut all)?;
+        let root = file.canonicalize().map_err(|error| unread(file, &error))?;
+        let below = Below { root, format };
+        below.add(file, "", &mut all)?;
         if all.len() == before {
             return Err(Failure::Failed(format!(
                 "there is no file in the folder {}: nothing was uploaded",
@@ -171,30 +203,65 @@ fn with_those_below(files: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>,
     Ok(all)
 }
 
-fn add_below(
-    folder: &Path,
-    below: &str,
-    all: &mut Vec<(PathBuf, Option<String>)>,
-) -> Result<(), Failure> {
-    let failed = |error: io::Error| unread(folder, &error);
-    let entries = fs::read_dir(folder).map_err(failed)?;
-    let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let name = format!("{below}{}", entry.file_name().to_string_lossy());
-        if entry.file_type().map_err(failed)?.is_dir() {
-            add_below(&path, &format!("{name}/"), all)?;
-        } else if path.is_dir() {
-            note(format_args!(
-                "pelton: {} is a link to a folder, and was left out",
-                path.display()
-            ));
-        } else {
-            all.push((path, Some(name)));
+/// A folder whose files are uploaded.
+struct Below {
+    /// Its path without links.
+    root: PathBuf,
+    /// Of warnings.
+    format: OutputFormat,
+}
+
+impl Below {
+    fn add(
+        &self,
+        folder: &Path,
+        below: &str,
+        all: &mut Vec<(PathBuf, Option<String>)>,
+    ) -> Result<(), Failure> {
+        let failed = |error: io::Error| unread(folder, &error);
+        let entries = fs::read_dir(folder).map_err(failed)?;
+        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let name = format!("{below}{}", entry.file_name().to_string_lossy());
+            let file_type = entry.file_type().map_err(failed)?;
+            if file_type.is_dir() {
+                self.add(&path, &format!("{name}/"), all)?;
+                continue;
+            }
+            match self.why_not(&path, file_type.is_symlink()) {
+                Some(why) => warn(
+                    &format!("{} is {why}, and was left out", path.display()),
+                    self.format,
+                ),
+                None => all.push((path, Some(name))),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a path is that is no file of the folder.
+    fn why_not(&self, path: &Path, is_link: bool) -> Option<&'static str> {
+        // That a file cannot be looked at is told when it is to be read.
+        let target = match path.metadata() {
+            Ok(target) => target,
+            Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
+                return Some("a link to nothing");
+            }
+            Err(_) => return None,
+        };
+        let leads_out = || {
+            let target = path.canonicalize();
+            target.is_ok_and(|target| !target.starts_with(&self.root))
+        };
+        match target.file_type() {
+            kind if kind.is_dir() => Some("a link to a folder"),
+            kind if !kind.is_file() => Some(kind_of(kind)),
+            _ if is_link && leads_out() => Some("a link out of the folder"),
+            _ => None,
         }
     }
-    Ok(())
 }
 
 /// Two sources that would become the same blob.
@@ -241,11 +308,18 @@ struct Uploading<'a> {
 impl Uploading<'_> {
     fn run(&self, source: &Source) -> Result<Stored, Failure> {
         if source.upload_id.is_empty() {
-            return match self.pipe(source) {
+            let mut summed = Summed::default();
+            return match self.pipe(source, &mut summed) {
                 Ok(stored) => Ok(stored),
-                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(
-                    "nothing is kept of what comes from standard input; from a file an upload can be resumed",
-                )),
+                // That an input is wrong has nothing to do with how far it came.
+                Err(Ended::Again(failure) | Ended::Final(failure)) if summed.bytes == 0 => {
+                    Err(failure.with("nothing was stored"))
+                }
+                Err(Ended::Again(failure) | Ended::Final(failure)) => Err(failure.with(&format!(
+                    "{} were sent, and nothing is kept of what comes from standard input; from a file an upload can be \
+                     resumed",
+                    bytes(summed.bytes)
+                ))),
             };
         }
         let file = File::open(&source.path).map_err(|error| unread(&source.path, &error))?;
@@ -306,17 +380,10 @@ impl Uploading<'_> {
     }
 
     /// What can be read only once.
-    fn pipe(&self, source: &Source) -> Result<Stored, Ended> {
+    fn pipe(&self, source: &Source, summed: &mut Summed) -> Result<Stored, Ended> {
         let mut caller = self.connect()?;
-        let mut input = io::stdin().lock();
-        let mut read = |buffer: &mut [u8], _| input.read(buffer);
-        self.send(
-            &mut caller,
-            source,
-            &mut Summed::default(),
-            &mut read,
-            &mut 0,
-        )
+        let mut read = |buffer: &mut [u8], _| input::Interruptible(io::stdin()).read(buffer);
+        self.send(&mut caller, source, summed, &mut read, &mut 0)
     }
 
     fn connect(&self) -> Result<Caller, Ended> {
@@ -339,7 +406,7 @@ impl Uploading<'_> {
         let options = caller.options();
         let answer = (caller.channel).unary(&path(Method::BlobStat), &request, &options);
         answer.map_err(|error| {
-            let failure = call_failure(&caller.address, Method::BlobStat.path(), &error);
+            let failure = caller.failure(Method::BlobStat, &error);
             ended(failure, &error)
         })
     }
@@ -412,9 +479,9 @@ impl Uploading<'_> {
             self.transfers.check_interrupt()?;
             while !is_over && streaming.can_send() {
                 let data = ahead.next(|buffer| read(buffer, summed.bytes));
-                let data = data.map_err(|error| unread(&source.path, &error))?;
+                let data = data.map_err(|error| input::unreadable(&source.shown(), &error))?;
                 if data.is_empty() && source.size_bytes.is_none() && summed.bytes == 0 {
-                    let instead = "a file that is empty can be uploaded by its name";
+                    let instead = "A file that is empty can be uploaded by its name";
                     return Err(Ended::Final(input::empty("standard input", instead)));
                 }
                 if data.is_empty() {

@@ -12,7 +12,7 @@ use service::blob::messages::{
 use super::super::{Caller, in_database, say_miss, unreadable};
 use crate::arguments::UploadsArguments;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, object};
+use crate::output::{Output, bytes, counted, object};
 
 /// Lists or discards uploads that are not complete.
 pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
@@ -61,7 +61,11 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
             discarded_bytes += upload.stored_bytes;
         }
     }
-    let line = format!("discarded {discarded} uploads with {discarded_bytes} bytes");
+    let line = format!(
+        "discarded {} with {}",
+        counted(discarded, "upload", "uploads"),
+        bytes(discarded_bytes)
+    );
     output.either(&line, || {
         object([
             ("discarded", discarded.into()),

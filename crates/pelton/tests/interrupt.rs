@@ -1,0 +1,172 @@
+//! Ctrl-C and SIGTERM while a command waits: the first one ends it, and it says how far it came.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Folder, PATIENCE, Server, pelton};
+
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Commands that wait for an input that stays silent.
+const SILENT: [&[&str]; 4] = [
+    &["upload", "-", "--name", "blob"],
+    &["import"],
+    &["import", "-"],
+    &["batch", "--mode", "independent"],
+];
+
+fn spawn(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs")
+}
+
+/// Waits until a process handles both signals, and a little longer: until it waits for its input.
+fn wait_until_listening(process: &Child) {
+    let until = Instant::now() + PATIENCE;
+    let is_listening = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.id()))
+            .expect("the process is there");
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .expect("the kernel says which signals are caught");
+        [SIGINT, SIGTERM]
+            .iter()
+            .all(|signal| mask & (1 << (signal - 1)) != 0)
+    };
+    while !is_listening() {
+        assert!(Instant::now() < until, "it listens to signals");
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(100));
+}
+
+fn send(process: &Child, signal: i32) {
+    let killed = Command::new("kill")
+        .args([format!("-{signal}"), process.id().to_string()])
+        .status();
+    assert!(killed.expect("kill is there").success());
+}
+
+/// The exit code and standard error of a process that has to end although its input stays open.
+fn ended(mut process: Child, what: &str) -> (Option<i32>, String) {
+    let until = Instant::now() + PATIENCE;
+    while process.try_wait().expect("the child is ours").is_none() {
+        if Instant::now() >= until {
+            process.kill().expect("the child is ours");
+            panic!("{what}: the first signal did not end it");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let input = process.stdin.take();
+    let output = process.wait_with_output().expect("it has ended");
+    drop(input);
+    let code = output.status.code();
+    let code = code.or(output.status.signal().map(|signal| 128 + signal));
+    (code, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn the_first_signal_ends_a_command_whose_input_is_silent() {
+    let folder = Folder::new("silent-input");
+    let server = Server::durable(&folder.data(), &[]);
+    for arguments in SILENT {
+        for signal in [SIGINT, SIGTERM] {
+            let what = format!("{arguments:?}, {signal}");
+            let process = spawn(&mut server.command(arguments));
+            wait_until_listening(&process);
+            send(&process, signal);
+            let (code, stderr) = ended(process, &what);
+            assert_eq!(code, Some(128 + signal), "{what}: {stderr}");
+            assert!(stderr.contains("interrupted; "), "{what}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_named_pipe_that_nobody_writes_to_can_be_interrupted() {
+    let folder = Folder::new("silent-pipe");
+    let server = Server::start();
+    let pipe = folder.0.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo is there").success());
+    let pipe = pipe.to_str().expect("the folder's name is text");
+    let process = spawn(&mut server.command(["import", pipe]));
+    wait_until_listening(&process);
+    send(&process, SIGINT);
+    let (code, stderr) = ended(process, "import FIFO");
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(
+        stderr.contains("interrupted; nothing was written"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn an_upload_from_a_pipe_that_is_interrupted_says_how_much_was_sent() {
+    let folder = Folder::new("upload-interrupt");
+    let server = Server::durable(&folder.data(), &[]);
+    let mut process = spawn(&mut server.command(["upload", "-", "--name", "blob"]));
+    let mut input = process.stdin.take().expect("piped");
+    input.write_all(b"hello").expect("it is read");
+    wait_until_listening(&process);
+    send(&process, SIGINT);
+    let (code, stderr) = ended(process, "upload");
+    drop(input);
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(
+        stderr.contains("interrupted; 5 bytes were sent"),
+        "{stderr}"
+    );
+    let stat = server.run(["blob", "stat", "blob"]);
+    assert_eq!(stat.code, 1, "nothing is stored: {}", stat.stderr);
+}
+
+#[test]
+fn a_load_that_waits_for_its_request_can_be_interrupted() {
+    let server = Server::start();
+    let address = server.addresses[0].clone();
+    let arguments = ["load", "--method", "pelton.v1.Echo/Unary", "--data", "@-"];
+    let mut command = pelton();
+    command.args(arguments).args(["--address", &address]);
+    let process = spawn(&mut command);
+    wait_until_listening(&process);
+    send(&process, SIGTERM);
+    let (code, stderr) = ended(process, "load");
+    assert_eq!(code, Some(143), "{stderr}");
+    assert!(stderr.contains("interrupted"), "{stderr}");
+}
+
+#[test]
+fn many_echoes_and_a_wait_for_a_server_say_how_far_they_came() {
+    let server = Server::start();
+    for signal in [SIGINT, SIGTERM] {
+        let process = spawn(&mut server.command(["echo", "--count", "1000000"]));
+        wait_until_listening(&process);
+        send(&process, signal);
+        let (code, stderr) = ended(process, "echo");
+        assert_eq!(code, Some(128 + signal), "{stderr}");
+        assert!(stderr.contains("interrupted; of 1000000 calls"), "{stderr}");
+
+        let mut command = pelton();
+        command.args(["status", "--wait", "1h", "--address", "unix:/nowhere.sock"]);
+        let process = spawn(&mut command);
+        wait_until_listening(&process);
+        send(&process, signal);
+        let (code, stderr) = ended(process, "status --wait");
+        assert_eq!(code, Some(128 + signal), "{stderr}");
+        assert!(stderr.contains("interrupted; waited for"), "{stderr}");
+    }
+}
