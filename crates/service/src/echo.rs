@@ -3,9 +3,9 @@
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
 use crate::method::{Kind, Method};
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::Status;
 use crate::waiting::WaitingPlace;
+use protobuf::{DecodeError, Reader, writer};
 
 /// A call of the echo service.
 pub struct EchoCall {

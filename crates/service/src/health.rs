@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::call::{Actions, CallHead, Shared, State, Topic};
 use crate::limits::HEALTH_SERVICE_NAME_BYTES_MAX;
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::services;
 use crate::status::{Code, Status};
 use crate::waiting::WaitingPlace;
+use protobuf::{DecodeError, Reader, writer};
 
 /// Whether a service serves (`HealthCheckResponse.ServingStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

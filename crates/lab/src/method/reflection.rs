@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use client::{CallError, CallOptions, Channel, Code, Step, Streaming};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
-use service::protobuf::{Reader, writer};
+use protobuf::{Reader, writer};
 
 use super::MethodError;
 use crate::limits;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use protobuf::{Reader, writer};
 use service::Method;
-use service::protobuf::{Reader, writer};
 
 use super::{Verdict, Workload};
 use crate::limits;

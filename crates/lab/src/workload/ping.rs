@@ -1,7 +1,7 @@
 //! Calls of `Ydb.Debug.V1.DebugService`.
 
+use protobuf::Reader;
 use service::Method;
-use service::protobuf::Reader;
 
 use super::{Verdict, Workload};
 

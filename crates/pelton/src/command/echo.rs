@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use protobuf::{Reader, writer};
 use service::Method;
-use service::protobuf::{Reader, writer};
 
 use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};

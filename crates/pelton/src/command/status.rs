@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{CallError, Code};
+use protobuf::Reader;
 use serde_json::{Map, Value};
 use service::Method;
 use service::admin::messages::StatisticsResponse;
-use service::protobuf::Reader;
 
 use super::{Caller, echo, path, unreadable};
 use crate::arguments::{ConnectionArguments, StatusArguments};

@@ -1,9 +1,9 @@
 //! What a call may ask of the layer above it, and what that returns.
 
+use protobuf::{Reader, writer};
 use service::Method;
 use service::admin::messages::{ConvertDatabaseRequest, DatabaseKind};
 use service::keyvalue::messages::BatchRequest;
-use service::protobuf::{Reader, writer};
 use store::{Condition, Expiry, Mode, Operation};
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};

@@ -10,7 +10,7 @@ pub use convert::{ConvertDatabaseRequest, ConvertProgress};
 use crate::keyvalue::messages::{
     Invalid, decode_fields, decode_history_id, decode_parts, encode_history_id, part, repeated,
 };
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// Where the index of a database lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::messages::*;
 use super::*;
 use crate::compat::gupload_tests::bench::{Bench, config};
 use crate::fake::{Fake, Sent, shared};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 const SERVED: [Method; 4] = [
     Method::AdminCreateDatabase,

@@ -12,8 +12,8 @@ use super::storing::with_description;
 use crate::call::{Actions, Shared};
 use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use protobuf::writer;
 
 const _: () = assert!(
     SCAN_PAGE_ROWS as usize * (NAME_BYTES + CONTENT_TYPE_BYTES + 100) <= SCAN_PAGE_BYTES,

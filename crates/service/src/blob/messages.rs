@@ -3,7 +3,7 @@
 
 pub use super::upload_messages::*;
 use crate::keyvalue::messages::{Invalid, decode_fields, decode_parts, part};
-use crate::protobuf::{Reader, writer};
+use protobuf::{Reader, writer};
 
 /// What is known of a blob.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use super::messages::{UploadChunk, UploadRequest};
 use crate::keyvalue::messages::Invalid;
 use crate::limits::CHUNK_TAIL_BYTES;
-use crate::protobuf::Reader;
+use protobuf::Reader;
 use store::blob::limits::CHUNK_BYTES;
 
 /// `UploadRequest.chunk`, of wire type 2.
@@ -122,7 +122,7 @@ fn field_head(bytes: &[u8], tag: u8) -> Option<(usize, &[u8])> {
 mod tests {
     use super::*;
     use crate::keyvalue::messages::Rule;
-    use crate::protobuf::Fault;
+    use protobuf::Fault;
 
     fn message(data: &[u8], crc32c: Option<u32>) -> Vec<u8> {
         let mut message = Vec::new();

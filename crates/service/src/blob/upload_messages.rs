@@ -1,7 +1,7 @@
 //! The messages of `pelton.v1.Blob` about uploads that are not complete, both ways.
 
 use crate::keyvalue::messages::{Invalid, decode_fields, decode_parts, part};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// Of which database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::messages::{
 use super::refuse;
 use crate::call::{Actions, Shared};
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use protobuf::writer;
 
 /// Bytes of the largest list: of each upload its name and id, and less than 100 for the rest.
 const LIST_BYTES: usize =

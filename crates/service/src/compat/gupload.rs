@@ -12,8 +12,8 @@ pub use names::Names;
 use crate::blob::{Progress, Storing, refuse};
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::{Code, Status};
+use protobuf::{DecodeError, Reader, writer};
 
 /// `Ok` of the enum `UploadStatusCode`.
 const OK: u64 = 1;

@@ -13,8 +13,8 @@ use super::simulate::{Simulator, Turn};
 use crate::call::{Actions, Shared, State};
 use crate::keyvalue;
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::{Code, Status};
+use protobuf::{DecodeError, Reader, writer};
 
 /// How the service is to be.
 #[derive(Debug, Default)]

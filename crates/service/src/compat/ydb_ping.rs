@@ -2,8 +2,8 @@
 
 use crate::call::{Actions, Shared, State};
 use crate::method::{Kind, Method};
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::Status;
+use protobuf::{DecodeError, Reader, writer};
 
 /// A call of the service.
 pub struct YdbPingCall {

@@ -7,8 +7,8 @@ use crate::limits::{
     INTEROP_INTERVAL_US_MAX, INTEROP_LOAD_REPORT_BYTES_MAX, INTEROP_PAYLOAD_BYTES_MAX,
     INTEROP_RESPONSES_MAX,
 };
-use crate::protobuf::{DecodeError, Fault, Reader, Value, writer};
 use crate::status::{Code, Status};
+use protobuf::{DecodeError, Fault, Reader, Value, writer};
 
 /// `SimpleRequest`
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -13,11 +13,11 @@ use std::collections::VecDeque;
 use crate::call::{Actions, CallHead, Metadata, Shared, State};
 use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
 use messages::{
     Response, decode_input, decode_output, decode_simple, encode_payload, encode_server_id,
 };
+use protobuf::writer;
 
 /// A call of the test service.
 pub struct InteropCall {

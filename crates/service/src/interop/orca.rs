@@ -1,6 +1,6 @@
 //! Load reports (ORCA), which a client asks the test service to give back.
 
-use crate::protobuf::{Fault, Reader, Value, writer};
+use protobuf::{Fault, Reader, Value, writer};
 
 /// The trailer that has the report of one call, an `xds.data.orca.v3.OrcaLoadReport` in base64.
 pub(super) const TRAILER: &[u8] = b"endpoint-load-metrics-bin";

@@ -13,10 +13,10 @@ use crate::call::{Actions, CallHead, Shared, State};
 use crate::descriptor::DESCRIPTOR_SET;
 use crate::limits::REFLECTION_REQUEST_BYTES_MAX;
 use crate::method::Method;
-use crate::protobuf::{Fault, Reader, writer};
 use crate::services;
 use crate::status::{Code, Status};
 use index::Index;
+use protobuf::{Fault, Reader, writer};
 
 /// Made when somebody asks for the first time: most servers are never asked.
 static INDEX: LazyLock<Index<'static>> = LazyLock::new(|| {

@@ -18,7 +18,7 @@ fn fields(bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     Reader::new(bytes)
         .for_each(|field, value| {
             let bytes = match value {
-                crate::protobuf::Value::Bytes(bytes) => bytes.to_vec(),
+                protobuf::Value::Bytes(bytes) => bytes.to_vec(),
                 value => value.varint()?.to_string().into_bytes(),
             };
             fields.push((field, bytes));

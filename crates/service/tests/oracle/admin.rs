@@ -237,8 +237,8 @@ fn databases_are_listed_and_counted() {
 fn enums_that_this_version_does_not_know_are_refused() {
     for (field, name) in [(2, "database.kind"), (3, "database.durability")] {
         let mut request = Vec::new();
-        service::protobuf::writer::message(&mut request, 1, |out| {
-            service::protobuf::writer::uint64(out, field, 9)
+        protobuf::writer::message(&mut request, 1, |out| {
+            protobuf::writer::uint64(out, field, 9)
         });
         let invalid = decode_create_database(&request).expect_err("it is not known");
         assert_eq!(invalid.field, name);

@@ -1,8 +1,8 @@
 //! Broken messages: no decoder panics, and ours refuses what the oracle refuses.
 
+use protobuf::Reader;
 use service::admin::messages as admin;
 use service::keyvalue::messages::*;
-use service::protobuf::Reader;
 
 use super::*;
 

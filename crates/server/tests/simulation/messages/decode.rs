@@ -1,5 +1,6 @@
 //! Answers as what they say.
 
+use protobuf::Reader;
 use service::admin::messages::{
     CreateDatabaseResponse, DatabaseStatistics, decode_databases, decode_dropped,
 };
@@ -7,7 +8,6 @@ use service::keyvalue::messages::{
     AppendResponse, BatchResponse, CountResponse, DeleteResponse, EntryMessage, GetResponse,
     IncrementResponse, OperationResult, PipeResponse, PutResponse, ScanPage, TransactResponse,
 };
-use service::protobuf::Reader;
 
 use crate::databases;
 use crate::history::{Answer, Asked, Page, Seen};

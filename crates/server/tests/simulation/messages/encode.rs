@@ -1,12 +1,12 @@
 //! Requests as bytes.
 
+use protobuf::writer;
 use service::admin::messages::{
     DatabaseDescription, DropDatabaseRequest, DurabilityMode, encode_create_database,
 };
 use service::keyvalue::messages::{
     BatchRequest, CountRequest, Keys, PipeAnswers, Request, ScanRequest, TransactRequest,
 };
-use service::protobuf::writer;
 use store::{Condition, Direction, Durability, Expiry, Mode, Operation};
 
 use crate::databases;

@@ -1,7 +1,7 @@
 //! The messages of Backup and Snapshot.
 
 use crate::keyvalue::messages::{Invalid, decode_fields};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// Decodes a `BackupRequest` into the name of the folder.
 pub fn decode_backup(message: &[u8]) -> Result<&str, Invalid> {

@@ -2,7 +2,7 @@
 
 use super::DatabaseKind;
 use crate::keyvalue::messages::{Invalid, decode_fields};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// A request to make a database one of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub(crate) use scan::page_field;
 pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
 pub use transact::{TransactRequest, TransactResponse};
 
-use crate::protobuf::{DecodeError, Fault, Reader, Value};
+use protobuf::{DecodeError, Fault, Reader, Value};
 
 /// Why a request or response is refused: the field, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
