@@ -1,7 +1,5 @@
 //! `pelton.v1.Admin`: `proto/pelton/v1/admin.proto`.
 
-use protobuf::{Boolean, Bytes, Embedded, Enumeration, Repeated, Text, Uint32, Uint64};
-
 crate::method::methods! {
     /// Creates a database.
     CREATE_DATABASE Unary "pelton.v1.Admin/CreateDatabase";
@@ -69,19 +67,19 @@ protobuf::message! {
         /// 1 to 200 bytes of letters, digits, "-", "_" and ".", not beginning with "."; empty for
         /// the default database. None can be created with the name "default": it would be taken
         /// for that one.
-        1 name: Text,
+        1 name: string,
         /// The field `kind`.
-        2 kind: Enumeration,
+        2 kind: enumeration,
         /// The field `durability`.
-        3 durability: Enumeration,
+        3 durability: enumeration,
         /// With INTERVAL: 1 to 60 000.
-        4 interval_ms: Uint32,
+        4 interval_ms: uint32,
         /// What the database may take, of memory (MEMORY) or disk (DISK), as DatabaseStatistics
         /// counts it; 0 = only the server's own limit. RESOURCE_EXHAUSTED for writes that would
         /// exceed it.
-        5 quota_bytes: Uint64,
+        5 quota_bytes: uint64,
         /// Largest value; 0 = the server's limit, which is also the highest that may be named.
-        6 max_value_bytes: Uint64,
+        6 max_value_bytes: uint64,
     }
 
     /// The message `CreateDatabaseRequest`.
@@ -90,15 +88,15 @@ protobuf::message! {
         /// VOLATILE). UNIMPLEMENTED or FAILED_PRECONDITION for a durability or kind that this
         /// server cannot give. RESOURCE_EXHAUSTED if there are too many databases (by default 1
         /// 000).
-        1 database: Embedded<DatabaseDescription<'a>>,
+        1 database: message DatabaseDescription<'a>,
     }
 
     /// The message `CreateDatabaseResponse`.
     pub struct CreateDatabaseResponse<'a> = "pelton.v1.CreateDatabaseResponse" {
         /// False: there is one of this name already; it has not changed.
-        1 created: Boolean,
+        1 created: bool,
         /// The database as it is now.
-        2 database: Embedded<DatabaseDescription<'a>>,
+        2 database: message DatabaseDescription<'a>,
     }
 
     /// The message `ListDatabasesRequest`.
@@ -107,70 +105,70 @@ protobuf::message! {
     /// The message `ListDatabasesResponse`.
     pub struct ListDatabasesResponse<'a> = "pelton.v1.ListDatabasesResponse" {
         /// The field `databases`.
-        1 databases: Repeated<Embedded<DatabaseStatistics<'a>>>,
+        1 databases: repeated message DatabaseStatistics<'a>,
     }
 
     /// The message `DropDatabaseRequest`.
     pub struct DropDatabaseRequest<'a> = "pelton.v1.DropDatabaseRequest" {
         /// The field `name`.
-        1 name: Text,
+        1 name: string,
         /// Must be the name again if the database is not empty, and may be it else:
         /// INVALID_ARGUMENT otherwise.
-        2 confirm_name: Text,
+        2 confirm_name: string,
     }
 
     /// The message `DropDatabaseResponse`.
     pub struct DropDatabaseResponse = "pelton.v1.DropDatabaseResponse" {
         /// False: there was none of this name.
-        1 dropped: Boolean,
+        1 dropped: bool,
     }
 
     /// The message `ConvertDatabaseRequest`.
     pub struct ConvertDatabaseRequest<'a> = "pelton.v1.ConvertDatabaseRequest" {
         /// Empty for the default database. NOT_FOUND if there is none of this name.
-        1 name: Text,
+        1 name: string,
         /// What it becomes. INVALID_ARGUMENT if it is not given.
-        2 kind: Enumeration,
+        2 kind: enumeration,
     }
 
     /// The message `ConvertProgress`.
     pub struct ConvertProgress = "pelton.v1.ConvertProgress" {
         /// The field `copied_entries`.
-        1 copied_entries: Uint64,
+        1 copied_entries: uint64,
         /// As far as it can be told; 0 while it cannot.
-        2 total_entries: Uint64,
+        2 total_entries: uint64,
         /// The database is of this kind now, and durably so.
-        3 complete: Boolean,
+        3 complete: bool,
         /// With `complete`: false if it was of this kind before, so that nothing was done.
-        4 converted: Boolean,
+        4 converted: bool,
         /// With `converted`: the commit that did it.
-        5 sequence: Uint64,
+        5 sequence: uint64,
     }
 
     /// The message `DatabaseStatistics`.
     pub struct DatabaseStatistics<'a> = "pelton.v1.DatabaseStatistics" {
         /// The field `database`.
-        1 database: Embedded<DatabaseDescription<'a>>,
+        1 database: message DatabaseDescription<'a>,
         /// Keys, including those that have expired and are not swept yet. For DISK an estimate,
         /// mostly too high: what was overwritten counts until it is merged.
-        2 entries: Uint64,
+        2 entries: uint64,
         /// Bytes of their keys and values. 0 for DISK: they are not counted.
-        3 content_bytes: Uint64,
+        3 content_bytes: uint64,
         /// Memory that they take. For DISK: writes that are not in files yet; the cache is one for
         /// all.
-        4 memory_bytes: Uint64,
+        4 memory_bytes: uint64,
         /// Disk that they take. 0 for MEMORY: the log is one for all databases, and
         /// StatisticsResponse.log says what it takes.
-        5 disk_bytes: Uint64,
+        5 disk_bytes: uint64,
         /// The last visible commit.
-        6 sequence: Uint64,
+        6 sequence: uint64,
         /// Blobs that are complete.
-        7 blobs: Uint64,
+        7 blobs: uint64,
         /// Bytes of content, with unfinished uploads and with what was replaced or deleted and is
         /// not removed yet: what counts for blob_quota_bytes.
-        8 blob_bytes: Uint64,
+        8 blob_bytes: uint64,
         /// Uploads of blobs that are not complete, whether somebody is connected to them or not.
-        9 unfinished_uploads: Uint64,
+        9 unfinished_uploads: uint64,
     }
 
     /// The message `StatisticsRequest`.
@@ -179,95 +177,95 @@ protobuf::message! {
     /// The message `StatisticsResponse`.
     pub struct StatisticsResponse<'a> = "pelton.v1.StatisticsResponse" {
         /// Name and version of the server: "pelton 0.1.0".
-        1 server: Text,
+        1 server: string,
         /// The field `uptime_ms`.
-        2 uptime_ms: Uint64,
+        2 uptime_ms: uint64,
         /// The field `databases`.
-        3 databases: Repeated<Embedded<DatabaseStatistics<'a>>>,
+        3 databases: repeated message DatabaseStatistics<'a>,
         /// The field `open_connections`.
-        4 open_connections: Uint64,
+        4 open_connections: uint64,
         /// The field `running_calls`.
-        5 running_calls: Uint64,
+        5 running_calls: uint64,
         /// Calls since the start, by method ("pelton.v1.KeyValue/Get") and status.
-        6 methods: Repeated<Embedded<MethodStatistics<'a>>>,
+        6 methods: repeated message MethodStatistics<'a>,
         /// Of all databases together, as counted for --memory-limit.
-        7 memory_bytes: Uint64,
+        7 memory_bytes: uint64,
         /// --memory-limit.
-        8 memory_limit_bytes: Uint64,
+        8 memory_limit_bytes: uint64,
         /// Names the history that all sequences belong to, as in ResumePoint.
-        9 history_id: Bytes,
+        9 history_id: bytes,
         /// Absent from a server without a data folder.
-        10 log: Embedded<LogStatistics>,
+        10 log: message LogStatistics,
         /// Requests that are not complete, and answers that are not sent, of all connections
         /// together. Beyond the limit, which follows from --memory-limit, windows stay shut and
         /// calls are refused with UNAVAILABLE.
-        11 buffered_bytes: Uint64,
+        11 buffered_bytes: uint64,
         /// The field `buffered_limit_bytes`.
-        12 buffered_limit_bytes: Uint64,
+        12 buffered_limit_bytes: uint64,
         /// --blob-quota: blob_bytes that each database may have; 0 = as the disk has room, or a
         /// server without a data folder.
-        13 blob_quota_bytes: Uint64,
+        13 blob_quota_bytes: uint64,
     }
 
     /// The log of all durable databases.
     pub struct LogStatistics = "pelton.v1.StatisticsResponse.Log" in "log." {
         /// On the device: segments that hold something. The next one, made ready ahead, and spares
         /// are not counted.
-        1 segment_bytes: Uint64,
+        1 segment_bytes: uint64,
         /// The field `segments`.
-        2 segments: Uint64,
+        2 segments: uint64,
         /// The last sequence in the log.
-        3 written_sequence: Uint64,
+        3 written_sequence: uint64,
         /// The last sequence that is on the device, and survives a power loss.
-        4 durable_sequence: Uint64,
+        4 durable_sequence: uint64,
         /// Since the start: writes, records in them, syncs.
-        5 groups: Uint64,
+        5 groups: uint64,
         /// The field `records`.
-        6 records: Uint64,
+        6 records: uint64,
         /// The field `syncs`.
-        7 syncs: Uint64,
+        7 syncs: uint64,
         /// The disk is full: writes that grow a database are refused with RESOURCE_EXHAUSTED until
         /// there is room.
-        8 full: Boolean,
+        8 full: bool,
         /// A write or sync failed: writes to durable databases are refused with
         /// FAILED_PRECONDITION until a restart.
-        9 failed: Boolean,
+        9 failed: bool,
     }
 
     /// The message `StatisticsResponse.MethodStatistics`.
     pub struct MethodStatistics<'a> = "pelton.v1.StatisticsResponse.MethodStatistics" {
         /// The field `method`.
-        1 method: Text,
+        1 method: string,
         /// A gRPC status code.
-        2 code: Uint32,
+        2 code: uint32,
         /// The field `calls`.
-        3 calls: Uint64,
+        3 calls: uint64,
     }
 
     /// The message `BackupRequest`.
     pub struct BackupRequest<'a> = "pelton.v1.BackupRequest" {
         /// The new folder under --backup-root: 1 to 128 bytes of letters, digits, "-", "_" and
         /// ".", not beginning with ".". ALREADY_EXISTS if there is one.
-        1 name: Text,
+        1 name: string,
     }
 
     /// The message `BackupProgress`.
     pub struct BackupProgress<'a> = "pelton.v1.BackupProgress" {
         /// The field `written_bytes`.
-        1 written_bytes: Uint64,
+        1 written_bytes: uint64,
         /// As far as it can be told; 0 while it cannot.
-        2 total_bytes: Uint64,
+        2 total_bytes: uint64,
         /// The commit that the backup shows: it has every commit of a database with a log up to
         /// this one, and none after it. 0 until it is known.
-        3 sequence: Uint64,
+        3 sequence: uint64,
         /// The backup is complete and on the device.
-        4 complete: Boolean,
+        4 complete: bool,
         /// With `complete`: databases that are in it with their content.
-        5 databases: Uint64,
+        5 databases: uint64,
         /// With `complete`: VOLATILE databases, of which only the descriptions are in it.
-        6 volatile_databases: Uint64,
+        6 volatile_databases: uint64,
         /// With `complete`: the folder, on the machine of the server.
-        7 path: Text,
+        7 path: string,
     }
 
     /// The message `SnapshotRequest`.
@@ -276,10 +274,10 @@ protobuf::message! {
     /// The message `SnapshotResponse`.
     pub struct SnapshotResponse = "pelton.v1.SnapshotResponse" {
         /// The log up to this commit is not needed any more.
-        1 sequence: Uint64,
+        1 sequence: uint64,
         /// Entries in the snapshot.
-        2 entries: Uint64,
+        2 entries: uint64,
         /// Bytes of its file.
-        3 bytes: Uint64,
+        3 bytes: uint64,
     }
 }

@@ -1,7 +1,5 @@
 //! `messaging.GuploadService`: `proto/compat/gupload.proto`.
 
-use protobuf::{Bytes, Enumeration, Text};
-
 crate::method::methods! {
     /// Takes the content of one file in chunks, and answers when all of it has come, and is on the
     /// device if it is kept.
@@ -24,14 +22,14 @@ protobuf::message! {
     /// The message `Chunk`.
     pub struct Chunk<'a> = "messaging.Chunk" {
         /// At most 4 MiB. Chunks without content, and uploads without chunks, are legal.
-        1 content: Bytes,
+        1 content: bytes,
     }
 
     /// The message `UploadStatus`.
     pub struct UploadStatus<'a> = "messaging.UploadStatus" {
         /// For people: says under which name the content is kept.
-        1 message: Text,
+        1 message: string,
         /// The field `Code`.
-        2 code: Enumeration,
+        2 code: enumeration,
     }
 }

@@ -1,7 +1,5 @@
 //! `grpc.health.v1.Health`: `proto/grpc/health/v1/health.proto`.
 
-use protobuf::{Embedded, Enumeration, Repeated, Text};
-
 crate::method::methods! {
     /// The status of one service, now. NOT_FOUND if there is no service of this name.
     CHECK Unary "grpc.health.v1.Health/Check";
@@ -31,13 +29,13 @@ protobuf::message! {
     /// The message `HealthCheckRequest`.
     pub struct HealthCheckRequest<'a> = "grpc.health.v1.HealthCheckRequest" {
         /// Full name of a service, such as pelton.v1.KeyValue. Empty: the server as a whole.
-        1 service: Text,
+        1 service: string,
     }
 
     /// The message `HealthCheckResponse`.
     pub struct HealthCheckResponse = "grpc.health.v1.HealthCheckResponse" {
         /// The field `status`.
-        1 status: Enumeration,
+        1 status: enumeration,
     }
 
     /// The message `HealthListRequest`.
@@ -46,14 +44,14 @@ protobuf::message! {
     /// The message `HealthListResponse`.
     pub struct HealthListResponse<'a> = "grpc.health.v1.HealthListResponse" {
         /// By name of the service; the empty name is the server as a whole.
-        1 statuses: Repeated<Embedded<StatusEntry<'a>>>,
+        1 statuses: repeated message StatusEntry<'a>,
     }
 
     /// An entry of a map.
     pub struct StatusEntry<'a> = "grpc.health.v1.HealthListResponse.StatusesEntry" {
         /// The key.
-        1 key: Text,
+        1 key: string,
         /// The value.
-        2 value: Embedded<HealthCheckResponse>,
+        2 value: message HealthCheckResponse,
     }
 }

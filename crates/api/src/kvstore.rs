@@ -1,7 +1,5 @@
 //! `io.grpc.KeyValueService`: `proto/compat/kvstore.proto`.
 
-use protobuf::Bytes;
-
 crate::method::methods! {
     /// Stores the value of a key that is not there.
     CREATE Unary "io.grpc.KeyValueService/Create";
@@ -17,9 +15,9 @@ protobuf::message! {
     /// The message `CreateRequest`.
     pub struct CreateRequest<'a> = "io.grpc.CreateRequest" {
         /// The field `key`.
-        1 key: Bytes,
+        1 key: bytes,
         /// The field `value`.
-        2 value: Bytes,
+        2 value: bytes,
     }
 
     /// The message `CreateResponse`.
@@ -28,21 +26,21 @@ protobuf::message! {
     /// The message `RetrieveRequest`.
     pub struct RetrieveRequest<'a> = "io.grpc.RetrieveRequest" {
         /// The field `key`.
-        1 key: Bytes,
+        1 key: bytes,
     }
 
     /// The message `RetrieveResponse`.
     pub struct RetrieveResponse<'a> = "io.grpc.RetrieveResponse" {
         /// The field `value`.
-        1 value: Bytes,
+        1 value: bytes,
     }
 
     /// The message `UpdateRequest`.
     pub struct UpdateRequest<'a> = "io.grpc.UpdateRequest" {
         /// The field `key`.
-        1 key: Bytes,
+        1 key: bytes,
         /// The field `value`.
-        2 value: Bytes,
+        2 value: bytes,
     }
 
     /// The message `UpdateResponse`.
@@ -51,7 +49,7 @@ protobuf::message! {
     /// The message `DeleteRequest`.
     pub struct DeleteRequest<'a> = "io.grpc.DeleteRequest" {
         /// The field `key`.
-        1 key: Bytes,
+        1 key: bytes,
     } reserved {
         unserved: 12..=15
     }

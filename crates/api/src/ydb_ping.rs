@@ -1,7 +1,5 @@
 //! `Ydb.Debug.V1.DebugService`: `proto/compat/ydb_ping.proto`.
 
-use protobuf::Uint64;
-
 crate::method::methods! {
     /// Answers with an empty message.
     PING_PLAIN_GRPC Unary "Ydb.Debug.V1.DebugService/PingPlainGrpc";
@@ -17,6 +15,6 @@ protobuf::message! {
     /// The message `PlainGrpcResponse`.
     pub struct PlainGrpcResponse = "Ydb.Debug.V1.PlainGrpcResponse" {
         /// Only PingStream sets it: the server's clock, in microseconds since 1970.
-        1 call_back_ts: Uint64,
+        1 call_back_ts: uint64,
     }
 }

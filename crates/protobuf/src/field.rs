@@ -293,7 +293,12 @@ impl<'a, M: Message<'a>> Kind<'a> for Embedded<M> {
 
     #[inline(always)]
     fn encode(message: &M, number: u32, out: &mut Vec<u8>) {
-        writer::message(out, number, |out| message.encode(out));
+        if M::IS_LENGTH_FIRST {
+            writer::bytes_head(out, number, message.encoded_len());
+            message.encode(out);
+        } else {
+            writer::message(out, number, |out| message.encode(out));
+        }
     }
 
     #[inline(always)]

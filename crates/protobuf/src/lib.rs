@@ -9,19 +9,17 @@
 //! from the input, its decoder and its encoder:
 //!
 //! ```
-//! use protobuf::{Bytes, Optional, Repeated, Text, Uint32};
-//!
 //! protobuf::message! {
 //!     /// Some of the content of a file.
 //!     pub struct Chunk<'a> = "example.Chunk" {
 //!         /// Name of the file.
-//!         1 name: Text,
+//!         1 name: string,
 //!         /// The content.
-//!         2 data: Bytes,
+//!         2 data: bytes,
 //!         /// Checksum of `data`.
-//!         3 crc: Optional<Uint32>,
+//!         3 crc: optional uint32,
 //!         /// Numbers of the lines that changed.
-//!         4 lines: Repeated<Uint32>,
+//!         4 lines: repeated uint32,
 //!     }
 //! }
 //!

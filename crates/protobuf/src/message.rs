@@ -44,6 +44,10 @@ pub trait Message<'a>: Clone + Debug + Default + PartialEq {
     /// Its oneofs: the name of each, and its fields.
     const ONEOFS: &'static [(&'static str, &'static [FieldDescription])];
 
+    /// Whether its length is computed before it is encoded within another message, which is cheaper
+    /// for large ones: else those of 128 bytes and more are moved when their length is known.
+    const IS_LENGTH_FIRST: bool = false;
+
     /// Decodes fields into `self`: single values are replaced, embedded messages merged, lists
     /// continued.
     ///
@@ -141,6 +145,54 @@ impl DecodeError {
     }
 }
 
+/// The type in Rust of a field. Not a projection of its kind, which would make it invariant.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! value {
+    ([$life:lifetime] optional $kind:ident) => {
+        ::std::option::Option<$crate::value!([$life] $kind)>
+    };
+    ([$life:lifetime] repeated $($kind:tt)+) => { $crate::List<$life, $crate::kind!($($kind)+)> };
+    ([$life:lifetime] message $($message:tt)+) => { ::std::option::Option<$($message)+> };
+    ([$life:lifetime] member message $($message:tt)+) => { $($message)+ };
+    ([$life:lifetime] member $kind:ident) => { $crate::value!([$life] $kind) };
+    ([$life:lifetime] string) => { &$life str };
+    ([$life:lifetime] bytes) => { &$life [u8] };
+    ([$life:lifetime] uint64) => { u64 };
+    ([$life:lifetime] uint32) => { u32 };
+    ([$life:lifetime] int64) => { i64 };
+    ([$life:lifetime] int32) => { i32 };
+    ([$life:lifetime] sint64) => { i64 };
+    ([$life:lifetime] sint32) => { i32 };
+    ([$life:lifetime] bool) => { bool };
+    ([$life:lifetime] enumeration) => { i32 };
+    ([$life:lifetime] fixed32) => { u32 };
+    ([$life:lifetime] fixed64) => { u64 };
+    ([$life:lifetime] double) => { f64 };
+}
+
+/// The kind of a field.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! kind {
+    (optional $kind:ident) => { $crate::Optional<$crate::kind!($kind)> };
+    (repeated $($kind:tt)+) => { $crate::Repeated<$crate::kind!($($kind)+)> };
+    (message $($message:tt)+) => { $crate::Embedded<$($message)+> };
+    (string) => { $crate::Text };
+    (bytes) => { $crate::Bytes };
+    (uint64) => { $crate::Uint64 };
+    (uint32) => { $crate::Uint32 };
+    (int64) => { $crate::Int64 };
+    (int32) => { $crate::Int32 };
+    (sint64) => { $crate::Sint64 };
+    (sint32) => { $crate::Sint32 };
+    (bool) => { $crate::Boolean };
+    (enumeration) => { $crate::Enumeration };
+    (fixed32) => { $crate::Fixed32 };
+    (fixed64) => { $crate::Fixed64 };
+    (double) => { $crate::Double };
+}
+
 /// Describes a message: generates its struct, which borrows from the bytes that it was decoded from,
 /// and its [`Message`].
 ///
@@ -148,7 +200,10 @@ impl DecodeError {
 /// message! {
 ///     /// Documentation.
 ///     pub struct Name<'a> = "package.Name" {
-///         1 name: Kind,
+///         1 name: string,
+///         2 count: optional uint64,
+///         3 part: message Part<'a>,
+///         4 lines: repeated uint32,
 ///         …
 ///     }
 ///     oneofs {
@@ -158,11 +213,13 @@ impl DecodeError {
 /// }
 /// ```
 ///
-/// The blocks `oneofs` and `reserved` may be left out. Fields are encoded in the order in which they stand here. A `Kind` is one of
-/// [`Field`](crate::Field). A message that borrows nothing has no `<'a>`. With
+/// The blocks `oneofs` and `reserved` may be left out. Fields are encoded in the order in which they stand here. Scalar types are called as
+/// in `.proto` files; one of an enum is `enumeration`. A message that borrows nothing has no `<'a>`. With
 /// `"package.Name" in "outer."` errors name its fields as those of the message around it. With
 /// `reserved`, the number of the last field in the range that was given, 0 if none, is in the field
 /// `name`.
+///
+/// `[length_first]` before the fields sets [`Message::IS_LENGTH_FIRST`].
 ///
 /// `Name::NUMBERS.field` is the number of a field, for those who write a message piece by piece.
 #[macro_export]
@@ -170,12 +227,13 @@ macro_rules! message {
     ($(
         $(#[$attribute:meta])*
         pub struct $message:ident $(<$life:lifetime>)? = $full_name:literal $(in $prefix:literal)?
+        $([$option:ident])?
         { $($fields:tt)* }
         $(oneofs { $($oneofs:tt)* })?
         $(reserved { $($reserved:tt)* })?
     )*) => { $(
         $crate::message! { @life [$($life)?]
-            [$(#[$attribute])*] $message $full_name [$($prefix)?]
+            [$(#[$attribute])*] $message $full_name [$($prefix)?] [$($option)?]
             { $($fields)* } { $($($oneofs)*)? } { $($($reserved)*)? }
         }
     )* };
@@ -186,15 +244,15 @@ macro_rules! message {
         $crate::message! { @define $attributes [$message<$life>] [$life] $message $($rest)* }
     };
     (@define [$($attribute:tt)*] [$message_type:ty] [$life:lifetime] $message:ident
-        $full_name:literal $prefix:tt
+        $full_name:literal $prefix:tt [$($option:ident)?]
         {
-            $($(#[$field_attribute:meta])* $number:literal $field:ident: $kind:ty,)*
+            $($(#[$field_attribute:meta])* $number:literal $field:ident: $($kind:ident)+ $(<$kind_life:lifetime>)?,)*
         }
         { $($(#[$oneof_attribute:meta])* $oneof:ident: $oneof_type:ty,)* }
         { $($reserved:ident: $reserved_numbers:pat)? }
     ) => {
         $crate::message! { @struct [$($attribute)*] $message [$life] {
-            $($(#[$field_attribute])* $field: $kind,)*
+            $($(#[$field_attribute])* $field: [$($kind)+ $(<$kind_life>)?],)*
         } {
             $($(#[$oneof_attribute])* $oneof: $oneof_type,)*
         } { $($reserved)? } }
@@ -243,10 +301,12 @@ macro_rules! message {
                         number: $number,
                         name: stringify!($field),
                         path: $crate::message!(@path $prefix $field),
-                        kind: <$kind as $crate::Field>::KIND,
-                        label: <$kind as $crate::Field>::LABEL,
+                        kind: <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::KIND,
+                        label: <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::LABEL,
                     },
                 )*];
+
+                $($crate::message! { @option $option })?
 
                 const ONEOFS: &'static [(&'static str, &'static [$crate::FieldDescription])] = &[$(
                     (stringify!($oneof), <$oneof_type as $crate::Oneof>::FIELDS),
@@ -267,7 +327,7 @@ macro_rules! message {
                         let _ = (&merged, value, message);
                         match number {
                             $($number => {
-                                return <$kind as $crate::Field>::merge(
+                                return <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::merge(
                                     &mut merged.$field, value, $number, message,
                                 );
                             })*
@@ -299,7 +359,7 @@ macro_rules! message {
                 }
 
                 fn validate(&self) -> ::std::result::Result<(), $crate::DecodeError> {
-                    $(<$kind as $crate::Field>::validate(&self.$field)?;)*
+                    $(<$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::validate(&self.$field)?;)*
                     $(self.$oneof.as_ref().map_or(Ok(()), $crate::Oneof::validate)?;)*
                     Ok(())
                 }
@@ -307,7 +367,7 @@ macro_rules! message {
                 #[inline]
                 fn encode(&self, out: &mut ::std::vec::Vec<u8>) {
                     let _ = &out;
-                    $(<$kind as $crate::Field>::encode(&self.$field, $number, out);)*
+                    $(<$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::encode(&self.$field, $number, out);)*
                     $(
                         if let Some(oneof) = &self.$oneof {
                             $crate::Oneof::encode(oneof, out);
@@ -317,12 +377,13 @@ macro_rules! message {
 
                 #[inline]
                 fn encoded_len(&self) -> usize {
-                    0 $(+ <$kind as $crate::Field>::encoded_len(&self.$field, $number))*
+                    0 $(+ <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Field>::encoded_len(&self.$field, $number))*
                         $(+ self.$oneof.as_ref().map_or(0, $crate::Oneof::encoded_len))*
                 }
             }
         };
     };
+    (@option length_first) => { const IS_LENGTH_FIRST: bool = true; };
     (@path [] $field:ident) => { stringify!($field) };
     (@path [$prefix:literal] $field:ident) => { concat!($prefix, stringify!($field)) };
     // A struct has a lifetime or not, and its fields the same one or any.
@@ -333,7 +394,7 @@ macro_rules! message {
         $crate::message! { @fields $attributes [$message<$life>] [$life] $($rest)* }
     };
     (@fields [$($attribute:tt)*] [$message:ident $(<$param:lifetime>)?] [$life:lifetime]
-        { $($(#[$field_attribute:meta])* $field:ident: $kind:ty,)* }
+        { $($(#[$field_attribute:meta])* $field:ident: [$($value:tt)*],)* }
         { $($(#[$oneof_attribute:meta])* $oneof:ident: $oneof_type:ty,)* }
         { $($reserved:ident)? }
     ) => {
@@ -342,7 +403,7 @@ macro_rules! message {
         pub struct $message $(<$param>)? {
             $(
                 $(#[$field_attribute])*
-                pub $field: <$kind as $crate::Field<$life>>::Value,
+                pub $field: $crate::value!([$life] $($value)*),
             )*
             $(
                 $(#[$oneof_attribute])*
@@ -362,36 +423,56 @@ macro_rules! message {
 /// oneof! {
 ///     /// Documentation.
 ///     pub enum Name<'a> {
-///         4 Variant(field_name): Kind,
+///         4 Variant(field_name): string,
+///         5 Other(field_name): message Part<'a>,
 ///     }
 /// }
 /// ```
-///
-/// A `Kind` is one of [`Kind`](crate::Kind): a scalar, or [`Embedded`].
 #[macro_export]
 macro_rules! oneof {
     ($(
         $(#[$attribute:meta])*
-        pub enum $oneof:ident<$life:lifetime> {
+        pub enum $oneof:ident $(<$life:lifetime>)? { $($fields:tt)* }
+    )*) => { $(
+        $crate::oneof! { @life [$($life)?] [$(#[$attribute])*] $oneof { $($fields)* } }
+    )* };
+    (@life [] $attributes:tt $oneof:ident $fields:tt) => {
+        $crate::oneof! { @define $attributes $oneof [$oneof] ['message] ['static] $fields }
+    };
+    (@life [$life:lifetime] $attributes:tt $oneof:ident $fields:tt) => {
+        $crate::oneof! { @define $attributes $oneof [$oneof<$life>] [$life] [$life] $fields }
+    };
+    (@define [$($attribute:tt)*] $oneof:ident [$name:ident $(<$param:lifetime>)?]
+        [$life:lifetime] [$value_life:lifetime]
+        {
             $(
                 $(#[$variant_attribute:meta])*
-                $number:literal $variant:ident($field:ident): $kind:ty,
+                $number:literal $variant:ident($field:ident):
+                $($kind:ident)+ $(<$kind_life:lifetime>)?,
             )*
         }
-    )*) => { $(
-        $(#[$attribute])*
+    ) => {
+        $($attribute)*
         #[derive(Clone, Copy, Debug, PartialEq)]
-        pub enum $oneof<$life> {
-            $($(#[$variant_attribute])* $variant(<$kind as $crate::Kind<$life>>::Value),)*
+        pub enum $name $(<$param>)? {
+            $($(#[$variant_attribute])* $variant($crate::value!([$value_life] member $($kind)+ $(<$kind_life>)?)),)*
         }
 
-        impl<$life> $crate::Oneof<$life> for $oneof<$life> {
+        impl $(<$param>)? $name $(<$param>)? {
+            /// Appends the member, which is all of a message that has nothing but the oneof.
+            #[inline]
+            pub fn encode(&self, out: &mut ::std::vec::Vec<u8>) {
+                $crate::Oneof::encode(self, out);
+            }
+        }
+
+        impl<$life> $crate::Oneof<$life> for $name $(<$param>)? {
             const FIELDS: &'static [$crate::FieldDescription] = &[$(
                 $crate::FieldDescription {
                     number: $number,
                     name: stringify!($field),
                     path: stringify!($field),
-                    kind: <$kind as $crate::Kind>::NAME,
+                    kind: <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::NAME,
                     label: $crate::Label::Optional,
                 },
             )*];
@@ -405,9 +486,9 @@ macro_rules! oneof {
                 match number {
                     $($number => {
                         if let Some($oneof::$variant(earlier)) = oneof {
-                            <$kind as $crate::Kind>::merge(earlier, value)?;
+                            <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::merge(earlier, value)?;
                         } else {
-                            let decoded = <$kind as $crate::Kind>::decode(value)?;
+                            let decoded = <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::decode(value)?;
                             *oneof = Some($oneof::$variant(decoded));
                         }
                     })*
@@ -418,7 +499,7 @@ macro_rules! oneof {
 
             fn validate(&self) -> ::std::result::Result<(), $crate::DecodeError> {
                 match self {
-                    $($oneof::$variant(value) => <$kind as $crate::Kind>::validate(value),)*
+                    $($oneof::$variant(value) => <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::validate(value),)*
                 }
             }
 
@@ -426,7 +507,7 @@ macro_rules! oneof {
             fn encode(&self, out: &mut ::std::vec::Vec<u8>) {
                 match self {
                     $($oneof::$variant(value) => {
-                        <$kind as $crate::Kind>::encode(value, $number, out);
+                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::encode(value, $number, out);
                     })*
                 }
             }
@@ -435,12 +516,12 @@ macro_rules! oneof {
             fn encoded_len(&self) -> usize {
                 match self {
                     $($oneof::$variant(value) => {
-                        <$kind as $crate::Kind>::encoded_len(value, $number)
+                        <$crate::kind!($($kind)+ $(<$kind_life>)?) as $crate::Kind>::encoded_len(value, $number)
                     })*
                 }
             }
         }
-    )* };
+    };
 }
 
 /// Describes an enum. Messages hold the number ([`Enumeration`](crate::Enumeration)), since a peer

@@ -75,6 +75,12 @@ impl Invalid {
         })
     }
 
+    /// Refuses a message with a field that is not served yet, if `number` is not 0.
+    #[inline]
+    pub(crate) fn refuse_unserved(number: u32) -> Result<(), Invalid> {
+        Invalid::not_served(number).map_or(Ok(()), Err)
+    }
+
     /// Names the field that the decoder knows by number. `names[number]` is its name.
     pub(crate) fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
         let field = names
@@ -83,6 +89,15 @@ impl Invalid {
             .unwrap_or("(unknown)");
         Invalid {
             field,
+            rule: Rule::Malformed(error.fault),
+        }
+    }
+}
+
+impl From<DecodeError> for Invalid {
+    fn from(error: DecodeError) -> Invalid {
+        Invalid {
+            field: error.name,
             rule: Rule::Malformed(error.fault),
         }
     }
