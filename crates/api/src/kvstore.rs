@@ -50,8 +50,6 @@ protobuf::message! {
     pub struct DeleteRequest<'a> = "io.grpc.DeleteRequest" {
         /// The field `key`.
         1 key: bytes,
-    } reserved {
-        unserved: 12..=15
     }
 
     /// The message `DeleteResponse`.

@@ -169,7 +169,7 @@ fn answers_that_are_none_are_told() {
     let unreadable = error(&[(2, b"\xff")]);
     assert_eq!(
         refusal(move || Reply::Message(unreadable.clone())),
-        "it gives no reason"
+        "its answer cannot be read"
     );
 }
 

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::health::{HealthCheckResponse, ServingStatus};
 use client::{CallError, Code};
-use protobuf::Reader;
 use serde_json::{Map, Value};
 use service::Method;
 use service::admin::messages::StatisticsResponse;
@@ -18,9 +18,6 @@ use crate::size::Size;
 
 /// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
 const ROUND_TRIPS: usize = 5;
-
-/// `HealthCheckResponse.ServingStatus` of <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
-const SERVING: u64 = 1;
 
 /// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
@@ -113,16 +110,8 @@ fn word(serving: bool) -> &'static str {
 /// Whether the server as a whole is ready.
 fn health(caller: &mut Caller) -> Result<bool, Failure> {
     let answer = caller.unary(Method::HealthCheck, b"")?;
-    let mut status = 0;
-    Reader::new(&answer)
-        .for_each(|number, value| {
-            if number == 1 {
-                status = value.varint()?;
-            }
-            Ok(())
-        })
-        .map_err(unreadable)?;
-    Ok(status == SERVING)
+    let answer = HealthCheckResponse::decode(&answer).map_err(unreadable)?;
+    Ok(answer.status == ServingStatus::Serving.number())
 }
 
 /// What the server holds and has done; `None` if it tells that only to callers on its own machine.
