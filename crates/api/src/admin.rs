@@ -33,6 +33,17 @@ crate::method::methods! {
     SNAPSHOT Unary "pelton.v1.Admin/Snapshot";
 }
 
+impl ConvertProgress {
+    /// The response where the database is of that kind already.
+    pub const NOTHING_DONE: ConvertProgress = ConvertProgress {
+        copied_entries: 0,
+        total_entries: 0,
+        complete: true,
+        converted: false,
+        sequence: 0,
+    };
+}
+
 protobuf::enumeration! {
     /// The enum `DatabaseKind`.
     pub enum DatabaseKind = "pelton.v1.DatabaseKind" {

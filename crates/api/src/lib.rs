@@ -30,3 +30,14 @@ pub mod reflection;
 pub mod ydb_ping;
 
 pub use method::{CallKind, Method};
+
+/// Returns the bytes that name a history in messages, in a buffer; see [`history_id`].
+pub const fn history_id_bytes(history_id: u64) -> [u8; 8] {
+    history_id.to_be_bytes()
+}
+
+/// Returns the history that `bytes` of a message name: 8, big-endian. Others are of no server of this
+/// version, and count as unknown, which is 0.
+pub fn history_id(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_be_bytes)
+}

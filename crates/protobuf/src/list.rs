@@ -237,3 +237,100 @@ impl<'a, K: Kind<'a>> fmt::Debug for Elements<'a, K> {
         formatter.debug_struct("Elements").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(dead_code, reason = "not all that a description makes is used here")]
+mod tests {
+    use crate::writer;
+    use crate::{DecodeError, Fault, List};
+
+    crate::message! {
+        /// Numbers.
+        pub struct Inner<'a> = "test.Inner" in "inner." {
+            /// Packed.
+            1 numbers: repeated fixed32,
+            /// A name.
+            2 name: string,
+        }
+
+        /// Numbers within.
+        pub struct Outer<'a> = "test.Outer" {
+            /// Merged.
+            1 inner: message Inner<'a>,
+            /// Not packed.
+            2 names: repeated string,
+        }
+    }
+
+    fn inner(numbers: &[u32], out: &mut Vec<u8>) {
+        let inner = Some(Inner {
+            numbers: numbers.into(),
+            name: "",
+        });
+        let names = List::default();
+        Outer { inner, names }.encode(out);
+    }
+
+    #[test]
+    fn elements_of_merged_messages_follow_each_other() {
+        let mut bytes = Vec::new();
+        inner(&[1, 2], &mut bytes);
+        inner(&[], &mut bytes);
+        inner(&[3], &mut bytes);
+        let outer = Outer::decode(&bytes).expect("it is a message");
+        let numbers = outer.inner.expect("it is there").numbers;
+        assert_eq!((numbers.len(), numbers.is_empty()), (3, false));
+        assert_eq!(numbers, (&[1, 2, 3]).into());
+        assert_ne!(numbers, (&[1, 2]).into());
+        assert_eq!(format!("{numbers:?}"), "[Ok(1), Ok(2), Ok(3)]");
+    }
+
+    #[test]
+    fn more_parts_than_are_remembered_are_refused() {
+        let mut bytes = Vec::new();
+        for part in 0..=crate::limits::MERGED_PARTS_MAX as u32 {
+            let decoded = Outer::decode(&bytes);
+            assert!(decoded.is_ok(), "{part} parts");
+            inner(&[part], &mut bytes);
+        }
+        let error = Outer::decode(&bytes).expect_err("one part too many");
+        assert_eq!(error.fault, Fault::TooManyParts);
+        assert_eq!((error.field, error.name), (1, "inner.numbers"));
+    }
+
+    #[test]
+    fn a_cut_number_of_a_packed_field_is_refused_at_once() {
+        let mut bytes = Vec::new();
+        writer::bytes(&mut bytes, 1, &[0; 7]);
+        let error = Inner::decode(&bytes).expect_err("four bytes and three");
+        assert_eq!(error.fault, Fault::Truncated);
+    }
+
+    #[test]
+    fn nothing_follows_an_element_that_is_refused() {
+        crate::message! {
+            /// Messages.
+            pub struct Messages<'a> = "test.Messages" {
+                /// Decoded when they are walked.
+                1 inner: repeated message Inner<'a>,
+            }
+        }
+        let mut bytes = Vec::new();
+        writer::bytes(&mut bytes, 1, &[0x12, 1, b'a']);
+        writer::bytes(&mut bytes, 1, &[0x12, 1, 0xff]);
+        writer::bytes(&mut bytes, 1, &[0x12, 1, b'b']);
+        let messages = Messages::decode(&bytes).expect("its own fields are sound");
+        let names: Vec<_> = messages
+            .inner
+            .iter()
+            .map(|inner| inner.map(|inner| inner.name))
+            .collect();
+        let refused = DecodeError {
+            field: 2,
+            name: "inner.name",
+            fault: Fault::NotUtf8,
+        };
+        assert_eq!(names, [Ok("a"), Err(refused)]);
+        assert_eq!(crate::Message::validate(&messages), Err(refused));
+    }
+}

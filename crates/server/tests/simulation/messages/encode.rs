@@ -1,9 +1,7 @@
 //! Requests as bytes.
 
+use api::admin::{CreateDatabaseRequest, DatabaseDescription, DropDatabaseRequest, DurabilityMode};
 use protobuf::writer;
-use service::admin::messages::{
-    DatabaseDescription, DropDatabaseRequest, DurabilityMode, encode_create_database,
-};
 use service::keyvalue::messages::{
     BatchRequest, CountRequest, Keys, PipeAnswers, Request, ScanRequest, TransactRequest,
 };
@@ -196,7 +194,10 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
             }
             .encode(out);
         }
-        Asked::Create => encode_create_database(&describe(database), out),
+        Asked::Create => CreateDatabaseRequest {
+            database: Some(describe(database)),
+        }
+        .encode(out),
         Asked::Drop => DropDatabaseRequest {
             name: database,
             confirm_name: database,
@@ -279,7 +280,7 @@ fn describe(name: &str) -> DatabaseDescription<'_> {
     };
     DatabaseDescription {
         name,
-        durability,
+        durability: durability.number(),
         interval_ms: interval_ms as u32,
         ..DatabaseDescription::default()
     }

@@ -13,7 +13,6 @@ mod transact;
 
 use std::fmt;
 
-pub(crate) use batch::repeated;
 pub use batch::{BatchRequest, BatchResponse};
 pub use operation::{OperationKind, Request, decode_get, decode_operation, encode_operation};
 pub(crate) use pipe::concerns_only_its_batch;
