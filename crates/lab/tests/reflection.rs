@@ -9,7 +9,7 @@ use client::{Channel, ChannelOptions, Code};
 use common::{PATIENCE, Reply, Server};
 use lab::{MethodError, MethodName, descriptors_of};
 use prost_reflect::prost::Message as _;
-use service::protobuf::{Reader, writer};
+use protobuf::{Reader, writer};
 
 const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
@@ -169,7 +169,7 @@ fn answers_that_are_none_are_told() {
     let unreadable = error(&[(2, b"\xff")]);
     assert_eq!(
         refusal(move || Reply::Message(unreadable.clone())),
-        "it gives no reason"
+        "its answer cannot be read"
     );
 }
 

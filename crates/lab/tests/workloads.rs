@@ -12,11 +12,11 @@ use lab::{
     PeltonLoad, PeltonShape, PeltonWorkload, Ping, PingTable, Report, SameRequest, ValueSizes,
     Verdict, Workload, limits, run,
 };
+use protobuf::{Reader, writer};
 use service::compat::simulate::Delays;
 use service::keyvalue::messages::{
     BatchRequest, OperationKind, PipeRequest, PipeResponse, Request,
 };
-use service::protobuf::{Reader, writer};
 use store::Operation;
 
 fn load(mix: &str, shape: PeltonShape) -> PeltonLoad {

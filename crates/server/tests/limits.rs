@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Caller, Host, MILLISECOND_NS, Options};
-use service::protobuf::writer;
+use protobuf::writer;
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};
 use wire::{Cause, ErrorCode, RequestHead, StreamKey};

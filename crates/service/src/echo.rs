@@ -3,9 +3,10 @@
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::limits::{ECHO_ANSWER_BYTES_MAX, ECHO_DELAY_MS_MAX, ECHO_DELAYED_PAYLOAD_BYTES_MAX};
 use crate::method::{Kind, Method};
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::Status;
 use crate::waiting::WaitingPlace;
+use api::echo::{EchoRequest, EchoResponse};
+use protobuf::{DecodeError, writer};
 
 /// A call of the echo service.
 pub struct EchoCall {
@@ -42,10 +43,13 @@ impl<Bytes: AsRef<[u8]>> Answer<Bytes> {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Answer::Payload(bytes) => writer::bytes(out, 1, bytes.as_ref()),
+            Answer::Payload(bytes) => EchoResponse {
+                payload: bytes.as_ref(),
+            }
+            .encode(out),
             &Answer::Zeros(length) => {
                 let length = length as usize;
-                writer::bytes_head(out, 1, length);
+                writer::bytes_head(out, EchoResponse::NUMBERS.payload, length);
                 out.resize(out.len() + length, 0);
             }
         }
@@ -176,18 +180,12 @@ impl State for EchoCall {
 /// `EchoRequest`: the answer, and after how many milliseconds.
 #[inline]
 fn decode(bytes: &[u8]) -> Result<(Answer<&[u8]>, u32), Status> {
-    let (mut payload, mut answer_bytes, mut delay_ms) = (&[][..], 0, 0);
-    Reader::new(bytes)
-        .for_each(|field, value| {
-            match field {
-                1 => payload = value.bytes()?,
-                2 => answer_bytes = value.uint32()?,
-                3 => delay_ms = value.uint32()?,
-                _ => {}
-            }
-            Ok(())
-        })
-        .map_err(not_a_request)?;
+    let request = EchoRequest::decode(bytes).map_err(not_a_request)?;
+    let EchoRequest {
+        payload,
+        answer_bytes,
+        delay_ms,
+    } = request;
     if answer_bytes > ECHO_ANSWER_BYTES_MAX {
         return Err(answer_too_large(answer_bytes));
     }

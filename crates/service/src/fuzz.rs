@@ -6,7 +6,7 @@ use testkit::Random;
 use crate::call::Shared;
 use crate::fake::{Fake, shared};
 use crate::method::Method;
-use crate::protobuf::writer;
+use protobuf::writer;
 
 const CALLS: u64 = 20_000;
 const STEPS_MAX: u64 = 12;

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::call::{Actions, CallHead, Shared, State, Topic};
 use crate::limits::HEALTH_SERVICE_NAME_BYTES_MAX;
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::services;
 use crate::status::{Code, Status};
 use crate::waiting::WaitingPlace;
+use api::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse, StatusEntry};
+use protobuf::writer;
 
 /// Whether a service serves (`HealthCheckResponse.ServingStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,14 +209,10 @@ impl State for HealthCall {
 
 /// `HealthCheckRequest`: the name of the service.
 fn decode_service(bytes: &[u8]) -> Result<&[u8], Status> {
-    let mut service = "";
-    let decoded: Result<(), DecodeError> = Reader::new(bytes).for_each(|field, value| {
-        if field == 1 {
-            service = value.string()?;
-        }
-        Ok(())
-    });
-    decoded.map_err(|error| Status::invalid_argument(format!("HealthCheckRequest: {error}")))?;
+    let request = HealthCheckRequest::decode(bytes);
+    let service = request
+        .map_err(|error| Status::invalid_argument(format!("HealthCheckRequest: {error}")))?
+        .service;
     if service.len() > HEALTH_SERVICE_NAME_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
             "HealthCheckRequest.service has {} bytes; a name has at most {HEALTH_SERVICE_NAME_BYTES_MAX}",
@@ -225,20 +222,26 @@ fn decode_service(bytes: &[u8]) -> Result<&[u8], Status> {
     Ok(service.as_bytes())
 }
 
+fn response(serving: Serving) -> HealthCheckResponse {
+    HealthCheckResponse {
+        status: serving as i32,
+    }
+}
+
 /// `HealthCheckResponse`
 fn encode_status(out: &mut Vec<u8>, serving: Serving) {
-    writer::uint64(out, 1, serving as u64);
+    response(serving).encode(out);
 }
 
 /// `HealthListResponse`: a map is a repeated entry of key (1) and value (2).
 fn encode_list(out: &mut Vec<u8>, registry: &Registry) {
     for (position, (name, _)) in registry.services.iter().enumerate() {
-        writer::message(out, 1, |out| {
-            writer::bytes(out, 1, name.as_bytes());
-            writer::message(out, 2, |out| {
-                encode_status(out, registry.serving_at(position))
-            });
-        });
+        let entry = StatusEntry {
+            key: name,
+            value: Some(response(registry.serving_at(position))),
+        };
+        let number = HealthListResponse::NUMBERS.statuses;
+        writer::message(out, number, |out| entry.encode(out));
     }
 }
 
@@ -254,6 +257,7 @@ fn no_such_service(service: &[u8]) -> Status {
 mod tests {
     use super::*;
     use crate::fake::{Fake, Sent, shared};
+    use protobuf::Reader;
 
     fn request(service: &str) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -32,7 +32,6 @@ pub mod interop;
 pub mod keyvalue;
 pub mod limits;
 pub mod method;
-pub mod protobuf;
 pub mod reflection;
 pub mod services;
 mod shares;

@@ -1,9 +1,5 @@
 //! Every bound of this crate: its name, its default, and what it stops.
 
-/// Groups nested within each other in a message. Groups are long out of use; a few levels are skipped for old senders,
-/// more would only be there to keep the decoder busy.
-pub const PROTOBUF_GROUP_DEPTH_MAX: usize = 32;
-
 /// Longest time to live, in milliseconds: 100 years. More is surely a mistake of units, and could overflow.
 pub const TIME_TO_LIVE_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 

@@ -3,8 +3,8 @@
 
 use store::{DatabaseId, Kind};
 
-use crate::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
 use crate::status::{Code, Status};
+use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Task {
 }
 
 /// What has become of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TaskNews<'a> {
     /// A backup goes on.
     BackingUp(BackupProgress<'a>),

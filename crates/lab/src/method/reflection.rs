@@ -4,26 +4,22 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use api::reflection::{
+    self, ReflectionAnswer, ReflectionQuery, ServerReflectionRequest, ServerReflectionResponse,
+};
 use client::{CallError, CallOptions, Channel, Code, Step, Streaming};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
-use service::protobuf::{Reader, writer};
+use protobuf::writer;
 
 use super::MethodError;
 use crate::limits;
 
-const PATHS: [&str; 2] = [
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+/// The service, by its name and by its earlier one.
+const METHODS: [api::Method; 2] = [
+    reflection::SERVER_REFLECTION_INFO,
+    reflection::SERVER_REFLECTION_INFO_V1ALPHA,
 ];
-
-/// Fields of `ServerReflectionRequest`.
-const FILE_BY_FILENAME: u32 = 3;
-const FILE_CONTAINING_SYMBOL: u32 = 4;
-
-/// Fields of `ServerReflectionResponse`.
-const FILE_DESCRIPTOR_RESPONSE: u32 = 4;
-const ERROR_RESPONSE: u32 = 7;
 
 /// The `FileDescriptorSet` of a symbol: its file, and all that it needs.
 ///
@@ -36,8 +32,9 @@ pub fn descriptors_of(
 ) -> Result<Vec<u8>, MethodError> {
     let until = Instant::now() + timeout;
     let mut last = None;
-    for path in PATHS {
-        match ask_all(channel, path, symbol, until) {
+    for method in METHODS {
+        let path = format!("/{}", method.path);
+        match ask_all(channel, &path, symbol, until) {
             Err(Refusal::Unimplemented) => last = Some("it has no reflection".to_owned()),
             Err(Refusal::Said(reason)) => return Err(MethodError::NoReflection(reason)),
             Ok(set) => return Ok(set),
@@ -76,25 +73,32 @@ fn ask_all(
     };
     let mut call = channel.streaming(path, &options)?;
     let mut files = Files::default();
-    let mut question = (FILE_CONTAINING_SYMBOL, symbol.to_owned());
+    let mut name: Option<String> = None;
     loop {
-        let answer = ask(&mut call, question.0, &question.1, until)?;
+        let question = match &name {
+            None => ReflectionQuery::FileContainingSymbol(symbol),
+            Some(name) => ReflectionQuery::FileByFilename(name),
+        };
+        let answer = ask(&mut call, question, until)?;
         files.take(&answer)?;
-        match files.missing() {
-            Some(name) => question = (FILE_BY_FILENAME, name),
-            None => return Ok(files.set),
+        name = files.missing();
+        if name.is_none() {
+            return Ok(files.set);
         }
     }
 }
 
 fn ask(
     call: &mut Streaming<'_>,
-    field: u32,
-    value: &str,
+    question: ReflectionQuery<'_>,
     until: Instant,
 ) -> Result<Vec<u8>, Refusal> {
     let mut request = Vec::new();
-    writer::bytes(&mut request, field, value.as_bytes());
+    ServerReflectionRequest {
+        message_request: Some(question),
+        ..ServerReflectionRequest::default()
+    }
+    .encode(&mut request);
     call.send(&request);
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -120,32 +124,22 @@ impl Files {
     /// Takes the files of an answer.
     fn take(&mut self, answer: &[u8]) -> Result<(), Refusal> {
         let unreadable = |_| Refusal::Said("its answer cannot be read".into());
-        let (mut files, mut error) = (None, None);
-        Reader::new(answer)
-            .for_each(|field, value| {
-                match field {
-                    FILE_DESCRIPTOR_RESPONSE => files = Some(value.bytes()?),
-                    ERROR_RESPONSE => error = Some(value.bytes()?),
-                    _ => {}
-                }
-                Ok(())
-            })
-            .map_err(unreadable)?;
-        if let Some(error) = error {
-            return Err(Refusal::Said(error_text(error)));
-        }
-        let files = files.ok_or_else(|| Refusal::Said("its answer has no files".into()))?;
-        let mut all = Vec::new();
-        Reader::new(files)
-            .for_each(|field, value| {
-                if field == 1 {
-                    all.push(value.bytes()?);
-                }
-                Ok(())
-            })
-            .map_err(unreadable)?;
+        let answer = ServerReflectionResponse::decode(answer).map_err(unreadable)?;
+        let files = match answer.message_response {
+            Some(ReflectionAnswer::FileDescriptorResponse(files)) => files,
+            Some(ReflectionAnswer::ErrorResponse(error)) => {
+                let text = match error.error_message {
+                    "" => "it gives no reason",
+                    text => text,
+                };
+                return Err(Refusal::Said(text.to_owned()));
+            }
+            _ => return Err(Refusal::Said("its answer has no files".into())),
+        };
         let before = self.names.len();
-        all.into_iter().try_for_each(|file| self.take_file(file))?;
+        for file in &files.file_descriptor_proto {
+            self.take_file(file.map_err(unreadable)?)?;
+        }
         if self.names.len() == before {
             return Err(Refusal::Said(
                 "it sends the same files again and again".into(),
@@ -179,19 +173,6 @@ impl Files {
         }
         None
     }
-}
-
-/// The text of an `ErrorResponse`.
-fn error_text(error: &[u8]) -> String {
-    let mut text = "it gives no reason".to_owned();
-    // What cannot be read has no text.
-    let _ = Reader::new(error).for_each(|field, value| {
-        if field == 2 {
-            value.string()?.clone_into(&mut text);
-        }
-        Ok(())
-    });
-    text
 }
 
 #[cfg(test)]

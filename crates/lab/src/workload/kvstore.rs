@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use api::kvstore::{
+    CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
+};
 use service::Method;
-use service::protobuf::{Reader, writer};
 
 use super::{Verdict, Workload};
 use crate::limits;
@@ -115,7 +117,8 @@ impl Workload for KvstoreDeletes {
             self.keys.write_key(*number);
         }
         self.at += 1;
-        writer::bytes(out, 1, &self.keys.key);
+        let key = &self.keys.key;
+        DeleteRequest { key }.encode(out);
     }
 
     fn judge(&self, _kind: usize, _ticket: u32, _answer: &[u8]) -> Verdict {
@@ -321,29 +324,29 @@ impl Workload for KvstoreWorkload {
         let (kind, ticket) = self.chosen;
         let entry = self.tickets[ticket as usize];
         self.write_key(entry.number);
-        writer::bytes(out, 1, &self.key);
+        let key = &self.key[..];
         match kind {
-            CREATE => writer::bytes(out, 2, self.value(entry)),
+            CREATE => {
+                let value = self.value(entry);
+                CreateRequest { key, value }.encode(out);
+            }
             UPDATE => {
                 let version = entry.version + 1;
-                writer::bytes(out, 2, self.value(Entry { version, ..entry }));
+                let value = self.value(Entry { version, ..entry });
+                UpdateRequest { key, value }.encode(out);
             }
-            _ => {}
+            RETRIEVE => RetrieveRequest { key }.encode(out),
+            _ => DeleteRequest { key }.encode(out),
         }
     }
 
     /// As the article's client: an answer to a Retrieve has a value, any other is empty. Owned: it is the value that was
     /// written last.
     fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict {
-        let mut value = &[][..];
-        let read = Reader::new(answer).for_each(|field, given| {
-            if field == 1 {
-                value = given.bytes()?;
-            }
-            Ok(())
-        });
+        let Ok(RetrieveResponse { value }) = RetrieveResponse::decode(answer) else {
+            return Verdict::Unreadable;
+        };
         match (kind, self.load.keys) {
-            _ if read.is_err() => Verdict::Unreadable,
             (RETRIEVE, _) if value.is_empty() => Verdict::Wrong,
             (RETRIEVE, KeyUse::Shared) => Verdict::Good,
             (RETRIEVE, KeyUse::Owned) => match value == self.value(self.tickets[ticket as usize]) {
@@ -412,22 +415,14 @@ mod tests {
     fn request(workload: &mut KvstoreWorkload) -> (Vec<u8>, Vec<u8>) {
         let mut out = Vec::new();
         workload.encode(&mut out);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        Reader::new(&out)
-            .for_each(|field, given| {
-                match field {
-                    1 => key = given.bytes()?.to_vec(),
-                    _ => value = given.bytes()?.to_vec(),
-                }
-                Ok(())
-            })
-            .expect("it is well formed");
-        (key, value)
+        // The requests of all methods agree as far as they go.
+        let CreateRequest { key, value } = CreateRequest::decode(&out).expect("it is well formed");
+        (key.to_vec(), value.to_vec())
     }
 
     fn found(value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        writer::bytes(&mut out, 1, value);
+        RetrieveResponse { value }.encode(&mut out);
         out
     }
 
@@ -688,7 +683,7 @@ mod tests {
             let mut out = Vec::new();
             deletes.encode(&mut out);
             let mut key = Vec::new();
-            writer::bytes(&mut key, 1, &keys[0]);
+            DeleteRequest { key: &keys[0] }.encode(&mut key);
             keys.rotate_left(1);
             assert_eq!(out, key);
         };

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use client::SharedBytes;
+use protobuf::writer;
 use service::Method;
 use service::keyvalue::messages::{
     AppendResponse, BatchRequest, BatchResponse, DeleteResponse, GetResponse, IncrementResponse,
     OperationKind, PipeAnswers, PipeRequest, PipeResponse, PutResponse, Request, encode_operation,
 };
-use service::protobuf::writer;
 use store::{Condition, Expiry, Mode, Operation};
 
 use super::{Verdict, Workload};

@@ -1,7 +1,7 @@
 //! Calls of `Ydb.Debug.V1.DebugService`.
 
+use api::ydb_ping::PlainGrpcResponse;
 use service::Method;
-use service::protobuf::Reader;
 
 use super::{Verdict, Workload};
 
@@ -37,15 +37,8 @@ impl Workload for Ping {
 
     /// A stream must say the server's time; a single call may, as that of a YDB server does.
     fn judge(&self, _kind: usize, _ticket: u32, answer: &[u8]) -> Verdict {
-        let mut time_us = 0;
-        let read = Reader::new(answer).for_each(|field, value| {
-            if field == 1 {
-                time_us = value.varint()?;
-            }
-            Ok(())
-        });
-        match read {
-            Ok(()) if time_us > 0 || !self.streaming => Verdict::Good,
+        match PlainGrpcResponse::decode(answer) {
+            Ok(answer) if answer.call_back_ts > 0 || !self.streaming => Verdict::Good,
             _ => Verdict::Unreadable,
         }
     }

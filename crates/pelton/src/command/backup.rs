@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use api::admin::{BackupProgress, BackupRequest, SnapshotResponse};
 use client::{CallOptions, Step};
 use service::Method;
-use service::admin::messages::{BackupProgress, SnapshotResponse, encode_backup};
 
 use super::{Caller, call_failure, path, unreadable};
 use crate::arguments::{BackupArguments, SnapshotArguments};
@@ -25,7 +25,8 @@ pub fn backup(arguments: &BackupArguments) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen();
     let mut caller = Caller::connect(&arguments.connection)?;
     let mut request = Vec::new();
-    encode_backup(&arguments.name, &mut request);
+    let name = &arguments.name;
+    BackupRequest { name }.encode(&mut request);
     let progress = Progress::bytes("copying");
     let mut output = Output::new(arguments.connection.output).optional();
     let mut is_complete = false;

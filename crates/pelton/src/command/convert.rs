@@ -1,7 +1,7 @@
 //! `pelton database convert`
 
+use api::admin::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
 use service::Method;
-use service::admin::messages::{ConvertDatabaseRequest, ConvertProgress, DatabaseKind};
 
 use super::backup::{Patience, SILENCE, wait};
 use super::{Caller, say_miss, unreadable};
@@ -21,6 +21,7 @@ pub fn convert_database(arguments: &ConvertDatabaseArguments) -> Result<Exit, Fa
     };
     let mut request = Vec::new();
     let name = &arguments.name;
+    let kind = kind.number();
     ConvertDatabaseRequest { name, kind }.encode(&mut request);
     let progress = Progress::entries_of("converting");
     let mut end = None;

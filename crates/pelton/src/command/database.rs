@@ -1,11 +1,12 @@
 //! `pelton database create|list|drop`
 
+use api::admin::{
+    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
+    DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
+    ListDatabasesResponse,
+};
 use serde_json::{Map, Value};
 use service::Method;
-use service::admin::messages::{
-    CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DatabaseStatistics,
-    DropDatabaseRequest, DurabilityMode, decode_databases, decode_dropped, encode_create_database,
-};
 
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{
@@ -27,26 +28,29 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
     let database = DatabaseDescription {
         name: &arguments.name,
         kind: match arguments.kind {
-            KindArgument::Memory => DatabaseKind::Memory,
-            KindArgument::Disk => DatabaseKind::Disk,
+            KindArgument::Memory => DatabaseKind::Memory.number(),
+            KindArgument::Disk => DatabaseKind::Disk.number(),
         },
-        durability,
+        durability: durability.number(),
         interval_ms,
         quota_bytes: arguments.quota.map_or(0, |size| size.0),
         max_value_bytes: arguments.max_value.map_or(0, |size| size.0),
     };
     let mut request = Vec::new();
-    encode_create_database(&database, &mut request);
+    let database = Some(database);
+    CreateDatabaseRequest { database }.encode(&mut request);
     let answer =
         Caller::connect(&arguments.connection)?.unary(Method::AdminCreateDatabase, &request)?;
     let answer = CreateDatabaseResponse::decode(&answer).map_err(unreadable)?;
+    let described = answer.database.unwrap_or_default();
+    check(&described)?;
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         let mut fields = object([("created", answer.created.into())]);
-        insert_description(&mut fields, &answer.database);
+        insert_description(&mut fields, &described);
         output.object(fields)?;
     } else if answer.created {
-        output.line(&format!("created: {}", describe(&answer.database)))?;
+        output.line(&format!("created: {}", describe(&described)))?;
     }
     output.end()?;
     if answer.created {
@@ -60,7 +64,7 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
         arguments.connection.output,
         &format!(
             "{which} is there already, nothing was changed: {}",
-            describe(&answer.database)
+            describe(&described)
         ),
     );
     Ok(Exit::Miss)
@@ -69,8 +73,12 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
 /// Lists all databases.
 pub fn list_databases(arguments: &ListDatabasesArguments) -> Result<Exit, Failure> {
     let answer = Caller::connect(&arguments.connection)?.unary(Method::AdminListDatabases, b"")?;
-    let databases: Result<Vec<DatabaseStatistics<'_>>, _> = decode_databases(&answer).collect();
+    let answer = ListDatabasesResponse::decode(&answer).map_err(unreadable)?;
+    let databases: Result<Vec<DatabaseStatistics<'_>>, _> = answer.databases.iter().collect();
     let databases = databases.map_err(unreadable)?;
+    for database in databases.iter().filter_map(|one| one.database.as_ref()) {
+        check(database)?;
+    }
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         for database in &databases {
@@ -87,7 +95,7 @@ pub fn list_databases(arguments: &ListDatabasesArguments) -> Result<Exit, Failur
 
 fn fields(database: &DatabaseStatistics<'_>) -> Map<String, Value> {
     let mut fields = Map::new();
-    insert_description(&mut fields, &database.database);
+    insert_description(&mut fields, &database.database.unwrap_or_default());
     for (name, value) in [
         ("entries", database.entries),
         ("content_bytes", database.content_bytes),
@@ -136,18 +144,18 @@ fn table(databases: &[DatabaseStatistics<'_>]) -> Vec<String> {
 }
 
 fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
-    let database = &statistics.database;
+    let database = &statistics.database.unwrap_or_default();
     let name = match database.name {
         "" => "(default)",
         name => name,
     };
     // What a database on disk holds is an estimate, and its content is what its files take.
-    let (entries, content) = match database.kind {
-        DatabaseKind::Memory => (
+    let (entries, content) = match is_on_disk(database) {
+        false => (
             statistics.entries.to_string(),
             people(statistics.content_bytes),
         ),
-        DatabaseKind::Disk => (format!("~{}", statistics.entries), "-".into()),
+        true => (format!("~{}", statistics.entries), "-".into()),
     };
     let blobs = match statistics.blobs {
         0 => "-".into(),
@@ -186,7 +194,8 @@ pub fn drop_database(arguments: &DropDatabaseArguments) -> Result<Exit, Failure>
     let mut caller = Caller::connect(&arguments.connection)?;
     let answer = caller.unary(Method::AdminDropDatabase, &request);
     let answer = answer.map_err(|failure| not_empty(&arguments.name, failure))?;
-    let dropped = decode_dropped(&answer).map_err(unreadable)?;
+    let answer = DropDatabaseResponse::decode(&answer).map_err(unreadable)?;
+    let dropped = answer.dropped;
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         output.object(object([("dropped", dropped.into())]))?;
@@ -232,21 +241,36 @@ fn not_empty(name: &str, failure: Failure) -> Failure {
     }
 }
 
+/// Refuses what a later server may say of a database.
+fn check(database: &DatabaseDescription<'_>) -> Result<(), Failure> {
+    if DatabaseKind::from_number(database.kind).is_none() {
+        return Err(unreadable("a database is of a kind that is not known"));
+    }
+    if DurabilityMode::from_number(database.durability).is_none() {
+        return Err(unreadable("a database has a durability that is not known"));
+    }
+    Ok(())
+}
+
+fn is_on_disk(database: &DatabaseDescription<'_>) -> bool {
+    database.kind == DatabaseKind::Disk.number()
+}
+
 fn kind(database: &DatabaseDescription<'_>) -> &'static str {
-    match database.kind {
-        DatabaseKind::Memory => "memory",
-        DatabaseKind::Disk => "disk",
+    match is_on_disk(database) {
+        false => "memory",
+        true => "disk",
     }
 }
 
 fn durability(database: &DatabaseDescription<'_>) -> Durability {
-    match database.durability {
-        DurabilityMode::Synced => Durability::Synced,
-        DurabilityMode::Interval => Durability::Interval(Span {
+    match DurabilityMode::from_number(database.durability) {
+        None | Some(DurabilityMode::Unspecified | DurabilityMode::Synced) => Durability::Synced,
+        Some(DurabilityMode::Interval) => Durability::Interval(Span {
             ms: database.interval_ms.into(),
         }),
-        DurabilityMode::Written => Durability::Written,
-        DurabilityMode::Volatile => Durability::Volatile,
+        Some(DurabilityMode::Written) => Durability::Written,
+        Some(DurabilityMode::Volatile) => Durability::Volatile,
     }
 }
 

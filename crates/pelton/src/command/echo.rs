@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use api::echo::{EchoRequest, EchoResponse};
 use service::Method;
-use service::protobuf::{Reader, writer};
 
 use super::{Caller, unreadable};
 use crate::arguments::{ConnectionArguments, EchoArguments};
@@ -14,9 +14,6 @@ use crate::encoding::insert_bytes;
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, counted, note, object};
-
-/// Field number of the payload, in request and answer.
-const PAYLOAD: u32 = 1;
 
 /// Sends bytes to the server and back.
 pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
@@ -46,20 +43,16 @@ pub fn echo(arguments: &EchoArguments) -> Result<Exit, Failure> {
 /// One call of Echo, the answer compared with what was sent.
 pub(super) fn round_trip(caller: &mut Caller, payload: &[u8]) -> Result<Duration, Failure> {
     let mut request = Vec::with_capacity(payload.len() + 16);
-    writer::bytes(&mut request, PAYLOAD, payload);
+    EchoRequest {
+        payload,
+        ..EchoRequest::default()
+    }
+    .encode(&mut request);
     let begin = Instant::now();
     let answer = caller.unary(Method::EchoUnary, &request)?;
     let time = begin.elapsed();
-    let mut returned: &[u8] = b"";
-    Reader::new(&answer)
-        .for_each(|number, value| {
-            if number == PAYLOAD {
-                returned = value.bytes()?;
-            }
-            Ok(())
-        })
-        .map_err(unreadable)?;
-    if returned != payload {
+    let returned = EchoResponse::decode(&answer).map_err(unreadable)?;
+    if returned.payload != payload {
         return Err(unreadable("what came back is not what was sent"));
     }
     Ok(time)

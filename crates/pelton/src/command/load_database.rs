@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use api::admin::{
+    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
+    DropDatabaseRequest, DropDatabaseResponse, ListDatabasesResponse, StatisticsResponse,
+};
 use client::Code;
 use service::Method;
-use service::admin::messages::{
-    CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DropDatabaseRequest,
-    StatisticsResponse, decode_databases, decode_dropped, encode_create_database,
-};
 use service::keyvalue::messages::Request;
 use store::Operation;
 
@@ -45,11 +45,11 @@ pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result
     let Ok(list) = caller.unary(Method::AdminListDatabases, b"") else {
         return Ok(());
     };
-    let is_in_memory = decode_databases(&list).any(|found| {
-        found.is_ok_and(|found| {
-            let found = found.database;
-            found.name == database.unwrap_or_default() && found.kind == DatabaseKind::Memory
-        })
+    let list = ListDatabasesResponse::decode(&list).unwrap_or_default();
+    let mut found = list.databases.iter().flatten();
+    let is_in_memory = found.any(|found| {
+        let found = found.database.unwrap_or_default();
+        found.name == database.unwrap_or_default() && found.kind == DatabaseKind::Memory.number()
     });
     let Ok(figures) = caller.unary(Method::AdminStatistics, b"") else {
         return Ok(());
@@ -143,7 +143,7 @@ impl OwnDatabase {
             self.name
         );
         let answer = dropped.map_err(|failure| failure.with(&left))?;
-        decode_dropped(&answer).map_err(unreadable)?;
+        DropDatabaseResponse::decode(&answer).map_err(unreadable)?;
         Ok(())
     }
 }
@@ -159,8 +159,11 @@ fn is_no_admin(code: Code) -> bool {
 fn create(caller: &mut Caller) -> Result<String, Failure> {
     let list = caller.unary(Method::AdminListDatabases, b"")?;
     let mut model = DatabaseDescription::default();
-    for database in decode_databases(&list) {
-        let database = database.map_err(unreadable)?.database;
+    for database in &ListDatabasesResponse::decode(&list)
+        .map_err(unreadable)?
+        .databases
+    {
+        let database = database.map_err(unreadable)?.database.unwrap_or_default();
         if database.name.is_empty() {
             model = database;
         }
@@ -168,13 +171,11 @@ fn create(caller: &mut Caller) -> Result<String, Failure> {
     loop {
         let name = fresh_name();
         let mut request = Vec::new();
-        encode_create_database(
-            &DatabaseDescription {
-                name: &name,
-                ..model
-            },
-            &mut request,
-        );
+        let database = Some(DatabaseDescription {
+            name: &name,
+            ..model
+        });
+        CreateDatabaseRequest { database }.encode(&mut request);
         let answer = caller.unary(Method::AdminCreateDatabase, &request)?;
         let is_new = CreateDatabaseResponse::decode(&answer)
             .map_err(unreadable)?

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
-use store::log::{Record, RecordKind, records};
+use store::log::{Record, RecordKind, records as records_of};
 use store::snapshot::{self, Summary};
 use wal::disk::{Disk, FolderLock, RealDisk};
 use wal::{Ending, Group, Known, Place, Report, verify_known};
@@ -71,7 +71,7 @@ fn read(
     let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut named = NamedTrees::of_snapshot(snapshots.last().map(|newest| &newest.header));
     let log = verify_known(&disk, &known, &mut |place, group| {
-        for record in records(group) {
+        for record in records_of(group) {
             named.record(&record?);
         }
         visit(place, group);
@@ -154,7 +154,7 @@ fn print_group(
         },
     )?;
     if with_records {
-        for record in records(group) {
+        for record in records_of(group) {
             // What cannot be read is told by the verdict on the whole.
             let Ok(record) = record else { break };
             print_record(output, &record)?;

@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::admin::StatisticsResponse;
+use api::health::{HealthCheckResponse, ServingStatus};
 use client::{CallError, Code};
+use protobuf::Message;
 use serde_json::{Map, Value};
 use service::Method;
-use service::admin::messages::StatisticsResponse;
-use service::protobuf::Reader;
 
 use super::{Caller, echo, path, unreadable};
 use crate::arguments::{ConnectionArguments, StatusArguments};
@@ -19,9 +20,6 @@ use crate::size::Size;
 
 /// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
 const ROUND_TRIPS: usize = 5;
-
-/// `HealthCheckResponse.ServingStatus` of <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
-const SERVING: u64 = 1;
 
 /// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
@@ -40,6 +38,8 @@ pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let figures = figures(&mut caller)?;
     let figures = figures.as_deref().map(StatisticsResponse::decode);
     let figures = figures.transpose().map_err(unreadable)?;
+    let sound = figures.as_ref().map_or(Ok(()), Message::validate);
+    sound.map_err(unreadable)?;
 
     let word = word(serving);
     let mut output = Output::new(arguments.connection.output);
@@ -120,16 +120,8 @@ fn word(serving: bool) -> &'static str {
 /// Whether the server as a whole is ready.
 fn health(caller: &mut Caller) -> Result<bool, Failure> {
     let answer = caller.unary(Method::HealthCheck, b"")?;
-    let mut status = 0;
-    Reader::new(&answer)
-        .for_each(|number, value| {
-            if number == 1 {
-                status = value.varint()?;
-            }
-            Ok(())
-        })
-        .map_err(unreadable)?;
-    Ok(status == SERVING)
+    let answer = HealthCheckResponse::decode(&answer).map_err(unreadable)?;
+    Ok(answer.status == ServingStatus::Serving.number())
 }
 
 /// What the server holds and has done; `None` if it tells that only to callers on its own machine.
@@ -144,7 +136,12 @@ fn figures(caller: &mut Caller) -> Result<Option<Vec<u8>>, Failure> {
 }
 
 fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
-    let entries: u64 = figures.databases.iter().map(|one| one.entries).sum();
+    let entries: u64 = figures
+        .databases
+        .iter()
+        .flatten()
+        .map(|one| one.entries)
+        .sum();
     let mut lines = vec![
         format!(
             "running: {:.1?}; open connections: {}",
@@ -159,7 +156,7 @@ fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
             Size::rounded(figures.buffered_bytes),
             Size::rounded(figures.buffered_limit_bytes),
         ),
-        format!("history: {:016x}", figures.history_id),
+        format!("history: {:016x}", api::history_id(figures.history_id)),
     ];
     lines.extend(blobs(figures));
     if let Some(log) = &figures.log {
@@ -211,7 +208,7 @@ struct BlobTotals {
 impl BlobTotals {
     fn of(figures: &StatisticsResponse<'_>) -> BlobTotals {
         let mut totals = BlobTotals::default();
-        for database in &figures.databases {
+        for database in figures.databases.iter().flatten() {
             totals.blobs += database.blobs;
             totals.bytes += database.blob_bytes;
             totals.unfinished += database.unfinished_uploads;
@@ -230,7 +227,10 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
         ("memory_limit_bytes", figures.memory_limit_bytes.into()),
         ("buffered_bytes", figures.buffered_bytes.into()),
         ("buffered_limit_bytes", figures.buffered_limit_bytes.into()),
-        ("history_id", format!("{:016x}", figures.history_id).into()),
+        (
+            "history_id",
+            format!("{:016x}", api::history_id(figures.history_id)).into(),
+        ),
     ]));
     let used = BlobTotals::of(figures);
     fields.extend(object([

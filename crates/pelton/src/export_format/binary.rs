@@ -11,8 +11,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
+use protobuf::writer::varint;
 use service::keyvalue::messages::EntryMessage;
-use service::protobuf::writer::varint;
 
 use super::{Entry, FORMAT_VERSION};
 use crate::exit::Failure;

@@ -11,6 +11,7 @@ use std::path::Path;
 const MODULES: &[(&str, &str, &str)] = &[
     ("net", "limits.rs", "Sockets and event loops"),
     ("wire", "limits.rs", "HTTP/2, HPACK and gRPC"),
+    ("protobuf", "limits.rs", "Protobuf messages"),
     ("server", "limits.rs", "Dispatch, admission and draining"),
     ("service", "limits.rs", "What each call may ask for"),
     ("store", "limits.rs", "Keys, values and commits"),

@@ -1,6 +1,6 @@
 //! Databases that become ones of another kind.
 
-use service::admin::messages::ConvertProgress;
+use api::admin::ConvertProgress;
 use service::{TaskFailure, TaskFailureKind};
 use store::durable::{ConvertError, Durable};
 use store::tree::TreeError;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use service::admin::messages::{BackupProgress, SnapshotResponse};
+use api::admin::{BackupProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use store::Store;
 use store::background::Background;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use service::admin::messages::{BackupProgress, ConvertProgress, SnapshotResponse};
+use api::admin::{BackupProgress, ConvertProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskNews, TaskRefusal};
 
 use crate::calls::CallId;
@@ -35,7 +35,7 @@ pub(crate) trait Jobs: Send + Sync {
 }
 
 /// What a task has made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Done {
     /// A backup, in this folder.
     Backup {
@@ -49,14 +49,14 @@ pub(crate) enum Done {
 }
 
 /// How far a task has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Progress {
     Backup(BackupProgress<'static>),
     Conversion(ConvertProgress),
 }
 
 /// News on their way to a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
     Progress(Progress),
     Done(Done),

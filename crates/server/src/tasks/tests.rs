@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use service::admin::messages::{BackupProgress, SnapshotResponse};
+use api::admin::{BackupProgress, SnapshotResponse};
 use service::{Task, TaskFailure, TaskFailureKind, TaskRefusal};
 use wire::grpc::Code;
 use wire::{Event, StreamKey};

@@ -1,9 +1,9 @@
 //! What a call may ask of the layer above it, and what that returns.
 
+use api::admin::{ConvertDatabaseRequest, DatabaseKind};
+use protobuf::{Reader, writer};
 use service::Method;
-use service::admin::messages::{ConvertDatabaseRequest, DatabaseKind};
 use service::keyvalue::messages::BatchRequest;
-use service::protobuf::{Reader, writer};
 use store::{Condition, Expiry, Mode, Operation};
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};
@@ -172,7 +172,7 @@ fn a_server_that_keeps_nothing_refuses_to_copy_it() {
     let mut convert = Vec::new();
     let request = ConvertDatabaseRequest {
         name: "",
-        kind: DatabaseKind::Disk,
+        kind: DatabaseKind::Disk.number(),
     };
     request.encode(&mut convert);
     let mut pair = Pair::open();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use protobuf::writer;
 use service::Method;
 use service::keyvalue::messages::{Keys, Request, ScanRequest};
-use service::protobuf::writer;
 use store::blob::{Job, ReadJob, Runner};
 use store::{Condition, Direction, Expiry, Operation};
 use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};

@@ -1,6 +1,6 @@
 //! Metadata and compression, as the public tests of gRPC ask for them.
 
-use service::protobuf::writer;
+use protobuf::writer;
 use wire::grpc::{Code, Metadata};
 use wire::{Event, RequestHead};
 

@@ -84,7 +84,7 @@ fn a_message_that_is_decompressed_counts_by_what_it_becomes() {
     for round in 0..2 {
         // An EchoRequest of a field that there is not, so that the answer is empty.
         pair.client.send_message(stream, &mut pair.sent, |out| {
-            service::protobuf::writer::bytes(out, 15, &message);
+            protobuf::writer::bytes(out, 15, &message);
         });
         pair.client.set_compress(stream, false);
         for _ in 0..EVENTS_PER_TURN {

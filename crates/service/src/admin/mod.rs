@@ -4,7 +4,6 @@
 //! step, although a list of many databases may take longer than a step of a request should. Backups, snapshots and
 //! conversions are tasks, which the room above does beside its loops.
 
-pub mod messages;
 #[cfg(test)]
 mod task_tests;
 mod tasks;
@@ -24,11 +23,13 @@ use crate::limits::{DURABILITY_INTERVAL_MS_MAX, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::status::{Code, Status};
 use crate::task::TaskNews;
-use messages::{
-    CreateDatabaseResponse, DatabaseDescription, DatabaseKind, DatabaseStatistics,
-    DropDatabaseRequest, DurabilityMode, LogMessage, MethodStatistics, StatisticsResponse,
-    decode_create_database, decode_nothing, encode_database, encode_dropped,
+use api::admin::{
+    CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription, DatabaseKind,
+    DatabaseStatistics, DropDatabaseRequest, DropDatabaseResponse, DurabilityMode,
+    ListDatabasesResponse, LogStatistics as LogMessage, MethodStatistics, StatisticsRequest,
+    StatisticsResponse,
 };
+use protobuf::writer;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
 pub struct AdminCall {
@@ -149,7 +150,8 @@ impl State for AdminCall {
 }
 
 #[cold]
-fn invalid(method: Method, invalid: Invalid) -> Status {
+fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
+    let invalid = invalid.into();
     let code = match invalid.rule {
         Rule::NotServed => Code::Unimplemented,
         Rule::Malformed(_) | Rule::Broken(_) => Code::InvalidArgument,
@@ -170,7 +172,11 @@ impl AdminCall {
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), Status> {
-        let wanted = decode_create_database(bytes).map_err(|error| invalid(self.method, error))?;
+        let request =
+            CreateDatabaseRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
+        let wanted = request.database.unwrap_or_default();
+        let modes = kind_of(&wanted).and_then(|kind| Ok((kind, mode_of(&wanted)?)));
+        let (kind, mode) = modes.map_err(|error| invalid(self.method, error))?;
         let store = &shared.store;
         if store.database(wanted.name).is_some() {
             return answer_created(wanted.name, false, shared, actions);
@@ -181,7 +187,7 @@ impl AdminCall {
                  \"default\" would be taken for it: choose another name",
             ));
         }
-        let config = config_of(&wanted, store)?;
+        let config = config_of(&wanted, kind, mode, store)?;
         self.name = wanted.name.into();
         actions.create_database(wanted.name, &config);
         Ok(())
@@ -201,7 +207,7 @@ fn answer_created(
             "the database was dropped while it was created; nothing of it is left",
         ));
     };
-    let database = describe(info);
+    let database = Some(describe(info));
     actions.respond(|out| CreateDatabaseResponse { created, database }.encode(out));
     Ok(())
 }
@@ -223,20 +229,44 @@ fn not_created(error: &CreateError) -> Status {
     Status::new(code, format!("{field}{error}"))
 }
 
-fn config_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<DatabaseConfig, Status> {
+fn kind_of(wanted: &DatabaseDescription<'_>) -> Result<Kind, Invalid> {
+    match DatabaseKind::from_number(wanted.kind) {
+        Some(DatabaseKind::Unspecified | DatabaseKind::Memory) => Ok(Kind::Memory),
+        Some(DatabaseKind::Disk) => Ok(Kind::Disk),
+        None => Err(Invalid::rule(
+            "database.kind",
+            "is not a DatabaseKind that this version knows",
+        )),
+    }
+}
+
+fn mode_of(wanted: &DatabaseDescription<'_>) -> Result<DurabilityMode, Invalid> {
+    match DurabilityMode::from_number(wanted.durability) {
+        Some(DurabilityMode::Unspecified) => Ok(DurabilityMode::Synced),
+        Some(mode) => Ok(mode),
+        None => Err(Invalid::rule(
+            "database.durability",
+            "is not a DurabilityMode that this version knows",
+        )),
+    }
+}
+
+fn config_of(
+    wanted: &DatabaseDescription<'_>,
+    kind: Kind,
+    mode: DurabilityMode,
+    store: &Store,
+) -> Result<DatabaseConfig, Status> {
     let mut limits = DatabaseLimits::for_values(value_bytes_of(wanted, store)?);
     if wanted.quota_bytes > 0 {
         limits.memory_bytes = wanted.quota_bytes;
     }
     let config = DatabaseConfig {
         kind: Kind::Memory,
-        durability: durability_of(wanted)?,
+        durability: durability_of(mode, wanted.interval_ms)?,
         limits,
     };
-    Ok(config.of_kind(match wanted.kind {
-        DatabaseKind::Memory => Kind::Memory,
-        DatabaseKind::Disk => Kind::Disk,
-    }))
+    Ok(config.of_kind(kind))
 }
 
 /// A value that the server's requests and answers cannot carry would be of no use.
@@ -255,9 +285,9 @@ fn value_bytes_of(wanted: &DatabaseDescription<'_>, store: &Store) -> Result<usi
     }
 }
 
-fn durability_of(wanted: &DatabaseDescription<'_>) -> Result<Durability, Status> {
-    let interval_ms = u64::from(wanted.interval_ms);
-    let is_interval = wanted.durability == DurabilityMode::Interval;
+fn durability_of(mode: DurabilityMode, interval_ms: u32) -> Result<Durability, Status> {
+    let interval_ms = u64::from(interval_ms);
+    let is_interval = mode == DurabilityMode::Interval;
     if is_interval && !(1..=DURABILITY_INTERVAL_MS_MAX).contains(&interval_ms) {
         return Err(Status::invalid_argument(format!(
             "field database.interval_ms is {interval_ms}; with durability INTERVAL give 1 to {DURABILITY_INTERVAL_MS_MAX}"
@@ -268,8 +298,8 @@ fn durability_of(wanted: &DatabaseDescription<'_>) -> Result<Durability, Status>
             "field database.interval_ms is {interval_ms}; leave it out unless durability is INTERVAL"
         )));
     }
-    Ok(match wanted.durability {
-        DurabilityMode::Synced => Durability::Synced,
+    Ok(match mode {
+        DurabilityMode::Unspecified | DurabilityMode::Synced => Durability::Synced,
         DurabilityMode::Interval => Durability::Interval { ms: interval_ms },
         DurabilityMode::Written => Durability::Written,
         DurabilityMode::Volatile => Durability::Volatile,
@@ -288,10 +318,10 @@ fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
     DatabaseDescription {
         name: &info.name,
         kind: match config.kind {
-            Kind::Memory => DatabaseKind::Memory,
-            _ => DatabaseKind::Disk,
+            Kind::Memory => DatabaseKind::Memory.number(),
+            _ => DatabaseKind::Disk.number(),
         },
-        durability,
+        durability: durability.number(),
         interval_ms: u32::try_from(interval_ms).unwrap_or(u32::MAX),
         quota_bytes: match config.limits.memory_bytes {
             u64::MAX => 0,
@@ -333,7 +363,7 @@ impl AdminCall {
 }
 
 fn answer_dropped(dropped: bool, actions: &mut impl Actions) -> Result<(), Status> {
-    actions.respond(|out| encode_dropped(dropped, out));
+    actions.respond(|out| DropDatabaseResponse { dropped }.encode(out));
     Ok(())
 }
 
@@ -355,7 +385,8 @@ fn not_confirmed(name: &str, content: &DropError) -> Status {
 impl AdminCall {
     /// Lists all databases when long work has its turn: there may be a thousand.
     fn begin_list(&mut self, bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
-        decode_nothing(bytes).map_err(|error| invalid(self.method, error))?;
+        // It has no fields, as has the request of ListDatabases.
+        StatisticsRequest::decode(bytes).map_err(|error| invalid(self.method, error))?;
         self.lists = true;
         actions.step_later();
         Ok(())
@@ -366,7 +397,8 @@ fn list_databases(shared: &Shared, actions: &mut impl Actions) {
     let infos = by_name(&shared.store);
     actions.respond(|out| {
         for database in figures_of(&infos, &shared.store) {
-            encode_database(&database, out);
+            let number = ListDatabasesResponse::NUMBERS.databases;
+            writer::message(out, number, |out| database.encode(out));
         }
     });
 }
@@ -386,7 +418,7 @@ fn figures_of<'a>(
         let statistics = store.statistics(info.id)?;
         let blobs = store.blob_use(info.id);
         Some(DatabaseStatistics {
-            database: describe(info),
+            database: Some(describe(info)),
             entries: statistics.entries,
             content_bytes: statistics.content_bytes,
             memory_bytes: statistics.memory_bytes,
@@ -410,16 +442,22 @@ fn statistics(shared: &Shared, actions: &mut impl Actions) {
             calls,
         }
     });
+    let methods: Vec<_> = methods.collect();
+    let databases: Vec<_> = figures_of(&infos, &shared.store).collect();
+    let history_id = api::history_id_bytes(shared.store.history_id());
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
-        databases: figures_of(&infos, &shared.store).collect(),
+        databases: (&databases[..]).into(),
         open_connections: totals.open_connections,
         running_calls: totals.running_calls,
-        methods: methods.collect(),
+        methods: (&methods[..]).into(),
         memory_bytes: shared.store.memory_bytes(),
         memory_limit_bytes: shared.store.memory_limit_bytes(),
-        history_id: shared.store.history_id(),
+        history_id: match shared.store.history_id() {
+            0 => &[],
+            _ => &history_id,
+        },
         log: shared.store.log_statistics().map(log_message),
         buffered_bytes: totals.buffered_bytes,
         buffered_limit_bytes: totals.buffered_limit_bytes,

@@ -1,16 +1,16 @@
 //! Backup, Snapshot and ConvertDatabase, with a room above that is as slow as the test wants.
 
-use super::messages::*;
 use crate::call::{PeerKind, Shared};
 use crate::fake::{Fake, Sent, shared};
 use crate::limits::BACKUP_NAME_BYTES;
 use crate::method::Method;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
+use api::admin::*;
 
 fn backup_request(name: &str) -> Vec<u8> {
     let mut request = Vec::new();
-    encode_backup(name, &mut request);
+    BackupRequest { name }.encode(&mut request);
     request
 }
 
@@ -85,6 +85,7 @@ fn a_snapshot_is_answered_when_it_is_made() {
 
 fn convert_request(name: &str, kind: DatabaseKind) -> Vec<u8> {
     let mut request = Vec::new();
+    let kind = kind.number();
     ConvertDatabaseRequest { name, kind }.encode(&mut request);
     request
 }

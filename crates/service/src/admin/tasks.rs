@@ -3,24 +3,28 @@
 use store::{Kind, Store};
 
 use super::invalid;
-use super::messages::{
-    ConvertDatabaseRequest, ConvertProgress, DatabaseKind, decode_backup, decode_nothing,
-};
 use crate::call::Actions;
+use crate::keyvalue::messages::Invalid;
 use crate::limits::{BACKUP_NAME_BYTES, QUOTED_CHARACTERS};
 use crate::method::Method;
 use crate::status::Status;
 use crate::task::{Task, TaskNews, TaskRefusal};
+use api::admin::{
+    BackupRequest, ConvertDatabaseRequest, ConvertProgress, DatabaseKind, SnapshotRequest,
+};
 
 pub(super) fn begin_backup(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
-    let name = decode_backup(bytes).map_err(|error| invalid(Method::AdminBackup, error))?;
+    let request = BackupRequest::decode(bytes);
+    let name = request
+        .map_err(|error| invalid(Method::AdminBackup, error))?
+        .name;
     check_name(name)?;
     let task = Task::Backup { name: name.into() };
     actions.start_task(task).map_err(TaskRefusal::status)
 }
 
 pub(super) fn begin_snapshot(bytes: &[u8], actions: &mut impl Actions) -> Result<(), Status> {
-    decode_nothing(bytes).map_err(|error| invalid(Method::AdminSnapshot, error))?;
+    SnapshotRequest::decode(bytes).map_err(|error| invalid(Method::AdminSnapshot, error))?;
     actions
         .start_task(Task::Snapshot)
         .map_err(TaskRefusal::status)
@@ -33,9 +37,14 @@ pub(super) fn begin_convert(
 ) -> Result<(), Status> {
     let request = ConvertDatabaseRequest::decode(bytes)
         .map_err(|error| invalid(Method::AdminConvertDatabase, error))?;
-    let kind = match request.kind {
-        DatabaseKind::Memory => Kind::Memory,
-        DatabaseKind::Disk => Kind::Disk,
+    // Unlike elsewhere the kind must be given: nobody converts to a default by chance.
+    let kind = match DatabaseKind::from_number(request.kind) {
+        Some(DatabaseKind::Memory) => Kind::Memory,
+        Some(DatabaseKind::Disk) => Kind::Disk,
+        Some(DatabaseKind::Unspecified) | None => {
+            let broken = Invalid::rule("kind", "must be MEMORY or DISK");
+            return Err(invalid(Method::AdminConvertDatabase, broken));
+        }
     };
     let found = store.database(request.name);
     let config = found.and_then(|id| Some((id, store.config(id)?)));

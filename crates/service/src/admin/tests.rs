@@ -2,11 +2,11 @@
 
 use store::{Condition, Expiry, Mode, Operation, Outcomes};
 
-use super::messages::*;
 use super::*;
 use crate::compat::gupload_tests::bench::{Bench, config};
 use crate::fake::{Fake, Sent, shared};
-use crate::protobuf::writer;
+use api::admin::*;
+use protobuf::writer;
 
 const SERVED: [Method; 4] = [
     Method::AdminCreateDatabase,
@@ -77,14 +77,22 @@ fn refused(method: Method, request: &[u8], shared: &Shared, code: Code, parts: &
 fn volatile(name: &str) -> DatabaseDescription<'_> {
     DatabaseDescription {
         name,
-        durability: DurabilityMode::Volatile,
+        kind: DatabaseKind::Memory.number(),
+        durability: DurabilityMode::Volatile.number(),
         ..DatabaseDescription::default()
     }
 }
 
+fn dropped(answer: &[u8]) -> Result<bool, protobuf::DecodeError> {
+    DropDatabaseResponse::decode(answer).map(|answer| answer.dropped)
+}
+
 fn create(database: &DatabaseDescription<'_>) -> Vec<u8> {
     let mut request = Vec::new();
-    encode_create_database(database, &mut request);
+    CreateDatabaseRequest {
+        database: Some(*database),
+    }
+    .encode(&mut request);
     request
 }
 
@@ -92,7 +100,7 @@ fn created(database: &DatabaseDescription<'_>, shared: &Shared) -> bool {
     let answer = call(Method::AdminCreateDatabase, &create(database), shared);
     let answer = answer.expect("it can be created");
     let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
-    assert_eq!(response.database.name, database.name);
+    assert_eq!(response.database.map(|one| one.name), Some(database.name));
     response.created
 }
 
@@ -133,7 +141,7 @@ fn databases_are_created_once() {
     let answer = answer.expect("it can be created");
     let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
     assert!(response.created);
-    assert_eq!(response.database, wanted);
+    assert_eq!(response.database, Some(wanted));
     let id = shared.store.database("cache-1").expect("it was created");
     let limits = shared.store.limits(id).expect("it is there");
     assert_eq!(
@@ -150,7 +158,7 @@ fn databases_are_created_once() {
     let answer = answer.expect("that is no error");
     let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
     assert!(!response.created);
-    assert_eq!(response.database, wanted);
+    assert_eq!(response.database, Some(wanted));
     assert!(!created(&volatile(""), &shared), "the default one is there");
 
     let answer = call(
@@ -160,8 +168,9 @@ fn databases_are_created_once() {
     );
     let answer = answer.expect("it can be created");
     let response = CreateDatabaseResponse::decode(&answer).expect("it is a message");
-    assert_eq!(response.database.quota_bytes, 0);
-    assert_eq!(response.database.max_value_bytes, 4_000_000);
+    let database = response.database.expect("it is described");
+    assert_eq!(database.quota_bytes, 0);
+    assert_eq!(database.max_value_bytes, 4_000_000);
 }
 
 /// Also where nothing is logged, so that there is one way only.
@@ -186,13 +195,13 @@ fn databases_are_made_and_dropped_by_commits() {
     fake.message(&drop_request("a", ""), true, &shared);
     assert_eq!(fake.take_sent(), [], "it waits for its commit");
     let answer = call(Method::AdminDropDatabase, &drop_request("a", ""), &shared);
-    assert_eq!(decode_dropped(&answer.expect("it is empty")), Ok(true));
+    assert_eq!(dropped(&answer.expect("it is empty")), Ok(true));
     fake.commit(&shared);
     let sent = fake.take_sent();
     let [Sent::Response(answer)] = &sent[..] else {
         panic!("one answer, not {sent:?}");
     };
-    assert_eq!(decode_dropped(answer), Ok(false));
+    assert_eq!(dropped(answer), Ok(false));
 }
 
 #[test]
@@ -223,9 +232,9 @@ fn what_cannot_be_created_says_why() {
         ..volatile("a")
     };
     for (durability, interval_ms) in [
-        (DurabilityMode::Interval, 0),
-        (DurabilityMode::Interval, 60_001),
-        (DurabilityMode::Volatile, 1),
+        (DurabilityMode::Interval.number(), 0),
+        (DurabilityMode::Interval.number(), 60_001),
+        (DurabilityMode::Volatile.number(), 1),
     ] {
         expect(
             with(durability, interval_ms),
@@ -235,9 +244,13 @@ fn what_cannot_be_created_says_why() {
     }
     // What the store cannot do it says in its own words.
     for (durability, interval_ms, word) in [
-        (DurabilityMode::Synced, 0, "synced"),
-        (DurabilityMode::Interval, 60_000, "interval=60000ms"),
-        (DurabilityMode::Written, 0, "written"),
+        (DurabilityMode::Synced.number(), 0, "synced"),
+        (
+            DurabilityMode::Interval.number(),
+            60_000,
+            "interval=60000ms",
+        ),
+        (DurabilityMode::Written.number(), 0, "written"),
     ] {
         expect(
             with(durability, interval_ms),
@@ -245,13 +258,22 @@ fn what_cannot_be_created_says_why() {
             &["database.durability", word],
         );
     }
+    for (kind, durability, word) in [(3, 1, "database.kind"), (1, 5, "database.durability")] {
+        let unknown = DatabaseDescription {
+            kind,
+            durability,
+            ..volatile("a")
+        };
+        let words = [word, "that this version knows"];
+        expect(unknown, Code::InvalidArgument, &words);
+    }
     let on_disk = DatabaseDescription {
-        kind: DatabaseKind::Disk,
+        kind: DatabaseKind::Disk.number(),
         ..volatile("a")
     };
     expect(on_disk, Code::InvalidArgument, &["cannot be volatile"]);
     let on_disk = DatabaseDescription {
-        durability: DurabilityMode::Synced,
+        durability: DurabilityMode::Synced.number(),
         ..on_disk
     };
     expect(on_disk, Code::Unimplemented, &["database.kind"]);
@@ -288,7 +310,8 @@ fn there_are_not_too_many() {
         &["1000", "drop one"],
     );
     let answer = call(Method::AdminListDatabases, b"", &shared).expect("they are listed");
-    assert_eq!(decode_databases(&answer).count(), 1_000);
+    let answer = ListDatabasesResponse::decode(&answer).expect("it is a message");
+    assert_eq!(answer.databases.iter().flatten().count(), 1_000);
 }
 
 #[test]
@@ -301,7 +324,7 @@ fn databases_are_dropped_with_their_content_by_who_means_it() {
         fake.commit(&shared);
         let entries = fake.actions.dropped_entries;
         match &fake.take_sent()[..] {
-            [Sent::Response(answer)] => (decode_dropped(answer), entries),
+            [Sent::Response(answer)] => (dropped(answer), entries),
             other => panic!("one answer, not {other:?}"),
         }
     };
@@ -367,10 +390,11 @@ fn databases_are_listed_in_the_order_of_their_names() {
     }
     fill(&shared, "b", 7);
     let answer = call(Method::AdminListDatabases, b"", &shared).expect("they are listed");
-    let listed: Result<Vec<_>, _> = decode_databases(&answer).collect();
+    let answer = ListDatabasesResponse::decode(&answer).expect("it is a message");
+    let listed: Result<Vec<_>, _> = answer.databases.iter().collect();
     let listed = listed.expect("they are messages");
-    let names: Vec<_> = listed.iter().map(|one| one.database.name).collect();
-    assert_eq!(names, ["", "a", "b", "c"]);
+    let names = listed.iter().map(|one| one.database.map(|one| one.name));
+    assert!(names.eq(["", "a", "b", "c"].map(Some)));
     let b = listed[2];
     assert_eq!((b.entries, b.content_bytes), (7, 70));
     // Three commits have made the databases.
@@ -395,9 +419,14 @@ fn statistics_add_up() {
         code: 0,
         calls: 2,
     };
-    assert_eq!(response.methods, [calls]);
+    let methods: Vec<_> = response.methods.iter().collect();
+    assert_eq!(methods, [Ok(calls)]);
     assert_eq!(response.databases.len(), 1);
-    assert_eq!(response.databases[0].entries, 3);
+    let database = response.databases.iter().next();
+    assert_eq!(
+        database.expect("there is one").map(|one| one.entries),
+        Ok(3)
+    );
     assert_eq!(response.memory_bytes, shared.store.memory_bytes());
     assert_eq!(response.memory_limit_bytes, u64::MAX);
     assert_eq!(response.log, None, "nothing is logged here");
@@ -426,7 +455,8 @@ fn statistics_of_a_data_folder_tell_of_its_log_and_its_blobs() {
     let answer = statistics_of(&mut bench);
     let response = StatisticsResponse::decode(&answer).expect("it is a message");
     assert_eq!(response.blob_quota_bytes, 1_000_000);
-    let database = &response.databases[0];
+    let database = response.databases.iter().next().expect("there is one");
+    let database = database.expect("it is a message");
     assert_eq!((database.blobs, database.blob_bytes), (1, 7));
     assert_eq!(database.unfinished_uploads, 1);
     let expected = bench.shared.store.log_statistics().expect("it has one");
@@ -473,14 +503,15 @@ fn lists_wait_until_they_may_be_sent() {
 fn databases_that_last_are_described_as_they_were_asked_for() {
     let mut bench = Bench::new();
     for (name, durability, interval_ms) in [
-        ("synced", DurabilityMode::Synced, 0),
-        ("often", DurabilityMode::Interval, 1),
-        ("seldom", DurabilityMode::Interval, 60_000),
-        ("written", DurabilityMode::Written, 0),
-        ("volatile", DurabilityMode::Volatile, 0),
+        ("synced", DurabilityMode::Synced.number(), 0),
+        ("often", DurabilityMode::Interval.number(), 1),
+        ("seldom", DurabilityMode::Interval.number(), 60_000),
+        ("written", DurabilityMode::Written.number(), 0),
+        ("volatile", DurabilityMode::Volatile.number(), 0),
     ] {
         let wanted = DatabaseDescription {
             name,
+            kind: DatabaseKind::Memory.number(),
             durability,
             interval_ms,
             max_value_bytes: 1_000,
@@ -492,7 +523,8 @@ fn databases_that_last_are_described_as_they_were_asked_for() {
                 panic!("not created: {sent:?}");
             };
             let response = CreateDatabaseResponse::decode(answer).expect("it is a message");
-            assert_eq!((response.created, response.database), (created, wanted));
+            let described = response.database;
+            assert_eq!((response.created, described), (created, Some(wanted)));
         }
     }
 }

@@ -4,7 +4,6 @@ use store::DatabaseId;
 use store::Shown;
 use store::blob::{News, key, limits};
 
-use super::messages::{BlobDescription, DownloadRequest, DownloadResponse};
 use super::reading::{Part, Reading};
 use super::storing::with_description;
 use super::{BlobDescriptionOf, find, refuse};
@@ -12,6 +11,8 @@ use crate::call::{Actions, Shared};
 use crate::limits::DOWNLOAD_CHUNK_BYTES;
 use crate::method::Method;
 use crate::status::{Code, Status};
+use api::blob::{BlobDescription, DownloadRequest, DownloadResponse};
+use protobuf::writer;
 
 /// A call that downloads.
 pub(super) struct Download {
@@ -145,8 +146,16 @@ fn send(
     });
     let encode_head = |out: &mut Vec<u8>| {
         let encode = |blob: Option<BlobDescription<'_>>, out: &mut Vec<u8>| {
-            let response = DownloadResponse { blob, data, crc32c };
-            response.encode_head(out, data.len());
+            // All but the data, which follow.
+            let head = DownloadResponse {
+                blob,
+                crc32c,
+                data: &[],
+            };
+            head.encode(out);
+            if !data.is_empty() {
+                writer::bytes_head(out, DownloadResponse::NUMBERS.data, data.len());
+            }
         };
         match &head {
             None => encode(None, out),

@@ -6,14 +6,14 @@ use store::blob::limits::{CONTENT_TYPE_BYTES, NAME_BYTES};
 use store::blob::{Description, key, split_key};
 use store::{DatabaseId, Direction, Range, ScanEnd, Shown};
 
-use super::messages::ListRequest;
 use super::refuse;
 use super::storing::with_description;
 use crate::call::{Actions, Shared};
 use crate::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS};
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use api::blob::{ListRequest, ListResponse};
+use protobuf::writer;
 
 const _: () = assert!(
     SCAN_PAGE_ROWS as usize * (NAME_BYTES + CONTENT_TYPE_BYTES + 100) <= SCAN_PAGE_BYTES,
@@ -99,7 +99,8 @@ impl List {
                     Description::decode(entry.value.bytes()),
                 ) {
                     with_description(name, entry.version, &description, |blob| {
-                        writer::message(out, 1, |out| blob.encode(out));
+                        let number = ListResponse::NUMBERS.blobs;
+                        writer::message(out, number, |out| blob.encode(out));
                     });
                     left -= 1;
                 }
@@ -117,7 +118,7 @@ impl List {
         }
         self.passed = last.or(passed);
         let is_complete = end == ScanEnd::Complete || left == 0;
-        writer::bool(out, 2, is_complete);
+        writer::bool(out, ListResponse::NUMBERS.last, is_complete);
         is_complete
     }
 }

@@ -5,7 +5,6 @@
 
 mod download;
 mod list;
-pub mod messages;
 mod parted_chunk;
 mod reading;
 #[cfg(test)]
@@ -15,7 +14,6 @@ mod storing;
 #[cfg(test)]
 mod tests;
 mod upload;
-mod upload_messages;
 mod uploads;
 
 use store::blob::{Description, News, key};
@@ -24,12 +22,13 @@ use store::{
 };
 
 use crate::call::{Actions, Shared, State};
+use crate::keyvalue::messages::Invalid;
 use crate::keyvalue::refusal;
 use crate::method::Method;
 use crate::status::Status;
+use api::blob::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
 use download::Download;
 use list::List;
-use messages::{DeleteBlobRequest, DeleteBlobResponse, StatRequest, StatResponse};
 pub(crate) use reading::Reading;
 use storing::with_description;
 pub(crate) use storing::{Progress, Storing};
@@ -270,6 +269,8 @@ fn answer_stat(
 fn begin_delete(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Result<(), Status> {
     let request = DeleteBlobRequest::decode(bytes)
         .map_err(|error| refuse::invalid(Method::BlobDelete, error))?;
+    Invalid::refuse_unserved(request.unserved)
+        .map_err(|invalid| refuse::invalid(Method::BlobDelete, invalid))?;
     let (database, _) = refuse::database(request.database, shared)?;
     refuse::name("name", request.name)?;
     if request.if_version == Some(0) {

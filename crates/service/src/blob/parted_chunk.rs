@@ -1,10 +1,10 @@
 //! A chunk of an upload that comes in parts: its data are told apart from what stands around them, so that they can be stored
 //! before all of it has come.
 
-use super::messages::{UploadChunk, UploadRequest};
 use crate::keyvalue::messages::Invalid;
 use crate::limits::CHUNK_TAIL_BYTES;
-use crate::protobuf::Reader;
+use api::blob::{UploadChunk, UploadRequest};
+use protobuf::Reader;
 use store::blob::limits::CHUNK_BYTES;
 
 /// `UploadRequest.chunk`, of wire type 2.
@@ -81,20 +81,20 @@ impl PartedChunk {
     /// All of the message has come. Returns the checksum of the data, if it was sent.
     pub(super) fn end(self) -> Result<Option<u32>, Invalid> {
         let (rest, behind) = self.tail.split_at(self.rest_bytes.min(self.tail.len()));
+        let chunk = UploadChunk::decode(rest)?;
         let mut reader = Reader::new(rest);
         let mut has_more_data = false;
-        let malformed = |error| Invalid::malformed(error, UploadChunk::NAMES);
-        while let Some((number, _)) = reader.next_field().map_err(malformed)? {
-            has_more_data |= number == 1;
+        while let Some((number, _)) = reader.next_field()? {
+            has_more_data |= number == UploadChunk::NUMBERS.data;
         }
         // They would replace what is stored already. No encoder makes such a message.
         if has_more_data {
             return Err(Invalid::rule("chunk.data", "is there more than once"));
         }
-        if UploadRequest::decode(behind)?.is_some() {
+        if UploadRequest::decode(behind)?.part.is_some() {
             return Err(Invalid::rule("part", "is there more than once"));
         }
-        Ok(UploadChunk::decode(rest)?.crc32c)
+        Ok(chunk.crc32c)
     }
 }
 
@@ -122,11 +122,12 @@ fn field_head(bytes: &[u8], tag: u8) -> Option<(usize, &[u8])> {
 mod tests {
     use super::*;
     use crate::keyvalue::messages::Rule;
-    use crate::protobuf::Fault;
+    use api::blob::UploadPart;
+    use protobuf::Fault;
 
     fn message(data: &[u8], crc32c: Option<u32>) -> Vec<u8> {
         let mut message = Vec::new();
-        UploadRequest::Chunk(UploadChunk { data, crc32c }).encode(&mut message);
+        UploadPart::Chunk(UploadChunk { data, crc32c }).encode(&mut message);
         message
     }
 

@@ -42,8 +42,8 @@ fn bad_name(field: &str, error: NameError) -> Status {
 }
 
 #[cold]
-pub(crate) fn invalid(method: Method, invalid: Invalid) -> Status {
-    crate::keyvalue::invalid(method, invalid)
+pub(crate) fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
+    crate::keyvalue::invalid(method, invalid.into())
 }
 
 #[cold]

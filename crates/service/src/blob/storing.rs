@@ -287,10 +287,10 @@ pub(crate) fn with_description<R>(
     name: &str,
     version: u64,
     description: &Description<'_>,
-    show: impl FnOnce(super::messages::BlobDescription<'_>) -> R,
+    show: impl FnOnce(api::blob::BlobDescription<'_>) -> R,
 ) -> R {
     let sha256 = description.sha256;
-    show(super::messages::BlobDescription {
+    show(api::blob::BlobDescription {
         name,
         size_bytes: description.size_bytes,
         crc32c: description.crc32c,

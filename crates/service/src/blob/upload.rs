@@ -3,13 +3,14 @@
 use store::CommitOutcome;
 use store::blob::{Begin, Description, End, News, limits};
 
-use super::messages::{UploadBegin, UploadEnd, UploadRequest, UploadResponse};
 use super::parted_chunk::{Found, PartedChunk};
 use super::storing::{Progress, Storing, with_description};
 use super::{BlobDescriptionOf, refuse};
 use crate::call::{Actions, Shared};
+use crate::keyvalue::messages::Invalid;
 use crate::method::Method;
 use crate::status::Status;
+use api::blob::{UploadBegin, UploadEnd, UploadPart, UploadRequest, UploadResponse};
 
 /// A call that uploads.
 #[derive(Default)]
@@ -46,10 +47,12 @@ impl Upload {
     ) -> Result<(), Status> {
         let request = UploadRequest::decode(bytes)
             .map_err(|error| refuse::invalid(Method::BlobUpload, error))?;
-        let request = request
+        let part = (request.part)
             .ok_or_else(|| Status::invalid_argument("field part: there is none in the message"))?;
-        match (&mut self.storing, request) {
-            (None, UploadRequest::Begin(begin)) => {
+        match (&mut self.storing, part) {
+            (None, UploadPart::Begin(begin)) => {
+                Invalid::refuse_unserved(begin.unserved)
+                    .map_err(|invalid| refuse::invalid(Method::BlobUpload, invalid))?;
                 let begun = check_begin(&begin, shared, actions)?;
                 self.storing = Some(Storing::begin(begun, begin.if_version, actions));
                 actions.take_parts();
@@ -58,20 +61,20 @@ impl Upload {
             (None, _) => Err(Status::invalid_argument(
                 "field begin: the first message of an upload must say what it will be",
             )),
-            (Some(_), UploadRequest::Begin(_)) => Err(Status::invalid_argument(
+            (Some(_), UploadPart::Begin(_)) => Err(Status::invalid_argument(
                 "field begin: only the first message may have it",
             )),
             (Some(storing), _) if storing.has_ended() => Err(Status::invalid_argument(
                 "field part: nothing may follow the end",
             )),
-            (Some(_), UploadRequest::Chunk(chunk)) if chunk.data.len() > limits::CHUNK_BYTES => {
+            (Some(_), UploadPart::Chunk(chunk)) if chunk.data.len() > limits::CHUNK_BYTES => {
                 Err(refuse::chunk_too_large(chunk.data.len()))
             }
-            (Some(storing), UploadRequest::Chunk(chunk)) => {
+            (Some(storing), UploadPart::Chunk(chunk)) => {
                 storing.add(chunk.data, chunk.crc32c, actions);
                 Ok(())
             }
-            (Some(storing), UploadRequest::End(end)) => {
+            (Some(storing), UploadPart::End(end)) => {
                 storing.end(end_of(&end)?, actions);
                 Ok(())
             }

@@ -2,14 +2,15 @@
 
 use store::blob::{News, UploadPeer, Work, limits};
 
-use super::messages::{
-    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, UploadDescription,
-};
 use super::refuse;
 use crate::call::{Actions, Shared};
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use api::blob::{
+    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, ListUploadsResponse,
+    UploadDescription,
+};
+use protobuf::writer;
 
 /// Bytes of the largest list: of each upload its name and id, and less than 100 for the rest.
 const LIST_BYTES: usize =
@@ -72,7 +73,8 @@ pub(super) fn answer(news: News, actions: &mut impl Actions) {
                     open: upload.has_stream,
                     peer: &peer,
                 };
-                writer::message(out, 1, |out| described.encode(out));
+                let number = ListUploadsResponse::NUMBERS.uploads;
+                writer::message(out, number, |out| described.encode(out));
             }
         }),
         News::Discarded(discarded) => {

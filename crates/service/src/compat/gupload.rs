@@ -12,11 +12,9 @@ pub use names::Names;
 use crate::blob::{Progress, Storing, refuse};
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::{Code, Status};
-
-/// `Ok` of the enum `UploadStatusCode`.
-const OK: u64 = 1;
+use api::gupload::{Chunk, UploadStatus, UploadStatusCode};
+use protobuf::DecodeError;
 
 /// How uploads are taken.
 #[derive(Debug, Default)]
@@ -77,8 +75,11 @@ impl GuploadCall {
             None => "received, and thrown away".to_owned(),
         };
         actions.respond(|out| {
-            writer::bytes(out, 1, message.as_bytes());
-            writer::uint64(out, 2, OK);
+            UploadStatus {
+                message: &message,
+                code: UploadStatusCode::Ok.number(),
+            }
+            .encode(out);
         });
     }
 }
@@ -165,14 +166,7 @@ impl State for GuploadCall {
 
 /// The content of a `Chunk`.
 fn content(bytes: &[u8]) -> Result<&[u8], Status> {
-    let mut content = &[][..];
-    let read = Reader::new(bytes).for_each(|number, field| {
-        if number == 1 {
-            content = field.bytes()?;
-        }
-        Ok(())
-    });
-    read.map_err(not_a_chunk)?;
+    let content = Chunk::decode(bytes).map_err(not_a_chunk)?.content;
     match content.len() <= limits::CHUNK_BYTES {
         true => Ok(content),
         false => Err(too_large(content.len())),

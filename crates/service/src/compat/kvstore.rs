@@ -13,8 +13,11 @@ use super::simulate::{Simulator, Turn};
 use crate::call::{Actions, Shared, State};
 use crate::keyvalue;
 use crate::method::Method;
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::{Code, Status};
+use api::kvstore::{
+    CreateRequest, DeleteRequest, RetrieveRequest, RetrieveResponse, UpdateRequest,
+};
+use protobuf::{DecodeError, writer};
 
 /// How the service is to be.
 #[derive(Debug, Default)]
@@ -170,12 +173,15 @@ impl State for KvstoreCall {
         };
         match entry.map(|entry| entry.value) {
             None => actions.finish(without_words(Code::NotFound)),
-            Some(Value::Inline(value)) => actions.respond(|out| writer::bytes(out, 1, value)),
+            Some(Value::Inline(value)) => {
+                actions.respond(|out| RetrieveResponse { value }.encode(out));
+            }
             Some(Value::Shared(body)) if body.len() > actions.message_bytes() => {
                 actions.read_when_large();
             }
             Some(Value::Shared(body)) => {
-                actions.respond_shared(|out| writer::bytes_head(out, 1, body.len()), body)
+                let number = RetrieveResponse::NUMBERS.value;
+                actions.respond_shared(|out| writer::bytes_head(out, number, body.len()), body)
             }
         }
     }
@@ -205,19 +211,19 @@ impl State for KvstoreCall {
 
 /// Key and value of a request; a request without a value has an empty one.
 fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
-    let has_value = matches!(method, Method::KvstoreCreate | Method::KvstoreUpdate);
-    let (mut key, mut value) = (&[][..], &[][..]);
-    Reader::new(bytes)
-        .for_each(|number, field| {
-            match number {
-                1 => key = field.bytes()?,
-                2 if has_value => value = field.bytes()?,
-                _ => {}
-            }
-            Ok(())
-        })
-        .map_err(|error| not_a_request(method, error))?;
-    Ok((key, value))
+    let decoded = match method {
+        Method::KvstoreCreate => {
+            CreateRequest::decode(bytes).map(|request| (request.key, request.value))
+        }
+        Method::KvstoreUpdate => {
+            UpdateRequest::decode(bytes).map(|request| (request.key, request.value))
+        }
+        Method::KvstoreRetrieve => {
+            RetrieveRequest::decode(bytes).map(|request| (request.key, &[][..]))
+        }
+        _ => DeleteRequest::decode(bytes).map(|request| (request.key, &[][..])),
+    };
+    decoded.map_err(|error| not_a_request(method, error))
 }
 
 /// The database of the service. NOT_FOUND would speak of the key, so one that is missing has another status.

@@ -6,8 +6,8 @@ use super::simulate::{Delays, Simulator};
 use crate::fake::{Fake, Sent, shared};
 use crate::keyvalue::tests::{Bench, change};
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::{Code, Status};
+use protobuf::writer;
 
 use Method::{KvstoreCreate, KvstoreDelete, KvstoreRetrieve, KvstoreUpdate};
 

@@ -2,8 +2,9 @@
 
 use crate::call::{Actions, Shared, State};
 use crate::method::{Kind, Method};
-use crate::protobuf::{DecodeError, Reader, writer};
 use crate::status::Status;
+use api::ydb_ping::{PlainGrpcRequest, PlainGrpcResponse};
+use protobuf::DecodeError;
 
 /// A call of the service.
 pub struct YdbPingCall {
@@ -24,14 +25,16 @@ impl YdbPingCall {
 impl State for YdbPingCall {
     fn message(&mut self, bytes: &[u8], last: bool, _shared: &Shared, actions: &mut impl Actions) {
         // The request has no fields; unknown ones are passed over.
-        if let Err(error) = Reader::new(bytes).for_each(|_, _| Ok(())) {
+        if let Err(error) = PlainGrpcRequest::decode(bytes) {
             return actions.finish(not_a_request(error));
         }
         if !self.is_stream() {
             return actions.respond(|_| {});
         }
-        let now_us = actions.wall_us();
-        actions.message(|out| writer::uint64(out, 1, now_us));
+        let answer = PlainGrpcResponse {
+            call_back_ts: actions.wall_us(),
+        };
+        actions.message(|out| answer.encode(out));
         if last {
             actions.finish(Status::OK);
         } else if !actions.can_send() {

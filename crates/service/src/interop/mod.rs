@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use crate::call::{Actions, CallHead, Metadata, Shared, State};
 use crate::limits::LARGE_ANSWER_BYTES;
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use api::interop::{Payload, SimpleResponse, StreamingInputCallResponse};
 use messages::{
     Response, decode_input, decode_output, decode_simple, encode_payload, encode_server_id,
 };
@@ -155,9 +155,15 @@ fn answer_with_time(actions: &mut impl Actions) {
     let time_ns = actions.now_ms() * 1_000_000 + actions.now_ns() % 1_000_000;
     actions.add_initial_metadata(b"cache-control", b"max-age=60, public");
     actions.respond(|out| {
-        writer::message(out, 1, |out| {
-            writer::bytes(out, 2, time_ns.to_string().as_bytes());
-        });
+        let body = time_ns.to_string();
+        let payload = Payload {
+            body: body.as_bytes(),
+        };
+        let response = SimpleResponse {
+            payload: Some(payload),
+            ..SimpleResponse::default()
+        };
+        response.encode(out);
     });
 }
 
@@ -196,7 +202,11 @@ fn add(
 
 /// `StreamingInputCallResponse`
 fn respond_total(total: u64, actions: &mut impl Actions) {
-    actions.respond(|out| writer::uint64(out, 1, total));
+    let response = StreamingInputCallResponse {
+        // `add` refuses a larger sum.
+        aggregated_payload_size: i32::try_from(total).unwrap_or(i32::MAX),
+    };
+    actions.respond(|out| response.encode(out));
 }
 
 fn can_send(payload_bytes: usize, actions: &mut impl Actions) -> bool {

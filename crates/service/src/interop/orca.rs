@@ -1,25 +1,25 @@
 //! Load reports (ORCA), which a client asks the test service to give back.
 
-use crate::protobuf::{Fault, Reader, Value, writer};
+use api::interop::TestOrcaReport;
+use protobuf::{DecodeError, writer};
 
 /// The trailer that has the report of one call, an `xds.data.orca.v3.OrcaLoadReport` in base64.
 pub(super) const TRAILER: &[u8] = b"endpoint-load-metrics-bin";
 
-/// Appends to `out` what `grpc.testing.TestOrcaReport` says, as an `OrcaLoadReport`: the same figures under other numbers.
-pub(super) fn append_report(value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    Reader::new(value.bytes()?)
-        .for_each(|field, value| {
-            match field {
-                // Use of processor and memory, as doubles.
-                1 | 2 => writer::fixed64(out, field, value.fixed64()?),
-                // Maps of names to doubles: what a request costs, and other uses.
-                3 => writer::bytes_always(out, 4, value.bytes()?),
-                4 => writer::bytes_always(out, 5, value.bytes()?),
-                _ => {}
-            }
-            Ok(())
-        })
-        .map_err(|error| error.fault)
+/// Returns what `report` says as an encoded `OrcaLoadReport`: the same figures under other numbers.
+pub(super) fn encode_report(report: &TestOrcaReport<'_>) -> Result<Vec<u8>, DecodeError> {
+    let mut out = Vec::new();
+    writer::fixed64(&mut out, 1, report.cpu_utilization.to_bits());
+    writer::fixed64(&mut out, 2, report.memory_utilization.to_bits());
+    for entry in &report.request_cost {
+        let entry = entry?;
+        writer::message(&mut out, 4, |out| entry.encode(out));
+    }
+    for entry in &report.utilization {
+        let entry = entry?;
+        writer::message(&mut out, 5, |out| entry.encode(out));
+    }
+    Ok(out)
 }
 
 /// Returns bytes as the value of a `-bin` trailer travels: base64 without padding (RFC 4648 section 4).

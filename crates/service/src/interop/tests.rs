@@ -6,6 +6,7 @@ use crate::fake::{Fake, Headers, Sent, shared};
 use crate::limits::*;
 use crate::method::route;
 use crate::status::Code;
+use protobuf::writer;
 
 /// What goes into the requests of the public cases.
 #[derive(Default)]
@@ -146,8 +147,10 @@ fn load_report(names: usize) -> (Vec<u8>, Vec<u8>) {
     }
     for number in 0..names {
         entry(&mut asked, 3, number);
-        entry(&mut asked, 4, number);
         entry(&mut answered, 4, number);
+    }
+    for number in 0..names {
+        entry(&mut asked, 4, number);
         entry(&mut answered, 5, number);
     }
     (asked, answered)

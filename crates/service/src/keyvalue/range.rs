@@ -17,8 +17,8 @@ use crate::limits::{
     COUNT_SLICE_ROWS, EXACT_COUNT_ROWS, HELD_KEY_BYTES, SCAN_PAGE_BYTES, SCAN_PAGE_ROWS,
 };
 use crate::method::Method;
-use crate::protobuf::writer;
 use crate::status::Status;
+use protobuf::writer;
 
 /// What is still to be walked of a range.
 struct Rest {

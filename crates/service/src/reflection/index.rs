@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::protobuf::{Fault, Reader, Value};
+use protobuf::{Fault, Reader, Value};
 
 /// The files of a descriptor set and what they declare.
 #[derive(Default)]

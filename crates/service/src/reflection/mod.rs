@@ -13,10 +13,15 @@ use crate::call::{Actions, CallHead, Shared, State};
 use crate::descriptor::DESCRIPTOR_SET;
 use crate::limits::REFLECTION_REQUEST_BYTES_MAX;
 use crate::method::Method;
-use crate::protobuf::{Fault, Reader, writer};
 use crate::services;
 use crate::status::{Code, Status};
+use api::reflection::{
+    ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+    ReflectionAnswer, ReflectionQuery, ServerReflectionRequest, ServerReflectionResponse,
+    ServiceResponse,
+};
 use index::Index;
+use protobuf::writer;
 
 /// Made when somebody asks for the first time: most servers are never asked.
 static INDEX: LazyLock<Index<'static>> = LazyLock::new(|| {
@@ -44,8 +49,8 @@ impl State for ReflectionCall {
             Ok(request) => request,
             Err(status) => return actions.finish(status),
         };
-        let answer = answer(&request.question, &INDEX, shared.interop);
-        actions.message(|out| encode(out, &request, &answer));
+        let answer = answer(request.message_request, &INDEX, shared.interop);
+        actions.message(|out| encode(out, bytes, &request, &answer));
         if last {
             actions.finish(Status::OK);
         } else if !actions.can_send() {
@@ -63,24 +68,6 @@ impl State for ReflectionCall {
     }
 }
 
-/// `ServerReflectionRequest`
-struct Request<'a> {
-    /// The whole message, which is a part of the answer.
-    bytes: &'a [u8],
-    host: &'a str,
-    question: Question<'a>,
-}
-
-/// `message_request`
-enum Question<'a> {
-    None,
-    FileByName(&'a str),
-    FileWithSymbol(&'a str),
-    FileWithExtension { message: &'a str, number: i32 },
-    ExtensionsOf(&'a str),
-    Services,
-}
-
 /// `message_response`
 enum Answer<'a> {
     Files(Vec<&'a [u8]>),
@@ -89,71 +76,45 @@ enum Answer<'a> {
     Error(Code, String),
 }
 
-fn decode(bytes: &[u8]) -> Result<Request<'_>, Status> {
+fn decode(bytes: &[u8]) -> Result<ServerReflectionRequest<'_>, Status> {
     if bytes.len() > REFLECTION_REQUEST_BYTES_MAX {
         return Err(Status::resource_exhausted(format!(
             "the question has {} bytes, at most {REFLECTION_REQUEST_BYTES_MAX} are allowed",
             bytes.len()
         )));
     }
-    let mut request = Request {
-        bytes,
-        host: "",
-        question: Question::None,
-    };
-    Reader::new(bytes)
-        .for_each(|field, value| {
-            // Of several members of a oneof the last one counts.
-            match field {
-                1 => request.host = value.string()?,
-                3 => request.question = Question::FileByName(value.string()?),
-                4 => request.question = Question::FileWithSymbol(value.string()?),
-                5 => request.question = decode_extension(value.bytes()?)?,
-                6 => request.question = Question::ExtensionsOf(value.string()?),
-                7 => request.question = Question::Services,
-                _ => {}
-            }
-            Ok(())
-        })
-        .map_err(|error| Status::invalid_argument(format!("ServerReflectionRequest: {error}")))?;
-    Ok(request)
+    ServerReflectionRequest::decode(bytes)
+        .map_err(|error| Status::invalid_argument(format!("ServerReflectionRequest: {error}")))
 }
 
-/// `ExtensionRequest`
-fn decode_extension(bytes: &[u8]) -> Result<Question<'_>, Fault> {
-    let (mut message, mut number) = ("", 0);
-    Reader::new(bytes)
-        .for_each(|field, value| {
-            match field {
-                1 => message = value.string()?,
-                2 => number = value.int32()?,
-                _ => {}
-            }
-            Ok(())
-        })
-        .map_err(|error| error.fault)?;
-    Ok(Question::FileWithExtension { message, number })
-}
+fn answer<'a>(
+    question: Option<ReflectionQuery<'a>>,
+    index: &Index<'a>,
+    interop: bool,
+) -> Answer<'a> {
+    use ReflectionQuery as Query;
 
-fn answer<'a>(question: &Question<'a>, index: &Index<'a>, interop: bool) -> Answer<'a> {
     let files = |found: Option<usize>, what: String| match found {
         Some(file) => Answer::Files(index.with_imports(file)),
         None => Answer::Error(Code::NotFound, what),
     };
-    match *question {
-        Question::FileByName(name) => files(
+    match question {
+        Some(Query::FileByFilename(name)) => files(
             index.file_by_name(name),
             format!("there is no file {name:?} here"),
         ),
-        Question::FileWithSymbol(name) => files(
+        Some(Query::FileContainingSymbol(name)) => files(
             index.file_with_symbol(name),
             format!("nothing is called {name:?} here"),
         ),
-        Question::FileWithExtension { message, number } => files(
-            index.file_with_extension(message, number),
-            format!("the message {message:?} has no extension {number} here"),
-        ),
-        Question::ExtensionsOf(message) => match index.extensions_of(message) {
+        Some(Query::FileContainingExtension(extension)) => {
+            let (message, number) = (extension.containing_type, extension.extension_number);
+            files(
+                index.file_with_extension(message, number),
+                format!("the message {message:?} has no extension {number} here"),
+            )
+        }
+        Some(Query::AllExtensionNumbersOfType(message)) => match index.extensions_of(message) {
             Some(numbers) => Answer::Extensions {
                 message,
                 numbers: numbers.collect(),
@@ -163,41 +124,57 @@ fn answer<'a>(question: &Question<'a>, index: &Index<'a>, interop: bool) -> Answ
                 format!("there is no message {message:?} here"),
             ),
         },
-        Question::Services => Answer::Services(services::served(interop).collect()),
-        Question::None => Answer::Error(
+        Some(Query::ListServices(_)) => Answer::Services(services::served(interop).collect()),
+        None => Answer::Error(
             Code::InvalidArgument,
             "the field message_request says nothing that this server knows".to_owned(),
         ),
     }
 }
 
-/// `ServerReflectionResponse`
-fn encode(out: &mut Vec<u8>, request: &Request<'_>, answer: &Answer<'_>) {
-    writer::bytes(out, 1, request.host.as_bytes());
-    writer::bytes_always(out, 2, request.bytes);
+/// Appends a `ServerReflectionResponse` to `request`, whose bytes are a part of it as they came.
+fn encode(
+    out: &mut Vec<u8>,
+    bytes: &[u8],
+    request: &ServerReflectionRequest<'_>,
+    answer: &Answer<'_>,
+) {
+    let response = ServerReflectionResponse {
+        valid_host: request.host,
+        ..ServerReflectionResponse::default()
+    };
+    response.encode(out);
+    writer::bytes_always(
+        out,
+        ServerReflectionResponse::NUMBERS.original_request,
+        bytes,
+    );
     match answer {
-        Answer::Files(files) => writer::message(out, 4, |out| {
-            for file in files {
-                writer::bytes_always(out, 1, file);
-            }
-        }),
-        Answer::Extensions { message, numbers } => writer::message(out, 5, |out| {
-            writer::bytes(out, 1, message.as_bytes());
-            // Repeated numbers are packed in proto3.
-            writer::message(out, 2, |out| {
-                for &number in numbers {
-                    writer::varint(out, i64::from(number).cast_unsigned());
-                }
-            });
-        }),
-        Answer::Services(names) => writer::message(out, 6, |out| {
-            for name in names {
-                writer::message(out, 1, |out| writer::bytes(out, 1, name.as_bytes()));
-            }
-        }),
-        Answer::Error(code, message) => writer::message(out, 7, |out| {
-            writer::uint64(out, 1, *code as u64);
-            writer::bytes(out, 2, message.as_bytes());
-        }),
+        Answer::Files(files) => {
+            let file_descriptor_proto = (&files[..]).into();
+            ReflectionAnswer::FileDescriptorResponse(FileDescriptorResponse {
+                file_descriptor_proto,
+            })
+            .encode(out);
+        }
+        Answer::Extensions { message, numbers } => {
+            ReflectionAnswer::AllExtensionNumbersResponse(ExtensionNumberResponse {
+                base_type_name: message,
+                extension_number: (&numbers[..]).into(),
+            })
+            .encode(out);
+        }
+        Answer::Services(names) => {
+            let services: Vec<_> = names.iter().map(|name| ServiceResponse { name }).collect();
+            let service = (&services[..]).into();
+            ReflectionAnswer::ListServicesResponse(ListServiceResponse { service }).encode(out);
+        }
+        Answer::Error(code, error_message) => {
+            ReflectionAnswer::ErrorResponse(ErrorResponse {
+                error_code: *code as i32,
+                error_message,
+            })
+            .encode(out);
+        }
     }
 }

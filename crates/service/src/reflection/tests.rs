@@ -3,6 +3,8 @@
 use super::*;
 use crate::descriptor::proto_files;
 use crate::fake::{Fake, Sent, shared};
+use api::reflection::ExtensionRequest;
+use protobuf::Reader;
 
 /// A question with one field of `message_request`.
 fn question(field: u32, text: &str) -> Vec<u8> {
@@ -18,7 +20,7 @@ fn fields(bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     Reader::new(bytes)
         .for_each(|field, value| {
             let bytes = match value {
-                crate::protobuf::Value::Bytes(bytes) => bytes.to_vec(),
+                protobuf::Value::Bytes(bytes) => bytes.to_vec(),
                 value => value.varint()?.to_string().into_bytes(),
             };
             fields.push((field, bytes));
@@ -171,7 +173,7 @@ fn what_is_not_there_is_an_answer() {
     let (kind, content) = ask(&question(6, "pelton.v1.EchoRequest"));
     assert_eq!(
         (kind, content),
-        (5, vec![(1, b"pelton.v1.EchoRequest".to_vec()), (2, vec![])])
+        (5, vec![(1, b"pelton.v1.EchoRequest".to_vec())])
     );
 }
 
@@ -213,8 +215,12 @@ fn what_is_asked_of_an_extension_is_read() {
     writer::bytes(&mut request, 1, b"a.Base");
     writer::uint64(&mut request, 2, 200);
     writer::bytes(&mut request, 3, b"new");
-    let question = decode_extension(&request);
-    let Ok(Question::FileWithExtension { message, number }) = question else {
+    let question = ExtensionRequest::decode(&request);
+    let Ok(ExtensionRequest {
+        containing_type: message,
+        extension_number: number,
+    }) = question
+    else {
         panic!("it is well");
     };
     assert_eq!((message, number), ("a.Base", 200));
@@ -259,17 +265,19 @@ fn extensions_are_found() {
     assert_eq!(index.file_with_extension("a.Base", 150), None);
     assert_eq!(index.file_with_symbol("extension200"), more);
     assert_eq!(index.file_with_symbol("Scope.extension100"), more);
-    let Answer::Extensions { numbers, .. } =
-        answer(&Question::ExtensionsOf("a.Base"), &index, true)
-    else {
+    let Answer::Extensions { numbers, .. } = answer(
+        Some(ReflectionQuery::AllExtensionNumbersOfType("a.Base")),
+        &index,
+        true,
+    ) else {
         panic!("the message is known");
     };
     assert_eq!(numbers, [100, 200]);
-    let question = Question::FileWithExtension {
-        message: "a.Base",
-        number: 100,
-    };
-    let Answer::Files(files) = answer(&question, &index, true) else {
+    let question = ReflectionQuery::FileContainingExtension(ExtensionRequest {
+        containing_type: "a.Base",
+        extension_number: 100,
+    });
+    let Answer::Files(files) = answer(Some(question), &index, true) else {
         panic!("the extension is known");
     };
     assert_eq!(files.len(), 2, "the file, and the one it imports");

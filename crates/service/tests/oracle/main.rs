@@ -1,7 +1,6 @@
 //! The hand-written message formats against an independent implementation of protobuf (prost) that knows nothing but
 //! the `.proto` files: each reads what the other has written, field by field and by name.
 
-mod admin;
 mod broken;
 mod requests;
 mod responses;

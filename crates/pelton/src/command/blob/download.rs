@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use api::blob::{DownloadRequest, DownloadResponse};
 use client::{CallError, CallOptions, Step};
 use service::Method;
-use service::blob::messages::{DownloadRequest, DownloadResponse};
 use wire::grpc::Code;
 
 use super::super::{Caller, call_failure, in_database, path};

@@ -13,12 +13,12 @@ pub use download::download;
 pub use upload::upload;
 pub use uploads::uploads;
 
+use api::blob::{
+    BlobDescription, DeleteBlobRequest, DeleteBlobResponse, ListRequest, ListResponse, StatRequest,
+    StatResponse,
+};
 use serde_json::{Map, Value};
 use service::Method;
-use service::blob::messages::{
-    BlobDescription, DeleteBlobRequest, DeleteBlobResponse, ListRequest, StatRequest, StatResponse,
-    decode_list,
-};
 
 use super::{Caller, in_database, path, say_miss, unreadable};
 use crate::arguments::{
@@ -51,15 +51,11 @@ pub fn list_blobs(arguments: &ListBlobsArguments) -> Result<Exit, Failure> {
         .server_streaming(&path(Method::BlobList), &request, &options);
     let mut pages = pages.map_err(failed)?;
     while let Some(page) = pages.next_message().map_err(failed)? {
-        let mut printed = Ok(());
-        decode_list(&page, |blob| {
-            if printed.is_ok() {
-                let line = format!("{}\t{}\t{}", blob.size_bytes, blob.version, blob.name);
-                printed = output.either(&line, || fields(&blob));
-            }
-        })
-        .map_err(unreadable)?;
-        printed?;
+        for blob in &ListResponse::decode(&page).map_err(unreadable)?.blobs {
+            let blob = blob.map_err(unreadable)?;
+            let line = format!("{}\t{}\t{}", blob.size_bytes, blob.version, blob.name);
+            output.either(&line, || fields(&blob))?;
+        }
     }
     output.end()?;
     Ok(Exit::Done)
@@ -116,7 +112,7 @@ fn remove(caller: &mut Caller, name: &str, database: &str) -> Result<(bool, u64)
     DeleteBlobRequest {
         database,
         name,
-        if_version: None,
+        ..DeleteBlobRequest::default()
     }
     .encode(&mut request);
     let answer = caller.unary(Method::BlobDelete, &request)?;
@@ -226,7 +222,9 @@ fn some_names(
     let mut pages = pages.map_err(failed)?;
     let mut names = Vec::new();
     while let Some(page) = pages.next_message().map_err(failed)? {
-        decode_list(&page, |blob| names.push(blob.name.to_owned())).map_err(unreadable)?;
+        for blob in &ListResponse::decode(&page).map_err(unreadable)?.blobs {
+            names.push(blob.map_err(unreadable)?.name.to_owned());
+        }
     }
     let is_last = (names.len() as u64) < NAMES_AT_ONCE;
     Ok((names, is_last))

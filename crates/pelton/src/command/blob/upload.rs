@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use api::blob::{
+    StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadResponse,
+};
 use client::{CallOptions, Step};
 use service::Method;
-use service::blob::messages::{
-    StatRequest, StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadRequest, UploadResponse,
-};
 
 use super::super::put::found;
 use super::super::{Caller, call_failure, path, unreadable};
@@ -519,8 +519,8 @@ impl Uploading<'_> {
         timeout.max(Duration::from_secs(10)) * 3
     }
 
-    fn begin<'a>(&'a self, source: &'a Source, offset: u64) -> UploadRequest<'a> {
-        UploadRequest::Begin(UploadBegin {
+    fn begin<'a>(&'a self, source: &'a Source, offset: u64) -> UploadPart<'a> {
+        UploadPart::Begin(UploadBegin {
             database: &self.arguments.place.database,
             name: &source.name,
             upload_id: &source.upload_id,
@@ -528,6 +528,7 @@ impl Uploading<'_> {
             size_bytes: source.size_bytes,
             content_type: &self.arguments.content_type,
             if_version: self.if_version(),
+            ..UploadBegin::default()
         })
     }
 
@@ -601,15 +602,15 @@ impl Ahead {
     }
 }
 
-fn chunk(data: &[u8]) -> UploadRequest<'_> {
-    UploadRequest::Chunk(UploadChunk {
+fn chunk(data: &[u8]) -> UploadPart<'_> {
+    UploadPart::Chunk(UploadChunk {
         data,
         crc32c: Some(crc32c::crc32c(data)),
     })
 }
 
-fn end(crc32c: u32) -> UploadRequest<'static> {
-    UploadRequest::End(UploadEnd {
+fn end(crc32c: u32) -> UploadPart<'static> {
+    UploadPart::End(UploadEnd {
         crc32c: Some(crc32c),
         sha256: &[],
     })

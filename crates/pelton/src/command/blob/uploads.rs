@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use service::Method;
-use service::blob::messages::{
-    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, UploadDescription,
-    decode_uploads,
+use api::blob::{
+    DiscardUploadsRequest, DiscardUploadsResponse, ListUploadsRequest, ListUploadsResponse,
+    UploadDescription,
 };
+use service::Method;
 
 use super::super::{Caller, in_database, say_miss, unreadable};
 use crate::arguments::UploadsArguments;
@@ -26,7 +26,11 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
     let answer = caller.unary(Method::BlobListUploads, &request)?;
     let now_ms = now_ms();
     let mut wanted = Vec::new();
-    decode_uploads(&answer, |upload| {
+    for upload in &ListUploadsResponse::decode(&answer)
+        .map_err(unreadable)?
+        .uploads
+    {
+        let upload = upload.map_err(unreadable)?;
         let age_ms = now_ms.saturating_sub(upload.touched_at_ms);
         let is_named = arguments
             .discard
@@ -35,8 +39,7 @@ pub fn uploads(arguments: &UploadsArguments) -> Result<Exit, Failure> {
         if is_named && arguments.idle.is_none_or(|idle| age_ms >= idle.ms) {
             wanted.push((upload, age_ms));
         }
-    })
-    .map_err(unreadable)?;
+    }
     let mut output = Output::new(place.connection.output);
     if arguments.discard.is_none() && !arguments.discard_all {
         for (upload, age_ms) in &wanted {

@@ -1,8 +1,8 @@
 //! The calls of one client: what it asks for, and what it makes of the answers.
 
-use service::blob::messages::{
+use api::blob::{
     BlobDescription, DeleteBlobRequest, DeleteBlobResponse, DownloadRequest, DownloadResponse,
-    ListRequest, StatRequest, StatResponse, decode_list,
+    ListRequest, ListResponse, StatRequest, StatResponse,
 };
 use wire::grpc::{Code, Status};
 
@@ -97,6 +97,7 @@ impl Asked {
                 database: "",
                 name: &name(*number),
                 if_version: *if_version,
+                ..DeleteBlobRequest::default()
             }
             .encode(&mut out),
         }
@@ -263,11 +264,13 @@ impl Call {
         let first = client * NAMES_OF_EACH;
         let mut is_complete = false;
         for answer in &self.answers {
-            is_complete = decode_list(answer, |blob| {
+            let page = ListResponse::decode(answer).expect("a message");
+            for blob in &page.blobs {
+                let blob = blob.expect("a message");
                 let number = (0..NAMES_OF_EACH).find(|number| name(first + number) == blob.name);
                 found[number.expect("a name with the prefix")] = Some(seen(blob));
-            })
-            .expect("a message");
+            }
+            is_complete = page.last;
         }
         assert!(is_complete);
         for (number, found) in found.into_iter().enumerate() {

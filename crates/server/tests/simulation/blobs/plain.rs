@@ -1,6 +1,6 @@
 //! Blobs over plain HTTP/2: what is asked for, and the answers in the form in which those of gRPC are looked at.
 
-use service::blob::messages::{BlobDescription, DownloadResponse, UploadResponse};
+use api::blob::{BlobDescription, DownloadResponse, UploadResponse};
 use wire::grpc::{Code, Metadata, Status};
 use wire::{Head, RequestHead};
 
@@ -140,11 +140,10 @@ impl Answer {
                 let crc32c = Some(crc32c::crc32c(body));
                 let head = DownloadResponse {
                     blob,
-                    data: &[],
+                    data: body,
                     crc32c,
                 };
-                head.encode_head(&mut out, body.len());
-                out.extend_from_slice(body);
+                head.encode(&mut out);
             }
         }
         out

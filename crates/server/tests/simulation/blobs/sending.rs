@@ -1,8 +1,6 @@
 //! Streams of an upload: what is sent, what its end says, and what is left to go on with.
 
-use service::blob::messages::{
-    StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadRequest, UploadResponse,
-};
+use api::blob::{StatResponse, UploadBegin, UploadChunk, UploadEnd, UploadPart, UploadResponse};
 use wire::grpc::{Code, Status};
 
 use super::calls::seen;
@@ -105,7 +103,7 @@ impl Sending {
 
     /// The first message.
     pub fn begin(&self) -> Vec<u8> {
-        encode(&UploadRequest::Begin(UploadBegin {
+        encode(&UploadPart::Begin(UploadBegin {
             name: &name(self.unfinished.name),
             upload_id: &self.unfinished.upload_id,
             offset: self.next as u64,
@@ -138,7 +136,7 @@ impl Sending {
                 crc32c: Some(crc32c),
                 sha256: &[],
             };
-            return Next::Last(encode(&UploadRequest::End(end)));
+            return Next::Last(encode(&UploadPart::End(end)));
         }
         let until = (self.next + self.chunk).min(self.data.len());
         let mut data = self.data[self.next..until].to_vec();
@@ -154,7 +152,7 @@ impl Sending {
         if self.is_plain {
             return Next::Message(data);
         }
-        Next::Message(encode(&UploadRequest::Chunk(UploadChunk {
+        Next::Message(encode(&UploadPart::Chunk(UploadChunk {
             data: &data,
             crc32c,
         })))
@@ -253,7 +251,7 @@ impl Sending {
     }
 }
 
-fn encode(request: &UploadRequest<'_>) -> Vec<u8> {
+fn encode(request: &UploadPart<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     request.encode(&mut out);
     out

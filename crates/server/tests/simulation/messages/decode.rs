@@ -1,13 +1,13 @@
 //! Answers as what they say.
 
-use service::admin::messages::{
-    CreateDatabaseResponse, DatabaseStatistics, decode_databases, decode_dropped,
+use api::admin::{
+    CreateDatabaseResponse, DatabaseStatistics, DropDatabaseResponse, ListDatabasesResponse,
 };
+use protobuf::Reader;
 use service::keyvalue::messages::{
     AppendResponse, BatchResponse, CountResponse, DeleteResponse, EntryMessage, GetResponse,
     IncrementResponse, OperationResult, PipeResponse, PutResponse, ScanPage, TransactResponse,
 };
-use service::protobuf::Reader;
 
 use crate::databases;
 use crate::history::{Answer, Asked, Page, Seen};
@@ -90,12 +90,17 @@ pub fn decode(asked: &Asked, by: u64, messages: &[Vec<u8>], logs: &mut Logs) -> 
             let response = CreateDatabaseResponse::decode(message);
             Answer::Created(response.expect("a CreateDatabaseResponse").created)
         }
-        Asked::Drop => Answer::Dropped(decode_dropped(message).expect("a DropDatabaseResponse")),
+        Asked::Drop => {
+            let response = DropDatabaseResponse::decode(message);
+            Answer::Dropped(response.expect("a DropDatabaseResponse").dropped)
+        }
         Asked::List => {
             let name = |database: Result<DatabaseStatistics<'_>, _>| {
-                databases::of_name(database.expect("a database").database.name)
+                let described = database.expect("a database").database;
+                databases::of_name(described.expect("it has a name").name)
             };
-            Answer::Databases(decode_databases(message).map(name).collect())
+            let response = ListDatabasesResponse::decode(message).expect("a list");
+            Answer::Databases(response.databases.iter().map(name).collect())
         }
         Asked::Count(_) => {
             let response = CountResponse::decode(message).expect("a CountResponse");

@@ -1,12 +1,10 @@
 //! Requests as bytes.
 
-use service::admin::messages::{
-    DatabaseDescription, DropDatabaseRequest, DurabilityMode, encode_create_database,
-};
+use api::admin::{CreateDatabaseRequest, DatabaseDescription, DropDatabaseRequest, DurabilityMode};
+use protobuf::writer;
 use service::keyvalue::messages::{
     BatchRequest, CountRequest, Keys, PipeAnswers, Request, ScanRequest, TransactRequest,
 };
-use service::protobuf::writer;
 use store::{Condition, Direction, Durability, Expiry, Mode, Operation};
 
 use crate::databases;
@@ -196,7 +194,10 @@ pub fn encode(asked: &Asked, database: &str, by: u64, out: &mut Vec<u8>) {
             }
             .encode(out);
         }
-        Asked::Create => encode_create_database(&describe(database), out),
+        Asked::Create => CreateDatabaseRequest {
+            database: Some(describe(database)),
+        }
+        .encode(out),
         Asked::Drop => DropDatabaseRequest {
             name: database,
             confirm_name: database,
@@ -279,7 +280,7 @@ fn describe(name: &str) -> DatabaseDescription<'_> {
     };
     DatabaseDescription {
         name,
-        durability,
+        durability: durability.number(),
         interval_ms: interval_ms as u32,
         ..DatabaseDescription::default()
     }

@@ -6,11 +6,11 @@ mod upload;
 
 use store::{Condition, DatabaseId, Durability, Expiry, Mode, Operation};
 
-use super::messages::*;
 use crate::compat::gupload_tests::bench::{Bench, config};
 use crate::fake::{Fake, Sent};
 use crate::method::Method;
 use crate::status::Code;
+use api::blob::*;
 
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut message = Vec::new();
@@ -52,6 +52,7 @@ fn delete(name: &str, if_version: Option<u64>, bench: &mut Bench) -> Vec<Sent> {
         database: "",
         name,
         if_version,
+        ..DeleteBlobRequest::default()
     };
     bench.call(Method::BlobDelete, &encoded(|out| request.encode(out)))
 }

@@ -18,9 +18,10 @@ const BEGIN: UploadBegin<'static> = UploadBegin {
     size_bytes: None,
     content_type: "",
     if_version: None,
+    unserved: 0,
 };
 
-const END: UploadRequest<'static> = UploadRequest::End(UploadEnd {
+const END: UploadPart<'static> = UploadPart::End(UploadEnd {
     crc32c: None,
     sha256: b"",
 });
@@ -37,29 +38,29 @@ impl Owner for Nobody {
     fn lost(&self, _why: UploadError) {}
 }
 
-fn chunk(data: &[u8]) -> UploadRequest<'_> {
-    UploadRequest::Chunk(UploadChunk { data, crc32c: None })
+fn chunk(data: &[u8]) -> UploadPart<'_> {
+    UploadPart::Chunk(UploadChunk { data, crc32c: None })
 }
 
-fn checked(data: &[u8], crc32c: u32) -> UploadRequest<'_> {
+fn checked(data: &[u8], crc32c: u32) -> UploadPart<'_> {
     let crc32c = Some(crc32c);
-    UploadRequest::Chunk(UploadChunk { data, crc32c })
+    UploadPart::Chunk(UploadChunk { data, crc32c })
 }
 
-fn send(request: &UploadRequest<'_>, fake: &mut Fake, bench: &Bench) {
+fn send(request: &UploadPart<'_>, fake: &mut Fake, bench: &Bench) {
     fake.message(&encoded(|out| request.encode(out)), false, &bench.shared);
 }
 
 /// An upload that has begun.
 fn begun(begin: UploadBegin<'_>, bench: &mut Bench) -> Fake {
     let mut fake = Fake::new(Method::BlobUpload, &bench.shared);
-    send(&UploadRequest::Begin(begin), &mut fake, bench);
+    send(&UploadPart::Begin(begin), &mut fake, bench);
     bench.work(&mut fake);
     fake
 }
 
 /// Makes an upload of these messages, and ends the caller's side.
-fn upload(requests: &[UploadRequest<'_>], bench: &mut Bench) -> Vec<Sent> {
+fn upload(requests: &[UploadPart<'_>], bench: &mut Bench) -> Vec<Sent> {
     let requests = requests.iter();
     let messages: Vec<_> = requests.map(|one| encoded(|out| one.encode(out))).collect();
     let messages: Vec<_> = messages.iter().map(|message| &message[..]).collect();
@@ -68,7 +69,7 @@ fn upload(requests: &[UploadRequest<'_>], bench: &mut Bench) -> Vec<Sent> {
 
 /// Uploads a content; the version and whether it was stored.
 fn store(begin: UploadBegin<'_>, content: &[u8], bench: &mut Bench) -> (bool, u64) {
-    let requests = [UploadRequest::Begin(begin), chunk(content), END];
+    let requests = [UploadPart::Begin(begin), chunk(content), END];
     let sent = upload(&requests, bench);
     let answer = UploadResponse::decode(response(&sent)).expect("it is a message");
     (answer.applied, answer.blob.map_or(0, |blob| blob.version))
@@ -84,12 +85,12 @@ fn what_is_uploaded_is_described_as_it_was_sent() {
     };
     for sha256 in [&b""[..], &SHA256] {
         let crc = Some(crc32c(b"one and two"));
-        let end = UploadRequest::End(UploadEnd {
+        let end = UploadPart::End(UploadEnd {
             crc32c: crc,
             sha256,
         });
         let parts = [
-            UploadRequest::Begin(begin),
+            UploadPart::Begin(begin),
             checked(b"one ", crc32c(b"one ")),
             chunk(b"and two"),
             end,
@@ -109,7 +110,7 @@ fn what_is_uploaded_is_described_as_it_was_sent() {
 }
 
 /// Sends a message in pieces, of which the first has `first` bytes.
-fn send_in_parts(request: &UploadRequest<'_>, first: usize, fake: &mut Fake, bench: &mut Bench) {
+fn send_in_parts(request: &UploadPart<'_>, first: usize, fake: &mut Fake, bench: &mut Bench) {
     let message = encoded(|out| request.encode(out));
     let mut pieces = vec![first.min(message.len())];
     while pieces.iter().sum::<usize>() < message.len() {
@@ -220,7 +221,7 @@ fn an_upload_whose_condition_is_not_met_is_told_what_is_there() {
         (false, first)
     );
     // It is the blob that is there which is described.
-    let requests = [UploadRequest::Begin(only_if(0)), chunk(b"second"), END];
+    let requests = [UploadPart::Begin(only_if(0)), chunk(b"second"), END];
     let sent = upload(&requests, &mut bench);
     let answer = UploadResponse::decode(response(&sent)).expect("it is a message");
     let blob = answer.blob.expect("it is there");
@@ -243,14 +244,14 @@ fn checksums_hold_for_their_chunk_and_for_the_whole() {
         // With nothing in between that it could be checked with.
         &[checked(b"a", wrong), chunk(b"b")],
     ] {
-        let requests = [&[UploadRequest::Begin(BEGIN)], chunks, &[END]].concat();
+        let requests = [&[UploadPart::Begin(BEGIN)], chunks, &[END]].concat();
         refused(&upload(&requests, &mut bench), Code::DataLoss);
         bench.expect_nothing();
     }
     // All come before anything is written, so that they are gathered.
     let mut fake = Fake::new(Method::BlobUpload, &bench.shared);
     for request in [
-        UploadRequest::Begin(BEGIN),
+        UploadPart::Begin(BEGIN),
         chunk(b"ab"),
         chunk(b""),
         chunk(b"c"),
@@ -287,8 +288,8 @@ fn checksums_hold_for_their_chunk_and_for_the_whole() {
             sha256: b"short",
         },
     ] {
-        let begin = UploadRequest::Begin(BEGIN);
-        let requests = [begin, chunk(b"other"), UploadRequest::End(end)];
+        let begin = UploadPart::Begin(BEGIN);
+        let requests = [begin, chunk(b"other"), UploadPart::End(end)];
         let sent = upload(&requests, &mut bench);
         match end.sha256 {
             b"" => refused(&sent, Code::DataLoss),
@@ -322,7 +323,7 @@ fn an_upload_that_was_cut_off_goes_on_where_it_ended() {
         let found = StatResponse::decode(&found).expect("it is a message");
         assert_eq!((found.found, found.stored_bytes), (true, 4));
         let resumed = |offset| UploadBegin { offset, ..begin };
-        let requests = [UploadRequest::Begin(resumed(5))];
+        let requests = [UploadPart::Begin(resumed(5))];
         refused(&upload(&requests, &mut bench), Code::OutOfRange);
         assert!(store(resumed(4), b"two", &mut bench).0);
         assert_eq!(bench.kept(), [("a".to_owned(), b"one two".to_vec())]);
@@ -334,7 +335,7 @@ fn an_upload_that_was_cut_off_goes_on_where_it_ended() {
 #[test]
 fn messages_come_in_their_order() {
     let mut bench = Bench::new();
-    let begin = UploadRequest::Begin(BEGIN);
+    let begin = UploadPart::Begin(BEGIN);
     for (requests, word) in [
         (&[chunk(b"a")][..], "field begin"),
         (&[END], "field begin"),
@@ -449,7 +450,7 @@ fn what_an_upload_may_say_of_itself_is_bounded() {
             "",
         ),
     ] {
-        let requests = [UploadRequest::Begin(bad), chunk(b"content"), END];
+        let requests = [UploadPart::Begin(bad), chunk(b"content"), END];
         let sent = upload(&requests, &mut bench);
         let words = refused(&sent, Code::InvalidArgument);
         assert!(words.contains(word), "{words}");
@@ -460,17 +461,14 @@ fn what_an_upload_may_say_of_itself_is_bounded() {
         size_bytes: Some(7),
         ..BEGIN
     };
-    upload(
-        &[UploadRequest::Begin(begin), chunk(b"content")],
-        &mut bench,
-    );
+    upload(&[UploadPart::Begin(begin), chunk(b"content")], &mut bench);
     let rest = UploadBegin { offset: 7, ..begin };
     assert!(store(rest, b"", &mut bench).0);
 
     let largest = vec![b'x'; limits::CHUNK_BYTES];
     assert!(store(BEGIN, &largest, &mut bench).0);
     let larger = [&largest[..], b"x"].concat();
-    let requests = [UploadRequest::Begin(BEGIN), chunk(&larger), END];
+    let requests = [UploadPart::Begin(BEGIN), chunk(&larger), END];
     let sent = upload(&requests, &mut bench);
     let words = refused(&sent, Code::ResourceExhausted);
     assert!(words.contains("4194305 bytes"), "{words}");
@@ -485,7 +483,7 @@ fn uploads_share_the_memory_for_what_waits() {
     let most_uploads = UPLOAD_WINDOWS_BYTES / UPLOAD_WINDOW_BYTES as usize;
     for count in 1..=most_uploads + 1 {
         let mut fake = Fake::new(Method::BlobUpload, &bench.shared);
-        send(&UploadRequest::Begin(BEGIN), &mut fake, &bench);
+        send(&UploadPart::Begin(BEGIN), &mut fake, &bench);
         let first = fake.actions.window_bytes.take();
         assert_eq!(first, Some(UPLOAD_WINDOW_BYTES), "{count}");
         bench.work(&mut fake);

@@ -12,10 +12,10 @@ use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
 use wal::{LogConfig, LogId};
 
-use crate::admin::messages::{DatabaseDescription, encode_create_database};
 use crate::call::Shared;
 use crate::fake::{Fake, Headers, Sent, shared};
 use crate::method::Method;
+use api::admin::{CreateDatabaseRequest, DatabaseDescription};
 
 /// A server with a data folder.
 pub(crate) struct Bench {
@@ -180,7 +180,8 @@ impl Bench {
             name,
             ..DatabaseDescription::default()
         };
-        encode_create_database(&database, &mut request);
+        let database = Some(database);
+        CreateDatabaseRequest { database }.encode(&mut request);
         let sent = self.call(Method::AdminCreateDatabase, &request);
         assert!(matches!(sent[..], [Sent::Response(_)]), "{sent:?}");
     }

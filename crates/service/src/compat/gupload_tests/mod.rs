@@ -12,9 +12,9 @@ use crate::fake::{Fake, Headers, Sent};
 use crate::http;
 use crate::limits::{UPLOAD_GATHERED_BYTES, UPLOAD_WINDOW_BYTES};
 use crate::method::Method;
-use crate::protobuf::{Reader, writer};
 use crate::status::Code;
 use bench::{Bench, config};
+use protobuf::{Reader, writer};
 
 use Method::{GuploadUpload, HttpGupload};
 

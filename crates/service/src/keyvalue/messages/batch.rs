@@ -7,7 +7,7 @@ use super::{
     GetResponse, Invalid, OperationKind, OperationResult, ResumePoint, Rule, decode_fields,
     decode_history_id, encode_history_id, encode_operation,
 };
-use crate::protobuf::{Reader, Value, writer};
+use protobuf::{Reader, Value, writer};
 
 /// A request of several operations. Its operations are decoded as they are walked.
 #[derive(Clone, Copy, Debug)]

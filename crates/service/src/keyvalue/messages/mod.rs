@@ -13,7 +13,6 @@ mod transact;
 
 use std::fmt;
 
-pub(crate) use batch::repeated;
 pub use batch::{BatchRequest, BatchResponse};
 pub use operation::{OperationKind, Request, decode_get, decode_operation, encode_operation};
 pub(crate) use pipe::concerns_only_its_batch;
@@ -28,7 +27,7 @@ pub(crate) use scan::page_field;
 pub use scan::{CountRequest, CountResponse, Keys, ScanPage, ScanRequest};
 pub use transact::{TransactRequest, TransactResponse};
 
-use crate::protobuf::{DecodeError, Fault, Reader, Value};
+use protobuf::{DecodeError, Fault, Reader, Value};
 
 /// Why a request or response is refused: the field, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +74,12 @@ impl Invalid {
         })
     }
 
+    /// Refuses a message with a field that is not served yet, if `number` is not 0.
+    #[inline]
+    pub(crate) fn refuse_unserved(number: u32) -> Result<(), Invalid> {
+        Invalid::not_served(number).map_or(Ok(()), Err)
+    }
+
     /// Names the field that the decoder knows by number. `names[number]` is its name.
     pub(crate) fn malformed(error: DecodeError, names: &[&'static str]) -> Invalid {
         let field = names
@@ -83,6 +88,15 @@ impl Invalid {
             .unwrap_or("(unknown)");
         Invalid {
             field,
+            rule: Rule::Malformed(error.fault),
+        }
+    }
+}
+
+impl From<DecodeError> for Invalid {
+    fn from(error: DecodeError) -> Invalid {
+        Invalid {
+            field: error.name,
             rule: Rule::Malformed(error.fault),
         }
     }

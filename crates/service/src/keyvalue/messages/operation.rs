@@ -6,7 +6,7 @@ use store::{Condition, Expiry, Operation};
 
 use super::{Invalid, decode_fields, decode_parts, part};
 use crate::limits::TIME_TO_LIVE_MS_MAX;
-use crate::protobuf::{Fault, Reader, Value, writer};
+use protobuf::{Fault, Reader, Value, writer};
 
 /// Which of the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

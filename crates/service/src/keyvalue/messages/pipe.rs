@@ -3,7 +3,7 @@
 use store::{Mode, Operation};
 
 use super::{BatchRequest, BatchResponse, Failure, Invalid, Rule, decode_fields};
-use crate::protobuf::{Fault, Reader, Value, writer};
+use protobuf::{Fault, Reader, Value, writer};
 
 /// Which batches are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The answers to single operations, alone and as results of a batch.
 
 use super::{Invalid, decode_fields, decode_parts, part};
-use crate::protobuf::{Fault, Reader, Value, writer};
+use protobuf::{Fault, Reader, Value, writer};
 
 /// An entry, as scans and previous values carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

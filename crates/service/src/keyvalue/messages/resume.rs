@@ -1,6 +1,6 @@
 //! Places in the history of a server.
 
-use crate::protobuf::{Fault, Value, writer};
+use protobuf::{Fault, Value, writer};
 
 /// A commit of a server, by the history that its sequence belongs to: with another one the number means nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use store::Direction;
 use super::{
     EntryMessage, Invalid, ResumePoint, Rule, decode_fields, decode_history_id, encode_history_id,
 };
-use crate::protobuf::{Fault, Reader, Value, writer};
+use protobuf::{Fault, Reader, Value, writer};
 
 /// Which keys a Scan or Count looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use store::{Condition, Operation};
 use super::batch::repeated;
 use super::operation::decode_operation;
 use super::{BatchResponse, Invalid, OperationKind, decode_fields, encode_operation};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// A request to compare and then apply one of two lists. Its parts are decoded as they are walked.
 #[derive(Clone, Copy, Debug)]

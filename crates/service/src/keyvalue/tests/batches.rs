@@ -8,7 +8,7 @@ use crate::keyvalue::messages::*;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_FRAME_BYTES, FAILURE_BYTES, LARGE_ANSWER_BYTES, TIME_TO_LIVE_MS_MAX,
 };
-use crate::protobuf::writer;
+use protobuf::writer;
 
 pub(super) fn get(key: &[u8]) -> Operation<'_> {
     Operation::Get { key }

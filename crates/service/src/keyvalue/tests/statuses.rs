@@ -4,7 +4,7 @@ use store::{Condition, Expiry, Operation};
 
 use super::*;
 use crate::keyvalue::messages::*;
-use crate::protobuf::writer;
+use protobuf::writer;
 
 const SERVED: [Method; 9] = [
     Method::Get,

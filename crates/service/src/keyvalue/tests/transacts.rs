@@ -7,7 +7,7 @@ use super::single::put;
 use super::*;
 use crate::keyvalue::messages::*;
 use crate::limits::{ANSWER_BYTES_MAX, FAILURE_BYTES, TRANSACT_FRAME_BYTES};
-use crate::protobuf::writer;
+use protobuf::writer;
 
 type Comparison<'a> = (&'a [u8], Condition<'a>);
 

@@ -5,7 +5,7 @@ use testkit::{OnFailure, Random};
 use super::super::batches::{get, increment};
 use super::super::single::put;
 use super::*;
-use crate::protobuf::writer;
+use protobuf::writer;
 
 /// A message of a Pipe: mostly a batch, now and then a question or something broken.
 fn any_message(random: &mut Random, answers: PipeAnswers) -> Vec<u8> {

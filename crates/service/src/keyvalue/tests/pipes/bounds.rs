@@ -4,7 +4,7 @@ use super::super::batches::{get, results};
 use super::super::single::put;
 use super::*;
 use crate::limits::*;
-use crate::protobuf::writer;
+use protobuf::writer;
 
 #[test]
 fn limits_of_a_batch_are_limits_in_a_pipe() {

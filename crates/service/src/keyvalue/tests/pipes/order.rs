@@ -4,7 +4,7 @@ use super::super::batches::{found, get, increment, results};
 use super::super::single::put;
 use super::*;
 use crate::limits::*;
-use crate::protobuf::writer;
+use protobuf::writer;
 
 #[test]
 fn batches_see_those_before_them_and_are_answered_in_order() {

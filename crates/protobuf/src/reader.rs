@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, GROUP_END, GROUP_START, LENGTH_DELIMITED, VARINT};
+#[cfg(doc)]
+use crate::limits::MERGED_PARTS_MAX;
 use crate::limits::PROTOBUF_GROUP_DEPTH_MAX;
 
 /// Why a message cannot be decoded, and at which of its fields.
@@ -10,6 +12,9 @@ use crate::limits::PROTOBUF_GROUP_DEPTH_MAX;
 pub struct DecodeError {
     /// Number of the field, 0 if not even its tag could be read.
     pub field: u32,
+    /// Its name, with those of the messages around it where the description says so; empty if it is
+    /// not known.
+    pub name: &'static str,
     /// What is wrong.
     pub fault: Fault,
 }
@@ -34,6 +39,24 @@ pub enum Fault {
     TooDeep,
     /// A string is not UTF-8.
     NotUtf8,
+    /// A message with a repeated field comes in more than [`MERGED_PARTS_MAX`] pieces.
+    TooManyParts,
+}
+
+impl DecodeError {
+    /// Returns the error of the field `field`, whose name is not known.
+    #[inline(always)]
+    pub fn new(field: u32, fault: Fault) -> DecodeError {
+        let name = "";
+        DecodeError { field, name, fault }
+    }
+}
+
+impl From<Fault> for DecodeError {
+    #[inline(always)]
+    fn from(fault: Fault) -> DecodeError {
+        DecodeError::new(0, fault)
+    }
 }
 
 impl fmt::Display for DecodeError {
@@ -56,6 +79,7 @@ impl fmt::Display for Fault {
             Fault::UnbalancedGroup => "a group ends that was not begun",
             Fault::TooDeep => "groups are nested too deeply",
             Fault::NotUtf8 => "the string is not UTF-8",
+            Fault::TooManyParts => "the message around it comes in too many pieces",
         })
     }
 }
@@ -97,6 +121,12 @@ impl<'a> Value<'a> {
     /// An `int64`.
     pub fn int64(self) -> Result<i64, Fault> {
         self.varint().map(u64::cast_signed)
+    }
+
+    /// A `sint32`; higher bits are cut off before the sign is found.
+    pub fn sint32(self) -> Result<i32, Fault> {
+        let value = self.uint32()?;
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
     /// A `sint64`.
@@ -168,10 +198,7 @@ impl<'a> Reader<'a> {
     pub fn next_field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
         while !self.rest.is_empty() {
             let (number, wire_type) = self.tag()?;
-            let at_field = |fault| DecodeError {
-                field: number,
-                fault,
-            };
+            let at_field = |fault| DecodeError::new(number, fault);
             match wire_type {
                 GROUP_START => self.skip_group(number).map_err(at_field)?,
                 GROUP_END => return Err(at_field(Fault::UnbalancedGroup)),
@@ -193,7 +220,7 @@ impl<'a> Reader<'a> {
         mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Fault>,
     ) -> Result<(), DecodeError> {
         while let Some((field, value)) = self.next_field()? {
-            visit(field, value).map_err(|fault| DecodeError { field, fault })?;
+            visit(field, value).map_err(|fault| DecodeError::new(field, fault))?;
         }
         Ok(())
     }
@@ -206,9 +233,25 @@ impl<'a> Reader<'a> {
         self.varint().map(Some)
     }
 
+    /// The next number of a packed repeated field whose numbers have four bytes each.
+    pub fn next_packed_fixed32(&mut self) -> Result<Option<Value<'a>>, Fault> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        self.value(FIXED32).map(Some)
+    }
+
+    /// The next number of a packed repeated field whose numbers have eight bytes each.
+    pub fn next_packed_fixed64(&mut self) -> Result<Option<Value<'a>>, Fault> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        self.value(FIXED64).map(Some)
+    }
+
     #[inline(always)]
     fn tag(&mut self) -> Result<(u32, u32), DecodeError> {
-        let outside = |fault| DecodeError { field: 0, fault };
+        let outside = |fault| DecodeError::new(0, fault);
         let tag = self.varint().map_err(outside)?;
         let number = tag >> 3;
         if number == 0 || number > u64::from(FIELD_NUMBER_MAX) {

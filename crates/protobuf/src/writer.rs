@@ -11,7 +11,13 @@ pub fn varint_len(value: u64) -> usize {
 /// Bytes of a length-delimited field with `length` bytes of content: tag, length and content.
 #[inline]
 pub fn bytes_len(field: u32, length: usize) -> usize {
-    varint_len(u64::from(field) << 3) + varint_len(length as u64) + length
+    tag_len(field) + varint_len(length as u64) + length
+}
+
+/// Bytes of the tag of `field`.
+#[inline]
+pub fn tag_len(field: u32) -> usize {
+    varint_len(u64::from(field) << 3)
 }
 
 /// Appends a bare varint, without a tag.
@@ -67,9 +73,15 @@ pub fn bool(out: &mut Vec<u8>, field: u32, value: bool) {
 #[inline]
 pub fn fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     if value != 0 {
-        tag(out, field, FIXED64);
-        out.extend_from_slice(&value.to_le_bytes());
+        fixed64_always(out, field, value);
     }
+}
+
+/// Appends a `fixed64` field, also if it is 0.
+#[inline]
+pub fn fixed64_always(out: &mut Vec<u8>, field: u32, value: u64) {
+    tag(out, field, FIXED64);
+    out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a `fixed32` field unless it is 0, the default.

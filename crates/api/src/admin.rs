@@ -1,0 +1,294 @@
+//! `pelton.v1.Admin`: `proto/pelton/v1/admin.proto`.
+
+crate::method::methods! {
+    /// Creates a database.
+    CREATE_DATABASE Unary "pelton.v1.Admin/CreateDatabase";
+    /// Lists all databases in the order of their names.
+    LIST_DATABASES Unary "pelton.v1.Admin/ListDatabases";
+    /// Removes a database with all that is in it. FAILED_PRECONDITION for the default database.
+    DROP_DATABASE Unary "pelton.v1.Admin/DropDatabase";
+    /// Makes a database one of another kind, with everything that is in it: keys, values, versions
+    /// and expiries stay as they are. Reads go on meanwhile; writes to this database are refused
+    /// with UNAVAILABLE until it is done. Reports progress; the last message has `complete`. All
+    /// or nothing: if it fails, the call is cancelled or the server dies, the database is what it
+    /// was; what a message with `complete` says survives a power loss. One conversion, backup or
+    /// snapshot runs at a time: UNAVAILABLE for another one. FAILED_PRECONDITION for a VOLATILE
+    /// database, for a server that keeps nothing, and for one that has a key too long for DISK (65
+    /// 535 bytes). RESOURCE_EXHAUSTED if the memory or the disk has no room for it.
+    CONVERT_DATABASE ServerStreaming "pelton.v1.Admin/ConvertDatabase";
+    /// What the server holds and has done.
+    STATISTICS Unary "pelton.v1.Admin/Statistics";
+    /// Writes a copy of all databases as they were at one commit, while writes go on, into a new
+    /// folder under --backup-root of the server. Reports progress until it is complete; the last
+    /// message has `complete`. Of a VOLATILE database only its description is in the copy. One
+    /// backup or snapshot runs at a time: UNAVAILABLE for another one. FAILED_PRECONDITION without
+    /// --backup-root, or if the server keeps nothing. RESOURCE_EXHAUSTED if there is no room.
+    /// Where it fails, or the call is cancelled, the folder is removed. `pelton restore` makes a
+    /// data folder of it.
+    BACKUP ServerStreaming "pelton.v1.Admin/Backup";
+    /// Writes a snapshot of all databases with a log into the data folder now, so that the log
+    /// before it is not needed any more: a start reads less, and the log gives its room back. The
+    /// server does so by itself as the log grows. Answers when it is on the device. UNAVAILABLE
+    /// while another snapshot or a backup runs, FAILED_PRECONDITION if the server keeps nothing.
+    SNAPSHOT Unary "pelton.v1.Admin/Snapshot";
+}
+
+impl ConvertProgress {
+    /// The response where the database is of that kind already.
+    pub const NOTHING_DONE: ConvertProgress = ConvertProgress {
+        copied_entries: 0,
+        total_entries: 0,
+        complete: true,
+        converted: false,
+        sequence: 0,
+    };
+}
+
+protobuf::enumeration! {
+    /// The enum `DatabaseKind`.
+    pub enum DatabaseKind = "pelton.v1.DatabaseKind" {
+        /// The same as MEMORY.
+        Unspecified = 0,
+        /// All entries are in memory; a log and snapshots make them durable.
+        Memory = 1,
+        /// Entries are on disk, with a cache in memory.
+        Disk = 2,
+    }
+
+    /// The enum `DurabilityMode`.
+    pub enum DurabilityMode = "pelton.v1.DurabilityMode" {
+        /// The same as SYNCED.
+        Unspecified = 0,
+        /// A write is answered when it is on the device: it survives a power loss.
+        Synced = 1,
+        /// Written at once and on the device within interval_ms: survives a kill; a power loss may
+        /// take the last interval.
+        Interval = 2,
+        /// Written at once, and on the device when the system likes: survives a kill, not a power
+        /// loss.
+        Written = 3,
+        /// In memory only: gone when the server stops.
+        Volatile = 4,
+    }
+}
+
+protobuf::message! {
+    /// What a database is and may hold.
+    pub struct DatabaseDescription<'a> = "pelton.v1.DatabaseDescription" in "database." {
+        /// 1 to 200 bytes of letters, digits, "-", "_" and ".", not beginning with "."; empty for
+        /// the default database. None can be created with the name "default": it would be taken
+        /// for that one.
+        1 name: string,
+        /// The field `kind`.
+        2 kind: enumeration,
+        /// The field `durability`.
+        3 durability: enumeration,
+        /// With INTERVAL: 1 to 60 000.
+        4 interval_ms: uint32,
+        /// What the database may take, of memory (MEMORY) or disk (DISK), as DatabaseStatistics
+        /// counts it; 0 = only the server's own limit. RESOURCE_EXHAUSTED for writes that would
+        /// exceed it.
+        5 quota_bytes: uint64,
+        /// Largest value; 0 = the server's limit, which is also the highest that may be named.
+        6 max_value_bytes: uint64,
+    }
+
+    /// The message `CreateDatabaseRequest`.
+    pub struct CreateDatabaseRequest<'a> = "pelton.v1.CreateDatabaseRequest" {
+        /// INVALID_ARGUMENT for a wrong name or a combination that does not exist (DISK with
+        /// VOLATILE). UNIMPLEMENTED or FAILED_PRECONDITION for a durability or kind that this
+        /// server cannot give. RESOURCE_EXHAUSTED if there are too many databases (by default 1
+        /// 000).
+        1 database: message DatabaseDescription<'a>,
+    }
+
+    /// The message `CreateDatabaseResponse`.
+    pub struct CreateDatabaseResponse<'a> = "pelton.v1.CreateDatabaseResponse" {
+        /// False: there is one of this name already; it has not changed.
+        1 created: bool,
+        /// The database as it is now.
+        2 database: message DatabaseDescription<'a>,
+    }
+
+    /// The message `ListDatabasesRequest`.
+    pub struct ListDatabasesRequest = "pelton.v1.ListDatabasesRequest" {}
+
+    /// The message `ListDatabasesResponse`.
+    pub struct ListDatabasesResponse<'a> = "pelton.v1.ListDatabasesResponse" {
+        /// The field `databases`.
+        1 databases: repeated message DatabaseStatistics<'a>,
+    }
+
+    /// The message `DropDatabaseRequest`.
+    pub struct DropDatabaseRequest<'a> = "pelton.v1.DropDatabaseRequest" {
+        /// The field `name`.
+        1 name: string,
+        /// Must be the name again if the database is not empty, and may be it else:
+        /// INVALID_ARGUMENT otherwise.
+        2 confirm_name: string,
+    }
+
+    /// The message `DropDatabaseResponse`.
+    pub struct DropDatabaseResponse = "pelton.v1.DropDatabaseResponse" {
+        /// False: there was none of this name.
+        1 dropped: bool,
+    }
+
+    /// The message `ConvertDatabaseRequest`.
+    pub struct ConvertDatabaseRequest<'a> = "pelton.v1.ConvertDatabaseRequest" {
+        /// Empty for the default database. NOT_FOUND if there is none of this name.
+        1 name: string,
+        /// What it becomes. INVALID_ARGUMENT if it is not given.
+        2 kind: enumeration,
+    }
+
+    /// The message `ConvertProgress`.
+    pub struct ConvertProgress = "pelton.v1.ConvertProgress" {
+        /// The field `copied_entries`.
+        1 copied_entries: uint64,
+        /// As far as it can be told; 0 while it cannot.
+        2 total_entries: uint64,
+        /// The database is of this kind now, and durably so.
+        3 complete: bool,
+        /// With `complete`: false if it was of this kind before, so that nothing was done.
+        4 converted: bool,
+        /// With `converted`: the commit that did it.
+        5 sequence: uint64,
+    }
+
+    /// The message `DatabaseStatistics`.
+    pub struct DatabaseStatistics<'a> = "pelton.v1.DatabaseStatistics" {
+        /// The field `database`.
+        1 database: message DatabaseDescription<'a>,
+        /// Keys, including those that have expired and are not swept yet. For DISK an estimate,
+        /// mostly too high: what was overwritten counts until it is merged.
+        2 entries: uint64,
+        /// Bytes of their keys and values. 0 for DISK: they are not counted.
+        3 content_bytes: uint64,
+        /// Memory that they take. For DISK: writes that are not in files yet; the cache is one for
+        /// all.
+        4 memory_bytes: uint64,
+        /// Disk that they take. 0 for MEMORY: the log is one for all databases, and
+        /// StatisticsResponse.log says what it takes.
+        5 disk_bytes: uint64,
+        /// The last visible commit.
+        6 sequence: uint64,
+        /// Blobs that are complete.
+        7 blobs: uint64,
+        /// Bytes of content, with unfinished uploads and with what was replaced or deleted and is
+        /// not removed yet: what counts for blob_quota_bytes.
+        8 blob_bytes: uint64,
+        /// Uploads of blobs that are not complete, whether somebody is connected to them or not.
+        9 unfinished_uploads: uint64,
+    }
+
+    /// The message `StatisticsRequest`.
+    pub struct StatisticsRequest = "pelton.v1.StatisticsRequest" {}
+
+    /// The message `StatisticsResponse`.
+    pub struct StatisticsResponse<'a> = "pelton.v1.StatisticsResponse" {
+        /// Name and version of the server: "pelton 0.1.0".
+        1 server: string,
+        /// The field `uptime_ms`.
+        2 uptime_ms: uint64,
+        /// The field `databases`.
+        3 databases: repeated message DatabaseStatistics<'a>,
+        /// The field `open_connections`.
+        4 open_connections: uint64,
+        /// The field `running_calls`.
+        5 running_calls: uint64,
+        /// Calls since the start, by method ("pelton.v1.KeyValue/Get") and status.
+        6 methods: repeated message MethodStatistics<'a>,
+        /// Of all databases together, as counted for --memory-limit.
+        7 memory_bytes: uint64,
+        /// --memory-limit.
+        8 memory_limit_bytes: uint64,
+        /// Names the history that all sequences belong to, as in ResumePoint.
+        9 history_id: bytes,
+        /// Absent from a server without a data folder.
+        10 log: message LogStatistics,
+        /// Requests that are not complete, and answers that are not sent, of all connections
+        /// together. Beyond the limit, which follows from --memory-limit, windows stay shut and
+        /// calls are refused with UNAVAILABLE.
+        11 buffered_bytes: uint64,
+        /// The field `buffered_limit_bytes`.
+        12 buffered_limit_bytes: uint64,
+        /// --blob-quota: blob_bytes that each database may have; 0 = as the disk has room, or a
+        /// server without a data folder.
+        13 blob_quota_bytes: uint64,
+    }
+
+    /// The log of all durable databases.
+    pub struct LogStatistics = "pelton.v1.StatisticsResponse.Log" in "log." {
+        /// On the device: segments that hold something. The next one, made ready ahead, and spares
+        /// are not counted.
+        1 segment_bytes: uint64,
+        /// The field `segments`.
+        2 segments: uint64,
+        /// The last sequence in the log.
+        3 written_sequence: uint64,
+        /// The last sequence that is on the device, and survives a power loss.
+        4 durable_sequence: uint64,
+        /// Since the start: writes, records in them, syncs.
+        5 groups: uint64,
+        /// The field `records`.
+        6 records: uint64,
+        /// The field `syncs`.
+        7 syncs: uint64,
+        /// The disk is full: writes that grow a database are refused with RESOURCE_EXHAUSTED until
+        /// there is room.
+        8 full: bool,
+        /// A write or sync failed: writes to durable databases are refused with
+        /// FAILED_PRECONDITION until a restart.
+        9 failed: bool,
+    }
+
+    /// The message `StatisticsResponse.MethodStatistics`.
+    pub struct MethodStatistics<'a> = "pelton.v1.StatisticsResponse.MethodStatistics" {
+        /// The field `method`.
+        1 method: string,
+        /// A gRPC status code.
+        2 code: uint32,
+        /// The field `calls`.
+        3 calls: uint64,
+    }
+
+    /// The message `BackupRequest`.
+    pub struct BackupRequest<'a> = "pelton.v1.BackupRequest" {
+        /// The new folder under --backup-root: 1 to 128 bytes of letters, digits, "-", "_" and
+        /// ".", not beginning with ".". ALREADY_EXISTS if there is one.
+        1 name: string,
+    }
+
+    /// The message `BackupProgress`.
+    pub struct BackupProgress<'a> = "pelton.v1.BackupProgress" {
+        /// The field `written_bytes`.
+        1 written_bytes: uint64,
+        /// As far as it can be told; 0 while it cannot.
+        2 total_bytes: uint64,
+        /// The commit that the backup shows: it has every commit of a database with a log up to
+        /// this one, and none after it. 0 until it is known.
+        3 sequence: uint64,
+        /// The backup is complete and on the device.
+        4 complete: bool,
+        /// With `complete`: databases that are in it with their content.
+        5 databases: uint64,
+        /// With `complete`: VOLATILE databases, of which only the descriptions are in it.
+        6 volatile_databases: uint64,
+        /// With `complete`: the folder, on the machine of the server.
+        7 path: string,
+    }
+
+    /// The message `SnapshotRequest`.
+    pub struct SnapshotRequest = "pelton.v1.SnapshotRequest" {}
+
+    /// The message `SnapshotResponse`.
+    pub struct SnapshotResponse = "pelton.v1.SnapshotResponse" {
+        /// The log up to this commit is not needed any more.
+        1 sequence: uint64,
+        /// Entries in the snapshot.
+        2 entries: uint64,
+        /// Bytes of its file.
+        3 bytes: uint64,
+    }
+}

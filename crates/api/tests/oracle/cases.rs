@@ -1,0 +1,188 @@
+//! A case for each message of `proto/`.
+
+use protobuf::{DecodeError, EnumDescription, FieldDescription, Message};
+
+/// The description of a message, and what the code made of it does.
+pub struct Case {
+    pub name: &'static str,
+    /// The full name by which the code knows it.
+    pub described_name: &'static str,
+    pub fields: &'static [FieldDescription],
+    pub oneofs: &'static [(&'static str, &'static [FieldDescription])],
+    /// Decodes the message with all that is in it, and encodes it again.
+    pub recode: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
+}
+
+macro_rules! cases {
+    ($($name:literal $message:path;)*) => {
+        pub const CASES: &[Case] = &[$(
+            Case {
+                name: $name,
+                described_name: <$message as Message>::NAME,
+                fields: <$message as Message>::FIELDS,
+                oneofs: <$message as Message>::ONEOFS,
+                recode: |bytes| {
+                    let message = <$message>::decode(bytes)?;
+                    message.validate()?;
+                    let mut out = b"before".to_vec();
+                    message.encode(&mut out);
+                    assert_eq!(out.len() - 6, message.encoded_len(), "{message:?}");
+                    Ok(out.split_off(6))
+                },
+            },
+        )*];
+    };
+}
+
+cases! {
+    "pelton.v1.Entry" api::keyvalue::Entry;
+    "pelton.v1.KeyRange" api::keyvalue::KeyRange;
+    "pelton.v1.GetRequest" api::keyvalue::GetRequest;
+    "pelton.v1.GetResponse" api::keyvalue::GetResponse;
+    "pelton.v1.PutRequest" api::keyvalue::PutRequest;
+    "pelton.v1.PutResponse" api::keyvalue::PutResponse;
+    "pelton.v1.DeleteRequest" api::keyvalue::DeleteRequest;
+    "pelton.v1.DeleteResponse" api::keyvalue::DeleteResponse;
+    "pelton.v1.AppendRequest" api::keyvalue::AppendRequest;
+    "pelton.v1.AppendResponse" api::keyvalue::AppendResponse;
+    "pelton.v1.IncrementRequest" api::keyvalue::IncrementRequest;
+    "pelton.v1.IncrementResponse" api::keyvalue::IncrementResponse;
+    "pelton.v1.Operation" api::keyvalue::Operation;
+    "pelton.v1.Operation.Get" api::keyvalue::GetOperation;
+    "pelton.v1.Operation.Put" api::keyvalue::PutOperation;
+    "pelton.v1.Operation.Delete" api::keyvalue::DeleteOperation;
+    "pelton.v1.Operation.Append" api::keyvalue::AppendOperation;
+    "pelton.v1.Operation.Increment" api::keyvalue::IncrementOperation;
+    "pelton.v1.OperationResult" api::keyvalue::OperationResult;
+    "pelton.v1.Failure" api::keyvalue::Failure;
+    "pelton.v1.BatchRequest" api::keyvalue::BatchRequest;
+    "pelton.v1.BatchResponse" api::keyvalue::BatchResponse;
+    "pelton.v1.Comparison" api::keyvalue::Comparison;
+    "pelton.v1.TransactRequest" api::keyvalue::TransactRequest;
+    "pelton.v1.TransactResponse" api::keyvalue::TransactResponse;
+    "pelton.v1.ScanRequest" api::keyvalue::ScanRequest;
+    "pelton.v1.ScanPage" api::keyvalue::ScanPage;
+    "pelton.v1.CountRequest" api::keyvalue::CountRequest;
+    "pelton.v1.CountResponse" api::keyvalue::CountResponse;
+    "pelton.v1.PipeRequest" api::keyvalue::PipeRequest;
+    "pelton.v1.PipeResponse" api::keyvalue::PipeResponse;
+    "pelton.v1.ResumePoint" api::keyvalue::ResumePoint;
+    "pelton.v1.WatchRequest" api::keyvalue::WatchRequest;
+    "pelton.v1.WatchResponse" api::keyvalue::WatchResponse;
+    "pelton.v1.WatchResponse.Commit" api::keyvalue::Commit;
+    "pelton.v1.WatchResponse.Change" api::keyvalue::Change;
+    "pelton.v1.BlobDescription" api::blob::BlobDescription;
+    "pelton.v1.UploadRequest" api::blob::UploadRequest;
+    "pelton.v1.UploadBegin" api::blob::UploadBegin;
+    "pelton.v1.UploadChunk" api::blob::UploadChunk;
+    "pelton.v1.UploadEnd" api::blob::UploadEnd;
+    "pelton.v1.UploadResponse" api::blob::UploadResponse;
+    "pelton.v1.DownloadRequest" api::blob::DownloadRequest;
+    "pelton.v1.DownloadResponse" api::blob::DownloadResponse;
+    "pelton.v1.StatRequest" api::blob::StatRequest;
+    "pelton.v1.StatResponse" api::blob::StatResponse;
+    "pelton.v1.ListRequest" api::blob::ListRequest;
+    "pelton.v1.ListResponse" api::blob::ListResponse;
+    "pelton.v1.DeleteBlobRequest" api::blob::DeleteBlobRequest;
+    "pelton.v1.DeleteBlobResponse" api::blob::DeleteBlobResponse;
+    "pelton.v1.ListUploadsRequest" api::blob::ListUploadsRequest;
+    "pelton.v1.UploadDescription" api::blob::UploadDescription;
+    "pelton.v1.ListUploadsResponse" api::blob::ListUploadsResponse;
+    "pelton.v1.DiscardUploadsRequest" api::blob::DiscardUploadsRequest;
+    "pelton.v1.DiscardUploadsResponse" api::blob::DiscardUploadsResponse;
+    "pelton.v1.DatabaseDescription" api::admin::DatabaseDescription;
+    "pelton.v1.CreateDatabaseRequest" api::admin::CreateDatabaseRequest;
+    "pelton.v1.CreateDatabaseResponse" api::admin::CreateDatabaseResponse;
+    "pelton.v1.ListDatabasesRequest" api::admin::ListDatabasesRequest;
+    "pelton.v1.ListDatabasesResponse" api::admin::ListDatabasesResponse;
+    "pelton.v1.DropDatabaseRequest" api::admin::DropDatabaseRequest;
+    "pelton.v1.DropDatabaseResponse" api::admin::DropDatabaseResponse;
+    "pelton.v1.ConvertDatabaseRequest" api::admin::ConvertDatabaseRequest;
+    "pelton.v1.ConvertProgress" api::admin::ConvertProgress;
+    "pelton.v1.DatabaseStatistics" api::admin::DatabaseStatistics;
+    "pelton.v1.StatisticsRequest" api::admin::StatisticsRequest;
+    "pelton.v1.StatisticsResponse" api::admin::StatisticsResponse;
+    "pelton.v1.StatisticsResponse.Log" api::admin::LogStatistics;
+    "pelton.v1.StatisticsResponse.MethodStatistics" api::admin::MethodStatistics;
+    "pelton.v1.BackupRequest" api::admin::BackupRequest;
+    "pelton.v1.BackupProgress" api::admin::BackupProgress;
+    "pelton.v1.SnapshotRequest" api::admin::SnapshotRequest;
+    "pelton.v1.SnapshotResponse" api::admin::SnapshotResponse;
+    "pelton.v1.EchoRequest" api::echo::EchoRequest;
+    "pelton.v1.EchoResponse" api::echo::EchoResponse;
+    "grpc.health.v1.HealthCheckRequest" api::health::HealthCheckRequest;
+    "grpc.health.v1.HealthCheckResponse" api::health::HealthCheckResponse;
+    "grpc.health.v1.HealthListRequest" api::health::HealthListRequest;
+    "grpc.health.v1.HealthListResponse" api::health::HealthListResponse;
+    "grpc.health.v1.HealthListResponse.StatusesEntry" api::health::StatusEntry;
+    "grpc.reflection.v1.ServerReflectionRequest" api::reflection::ServerReflectionRequest;
+    "grpc.reflection.v1.ExtensionRequest" api::reflection::ExtensionRequest;
+    "grpc.reflection.v1.ServerReflectionResponse" api::reflection::ServerReflectionResponse;
+    "grpc.reflection.v1.FileDescriptorResponse" api::reflection::FileDescriptorResponse;
+    "grpc.reflection.v1.ExtensionNumberResponse" api::reflection::ExtensionNumberResponse;
+    "grpc.reflection.v1.ListServiceResponse" api::reflection::ListServiceResponse;
+    "grpc.reflection.v1.ServiceResponse" api::reflection::ServiceResponse;
+    "grpc.reflection.v1.ErrorResponse" api::reflection::ErrorResponse;
+    "grpc.testing.Empty" api::interop::Empty;
+    "grpc.testing.BoolValue" api::interop::BoolValue;
+    "grpc.testing.Payload" api::interop::Payload;
+    "grpc.testing.EchoStatus" api::interop::EchoStatus;
+    "grpc.testing.SimpleRequest" api::interop::SimpleRequest;
+    "grpc.testing.SimpleResponse" api::interop::SimpleResponse;
+    "grpc.testing.StreamingInputCallRequest" api::interop::StreamingInputCallRequest;
+    "grpc.testing.StreamingInputCallResponse" api::interop::StreamingInputCallResponse;
+    "grpc.testing.ResponseParameters" api::interop::ResponseParameters;
+    "grpc.testing.StreamingOutputCallRequest" api::interop::StreamingOutputCallRequest;
+    "grpc.testing.StreamingOutputCallResponse" api::interop::StreamingOutputCallResponse;
+    "grpc.testing.TestOrcaReport" api::interop::TestOrcaReport;
+    "grpc.testing.TestOrcaReport.RequestCostEntry" api::interop::CostEntry;
+    "grpc.testing.TestOrcaReport.UtilizationEntry" api::interop::UtilizationEntry;
+    "io.grpc.CreateRequest" api::kvstore::CreateRequest;
+    "io.grpc.CreateResponse" api::kvstore::CreateResponse;
+    "io.grpc.RetrieveRequest" api::kvstore::RetrieveRequest;
+    "io.grpc.RetrieveResponse" api::kvstore::RetrieveResponse;
+    "io.grpc.UpdateRequest" api::kvstore::UpdateRequest;
+    "io.grpc.UpdateResponse" api::kvstore::UpdateResponse;
+    "io.grpc.DeleteRequest" api::kvstore::DeleteRequest;
+    "io.grpc.DeleteResponse" api::kvstore::DeleteResponse;
+    "messaging.Chunk" api::gupload::Chunk;
+    "messaging.UploadStatus" api::gupload::UploadStatus;
+    "Ydb.Debug.V1.PlainGrpcRequest" api::ydb_ping::PlainGrpcRequest;
+    "Ydb.Debug.V1.PlainGrpcResponse" api::ydb_ping::PlainGrpcResponse;
+    "grpc.reflection.v1alpha.ServerReflectionRequest" api::reflection::ServerReflectionRequest;
+    "grpc.reflection.v1alpha.ExtensionRequest" api::reflection::ExtensionRequest;
+    "grpc.reflection.v1alpha.ServerReflectionResponse" api::reflection::ServerReflectionResponse;
+    "grpc.reflection.v1alpha.FileDescriptorResponse" api::reflection::FileDescriptorResponse;
+    "grpc.reflection.v1alpha.ExtensionNumberResponse" api::reflection::ExtensionNumberResponse;
+    "grpc.reflection.v1alpha.ListServiceResponse" api::reflection::ListServiceResponse;
+    "grpc.reflection.v1alpha.ServiceResponse" api::reflection::ServiceResponse;
+    "grpc.reflection.v1alpha.ErrorResponse" api::reflection::ErrorResponse;
+}
+
+/// Each enum of `proto/`.
+pub const ENUMS: &[EnumDescription] = &[
+    api::keyvalue::IncrementRefusal::DESCRIPTION,
+    api::keyvalue::BatchMode::DESCRIPTION,
+    api::keyvalue::Direction::DESCRIPTION,
+    api::keyvalue::CountPrecision::DESCRIPTION,
+    api::keyvalue::PipeAnswers::DESCRIPTION,
+    api::keyvalue::ChangeKind::DESCRIPTION,
+    api::admin::DatabaseKind::DESCRIPTION,
+    api::admin::DurabilityMode::DESCRIPTION,
+    api::health::ServingStatus::DESCRIPTION,
+    api::gupload::UploadStatusCode::DESCRIPTION,
+];
+
+/// Each method of `proto/`.
+pub const METHODS: &[&[api::Method]] = &[
+    api::keyvalue::METHODS,
+    api::blob::METHODS,
+    api::admin::METHODS,
+    api::echo::METHODS,
+    api::health::METHODS,
+    api::reflection::METHODS,
+    api::interop::METHODS,
+    api::kvstore::METHODS,
+    api::gupload::METHODS,
+    api::ydb_ping::METHODS,
+];

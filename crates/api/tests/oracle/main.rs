@@ -1,0 +1,54 @@
+//! The descriptions of all messages against an independent implementation of protobuf (prost-reflect)
+//! that knows nothing but the files below `proto/`.
+
+mod cases;
+mod descriptions;
+mod random;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+
+use cases::{CASES, Case};
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    let mut files = Vec::new();
+    add_files_below(&proto, &mut files);
+    let mut compiler = protox::Compiler::new([&proto]).expect("the folder is there");
+    compiler.open_files(files).expect("the files compile");
+    compiler.descriptor_pool()
+});
+
+fn add_files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() {
+            add_files_below(&path, files);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "proto")
+        {
+            files.push(path);
+        }
+    }
+}
+
+fn descriptor(case: &Case) -> MessageDescriptor {
+    POOL.get_message_by_name(case.name)
+        .unwrap_or_else(|| panic!("{} is in no file", case.name))
+}
+
+#[test]
+fn every_message_of_the_files_has_a_case() {
+    let in_files: BTreeSet<String> = POOL
+        .all_messages()
+        .map(|message| message.full_name().to_owned())
+        .collect();
+    let in_cases: BTreeSet<String> = CASES.iter().map(|case| case.name.to_owned()).collect();
+    assert_eq!(in_files, in_cases);
+    assert_eq!(in_cases.len(), CASES.len(), "each once");
+}
