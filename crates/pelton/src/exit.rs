@@ -128,8 +128,8 @@ impl Failure {
         }
     }
 
-    /// The same failure; a miss if the server says that there is nothing of the name that the command was given: then `what`
-    /// says so.
+    /// The same failure; a miss if the server says that there is nothing of the name that the
+    /// command was given: then `what` says so.
     pub fn or_miss(self, what: &str) -> Failure {
         match self {
             Failure::Call(mut failure) => {

@@ -45,7 +45,8 @@ pub fn open(file: Option<&Path>) -> Result<Input, Failure> {
 
 fn open_file(path: &Path) -> Result<Input, Failure> {
     let name = path.display().to_string();
-    // A named pipe that nobody writes to yet is waited for where a signal is looked for, and not here.
+    // A named pipe that nobody writes to yet is waited for where a signal is looked for, and not
+    // here.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| unreadable(&name, &error))?;
@@ -68,8 +69,8 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
-/// An input without a buffer, whose reads fail with [`Signalled`] when a signal was noted: else a command that waits for a
-/// silent pipe or a terminal could not end.
+/// An input without a buffer, whose reads fail with [`Signalled`] when a signal was noted: else a
+/// command that waits for a silent pipe or a terminal could not end.
 pub struct Interruptible<F>(pub F);
 
 /// A signal has come while an input was read.

@@ -71,13 +71,14 @@ impl Interrupt {
     }
 }
 
-/// Whether a signal has come since [`Interrupt::listen`]; without that it ends the program by itself.
+/// Whether a signal has come since [`Interrupt::listen`]; without that it ends the program by
+/// itself.
 pub fn is_noted() -> bool {
     (NOTED.get()).is_some_and(|noted| noted.load(Ordering::Relaxed))
 }
 
-/// From now on the first SIGINT or SIGTERM ends the program at once, with `message`: for commands that change nothing and
-/// may be in the middle of a call.
+/// From now on the first SIGINT or SIGTERM ends the program at once, with `message`: for commands
+/// that change nothing and may be in the middle of a call.
 pub fn end_at_signal(
     format: OutputFormat,
     message: impl Fn() -> String + Send + 'static,

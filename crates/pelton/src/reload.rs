@@ -16,8 +16,9 @@ use crate::notify::Notifier;
 use crate::serve::SystemTimeSource;
 use crate::settings::Settings;
 
-/// From now on SIGHUP stops the server as SIGTERM does: that of a terminal that was closed, where there is nothing to read
-/// anew. Where `nohup` ignores the signal it stays ignored. The thread ends with the process.
+/// From now on SIGHUP stops the server as SIGTERM does: that of a terminal that was closed, where
+/// there is nothing to read anew. Where `nohup` ignores the signal it stays ignored. The thread
+/// ends with the process.
 pub fn stop_on_hangup(server: net::StopHandle) -> io::Result<()> {
     if is_hangup_ignored() {
         return Ok(());
@@ -42,8 +43,8 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// From now on SIGHUP reads the configuration file and the certificate anew, of which there must be one. The thread ends with
-/// the process.
+/// From now on SIGHUP reads the configuration file and the certificate anew, of which there must be
+/// one. The thread ends with the process.
 pub fn on_hangup(
     arguments: &ServeArguments,
     settings: &Settings,

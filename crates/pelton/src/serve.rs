@@ -151,7 +151,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     Err(Failure::Failed(why.into()))
 }
 
-/// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops will.
+/// Checks that this process may use the CPUs of `--pin`. Where the system does not say, the loops
+/// will.
 fn check_pin(settings: &Settings) -> Result<(), Failure> {
     let Ok(usable) = rustix::thread::sched_getaffinity(None) else {
         return Ok(());

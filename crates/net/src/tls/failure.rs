@@ -88,7 +88,8 @@ impl CertificateFault {
     }
 }
 
-/// The names of a certificate, which the library writes as `DnsName("localhost")` and `IpAddress(127.0.0.1)`.
+/// The names of a certificate, which the library writes as `DnsName("localhost")` and
+/// `IpAddress(127.0.0.1)`.
 fn names(presented: &[String]) -> String {
     let plain = |name: &String| {
         let inner = name

@@ -294,7 +294,8 @@ pub struct ProtoArguments {
     pub force: bool,
 }
 
-/// How failures are printed: as `--output` or its `variable` says, also where the rest of the command line is wrong.
+/// How failures are printed: as `--output` or its `variable` says, also where the rest of the
+/// command line is wrong.
 pub fn output_format(
     words: impl IntoIterator<Item = OsString>,
     variable: Option<OsString>,
@@ -375,8 +376,8 @@ pub fn without_empty_variables(command: clap::Command) -> clap::Command {
         .mut_subcommands(without_empty_variables)
 }
 
-/// The commands, as `main` reads them: a number or a time may begin with a dash, so that it is refused with what is right
-/// and not as a flag that is not known.
+/// The commands, as `main` reads them: a number or a time may begin with a dash, so that it is
+/// refused with what is right and not as a flag that is not known.
 pub fn command() -> clap::Command {
     fn with_dashes(command: clap::Command) -> clap::Command {
         let names = |argument: &clap::Arg| -> Vec<String> {

@@ -22,8 +22,8 @@ where
     }
 }
 
-/// Returns a parser of numbers that [`crate::settings::Settings`] checks, wherever they come from: of what is no number at
-/// all it says what the setting allows.
+/// Returns a parser of numbers that [`crate::settings::Settings`] checks, wherever they come from:
+/// of what is no number at all it says what the setting allows.
 pub(super) fn setting<T>(
     least: i128,
     most: i128,

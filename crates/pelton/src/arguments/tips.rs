@@ -305,7 +305,8 @@ pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
         }
         _ => return error,
     };
-    // That it could be written as a value helps nobody who meant a flag, and an empty list is printed as empty lines.
+    // That it could be written as a value helps nobody who meant a flag, and an empty list is
+    // printed as empty lines.
     error.remove(ContextKind::Suggested);
     if let Some(tip) = tip {
         error.insert(
@@ -316,7 +317,8 @@ pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// Returns the one of `known` words that is most like one that was written, if one is: a slip or two of the finger.
+/// Returns the one of `known` words that is most like one that was written, if one is: a slip or
+/// two of the finger.
 pub fn word_like<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let slips = |one: &str| strsim::damerau_levenshtein(written, one);
     let likeness = |one: &str| strsim::jaro_winkler(written, one);
@@ -434,7 +436,8 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// Removes a suggestion if there is a better one, or if it is too unlike. Returns whether it is there.
+/// Removes a suggestion if there is a better one, or if it is too unlike. Returns whether it is
+/// there.
 fn keep_if_like(
     error: &mut clap::Error,
     kind: ContextKind,

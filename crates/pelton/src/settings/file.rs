@@ -21,7 +21,8 @@ const TYPES: [(&str, &str); 6] = [
     ),
 ];
 
-/// The message of the library, that of Rust types and all known names at once, in the words of somebody who writes a file.
+/// The message of the library, that of Rust types and all known names at once, in the words of
+/// somebody who writes a file.
 fn in_words(message: &str) -> String {
     let mut message = message.trim_end().to_owned();
     for (type_name, words) in TYPES {
@@ -44,7 +45,8 @@ fn in_words(message: &str) -> String {
     format!("{before}there is no setting `{written}`; {what_to_do}")
 }
 
-/// The names that can stand in a file: those of the flags, but for the ones that say which file it is.
+/// The names that can stand in a file: those of the flags, but for the ones that say which file it
+/// is.
 fn names() -> Vec<String> {
     let command = ServeArguments::augment_args(clap::Command::new("serve"));
     let flags = command.get_arguments().filter_map(clap::Arg::get_long);

@@ -176,9 +176,10 @@ fn kind_of(file_type: fs::FileType) -> &'static str {
     }
 }
 
-/// The files, and instead of each folder those below it with their paths from there, in the order of their names. What is no file
-/// of the folder is left out with a warning: links to folders, since they may lead back, links that lead out of the folder, since
-/// whoever filled it could have other files of the user published, and pipes, sockets and devices, which may have no end.
+/// The files, and instead of each folder those below it with their paths from there, in the order
+/// of their names. What is no file of the folder is left out with a warning: links to folders,
+/// since they may lead back, links that lead out of the folder, since whoever filled it could have
+/// other files of the user published, and pipes, sockets and devices, which may have no end.
 fn with_those_below(
     files: &[PathBuf],
     format: OutputFormat,
