@@ -19,9 +19,9 @@ pub fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(false) };
 }
 
-/// Has the C library take what it allocates itself from one place, instead of 64 MiB of addresses for each thread: a limit on
-/// the address space (`ulimit -v`) would be used up by that. Nothing of weight is allocated there. To be called before the
-/// process starts threads.
+/// Has the C library take what it allocates itself from one place, instead of 64 MiB of addresses
+/// for each thread: a limit on the address space (`ulimit -v`) would be used up by that. Nothing of
+/// weight is allocated there. To be called before the process starts threads.
 pub fn share_arena_of_c_library() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -74,7 +74,8 @@ pub fn check_address_space(root: &Path) -> Result<(), String> {
 }
 
 /// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process ends. The address space
-/// has more than what is used: the program, stacks of threads, mapped files, and what the allocator has set aside.
+/// has more than what is used: the program, stacks of threads, mapped files, and what the allocator
+/// has set aside.
 fn resource_limit_bytes(root: &Path) -> Option<u64> {
     let address_space = soft_limit(root, "Max address space").map(|limit| {
         let left = limit.saturating_sub(mapped_bytes(root));
@@ -93,7 +94,8 @@ fn soft_limit(root: &Path, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What of its address space this process has used up: `VmSize` of `/proc/self/status`, and nothing where that cannot be read.
+/// What of its address space this process has used up: `VmSize` of `/proc/self/status`, and nothing
+/// where that cannot be read.
 fn mapped_bytes(root: &Path) -> u64 {
     let kib = || {
         let text = fs::read_to_string(root.join("proc/self/status")).ok()?;

@@ -209,8 +209,8 @@ impl Restoring<'_> {
         };
         let mut rounds = Rounds::new(committer);
         while rounds.round(clock) {}
-        // It has made the next file of the log. A sync that has failed says that nobody knows what is on the device; one that
-        // succeeds later says nothing of it.
+        // It has made the next file of the log. A sync that has failed says that nobody knows what
+        // is on the device; one that succeeds later says nothing of it.
         for event in rounds.take_events() {
             if let Event::NotReady(why) | Event::Failed(why) = event {
                 return Err(device(&**self.target, "", io::Error::other(why)));
@@ -253,8 +253,8 @@ fn device(disk: &dyn Disk, name: &str, source: io::Error) -> RestoreError {
     }
 }
 
-/// Opens an empty folder for what is to be restored, and makes it where there is none; returns whether it was made, too. One
-/// that was made is removed again where this fails.
+/// Opens an empty folder for what is to be restored, and makes it where there is none; returns
+/// whether it was made, too. One that was made is removed again where this fails.
 pub fn new_folder(path: &Path) -> Result<(RealDisk, bool), RestoreError> {
     let failed = |source| RestoreError::Device {
         file: path.display().to_string(),

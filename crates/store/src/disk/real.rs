@@ -98,7 +98,8 @@ impl RealDisk {
         RealDisk::open(path)
     }
 
-    /// Whether nothing is in it, no folders either. The standard library ends the process where a folder cannot be closed.
+    /// Whether nothing is in it, no folders either. The standard library ends the process where a
+    /// folder cannot be closed.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         for entry in Dir::read_from(&self.folder)? {
             let entry = entry?;

@@ -366,8 +366,9 @@ fn after_an_error_at_any_step_of_a_restore_nothing_is_left() {
     }
 }
 
-/// Nobody knows what is on the device behind a sync that has failed: the restore has failed too, and blames its target. Files
-/// of the log that are retired at its end are not part of what was restored.
+/// Nobody knows what is on the device behind a sync that has failed: the restore has failed too,
+/// and blames its target. Files of the log that are retired at its end are not part of what was
+/// restored.
 #[test]
 fn no_failed_sync_of_a_folder_is_passed_over_by_a_restore() {
     let (backup, _) = whole(&model());
