@@ -94,15 +94,18 @@ fn soft_limit(root: &Path, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What of its address space this process has used up: `VmSize` of `/proc/self/status`, and nothing
-/// where that cannot be read.
+/// What of its address space the program itself has used up, according to `/proc/self/status`, and
+/// nothing where that cannot be read. What the allocator has set aside does not count: it is for
+/// data.
 fn mapped_bytes(root: &Path) -> u64 {
-    let kib = || {
-        let text = fs::read_to_string(root.join("proc/self/status")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let kib = |line: &str| {
+        let parts = ["VmExe:", "VmLib:", "VmStk:"];
+        let text = parts.iter().find_map(|part| line.strip_prefix(part))?;
+        text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    kib().map_or(0, |kib| kib.saturating_mul(1024))
+    let kib = status.lines().filter_map(kib).fold(0, u64::saturating_add);
+    kib.saturating_mul(1024)
 }
 
 /// `MemTotal` of `/proc/meminfo`.
@@ -256,7 +259,10 @@ mod tests {
             let limits =
                 format!("Max address space         {space}            unlimited    bytes\n");
             let memory = ("proc/meminfo", "MemTotal:       16384000 kB\n");
-            let status = ("proc/self/status", "Name:\tx\nVmSize:\t   40000 kB\n");
+            let status = (
+                "proc/self/status",
+                "VmSize:\t 99999 kB\nVmExe:\t 30000 kB\nVmLib:\t 10000 kB\n",
+            );
             let root = machine("space", &[memory, status, ("proc/self/limits", &limits)]);
             (
                 allowed_bytes(&root).expect("it is known").0,
