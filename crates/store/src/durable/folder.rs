@@ -84,10 +84,9 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
     let has_files = !disk.list().map_err(failed)?.is_empty();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // The file layer does not see these either: else they would be said to be missing.
+        // The file layer does not see it either: else it would be said to be missing.
         let name = entry.file_name();
-        let is_one = |name: &str| is_segment(name) || snapshot::is_snapshot(name);
-        let is_of_ours = has_files && name.to_str().is_some_and(is_one);
+        let is_of_ours = has_files && name.to_str().is_some_and(snapshot::is_snapshot);
         if is_of_ours && !entry.file_type().map_err(failed)?.is_file() {
             let file = disk.describe(&name.to_string_lossy());
             return Err(FolderError::NotAFile { file });
@@ -504,8 +503,8 @@ impl fmt::Display for FolderError {
             ),
             FolderError::NotAFile { file } => write!(
                 formatter,
-                "{file}: this is not a file, though it has the name of a file of the log or of a snapshot: put the file back, or \
-                 restore a backup"
+                "{file}: this is not a file, though it has the name of a snapshot: put the file back, or restore a \
+                 backup"
             ),
             FolderError::InTheWay { file } => write!(
                 formatter,
