@@ -19,6 +19,22 @@ pub fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(false) };
 }
 
+/// Has the C library take what it allocates itself from one place, instead of 64 MiB of addresses
+/// for each thread: a limit on the address space (`ulimit -v`) would be used up by that. Nothing of
+/// weight is allocated there. To be called before the process starts threads.
+pub fn share_arena_of_c_library() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn mallopt(option: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
+        }
+        /// `M_ARENA_MAX` of `malloc.h`.
+        const ARENA_MAX: std::ffi::c_int = -8;
+        // SAFETY: it sets a number of the C library's allocator, under its own lock.
+        unsafe { mallopt(ARENA_MAX, 1) };
+    }
+}
+
 fn set_purge_delay_ms(delay_ms: std::ffi::c_long) {
     // SAFETY: the option exists in this version, and any number is a delay. It is a plain variable of the allocator, written
     // before there are threads that read it; whoever calls later changes when memory is given back, and nothing else.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::limits::ADDRESS_SPACE_PERCENT;
+use crate::limits::{ADDRESS_SPACE_LEAST_BYTES, ADDRESS_SPACE_PERCENT};
+use crate::size::Size;
 
 /// What bounds the memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +54,58 @@ pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
     known.min_by_key(|(bytes, _)| *bytes)
 }
 
-/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process ends. The address space
-/// has more than what is used: stacks of threads, mapped files, and what the allocator has set aside.
-fn resource_limit_bytes(root: &Path) -> Option<u64> {
-    let text = fs::read_to_string(root.join("proc/self/limits")).ok()?;
-    let soft = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
+/// Fails where a limit on the address space leaves too little for a server, in words.
+pub fn check_address_space(root: &Path) -> Result<(), String> {
+    let Some(limit) = soft_limit(root, "Max address space") else {
+        return Ok(());
     };
-    let address_space = soft("Max address space").map(|bytes| bytes / 100 * ADDRESS_SPACE_PERCENT);
-    [address_space, soft("Max data size")]
+    let mapped = mapped_bytes(root);
+    let least = mapped.saturating_add(ADDRESS_SPACE_LEAST_BYTES);
+    if limit >= least {
+        return Ok(());
+    }
+    Err(format!(
+        "the limit on the address space of this process is {}, too little for a server: it needs {} at least; raise it \
+         (`ulimit -v {}`, LimitAS= of systemd), or bound the memory with a control group (MemoryMax= of systemd)",
+        Size::rounded(limit),
+        Size::rounded(least),
+        least.div_ceil(1024)
+    ))
+}
+
+/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process ends. The address space
+/// has more than what is used: the program, stacks of threads, mapped files, and what the allocator
+/// has set aside.
+fn resource_limit_bytes(root: &Path) -> Option<u64> {
+    let address_space = soft_limit(root, "Max address space").map(|limit| {
+        let left = limit.saturating_sub(mapped_bytes(root));
+        left / 100 * ADDRESS_SPACE_PERCENT
+    });
+    [address_space, soft_limit(root, "Max data size")]
         .into_iter()
         .flatten()
         .min()
+}
+
+/// `None`: there is none.
+fn soft_limit(root: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// What of its address space the program itself has used up, according to `/proc/self/status`, and
+/// nothing where that cannot be read. What the allocator has set aside does not count: it is for
+/// data.
+fn mapped_bytes(root: &Path) -> u64 {
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let kib = |line: &str| {
+        let parts = ["VmExe:", "VmLib:", "VmStk:"];
+        let text = parts.iter().find_map(|part| line.strip_prefix(part))?;
+        text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    let kib = status.lines().filter_map(kib).fold(0, u64::saturating_add);
+    kib.saturating_mul(1024)
 }
 
 /// `MemTotal` of `/proc/meminfo`.
@@ -211,5 +251,40 @@ mod tests {
             let root = machine("limits", &files);
             assert_eq!(allowed_bytes(&root), Some(expected), "{space} {data}");
         }
+    }
+
+    #[test]
+    fn what_is_mapped_at_the_start_does_not_count_and_too_little_beyond_is_refused() {
+        let check = |space: &str| {
+            let limits =
+                format!("Max address space         {space}            unlimited    bytes\n");
+            let memory = ("proc/meminfo", "MemTotal:       16384000 kB\n");
+            let status = (
+                "proc/self/status",
+                "VmSize:\t 99999 kB\nVmExe:\t 30000 kB\nVmLib:\t 10000 kB\n",
+            );
+            let root = machine("space", &[memory, status, ("proc/self/limits", &limits)]);
+            (
+                allowed_bytes(&root).expect("it is known").0,
+                check_address_space(&root),
+            )
+        };
+        let mapped = 40_000 * 1024;
+        let least = mapped + ADDRESS_SPACE_LEAST_BYTES;
+        let (allowed, checked) = check(&least.to_string());
+        assert_eq!(checked, Ok(()));
+        assert_eq!(
+            allowed,
+            ADDRESS_SPACE_LEAST_BYTES / 100 * ADDRESS_SPACE_PERCENT
+        );
+        let (_, checked) = check(&(least - 1).to_string());
+        let words = checked.expect_err("it is too little");
+        assert!(
+            words.contains("ulimit -v 302144") && words.contains("LimitAS="),
+            "{words}"
+        );
+        assert!(check("1000").1.is_err());
+        assert_eq!(check("1000").0, 0);
+        assert_eq!(check("unlimited"), (16_384_000 * 1024, Ok(())));
     }
 }

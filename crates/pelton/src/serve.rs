@@ -72,6 +72,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         ))
     })?;
     let notifier = Arc::new(notifier);
+    memory::check_address_space(Path::new("/")).map_err(Failure::Failed)?;
+    // Before there are threads.
+    allocator::share_arena_of_c_library();
     let memory_limit_bytes = memory_limit_bytes(settings.memory_limit);
     if settings.driver == Driver::Blocking || memory_limit_bytes < HUGE_PAGES_FROM_BYTES {
         memory::forgo_huge_pages();

@@ -185,6 +185,16 @@ fn a_process_that_may_not_make_a_file_of_the_log() {
 }
 
 #[test]
+fn a_process_whose_address_space_is_too_small() {
+    let folder = filled("address-space");
+    let mut limited = pelton_at(Path::new("sh"));
+    limited.args(["-c", "ulimit -v 130000; exec \"$0\" \"$@\""]);
+    limited.arg(pelton().get_program());
+    let words = ["limit on the address space", "ulimit -v", "LimitAS="];
+    refused(&folder, &mut limited, &folder.data(), &words);
+}
+
+#[test]
 fn a_folder_that_is_in_use() {
     let (folder, _) = without_snapshot("in-use");
     let server = Server::durable(&folder.data(), &FLAGS);

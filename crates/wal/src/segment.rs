@@ -434,7 +434,8 @@ pub enum PrepareError {
         /// What it said.
         source: io::Error,
     },
-    /// A file that is in use, of the log or of a database, is no longer in its folder. Nothing that is written from now on would be found.
+    /// A file that is in use, of the log or of a database, is no longer in its folder. Nothing that
+    /// is written from now on would be found.
     Removed {
         /// The file.
         file: String,

@@ -39,7 +39,7 @@ pub fn inspect_log(arguments: &InspectLogArguments) -> Result<Exit, Failure> {
 pub fn verify_log(arguments: &LogArguments) -> Result<Exit, Failure> {
     let mut contents = read(arguments, &mut |_, _| {})?;
     let trees = arguments.folder.join(TREES_FOLDER);
-    contents.trees = contents.named.verify(&trees);
+    contents.trees = contents.named.verify(&trees, contents.owner);
     end(Output::new(arguments.output), contents, &arguments.folder)
 }
 
@@ -48,6 +48,8 @@ struct Contents {
     /// Oldest first.
     snapshots: Vec<Summary>,
     log: Report,
+    /// The identity of the data folder.
+    owner: u64,
     /// The databases on disk that the newest snapshot and the log name.
     named: NamedTrees,
     /// What was found of these, if they were looked at.
@@ -69,6 +71,7 @@ fn read(
     let known = snapshots.last().map_or(Known::default(), Summary::known);
     // What the folder itself says of its log.
     let known = durable::known(&disk, known).map_err(|error| Failure::Failed(error.to_string()))?;
+    let owner = durable::owner(&disk).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut named = NamedTrees::of_snapshot(snapshots.last().map(|newest| &newest.header));
     let log = verify_known(&disk, &known, &mut |place, group| {
         for record in records_of(group) {
@@ -81,6 +84,7 @@ fn read(
     Ok(Contents {
         snapshots,
         log,
+        owner,
         named,
         trees: Vec::new(),
     })

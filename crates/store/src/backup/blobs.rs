@@ -214,12 +214,12 @@ impl Contents {
     }
 
     fn sync(&self) -> Result<bool, ContentError> {
-        let synced = self
-            .target
-            .as_ref()
-            .map_or(Ok(()), |target| target.sync_folder());
+        let Some(target) = &self.target else {
+            return Ok(true);
+        };
+        let synced = target.sync_folder();
         synced.map(|()| true).map_err(|error| ContentError {
-            file: self.source.describe(""),
+            file: target.describe(""),
             number: None,
             what: CheckError::Device(error),
         })

@@ -18,7 +18,7 @@ use super::trees;
 use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
-use crate::durable::{FolderState, Opened, Rounds, TreePlace, mark_folder, new_owner};
+use crate::durable::{Event, FolderState, Opened, Rounds, TreePlace, mark_folder, new_owner};
 use crate::store::{Store, StoreConfig};
 
 /// How a backup is restored.
@@ -208,8 +208,16 @@ impl Restoring<'_> {
             blob_bytes,
             manifest,
         };
-        let closed = Rounds::new(committer).close(clock);
-        closed.map_err(RestoreError::Close)?;
+        let mut rounds = Rounds::new(committer);
+        while rounds.round(clock) {}
+        // It has made the next file of the log. A sync that has failed says that nobody knows what
+        // is on the device; one that succeeds later says nothing of it.
+        for event in rounds.take_events() {
+            if let Event::NotReady(why) | Event::Failed(why) = event {
+                return Err(device(&**self.target, "", io::Error::other(why)));
+            }
+        }
+        rounds.close(clock).map_err(RestoreError::Close)?;
         let state = FolderState {
             owner: new_owner(self.config.log.new_log_id),
             durable_sequence: recovered.next_sequence - 1,
@@ -246,18 +254,31 @@ fn device(disk: &dyn Disk, name: &str, source: io::Error) -> RestoreError {
     }
 }
 
-/// Opens an empty folder for what is to be restored, and makes it where there is none. Answers too whether it was made.
+/// Opens an empty folder for what is to be restored, and makes it where there is none; returns
+/// whether it was made, too. One that was made is removed again where this fails.
 pub fn new_folder(path: &Path) -> Result<(RealDisk, bool), RestoreError> {
     let failed = |source| RestoreError::Device {
         file: path.display().to_string(),
         source,
     };
     let is_made = !path.exists();
+    let opened = open_empty(path, &failed);
+    if opened.is_err() && is_made {
+        // Only if it is empty, as it was made.
+        let _ = fs::remove_dir(path);
+    }
+    opened.map(|disk| (disk, is_made))
+}
+
+fn open_empty(
+    path: &Path,
+    failed: &dyn Fn(io::Error) -> RestoreError,
+) -> Result<RealDisk, RestoreError> {
     let disk = RealDisk::open_or_create(path).map_err(failed)?;
     // Folders count too, which the file layer does not see.
-    if fs::read_dir(path).map_err(failed)?.next().is_some() {
+    if !disk.is_empty().map_err(failed)? {
         let folder = path.display().to_string();
         return Err(RestoreError::NotEmpty { folder });
     }
-    Ok((disk, is_made))
+    Ok(disk)
 }

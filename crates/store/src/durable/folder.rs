@@ -2,7 +2,8 @@
 //!
 //! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the folder's identity, and, if
 //! there was ever a log in it, `log` and a sequence, through which it was durable, and `segment` and the number of its
-//! newest file. The last line is `end` and a checksum of all lines before it. It is written anew at each start and clean stop, and for each new file of the log, so that a folder whose
+//! newest file. The last line is `end` and a checksum of all lines before it. It is written anew at
+//! each start and clean stop, and for each new file of the log, so that a folder whose
 //! log is gone, or ends too early, is not taken for a new one.
 
 use std::fmt;
@@ -28,7 +29,8 @@ const FOLDER_VERSION_1: u32 = 1;
 /// not noted their tables. It is read, and becomes one of this version when a server has started.
 const FOLDER_VERSION_2: u32 = 2;
 
-/// The third version, whose file has no checksum. It is read, and becomes one of this version when a server has started.
+/// The third version, whose file has no checksum. It is read, and becomes one of this version when
+/// a server has started.
 const FOLDER_VERSION_3: u32 = 3;
 
 /// The file that says whose folder it is.
@@ -82,6 +84,13 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
     let has_files = !disk.list().map_err(failed)?.is_empty();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        // The file layer does not see it either: else it would be said to be missing.
+        let name = entry.file_name();
+        let is_of_ours = has_files && name.to_str().is_some_and(snapshot::is_snapshot);
+        if is_of_ours && !entry.file_type().map_err(failed)?.is_file() {
+            let file = disk.describe(&name.to_string_lossy());
+            return Err(FolderError::NotAFile { file });
+        }
         if !has_files && entry.file_type().map_err(failed)?.is_dir() {
             return Err(FolderError::Foreign {
                 folder: path.display().to_string(),
@@ -162,6 +171,11 @@ pub(super) fn claim_unmarked(disk: &Arc<dyn Disk>) -> Result<Claimed, FolderErro
 pub fn known(disk: &dyn Disk, known: Known) -> Result<Known, FolderError> {
     let state = check(disk)?.unwrap_or_default();
     Ok(state.add_to(known))
+}
+
+/// The identity of a data folder; 0: it has none.
+pub fn owner(disk: &dyn Disk) -> Result<u64, FolderError> {
+    Ok(check(disk)?.unwrap_or_default().owner)
 }
 
 /// Locks a folder that becomes a data folder when it is [marked](mark).
@@ -256,7 +270,8 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
             }
         }
         version => {
-            // Only its number may have changed: then another version would be blamed, and of no help.
+            // Only its number may have changed: then another version would be blamed, and of no
+            // help.
             let start = |version| format!("{HEADING}\n{}", format_line(version));
             let rest = text.strip_prefix(&start(version))?;
             let ours = start(FOLDER_VERSION) + rest;
@@ -319,7 +334,8 @@ impl FolderFile {
     }
 
     /// Notes what a start has found, or made: that the log is durable through a sequence, and which is its newest file.
-    /// So much of it is missed from now on if it is gone. A folder without an identity has the one that is given from then on.
+    /// So much of it is missed from now on if it is gone. A folder without an identity has the one
+    /// that is given from then on.
     ///
     /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
     pub(super) fn note_start(
@@ -420,6 +436,12 @@ pub enum FolderError {
         /// The file.
         file: String,
     },
+    /// What has the name of a file of the log, or of a snapshot, is a folder, a link or something
+    /// else.
+    NotAFile {
+        /// The file.
+        file: String,
+    },
     /// A folder has the name of a file that is made at each start.
     InTheWay {
         /// The file.
@@ -468,6 +490,11 @@ impl fmt::Display for FolderError {
                 "{file}: this file, which says what belongs to the data folder, is damaged: put it back, or restore a backup. \
                  `serve --accept-loss` makes it anew from what is there, and gives nothing up for that: the identity of the folder \
                  comes from its databases on disk, and the rest from its log; an end of the log that is missing is then not noticed"
+            ),
+            FolderError::NotAFile { file } => write!(
+                formatter,
+                "{file}: this is not a file, though it has the name of a snapshot: put the file back, or restore a \
+                 backup"
             ),
             FolderError::InTheWay { file } => write!(
                 formatter,

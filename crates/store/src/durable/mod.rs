@@ -33,7 +33,7 @@ mod verify_trees;
 pub use backup::BackupWatch;
 pub use committer::{DurableCommitter, Event, Progress};
 pub use convert::{ConvertError, ConvertReport, ConvertWatch};
-pub use folder::{FOLDER_VERSION, FolderError, known, open_folder};
+pub use folder::{FOLDER_VERSION, FolderError, known, open_folder, owner};
 pub(crate) use folder::{FolderState, mark as mark_folder, new_owner};
 pub use hold::LogHold;
 pub use mailbox::{Mailbox, Waker};

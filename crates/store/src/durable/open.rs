@@ -49,7 +49,8 @@ pub struct Opened {
     pub blobs: Found,
     /// Folders of databases on disk that nothing names, which were set aside.
     pub trees_set_aside: u64,
-    /// Tables in folders of databases on disk that no list of tables named, such as a crash leaves: they were removed.
+    /// Tables in folders of databases on disk that no list of tables named, such as a crash leaves:
+    /// they were removed.
     pub trees_strays: Vec<PathBuf>,
     /// Databases on disk that were damaged, and were begun anew.
     pub trees_lost: Vec<LostTree>,
@@ -125,8 +126,9 @@ impl Store {
         ahead.flush(&mut replay);
         // A log that cannot be replayed may be damaged: then that is the better message.
         let read = read.map_err(OpenError::Log)?;
-        // Its databases on disk know the identity of a folder whose own file was damaged. Were it another one, a crash before
-        // all of them have noted that would make them trees of another folder.
+        // Its databases on disk know the identity of a folder whose own file was damaged. Were it
+        // another one, a crash before all of them have noted that would make them trees of another
+        // folder.
         let owner = replay.trees().noted_owner();
         let owner = owner.unwrap_or_else(|| folder::new_owner(log_config.new_log_id));
         // Before anything is written: a refused start leaves the folder as it was.

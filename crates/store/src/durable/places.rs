@@ -1,4 +1,4 @@
-//! What of a data folder must stay in its place while a server uses it, beside the files of the log.
+//! What of a data folder must stay in its place while a server uses it, beside files of the log.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use crate::catalogue::DatabaseId;
 use crate::store::Store;
 use wal::PrepareError;
 
-/// The folder's own file, and the trees of databases on disk: without them the next start is refused, and what was written
-/// is out of reach or lost.
+/// The folder's own file, and the trees of databases on disk: without them the next start is
+/// refused, and what was written is out of reach or lost.
 #[derive(Debug)]
 pub(super) struct Places {
     folder_file: Arc<FolderFile>,
@@ -23,7 +23,8 @@ impl Places {
         Places { folder_file, store }
     }
 
-    /// An error if something is surely no longer there. What cannot be looked at says nothing: the next look may.
+    /// An error if something is surely no longer there. What cannot be looked at says nothing: the
+    /// next look may.
     pub(super) fn check(&self) -> Result<(), PrepareError> {
         match self.missing() {
             Some(file) => Err(PrepareError::Removed { file }),
@@ -42,8 +43,8 @@ impl Places {
         let databases = self.store.databases();
         let missing = |id| {
             let missing = missing_of(&self.folder_of(id)?)?;
-            // It may have been dropped, cleared or converted meanwhile. No handle is kept for as long as that takes: the
-            // last one removes a folder.
+            // It may have been dropped, cleared or converted meanwhile. No handle is kept for as
+            // long as that takes: the last one removes a folder.
             let folder = self.folder_of(id)?;
             missing.starts_with(&folder).then_some(missing)
         };

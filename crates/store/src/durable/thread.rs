@@ -380,7 +380,8 @@ impl Helper {
             Ok(stock) => stock,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        // The last look was behind the last job: a stop is not clean if what was written is out of reach.
+        // The last look was behind the last job: a stop is not clean if what was written is out of
+        // reach.
         for done in self.done.try_iter() {
             if let Done::PlaceLost(error) = done {
                 self.given_up = Some(error);

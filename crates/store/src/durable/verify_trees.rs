@@ -126,11 +126,13 @@ impl NamedTrees {
         }
     }
 
-    /// Reads the trees of all databases, in the folder of trees, with all checksums.
-    pub fn verify(&self, trees: &Path) -> Vec<TreeVerdict> {
+    /// Reads the trees of all databases, in the folder of trees, with all checksums. `owner` is the
+    /// identity of the data folder; 0: it has none.
+    pub fn verify(&self, trees: &Path, owner: u64) -> Vec<TreeVerdict> {
         let verdict = |tree: &NamedTree| {
             let folder = trees.join(tree.generation.to_string());
-            let found = match verify_tree(&folder, tree.least_list, self.base_sequence) {
+            let origin = (tree.generation, owner);
+            let found = match verify_tree(&folder, origin, tree.least_list, self.base_sequence) {
                 Err(TreeError::Missing { .. }) if tree.is_in_log => Ok(None),
                 found => found.map(Some),
             };

@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 
 use super::error::TreeError;
-use super::known::{bytes_of, checksum_of, path_of};
-use super::{anew, manifest, opening};
+use super::folder::Generation;
+use super::known::{Origin, bytes_of, checksum_of, path_of};
+use super::{anew, known, manifest, opening};
 
 /// What is in the folder of a tree that is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub struct TreeReport {
 /// If the folder is missing, an older copy, or damaged, with the file that is; or if it cannot be read.
 pub(crate) fn verify(
     folder: &Path,
+    (generation, owner): (Generation, u64),
     least: u64,
     base_sequence: u64,
 ) -> Result<TreeReport, TreeError> {
@@ -36,6 +38,7 @@ pub(crate) fn verify(
         return Err(TreeError::Missing { folder });
     }
     opening::check_types(folder)?;
+    known::check_origin(folder, Origin { generation, owner })?;
     let list = manifest::check(folder)?;
     let is_newer = || anew::noted(folder).is_some_and(|anew| base_sequence <= anew.behind);
     if list.number < least && !is_newer() {

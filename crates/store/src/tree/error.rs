@@ -70,9 +70,9 @@ impl TreeError {
         }
     }
 
-    /// Whether what is in a file may have led to this error of the operating system, which then says nothing of the
-    /// system: the engine (3.1.10) seeks from the end of a table, and behind the start of one that is too short (EINVAL).
-    /// The checksums of the files decide.
+    /// Whether what is in a file may have led to this error of the operating system, which then
+    /// says nothing of the system: the engine (3.1.10) seeks from the end of a table, and behind
+    /// the start of one that is too short (EINVAL). The checksums of the files decide.
     pub(super) fn may_be_of_content(&self) -> bool {
         let passing = [
             Errno::ACCESS,

@@ -278,8 +278,8 @@ impl Trees {
         }
     }
 
-    /// Leaves what is not ours; the next start sets that aside. Last goes what says of which tree this is: should there be
-    /// no time for all of it, a start still knows that the rest may go.
+    /// Leaves what is not ours; the next start sets that aside. Last goes what says of which tree
+    /// this is: should there be no time for all of it, a start still knows that the rest may go.
     fn remove_files(&self, folder: &Path) -> io::Result<()> {
         self.remove_named(&folder.join(opening::TABLES), &opening::is_table)?;
         self.remove_named(folder, &|name| {
@@ -294,7 +294,8 @@ impl Trees {
         }
     }
 
-    /// Removes the files of these names in a folder, and then the folder if it is that of tables and nothing is left in it.
+    /// Removes the files of these names in a folder, and then the folder if it is that of tables
+    /// and nothing is left in it.
     fn remove_named(&self, folder: &Path, is_ours: &dyn Fn(&str) -> bool) -> io::Result<()> {
         let files = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -387,8 +388,9 @@ impl Trees {
         Ok(TreeWriter::new(&index))
     }
 
-    /// Removes what a drop, a clear or a crash has left, and sets aside what may be something else: trees of which `fate`
-    /// knows nothing, and whatever has files in it that are not ours; returns how many. Call it at a start, when the log is replayed.
+    /// Removes what a drop, a clear or a crash has left, and sets aside what may be something else:
+    /// trees of which `fate` knows nothing, and whatever has files in it that are not ours; returns
+    /// how many. Call it at a start, when the log is replayed.
     pub(crate) fn clear_away(
         &self,
         fate: &dyn Fn(Generation) -> Fate,
@@ -480,8 +482,8 @@ pub(crate) enum Fate {
     Needed,
     /// No database is in it any more: it was dropped, cleared or converted.
     Ended,
-    /// Neither the snapshot nor the log names it, and it began before that snapshot: it was dropped, cleared or converted if
-    /// it is ours.
+    /// Neither the snapshot nor the log names it, and it began before that snapshot: it was
+    /// dropped, cleared or converted if it is ours.
     Unnamed,
     /// Neither the snapshot nor the log names it, and it began later than the snapshot.
     Unknown,

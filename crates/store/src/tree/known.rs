@@ -90,10 +90,7 @@ impl KnownTables {
             Ok(bytes) => KnownTables::decode(&bytes).unwrap_or(none),
         };
         if !known.origin.goes_with(&origin) {
-            return Err(TreeError::damaged(
-                folder,
-                "it is another tree, or that of another data folder, and was put in the place of this one",
-            ));
+            return Err(of_another(folder));
         }
         for table in tree.current_version().iter_tables() {
             let path = path_of(folder, table.id());
@@ -211,6 +208,26 @@ pub(super) fn is_noted(folder: &Path, origin: Origin) -> bool {
     let noted = fs::read(folder.join(NAME)).ok();
     let noted = noted.and_then(|bytes| KnownTables::decode(&bytes));
     noted.is_some_and(|noted| noted.origin.goes_with(&origin))
+}
+
+fn of_another(folder: &Path) -> TreeError {
+    TreeError::damaged(
+        folder,
+        "it is another tree, or that of another data folder, and was put in the place of this one",
+    )
+}
+
+/// Fails if the folder of a tree says of itself that it is another one. Reads nothing else.
+pub(super) fn check_origin(folder: &Path, origin: Origin) -> Result<(), TreeError> {
+    let noted = match fs::read(folder.join(NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(TreeError::io(&folder.join(NAME), error)),
+        Ok(bytes) => KnownTables::decode(&bytes),
+    };
+    match noted {
+        Some(noted) if !noted.origin.goes_with(&origin) => Err(of_another(folder)),
+        _ => Ok(()),
+    }
 }
 
 /// Why the engine has not opened a tree: with the file that is to blame, where it can be found.

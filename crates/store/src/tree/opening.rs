@@ -94,8 +94,8 @@ pub(super) fn is_table(name: &str) -> bool {
     is_number || FOREIGN.iter().any(|foreign| name.starts_with(foreign))
 }
 
-/// Whether everything in the folder of a tree has a name and a type that this program gives: what somebody else has put
-/// there is not to be removed.
+/// Whether everything in the folder of a tree has a name and a type that this program gives: what
+/// somebody else has put there is not to be removed.
 pub(super) fn has_only_ours(folder: &Path) -> io::Result<bool> {
     // A link leads to what is somebody else's.
     if !fs::symlink_metadata(folder)?.is_dir() {
@@ -155,7 +155,8 @@ fn names(folder: &Path) -> Result<Vec<OsString>, TreeError> {
     read().map_err(|error| TreeError::io(folder, error))
 }
 
-/// Whether opening a tree may remove a file of this name, in its folder or in the one of tables within.
+/// Whether opening a tree may remove a file of this name, in its folder or in the one of tables
+/// within.
 fn may_be_removed(part: &str, name: &str) -> bool {
     match part {
         TABLES => is_table(name),
@@ -177,7 +178,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Gives the files of a tree that may be removed a second name. Where files cannot have one, this does nothing: what the engine removes is of
+    /// Gives the files of a tree that may be removed a second name. Where files cannot have one,
+    /// this does nothing: what the engine removes is of
     /// no use to anybody.
     pub(super) fn hold(folder: &Path, held: PathBuf) -> Held {
         let this = Held {
@@ -211,8 +213,8 @@ impl Held {
         Ok(())
     }
 
-    /// The server starts: what was removed is of no use, but for files of somebody else. Returns the tables that were
-    /// removed since no list names them.
+    /// The server starts: what was removed is of no use, but for files of somebody else. Returns
+    /// the tables that were removed since no list names them.
     pub(crate) fn release(mut self) -> Vec<PathBuf> {
         self.is_released = true;
         let strays = self.strays().unwrap_or_default();

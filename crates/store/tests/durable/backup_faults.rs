@@ -2,7 +2,7 @@
 
 use store::backup::{BackupError, MANIFEST_NAME};
 use testkit::Random;
-use wal::disk::{Disk, Fault, SimulatedDisk};
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 
 use crate::backups::{Client, Model, check, config, restore, verified};
 use crate::bench::{Durable, SEGMENT_BYTES, verify};
@@ -364,4 +364,34 @@ fn after_an_error_at_any_step_of_a_restore_nothing_is_left() {
             }
         }
     }
+}
+
+/// Nobody knows what is on the device behind a sync that has failed: the restore has failed too,
+/// and blames its target. Files of the log that are retired at its end are not part of what was
+/// restored.
+#[test]
+fn no_failed_sync_of_a_folder_is_passed_over_by_a_restore() {
+    let (backup, _) = whole(&model());
+    let mut failed = 0;
+    for before in 0.. {
+        let target = testkit::simulated_disk(3);
+        target.plan_next(Step::SyncFolder, before, Fault::Error);
+        let restored = restore(&backup, &target);
+        if target.fault_counts().failed_folder_syncs == 0 {
+            restored.expect("nothing has failed");
+            break;
+        }
+        let error = match restored {
+            Ok(_) => panic!("folder sync {before} has failed after {:?}", target.steps()),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains("simulated/"), "{before}: {error}");
+        assert_eq!(
+            target.list().expect("it lists"),
+            [""; 0],
+            "{before}: {error}"
+        );
+        failed += 1;
+    }
+    assert!(failed > 3, "{failed}");
 }

@@ -283,6 +283,25 @@ fn a_folder_in_the_place_of_a_new_format_file_is_refused_before_anything_is_writ
     }
 }
 
+/// What has the name of a snapshot, and is none, is not said to be missing.
+#[test]
+fn a_snapshot_that_is_no_file_is_named() {
+    let folder = TestFolder::new("no-snapshot");
+    open(&folder.0).expect("it is made");
+    let snapshot = folder.0.join(store::snapshot::file_name(5));
+    for make in [make_folder as fn(&Path), make_pipe] {
+        make(&snapshot);
+        let before = entries(&folder.0);
+        let error = open(&folder.0).expect_err("it is none");
+        let words = format!("{}: this is not a file", snapshot.display());
+        assert!(error.contains(&words), "{error}");
+        assert!(entries(&folder.0) == before);
+        let removed = fs::remove_dir(&snapshot).or_else(|_| fs::remove_file(&snapshot));
+        removed.expect("it is there");
+    }
+    open(&folder.0).expect("it is whole");
+}
+
 /// What has the name of something of ours and is of another type: a refusal that names it, and nothing is changed.
 #[test]
 fn what_is_of_the_wrong_type_is_refused_by_name() {

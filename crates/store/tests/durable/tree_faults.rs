@@ -167,7 +167,15 @@ fn figures_of_a_database_on_disk_are_those_of_its_files() {
             Ok(())
         });
         log.expect("it is whole");
-        let verdicts = named.verify(&client.made.folder.0.join("trees"));
+        let trees = client.made.folder.0.join("trees");
+        let owner = store::durable::owner(&client.made.disk).expect("it is whole");
+        assert_ne!(owner, 0);
+        // As a start does, which takes the note of another data folder for that of another tree.
+        for another in named.verify(&trees, owner ^ 1) {
+            let noted = another.database.contains("one");
+            assert_eq!(another.found.is_err(), noted, "{another:?}");
+        }
+        let verdicts = named.verify(&trees, owner);
         let verdict = verdicts.iter().find(|one| one.database.contains("one"));
         let report = verdict.expect("it is named").found.as_ref();
         let report = report.expect("it is whole").as_ref().expect("there is one");

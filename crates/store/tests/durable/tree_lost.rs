@@ -229,7 +229,8 @@ fn a_damaged_database_is_given_up_alone_and_its_folder_is_kept() {
     }
 }
 
-/// Whatever the length to which a table or a list was cut, the start names the file, and the flag helps.
+/// Whatever the length to which a table or a list was cut, the start names the file, and the flag
+/// helps.
 #[test]
 fn a_file_that_was_cut_to_any_length_is_named_and_can_be_given_up() {
     let crashed = Crashed::new();

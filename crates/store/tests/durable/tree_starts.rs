@@ -299,8 +299,9 @@ fn trees_that_nothing_names_are_set_aside() {
     let crashed = Crashed::new(&mut |_| ());
     let trees = crashed.folder.0.join("trees");
     let content = read_folder(&crashed.tree);
-    // Of a database that the log does not know, of one that is later than all of it, and copies under lower numbers, which
-    // say of themselves that they are another tree; and what is over for certain.
+    // Of a database that the log does not know, of one that is later than all of it, and copies
+    // under lower numbers, which say of themselves that they are another tree; and what is over for
+    // certain.
     let unknown = ["7-900000", "0-900001", "0-1", "9-2"];
     for name in unknown.iter().chain(&["3-900002.new", "0-900003.held"]) {
         write_folder(&trees.join(name), &content);
@@ -347,8 +348,8 @@ fn trees_that_nothing_names_are_set_aside() {
     }
 }
 
-/// What is left of a database that was dropped is removed, also when the log says nothing of it any more; not if somebody
-/// else has put something there.
+/// What is left of a database that was dropped is removed, also when the log says nothing of it any
+/// more; not if somebody else has put something there.
 #[test]
 fn only_what_is_ours_is_removed_of_a_database_that_was_dropped() {
     let mut client = Client::new();
@@ -398,7 +399,8 @@ fn only_what_is_ours_is_removed_of_a_database_that_was_dropped() {
     }
 }
 
-/// The engine removes whatever begins with the letter of its lists; only what belongs to it is gone, and tables are told.
+/// The engine removes whatever begins with the letter of its lists; only what belongs to it is
+/// gone, and tables are told.
 #[test]
 fn a_file_of_somebody_else_stays_in_the_folder_of_a_tree() {
     let crashed = Crashed::new(&mut |_| ());
@@ -422,8 +424,9 @@ fn a_file_of_somebody_else_stays_in_the_folder_of_a_tree() {
     }
 }
 
-/// The file of the data folder is damaged: it is named, and where that is accepted no tree is given up. The folder has the
-/// identity from then on that its trees have noted, so that a crash at any time leaves them its own.
+/// The file of the data folder is damaged: it is named, and where that is accepted no tree is given
+/// up. The folder has the identity from then on that its trees have noted, so that a crash at any
+/// time leaves them its own.
 #[test]
 fn no_tree_is_given_up_for_a_damaged_file_of_the_data_folder() {
     const NAME: &str = "pelton-data";

@@ -204,8 +204,9 @@ fn commit(store: &Store, durable: &Durable) -> Decision {
     outcomes.get(0).decision
 }
 
-/// Whatever of the data folder somebody removes while a server uses it: it is named within a moment, and nothing more is
-/// written that the next start could not find. A stop that comes before that moment is not clean either.
+/// Whatever of the data folder somebody removes while a server uses it: it is named within a
+/// moment, and nothing more is written that the next start could not find. A stop that comes before
+/// that moment is not clean either.
 #[test]
 fn what_is_removed_of_a_data_folder_in_use_is_noticed() {
     for (name, is_told_first) in [

@@ -98,6 +98,18 @@ impl RealDisk {
         RealDisk::open(path)
     }
 
+    /// Whether nothing is in it, no folders either. The standard library ends the process where a
+    /// folder cannot be closed.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            if ![c".", c".."].contains(&entry.file_name()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
