@@ -7,12 +7,12 @@ use rustix::fd::OwnedFd;
 
 use crate::counters::{CounterCells, LoopCounters};
 use crate::handler::{Peer, Waker};
-use crate::wake::Alarm;
+use crate::wake::EventfdWaker;
 
 /// What other threads need of a loop.
 #[derive(Debug)]
 pub(crate) struct LoopShared {
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: EventfdWaker,
     pub(crate) counters: Arc<CounterCells>,
     inbox: Mutex<Inbox>,
 }
@@ -25,7 +25,7 @@ struct Inbox {
 
 impl LoopShared {
     /// Of a loop that was asked to stop so often before it began.
-    pub(crate) fn new(alarm: Alarm, stops: u8) -> LoopShared {
+    pub(crate) fn new(alarm: EventfdWaker, stops: u8) -> LoopShared {
         LoopShared {
             alarm,
             counters: Arc::default(),
@@ -78,7 +78,7 @@ impl LoopList {
 
     /// Adds a loop that was asked to stop so often, and returns its number.
     pub(crate) fn add(&self, stops: u8) -> io::Result<usize> {
-        let added = Arc::new(LoopShared::new(Alarm::new()?, stops));
+        let added = Arc::new(LoopShared::new(EventfdWaker::new()?, stops));
         // Whole entries are added: sound whoever panicked.
         let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
         list.push(added);

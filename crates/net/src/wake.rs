@@ -15,15 +15,15 @@ const ASLEEP: u8 = 2;
 /// One loop's alarm clock. Only a loop that is asleep costs its waker a system call; further wakers
 /// find it woken.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct EventfdWaker {
     state: AtomicU8,
     event: OwnedFd,
 }
 
-impl Alarm {
-    pub(crate) fn new() -> io::Result<Alarm> {
+impl EventfdWaker {
+    pub(crate) fn new() -> io::Result<EventfdWaker> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Alarm {
+        Ok(EventfdWaker {
             state: AtomicU8::new(RUNNING),
             event,
         })
@@ -51,7 +51,7 @@ impl Alarm {
     }
 }
 
-impl Waker for Alarm {
+impl Waker for EventfdWaker {
     fn wake(&self) {
         if self.state.swap(WOKEN, Ordering::AcqRel) == ASLEEP {
             // Cannot fail before 2^64 - 1 wakes.
@@ -60,7 +60,7 @@ impl Waker for Alarm {
     }
 }
 
-impl AsFd for Alarm {
+impl AsFd for EventfdWaker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn wakes_fall_together_and_none_is_lost() {
-        let alarm = Alarm::new().expect("eventfd");
+        let alarm = EventfdWaker::new().expect("eventfd");
         alarm.wake();
         alarm.wake();
         assert!(!alarm.may_sleep(), "woken while running");

@@ -26,7 +26,7 @@ pub(crate) enum Protocol {
 }
 
 /// A connection of this loop.
-pub(crate) struct Channel {
+pub(crate) struct ConnectionState {
     pub id: ConnectionId,
     pub peer: PeerKind,
     /// Where the peer is, for the log.
@@ -64,14 +64,14 @@ pub(crate) struct Channel {
     pub error_logged: bool,
 }
 
-impl Channel {
-    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> Channel {
+impl ConnectionState {
+    pub fn new(id: ConnectionId, peer: &Peer, holding: Holding, now_ns: u64) -> ConnectionState {
         let kind = match &peer.address {
             PeerAddress::Unix => PeerKind::Unix,
             address if address.is_local() => PeerKind::Loopback,
             _ => PeerKind::Remote,
         };
-        Channel {
+        ConnectionState {
             id,
             peer: kind,
             address: peer.address,
@@ -262,7 +262,7 @@ mod tests {
                     generation: 0,
                 };
                 let holding = account.open(&address, &wake);
-                let channel = Channel::new(id, &peer, holding, 7);
+                let channel = ConnectionState::new(id, &peer, holding, 7);
                 assert!(channel.peer == kind, "{address:?}");
                 assert!(channel.refused == refused, "{over_limit}");
                 assert_eq!(channel.opened_ns, 7);

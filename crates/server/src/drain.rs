@@ -4,9 +4,9 @@ use net::Io;
 
 use crate::admission;
 use crate::calls::CallId;
-use crate::connection::{Channel, Protocol};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Protocol};
 use crate::limits;
+use crate::loop_state::LoopState;
 
 /// A loop that drains.
 pub(crate) struct Drain {
@@ -17,7 +17,7 @@ pub(crate) struct Drain {
     last_call_ns: u64,
 }
 
-impl Core {
+impl LoopState {
     /// From now on nothing new begins.
     pub(crate) fn begin_drain(&mut self, now_ns: u64) {
         let drain_ms = self.settings.drain_ms;
@@ -31,7 +31,12 @@ impl Core {
         self.shared.health.stop();
     }
 
-    pub(crate) fn drain_connection(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub(crate) fn drain_connection(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        now_ns: u64,
+    ) {
         match &mut channel.protocol {
             Protocol::Http2(connection) => {
                 connection.drain(&mut io.output, now_ns);
@@ -64,7 +69,7 @@ impl Core {
 
     /// Whether the rest of an answer is on its way to a peer that goes on taking it: a large answer is not cut off because
     /// its call has ended.
-    pub(crate) fn is_sending(&self, channel: &Channel) -> bool {
+    pub(crate) fn is_sending(&self, channel: &ConnectionState) -> bool {
         let now_ns = self.clock.tick_ns();
         let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
         let patience_ns = limits::DRAIN_PATIENCE_MS * 1_000_000;
@@ -87,7 +92,7 @@ impl Core {
     }
 
     /// Ends a call that waits for its peer or for an event, and from the last call on any call.
-    pub(crate) fn end_for_stop(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
+    pub(crate) fn end_for_stop(&mut self, channel: &mut ConnectionState, io: &mut Io, id: CallId) {
         let now_ns = self.clock.tick_ns();
         let last_call = self
             .drain
@@ -103,7 +108,7 @@ impl Core {
     }
 
     /// Whether it is not this server's turn to do something for the call.
-    fn only_waits(&mut self, channel: &Channel, id: CallId) -> bool {
+    fn only_waits(&mut self, channel: &ConnectionState, id: CallId) -> bool {
         let Some(running) = self.calls.get_mut(id) else {
             return false;
         };

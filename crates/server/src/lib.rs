@@ -24,13 +24,15 @@ mod blobs;
 mod calls;
 mod clock;
 mod connection;
-mod core;
+mod deferred_drop;
+mod disk_write_queue;
 mod drain;
 mod durations;
 mod inbox;
-mod lane;
 pub mod limits;
 mod logging;
+mod loop_handler;
+mod loop_state;
 mod metadata;
 #[cfg(test)]
 mod pair;
@@ -38,7 +40,6 @@ mod plain;
 mod pulse;
 mod readers;
 mod reading;
-mod reaper;
 mod settings;
 mod steps;
 mod storage;
@@ -51,7 +52,6 @@ mod timers;
 pub mod tls;
 mod turns;
 mod unpacking;
-mod worker;
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ use service::{Figures, ServerInfo, Shared, health};
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
-use store::durable::{ConvertError, Durable, Mailbox, OpenError, Rounds, Waker};
+use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
 use store::{CreateError, Kind, Store};
 use wal::{Recovered, WriteError};
 
@@ -77,17 +77,17 @@ use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
 use crate::clock::Clock;
 use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
-use crate::core::{Core, Helpers, LoopRole};
+use crate::deferred_drop::DeferredDrop;
 use crate::inbox::Inbox;
+use crate::loop_handler::LoopHandler;
+use crate::loop_state::{Helpers, LoopRole, LoopState};
 pub use crate::pulse::{Pulse, Turns};
 use crate::readers::{LoopReaders, Pool, Readers};
-use crate::reaper::Reaper;
 use crate::settings::Settings;
 pub use crate::settings::{Detail, FailedCall, Log, Silent, has_silent_callers};
 use crate::storage::Opening;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
-use crate::worker::Worker;
 
 /// How a server is to be.
 pub struct Config {
@@ -197,7 +197,7 @@ struct Parts {
     shared: Arc<Shared>,
     account: Arc<Account>,
     time: Arc<dyn TimeSource>,
-    reaper: Reaper,
+    deferred_drop: DeferredDrop,
     /// Who reads databases on disk for event loops.
     readers: Readers,
     /// Behind the databases that last.
@@ -213,7 +213,7 @@ struct Parts {
 pub fn start(mut config: Config) -> Result<Server, StartError> {
     share_descriptors(&mut config);
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
-    let reaper = Reaper::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
+    let deferred_drop = DeferredDrop::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
     let Opening {
         store,
         committer,
@@ -245,7 +245,7 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
         brought_limit_bytes,
         Arc::clone(&config.log),
     ));
-    let parts = Parts::new(config, account, reaper, readers, store, durable);
+    let parts = Parts::new(config, account, deferred_drop, readers, store, durable);
     loops.handle_signals().map_err(StartError::Signals)?;
     Ok(Server {
         pulse: Pulse::new(loops.counters()),
@@ -379,7 +379,7 @@ pub struct Simulated<H> {
     /// The part of the loop.
     pub handler: H,
     /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all is volatile.
-    pub rounds: Option<Rounds>,
+    pub rounds: Option<CommitLoop>,
     /// The store behind the handler.
     pub store: Store,
     /// What the log held, if there is one.
@@ -405,15 +405,15 @@ pub fn simulated(
     keep_time_steady(&mut config, &store);
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);
-    let rounds = committer.map(Rounds::new);
-    let register = |rounds: &Rounds| rounds.register(Box::new(move || for_mail()));
+    let rounds = committer.map(CommitLoop::new);
+    let register = |rounds: &CommitLoop| rounds.register(Box::new(move || for_mail()));
     let mailbox = rounds.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
     let parts = Parts::new(
         config,
         account,
-        Reaper::Inline,
+        DeferredDrop::Inline,
         readers,
         store.clone(),
         None,
@@ -433,7 +433,7 @@ impl Parts {
     fn new(
         config: Config,
         account: Arc<Account>,
-        reaper: Reaper,
+        deferred_drop: DeferredDrop,
         readers: Readers,
         store: Store,
         durable: Option<Arc<Durable>>,
@@ -490,14 +490,14 @@ impl Parts {
             shared: Arc::new(shared),
             account,
             time: config.time,
-            reaper,
+            deferred_drop,
             readers,
             durable,
         }
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread.
-    fn worker(&self, waker: Waker, role: LoopRole) -> Worker {
+    fn worker(&self, waker: Waker, role: LoopRole) -> LoopHandler {
         let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
@@ -506,10 +506,15 @@ impl Parts {
     }
 
     /// A loop's part, with its mailbox to and from the committer of the databases that last, if there is one.
-    fn worker_with(&self, mailbox: Option<Mailbox>, waker: SharedWaker, role: LoopRole) -> Worker {
+    fn worker_with(
+        &self,
+        mailbox: Option<Mailbox>,
+        waker: SharedWaker,
+        role: LoopRole,
+    ) -> LoopHandler {
         let helpers = Helpers {
             readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
-            reaper: self.reaper.clone(),
+            deferred_drop: self.deferred_drop.clone(),
             mailbox,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks {
@@ -519,7 +524,7 @@ impl Parts {
             waker,
         };
         let admission = Admission::new(Arc::clone(&self.account));
-        Worker::new(Core::new(
+        LoopHandler::new(LoopState::new(
             Arc::clone(&self.settings),
             Arc::clone(&self.shared),
             Clock::new(Arc::clone(&self.time), self.shared.store.clone()),

@@ -155,7 +155,7 @@ pub const ALARMS_PER_TICK: usize = 1_024;
 /// Dead alarms that may wait in the timer heap beyond the living ones before the heap is swept.
 pub const DEAD_ALARMS: usize = 4_096;
 
-/// Garbage values (the content of cleared and dropped databases) that may wait for the reaper thread.
+/// Garbage values (the content of cleared and dropped databases) that may wait for the deferred_drop thread.
 pub const GARBAGE_QUEUE: usize = 64;
 
 /// Bytes of an unknown path that a status message repeats.

@@ -4,13 +4,13 @@ use net::Closed;
 use service::{Method, Status};
 use wire::{CloseReason, ErrorCode};
 
-use crate::connection::{Channel, Protocol};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Protocol};
+use crate::loop_state::LoopState;
 use crate::settings::FailedCall;
 
-impl Core {
+impl LoopState {
     /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell silent is no error.
-    pub(crate) fn log_error(&self, channel: &mut Channel) {
+    pub(crate) fn log_error(&self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &channel.protocol else {
             return;
         };
@@ -24,7 +24,7 @@ impl Core {
     }
 
     #[cold]
-    pub(crate) fn log_end(&self, channel: &Channel, why: Closed) {
+    pub(crate) fn log_end(&self, channel: &ConnectionState, why: Closed) {
         let by_protocol = match &channel.protocol {
             Protocol::Http2(connection) => connection.close_reason().map(CloseReason::to_string),
             Protocol::Undecided | Protocol::Over => None,
@@ -53,7 +53,7 @@ impl Core {
     }
 
     #[cold]
-    pub(crate) fn log_refusal(&self, channel: &Channel, method: Method, status: &Status) {
+    pub(crate) fn log_refusal(&self, channel: &ConnectionState, method: Method, status: &Status) {
         self.settings.log_failure(&FailedCall {
             method: Some(method),
             path: method.path(),

@@ -9,12 +9,12 @@ use store::durable::Mailbox;
 use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
-use crate::core::LoopRole;
+use crate::deferred_drop::DeferredDrop;
+use crate::loop_handler::LoopHandler;
+use crate::loop_state::LoopRole;
 use crate::readers::Readers;
-use crate::reaper::Reaper;
 use crate::settings::{Detail, FailedCall, Log};
 use crate::tasks::{Jobs, Tasks};
-use crate::worker::Worker;
 use crate::{Config, Parts, Storage, TimeSource, account_bytes, storage};
 
 const ID: ConnectionId = ConnectionId {
@@ -24,7 +24,7 @@ const ID: ConnectionId = ConnectionId {
 
 /// Both sides of one connection.
 pub(crate) struct Pair {
-    pub worker: Worker,
+    pub worker: LoopHandler,
     pub tasks: Arc<Tasks>,
     pub io: Io,
     pub client: Connection,
@@ -190,7 +190,7 @@ impl Pair {
         let readers = Readers::Inline(opening.store.clone());
         let account = Account::new(account_bytes(&config));
         let store = opening.store;
-        let mut parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
+        let mut parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
         if let Some(jobs) = jobs {
             let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
             parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
@@ -219,7 +219,7 @@ impl Pair {
         let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
         let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
-        let parts = Parts::new(config, account, Reaper::Inline, readers, store, None);
+        let parts = Parts::new(config, account, DeferredDrop::Inline, readers, store, None);
         let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, worker, log, clock);
         pair.accept(false);
@@ -227,7 +227,7 @@ impl Pair {
         pair
     }
 
-    fn new(parts: &Parts, worker: Worker, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
+    fn new(parts: &Parts, worker: LoopHandler, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
         Pair {
             tasks: Arc::clone(&parts.tasks),
             worker,

@@ -8,12 +8,12 @@ use store::{Look, Shown, View};
 
 use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::calls::CallId;
-use crate::core::Core;
 use crate::limits;
+use crate::loop_handler::LoopHandler;
+use crate::loop_state::LoopState;
 use crate::readers::{Done, Full, WhyFull};
-use crate::worker::Worker;
 
-impl Worker {
+impl LoopHandler {
     /// Serves the short reads of this tick, each database in memory from one view; those on disk are asked for.
     pub(crate) fn serve_reads(&mut self, connections: &mut dyn Connections) {
         let reads = self.core.batch.take_reads();
@@ -203,7 +203,7 @@ impl Worker {
                 LongWork::Read(database) => {
                     self.serve_long_read(connections, store.look(database), call);
                 }
-                LongWork::Step => self.with_call(connections, call, Core::wake),
+                LongWork::Step => self.with_call(connections, call, LoopState::wake),
             }
             if self.core.clock.read_ns() >= until_ns {
                 break;

@@ -11,15 +11,15 @@ use wire::StreamKey;
 
 use crate::actions::{Effects, Step};
 use crate::calls::{CallId, Running};
-use crate::connection::{Channel, Protocol};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Protocol};
+use crate::loop_state::LoopState;
 use crate::settings::Detail;
 use crate::tasks::News;
-use crate::timers::Alarm;
+use crate::timers::Timer;
 
-impl Core {
+impl LoopState {
     /// The running call of a stream.
-    pub(crate) fn call_of(&self, channel: &Channel, stream: StreamKey) -> Option<CallId> {
+    pub(crate) fn call_of(&self, channel: &ConnectionState, stream: StreamKey) -> Option<CallId> {
         let Protocol::Http2(connection) = &channel.protocol else {
             return None;
         };
@@ -28,7 +28,7 @@ impl Core {
 
     pub(crate) fn step_of(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         stream: StreamKey,
         step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
@@ -42,7 +42,7 @@ impl Core {
     #[inline]
     pub(crate) fn step(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         output: &mut Vec<u8>,
         id: CallId,
         step: impl FnOnce(&mut Call, &Shared, &mut Step<'_>),
@@ -54,7 +54,7 @@ impl Core {
     #[inline]
     pub(crate) fn step_with(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         output: &mut Vec<u8>,
         id: CallId,
         message: Option<&Bytes>,
@@ -123,7 +123,7 @@ impl Core {
     }
 
     /// The call answered: it is no more.
-    fn over(&mut self, channel: &mut Channel, id: CallId, code: Code) {
+    fn over(&mut self, channel: &mut ConnectionState, id: CallId, code: Code) {
         if let Some(running) = self.calls.remove(id) {
             if running.commits > 0 && code == Code::DeadlineExceeded {
                 self.abandoned.push(id.tag());
@@ -140,7 +140,7 @@ impl Core {
         }
     }
 
-    fn follow(&mut self, channel: &Channel, id: CallId, effects: Effects) {
+    fn follow(&mut self, channel: &ConnectionState, id: CallId, effects: Effects) {
         let Some(running) = self.calls.get_mut(id) else {
             return;
         };
@@ -148,7 +148,7 @@ impl Core {
         running.commits += effects.commits;
         if let Some(at_ns) = effects.wake_at_ns {
             running.wake_at_ns = at_ns;
-            self.timers.set(at_ns, Alarm::Wake(id));
+            self.timers.set(at_ns, Timer::Wake(id));
         }
         if effects.resumed {
             self.revisit.push(channel.id);
@@ -159,7 +159,7 @@ impl Core {
     #[inline]
     pub(crate) fn read(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         id: CallId,
         shown: Option<&Shown<'_>>,
@@ -180,7 +180,7 @@ impl Core {
     /// Shows a call what was fetched for it.
     pub(crate) fn show_fetched(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         id: CallId,
         fetched: &FetchedCall<'_>,
@@ -208,7 +208,7 @@ impl Core {
 
     pub(crate) fn committed(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         id: CallId,
         outcome: &CommitOutcome<'_>,
@@ -224,7 +224,7 @@ impl Core {
     /// Tells a call about its task.
     pub(crate) fn task_news(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         id: CallId,
         news: &News,
@@ -234,14 +234,20 @@ impl Core {
         });
     }
 
-    pub(crate) fn wake(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
+    pub(crate) fn wake(&mut self, channel: &mut ConnectionState, io: &mut Io, id: CallId) {
         self.step(channel, &mut io.output, id, |call, shared, step| {
             call.woken(shared, step)
         });
     }
 
     /// Ends a call from outside of it.
-    pub(crate) fn end(&mut self, channel: &mut Channel, io: &mut Io, id: CallId, status: Status) {
+    pub(crate) fn end(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        id: CallId,
+        status: Status,
+    ) {
         self.step(channel, &mut io.output, id, |call, shared, step| {
             call.cancelled(shared);
             step.finish(status);

@@ -225,7 +225,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use store::Clock as _;
-    use store::durable::Rounds;
+    use store::durable::CommitLoop;
     use store::tree::TreeConfig;
     use testkit::suite::{StandingClock, put};
     use wal::LogId;
@@ -282,7 +282,7 @@ mod tests {
         fn write_an_entry(&self) {
             let opening = open(&self.config(None)).expect("the disk is well");
             let committer = opening.committer.expect("there is a log");
-            let mut rounds = Rounds::new(committer);
+            let mut rounds = CommitLoop::new(committer);
             let mailbox = rounds.register(Box::new(|| {}));
             let mut batch = opening.store.write_batch();
             let mut commit = batch.begin(1, DatabaseId::DEFAULT, store::Mode::Atomic);

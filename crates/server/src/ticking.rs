@@ -7,22 +7,22 @@ use store::tree::TreeError;
 use store::{Outcomes, ReadAhead, WriteBatch};
 
 use crate::calls::CallId;
-use crate::connection::Channel;
-use crate::core::{Core, LoopRole};
+use crate::connection::ConnectionState;
 use crate::limits;
-use crate::timers::Alarm;
+use crate::loop_state::{LoopRole, LoopState};
+use crate::timers::Timer;
 
-impl Core {
+impl LoopState {
     /// Runs the committer over the writes of this tick.
     pub(crate) fn commit(&mut self, outcomes: &mut Outcomes) {
         let garbage = self
             .committer
             .run(&mut self.batch.writes, &mut self.clock, outcomes);
-        self.reaper.take(garbage);
+        self.deferred_drop.take(garbage);
         if let Some(mailbox) = &self.mailbox {
             mailbox.submit(&mut self.batch.writes);
             let (store, batch) = (&self.shared.store, &mut self.batch.disk_writes);
-            self.lane
+            self.disk_writes
                 .send(batch, || store.write_batch(), &self.readers, mailbox);
         }
     }
@@ -31,7 +31,7 @@ impl Core {
     pub(crate) fn pass_on_abandoned(&mut self) {
         match &self.mailbox {
             _ if self.abandoned.is_empty() => {}
-            Some(mailbox) => self.lane.abandon(&mut self.abandoned, mailbox),
+            Some(mailbox) => self.disk_writes.abandon(&mut self.abandoned, mailbox),
             None => self.abandoned.clear(),
         }
     }
@@ -47,17 +47,18 @@ impl Core {
             self.tell_damage(why);
         }
         if let Some(mailbox) = &self.mailbox {
-            self.lane.arrived(number, batch, read.commits, mailbox);
+            self.disk_writes
+                .arrived(number, batch, read.commits, mailbox);
         }
     }
 
     /// Has commits read again for which there was no room, when it is time to.
     pub(crate) fn read_ahead_again(&mut self) {
         if let Some(mailbox) = &self.mailbox
-            && self.lane.is_stuck()
+            && self.disk_writes.is_stuck()
         {
             let now_ns = self.clock.tick_ns();
-            self.lane.try_again(now_ns, &self.readers, mailbox);
+            self.disk_writes.try_again(now_ns, &self.readers, mailbox);
         }
     }
 
@@ -139,7 +140,12 @@ impl Core {
         self.calls.subscribers().collect()
     }
 
-    pub(crate) fn deadline_passed(&mut self, channel: &mut Channel, io: &mut Io, id: CallId) {
+    pub(crate) fn deadline_passed(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        id: CallId,
+    ) {
         self.end(channel, io, id, deadline_exceeded());
     }
 
@@ -163,7 +169,7 @@ impl Core {
         }
         for id in self.fresh.drain(..) {
             if let Some(running) = self.calls.get_mut(id) {
-                self.timers.set(running.deadline_ns, Alarm::Deadline(id));
+                self.timers.set(running.deadline_ns, Timer::Deadline(id));
             }
         }
     }
@@ -173,7 +179,7 @@ impl Core {
         self.connections == 0
             && self.calls.len() == 0
             && !self.batch.has_work()
-            && self.lane.is_empty()
+            && self.disk_writes.is_empty()
             && self.readers.is_idle()
             && self.blobs.is_idle()
             && self.tasks.inbox.is_over()
@@ -204,7 +210,7 @@ impl Core {
             self.timers.next_ns(),
             self.drain_deadline_ns(),
             self.sweep_due_ns(),
-            self.lane.retry_ns(),
+            self.disk_writes.retry_ns(),
         ];
         next.into_iter().flatten().min()
     }

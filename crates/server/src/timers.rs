@@ -7,15 +7,15 @@ use std::collections::BinaryHeap;
 
 /// Who is to be looked at when a time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Alarm {
+pub(crate) enum Timer {
     Deadline(CallId),
     Wake(CallId),
     Connection { slot: u32, generation: u32 },
 }
 
-impl Alarm {
-    pub fn connection(id: ConnectionId) -> Alarm {
-        Alarm::Connection {
+impl Timer {
+    pub fn connection(id: ConnectionId) -> Timer {
+        Timer::Connection {
             slot: id.slot,
             generation: id.generation,
         }
@@ -26,11 +26,11 @@ impl Alarm {
 /// when its time comes.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(u64, Alarm)>>,
+    heap: BinaryHeap<Reverse<(u64, Timer)>>,
 }
 
 impl Timers {
-    pub fn set(&mut self, at_ns: u64, alarm: Alarm) {
+    pub fn set(&mut self, at_ns: u64, alarm: Timer) {
         self.heap.push(Reverse((at_ns, alarm)));
     }
 
@@ -39,7 +39,7 @@ impl Timers {
     }
 
     /// The next alarm that is due, with the time that it was set to.
-    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u64, Alarm)> {
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u64, Timer)> {
         if self.next_ns()? > now_ns {
             return None;
         }
@@ -52,7 +52,7 @@ impl Timers {
 
     /// Drops the alarms that nobody waits for any more. Called when the heap has grown well beyond the number of
     /// owners, so that calls and connections which end long before a far deadline do not pile up.
-    pub fn retain(&mut self, mut is_awaited: impl FnMut(u64, Alarm) -> bool) {
+    pub fn retain(&mut self, mut is_awaited: impl FnMut(u64, Timer) -> bool) {
         self.heap
             .retain(|&Reverse((at_ns, alarm))| is_awaited(at_ns, alarm));
     }

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use net::{ConnectionId, Io};
 
-use crate::connection::{Channel, Protocol};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Protocol};
 use crate::limits;
+use crate::loop_state::LoopState;
 
 /// Connections of a loop that have no memory for their next large message, in the order in which they asked.
 #[derive(Debug, Default)]
@@ -48,10 +48,10 @@ impl TurnQueue {
     }
 }
 
-impl Core {
+impl LoopState {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
-    pub(crate) fn allow_turns(&self, channel: &mut Channel) {
+    pub(crate) fn allow_turns(&self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Has a connection wait for memory if its next large message has none.
-    pub(crate) fn settle_turns(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub(crate) fn settle_turns(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -97,7 +97,7 @@ impl Core {
     }
 
     /// The connection is gone.
-    pub(crate) fn leave_turns(&mut self, channel: &mut Channel) {
+    pub(crate) fn leave_turns(&mut self, channel: &mut ConnectionState) {
         if std::mem::take(&mut channel.overdraws) {
             self.admission.account.end_overdraft();
         }

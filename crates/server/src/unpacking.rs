@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use net::ConnectionId;
 
-use crate::connection::{Channel, Protocol};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Protocol};
 use crate::limits;
+use crate::loop_state::LoopState;
 
 /// Connections of a loop that have a compressed message under way. Bounded by the connections.
 #[derive(Debug, Default)]
@@ -33,10 +33,10 @@ impl UnpackQueue {
     }
 }
 
-impl Core {
+impl LoopState {
     /// Allows a connection one step, if it is its turn and the tick has one left.
     #[inline]
-    pub(crate) fn allow_unpacking(&self, channel: &mut Channel) {
+    pub(crate) fn allow_unpacking(&self, channel: &mut ConnectionState) {
         let may_step = self.may_unpack(channel.id);
         if let Protocol::Http2(connection) = &mut channel.protocol {
             connection.set_unpack_allowance(match may_step {
@@ -46,9 +46,9 @@ impl Core {
         }
     }
 
-    /// Notes whether the connection has used what [`Core::allow_unpacking`] allowed: then others come before it.
+    /// Notes whether the connection has used what [`LoopState::allow_unpacking`] allowed: then others come before it.
     #[inline]
-    pub(crate) fn note_unpacking(&mut self, channel: &mut Channel) {
+    pub(crate) fn note_unpacking(&mut self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &channel.protocol else {
             return;
         };
@@ -68,7 +68,7 @@ impl Core {
 
     /// Has a connection wait for its next step if it has a message under way.
     #[inline]
-    pub(crate) fn settle_unpacking(&mut self, channel: &mut Channel) {
+    pub(crate) fn settle_unpacking(&mut self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &channel.protocol else {
             return;
         };
@@ -82,7 +82,7 @@ impl Core {
     }
 
     /// The connection is gone.
-    pub(crate) fn leave_unpacking(&mut self, channel: &mut Channel) {
+    pub(crate) fn leave_unpacking(&mut self, channel: &mut ConnectionState) {
         if std::mem::take(&mut channel.unpacks) {
             self.unpack_queue.remove(channel.id);
         }

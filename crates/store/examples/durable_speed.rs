@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use store::durable::{Durable, DurableCommitter, Event, Mailbox, Opened, Rounds, Waker};
+use store::durable::{CommitLoop, Durable, DurableCommitter, Event, Mailbox, Opened, Waker};
 use store::{
     Clock, Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes, Store,
     StoreConfig, WriteBatch,
@@ -61,7 +61,7 @@ fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
     let mut with_thread = Client::new(&store, |waker| (durable.register(waker), None));
     let (store, committer) = open(&folder.join("alone"))?;
     let mut alone = Client::new(&store, |waker| {
-        let rounds = Rounds::new(committer);
+        let rounds = CommitLoop::new(committer);
         (rounds.register(waker), Some((rounds, clock)))
     });
     with_thread.fill()?;
@@ -153,13 +153,13 @@ struct Client {
     has_answers: Arc<AtomicBool>,
     next: u32,
     /// Where there is no thread for it.
-    rounds: Option<(Rounds, RealClock)>,
+    rounds: Option<(CommitLoop, RealClock)>,
 }
 
 impl Client {
     fn new(
         store: &Store,
-        register: impl FnOnce(Waker) -> (Mailbox, Option<(Rounds, RealClock)>),
+        register: impl FnOnce(Waker) -> (Mailbox, Option<(CommitLoop, RealClock)>),
     ) -> Client {
         let has_answers = Arc::new(AtomicBool::new(false));
         let (loop_thread, seen) = (std::thread::current(), has_answers.clone());

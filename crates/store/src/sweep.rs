@@ -23,12 +23,12 @@ pub const SWEEP_TAG: u64 = u64::MAX;
 pub(crate) struct Schedule {
     due_ms: AtomicU64,
     /// Held by the one thread that sweeps.
-    rounds: Mutex<Rounds>,
+    rounds: Mutex<CommitLoop>,
 }
 
 /// How far the sweeps have come.
 #[derive(Debug)]
-struct Rounds {
+struct CommitLoop {
     /// The database whose turn it is.
     turn: DatabaseId,
     /// The last entry of each database whose removal is on its way, if more wait behind it: its expiry and key. In a
@@ -44,7 +44,7 @@ impl Schedule {
     pub(crate) fn new() -> Schedule {
         Schedule {
             due_ms: AtomicU64::new(0),
-            rounds: Mutex::new(Rounds {
+            rounds: Mutex::new(CommitLoop {
                 turn: DatabaseId::DEFAULT,
                 passed: BTreeMap::new(),
             }),

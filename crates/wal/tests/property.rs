@@ -6,7 +6,7 @@ use common::{Owned, config, open_with};
 use testkit::{OnFailure, Random};
 use wal::{GroupBuffer, LogConfig};
 
-/// Rounds, unless the environment variable `PELTON_ROUNDS` says otherwise.
+/// CommitLoop, unless the environment variable `PELTON_ROUNDS` says otherwise.
 const ROUNDS: u64 = 150;
 
 #[test]

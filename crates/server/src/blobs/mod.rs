@@ -16,9 +16,9 @@ use store::blob::{
 
 use crate::SharedWaker;
 use crate::calls::{CallId, joined};
-use crate::connection::Channel;
-use crate::core::Core;
+use crate::connection::ConnectionState;
 use crate::inbox::Inbox;
+use crate::loop_state::LoopState;
 use crate::settings::Log;
 
 pub(crate) use threads::{BlobThreads, Threads};
@@ -134,11 +134,11 @@ impl LoopBlobs {
     }
 }
 
-impl Core {
+impl LoopState {
     /// Tells a call what was done for it.
     pub(crate) fn blob_news(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut net::Io,
         id: CallId,
         news: News,

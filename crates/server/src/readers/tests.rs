@@ -10,7 +10,7 @@ use service::keyvalue::messages::{
     CountRequest, CountResponse, DeleteResponse, GetResponse, Keys, PutResponse, Request, ScanPage,
     ScanRequest,
 };
-use store::durable::{Opened, Rounds, TreePlace};
+use store::durable::{CommitLoop, Opened, TreePlace};
 use store::tree::{TreeConfig, Wishes};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Direction, Durability, Expiry, Kind, Operation,
@@ -50,7 +50,7 @@ impl Drop for TempFolder {
 struct Bench {
     pair: Pair,
     store: Store,
-    rounds: Rounds,
+    rounds: CommitLoop,
     pool: Option<Arc<Pool>>,
     woken: Receiver<()>,
     ended: Vec<(StreamKey, Code)>,
@@ -85,7 +85,7 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");
-        let mut rounds = Rounds::new(committer);
+        let mut rounds = CommitLoop::new(committer);
         let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
         converted.expect("an empty database is converted");
         let (wake, woken) = channel();
@@ -441,7 +441,7 @@ fn writes_that_wait_are_bounded_wherever_they_wait() {
         let held = tree.hold_reads();
         let at_reader = bench.put("", &value, Condition::Present);
         bench.pair.turn();
-        assert_eq!(bench.pair.worker.core.lane.bytes(), BYTES);
+        assert_eq!(bench.pair.worker.core.disk_writes.bytes(), BYTES);
         let at_committer = bench.put("memory", &value, Condition::None);
         bench.pair.turn();
         bench.pair.worker.core.admission.waiting_write_bytes = bound_bytes;
@@ -474,7 +474,7 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
         let core = &bench.pair.worker.core;
         let mailbox = core.mailbox.as_ref();
         let mailbox_bytes = mailbox.map_or(0, |mailbox| mailbox.waiting_bytes());
-        core.batch.write_bytes() + core.lane.bytes() + mailbox_bytes
+        core.batch.write_bytes() + core.disk_writes.bytes() + mailbox_bytes
     };
     for _ in 0..2 {
         let calls: Vec<_> = (0..6)
@@ -840,7 +840,7 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
     }
 }
 
-fn open_channel(bench: &mut Bench) -> &mut crate::connection::Channel {
+fn open_channel(bench: &mut Bench) -> &mut crate::connection::ConnectionState {
     let channel = bench.pair.worker.channels[0].as_mut();
     channel.expect("the connection is open")
 }

@@ -14,8 +14,8 @@ use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
 use super::path;
 use super::stop::Bench;
 use crate::account::{Account, Held};
-use crate::core::held;
 use crate::limits;
+use crate::loop_state::held;
 use crate::pair::Pair;
 
 fn charged(pair: &Pair) -> usize {

@@ -2,8 +2,8 @@
 
 mod calls;
 mod charges;
+mod disk_write_queue;
 mod interop;
-mod lane;
 mod logs;
 mod shares;
 mod stop;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use net::Handler;
 use service::Method;
 use service::keyvalue::messages::{PipeAnswers, PipeRequest, Request};
-use store::durable::{Opened, Rounds};
+use store::durable::{CommitLoop, Opened};
 use store::{Condition, DatabaseConfig, Durability, Expiry, Mode, Operation, Store, StoreConfig};
 use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
@@ -28,7 +28,7 @@ const PUT: Operation<'_> = Operation::Put {
 /// A worker over a durable store whose committer runs when the test says so.
 pub(super) struct Bench {
     pub pair: Pair,
-    rounds: Rounds,
+    rounds: CommitLoop,
     clock: StandingClock,
     /// Calls that have ended: with which code, and whether they may be repeated.
     pub ended: Vec<(StreamKey, Code, bool)>,
@@ -55,7 +55,7 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");
-        let rounds = Rounds::new(committer);
+        let rounds = CommitLoop::new(committer);
         let mailbox = rounds.register(Box::new(|| {}));
         let readers = Readers::Inline(store.clone());
         Bench {

@@ -10,7 +10,7 @@ use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
 use server::{Config, Silent, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use store::blob::BlobConfig;
-use store::durable::{Event, Opened, Rounds};
+use store::durable::{CommitLoop, Event, Opened};
 use store::{Store, StoreConfig};
 use wal::disk::{Fault, SimulatedDisk};
 use wal::limits::SEQUENCE_RESERVE;
@@ -40,7 +40,7 @@ pub struct Machine {
     pub blobs: BlobConfig,
     /// There are answers in the mailbox.
     mail: Arc<AtomicBool>,
-    pub rounds: Rc<RefCell<Option<Rounds>>>,
+    pub rounds: Rc<RefCell<Option<CommitLoop>>>,
     pub events: Rc<RefCell<Vec<Event>>>,
     /// A snapshot is in the making.
     making: Rc<Cell<bool>>,
@@ -110,7 +110,10 @@ impl Machine {
 
     /// Whether the committer has something to do.
     pub fn has_work(&self) -> bool {
-        self.rounds.borrow().as_ref().is_some_and(Rounds::has_work)
+        self.rounds
+            .borrow()
+            .as_ref()
+            .is_some_and(CommitLoop::has_work)
     }
 
     /// Whether writes are refused until a restart.
@@ -118,7 +121,7 @@ impl Machine {
         self.rounds
             .borrow()
             .as_ref()
-            .is_some_and(Rounds::has_failed)
+            .is_some_and(CommitLoop::has_failed)
     }
 
     /// Starts the server on what the disk has. Sometimes that fails at first: the power goes again, or the disk has an
@@ -299,7 +302,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
 
 /// The node of the committer. It carries out one group, and is busy for a while.
 struct Committer {
-    rounds: Rc<RefCell<Option<Rounds>>>,
+    rounds: Rc<RefCell<Option<CommitLoop>>>,
     events: Rc<RefCell<Vec<Event>>>,
     time: Arc<VirtualTime>,
     making: Rc<Cell<bool>>,

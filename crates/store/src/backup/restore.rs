@@ -18,7 +18,7 @@ use super::trees;
 use crate::blob;
 use crate::catalogue::Durability;
 use crate::committer::Clock;
-use crate::durable::{Event, FolderState, Opened, Rounds, TreePlace, mark_folder, new_owner};
+use crate::durable::{CommitLoop, Event, FolderState, Opened, TreePlace, mark_folder, new_owner};
 use crate::store::{Store, StoreConfig};
 
 /// How a backup is restored.
@@ -208,7 +208,7 @@ impl Restoring<'_> {
             blob_bytes,
             manifest,
         };
-        let mut rounds = Rounds::new(committer);
+        let mut rounds = CommitLoop::new(committer);
         while rounds.round(clock) {}
         // It has made the next file of the log. A sync that has failed says that nobody knows what
         // is on the device; one that succeeds later says nothing of it.

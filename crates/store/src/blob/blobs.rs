@@ -158,7 +158,7 @@ pub(super) struct State {
     /// Contents that are read.
     pub(super) readers: HashMap<u64, Readers>,
     /// Contents that go when nobody needs them any more.
-    pub(super) doomed: BTreeMap<u64, Doomed>,
+    pub(super) orphans: BTreeMap<u64, Orphan>,
     /// Backups that need all contents that were described since they began.
     pub(super) holds: u32,
     /// Contents of which the observer knows that they cannot be read.
@@ -178,7 +178,7 @@ pub(super) struct EndedUpload {
 
 /// A content without a description.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doomed {
+pub(super) struct Orphan {
     pub(super) database: DatabaseId,
     pub(super) bytes: u64,
 }
@@ -276,7 +276,7 @@ impl Blobs {
     /// A content has no description any more, or never got one: it goes when nobody reads it.
     pub(super) fn doom(self: &Arc<Blobs>, number: u64, database: DatabaseId, bytes: u64) {
         let mut state = self.state.lock();
-        state.doomed.insert(number, Doomed { database, bytes });
+        state.orphans.insert(number, Orphan { database, bytes });
         self.remove_doomed(state, &[number]);
     }
 
@@ -359,7 +359,7 @@ impl Blobs {
         }
     }
 
-    /// Has those of the doomed removed that nobody needs.
+    /// Has those of the orphans removed that nobody needs.
     pub(super) fn remove_doomed(
         self: &Arc<Blobs>,
         mut state: parking_lot::MutexGuard<'_, State>,
@@ -368,17 +368,22 @@ impl Blobs {
         let mut gone = Vec::new();
         for &number in numbers {
             if state.holds == 0 && !state.readers.contains_key(&number) {
-                gone.extend(state.doomed.remove(&number).map(|doomed| (number, doomed)));
+                gone.extend(
+                    state
+                        .orphans
+                        .remove(&number)
+                        .map(|orphans| (number, orphans)),
+                );
             }
         }
         drop(state);
-        for (number, doomed) in gone {
+        for (number, orphans) in gone {
             let blobs = Arc::clone(self);
             self.run(Box::new(move || {
                 // Need not be durable: for a start, a complete content without a description
                 // is none.
                 if blobs.remove_content(number) {
-                    blobs.unbook(doomed.database, doomed.bytes);
+                    blobs.unbook(orphans.database, orphans.bytes);
                 }
             }));
         }
@@ -445,7 +450,7 @@ impl Drop for BlobHold {
         let mut state = self.0.state.lock();
         state.holds -= 1;
         if state.holds == 0 {
-            let numbers: Vec<u64> = state.doomed.keys().copied().collect();
+            let numbers: Vec<u64> = state.orphans.keys().copied().collect();
             self.0.remove_doomed(state, &numbers);
         }
     }

@@ -1,7 +1,7 @@
 //! The bounds of unfinished uploads, and which of them make room for others.
 //!
 //! Room is shared out by peers: an upload never takes the place of one whose peer has less than its own peer would have with
-//! it. So whoever fills all places or all bytes with halves of uploads harms only itself. First go uploads that no stream
+//! it. So whoever fills all places or all bytes with group_sizing of uploads harms only itself. First go uploads that no stream
 //! has; of those that a stream has, only such as bring next to nothing for [`limits::STALLED_UPLOAD_MS`], and only of the
 //! peer that has most. For a peer that has none the time is shorter, [`limits::STALLED_FOR_NEWCOMER_MS`].
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use wal::LogEnd;
 use wal::disk::Disk;
 
+use super::commit_loop::CommitLoop;
 use super::committer::DurableCommitter;
 use super::hold::LogHold;
 use super::mailbox::Hub;
-use super::rounds::Rounds;
 use super::thread::Durable;
 use crate::backup::{BackupError, BackupReport, Base, Making, Progress, Step};
 use crate::committer::Clock;
@@ -45,7 +45,7 @@ fn sync(committer: &mut DurableCommitter) -> Result<LogEnd, BackupError> {
     committer.log().synced_end().ok_or(BackupError::LogFailed)
 }
 
-impl Rounds {
+impl CommitLoop {
     /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two rounds.
     pub fn backup_base(&mut self, clock: &mut dyn Clock) -> Result<Base, BackupError> {
         let hub = self.hub().clone();
@@ -72,7 +72,7 @@ impl Durable {
         let hub = self.hub().clone();
         let for_base = hub.clone();
         let base = hub
-            .errands
+            .jobs
             .send(&hub.signal, move |committer, clock| {
                 base(&for_base, committer, clock)
             })
@@ -97,9 +97,7 @@ fn make(
         match making.step(clock)? {
             Step::More => {}
             Step::SyncLog => {
-                let end = hub
-                    .errands
-                    .send(&hub.signal, |committer, _| sync(committer));
+                let end = hub.jobs.send(&hub.signal, |committer, _| sync(committer));
                 making.log_synced(end.ok_or(BackupError::Stopping)??);
             }
             Step::Complete(report) => return Ok(report),

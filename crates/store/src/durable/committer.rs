@@ -13,7 +13,7 @@ use wal::{
 use super::convert::{Conversion, Frozen};
 use super::decider::{Answers, Decider, ORIGIN};
 use super::folder::FolderFile;
-use super::halves::Halves;
+use super::group_sizing::GroupSizing;
 use super::pending::Rule;
 use super::places::Places;
 use super::publish::Publisher;
@@ -46,7 +46,7 @@ pub struct DurableCommitter {
     /// Until somebody else [takes](DurableCommitter::take_stock) it.
     stock: Option<SegmentStock>,
     gathered: VecDeque<Gathered>,
-    halves: Halves,
+    group_sizing: GroupSizing,
     /// No group has more operations than this, but for those of its last commit.
     group_operations: usize,
     decider: Decider,
@@ -179,7 +179,7 @@ impl DurableCommitter {
             conversion: None,
             delay_ns: 0,
             store: store.clone(),
-            halves: Halves::default(),
+            group_sizing: GroupSizing::default(),
             group_operations: usize::MAX,
             decider: Decider::new(store),
             publisher: Publisher::new(store),
@@ -282,7 +282,7 @@ impl DurableCommitter {
         let now_ms = self.store.clock_ms(clock.now_ms());
         let refusal = self.refusal();
         let gathered = self.gathered.iter().map(Gathered::operations).sum();
-        let most_operations = self.halves.begin(gathered, clock.now_ns());
+        let most_operations = self.group_sizing.begin(gathered, clock.now_ns());
         self.decider
             .begin(most_operations.min(self.group_operations));
         self.decide_conversion();
@@ -430,7 +430,7 @@ impl DurableCommitter {
         (self.publisher).publish(group, rule, &mut self.trees, clock);
         if rule == Rule::Synced {
             let operations = self.decider.operations();
-            self.halves.end(operations, clock.now_ns());
+            self.group_sizing.end(operations, clock.now_ns());
             self.publish_conversion();
             self.look_after_trees();
             self.decider.reset();
@@ -560,7 +560,7 @@ impl DurableCommitter {
         self.sync_log();
         let took_ns = clock.now_ns().saturating_sub(begin_ns);
         if is_awaited {
-            self.halves.synced(took_ns);
+            self.group_sizing.synced(took_ns);
         }
         self.sync_durations.add(took_ns);
         self.show_statistics();

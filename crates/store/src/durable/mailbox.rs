@@ -11,9 +11,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::committer::Event;
-use super::errand::Errands;
+use super::committer_jobs::Errands;
 use super::hold::Holds;
-use super::snapshot_desk::Desk;
+use super::snapshot_queue::SnapshotQueue;
 use crate::batch::WriteBatch;
 use crate::limits;
 use crate::outcome::Outcomes;
@@ -36,9 +36,9 @@ pub(super) struct Hub {
     /// What keeps segments from being retired.
     pub(super) holds: Holds,
     /// Where snapshots are asked for.
-    pub(super) desk: Desk,
+    pub(super) snapshot_queue: SnapshotQueue,
     /// What the committer's thread does for others.
-    pub(super) errands: Errands,
+    pub(super) jobs: Errands,
     /// What has happened to trees.
     tree_news: Mutex<Vec<Event>>,
     has_tree_news: AtomicBool,
@@ -76,8 +76,8 @@ impl Hub {
             sync_done: Condvar::new(),
             retire_sequence: AtomicU64::new(0),
             holds: Holds::default(),
-            desk: Desk::default(),
-            errands: Errands::default(),
+            snapshot_queue: SnapshotQueue::default(),
+            jobs: Errands::default(),
             tree_news: Mutex::default(),
             has_tree_news: AtomicBool::new(false),
         })
@@ -132,12 +132,12 @@ impl Hub {
         &self.store
     }
 
-    /// There will be no more syncs, snapshots and errands.
+    /// There will be no more syncs, snapshots and jobs.
     pub(super) fn end(&self) {
         self.syncs.lock().is_over = true;
         self.sync_done.notify_all();
-        self.desk.end();
-        self.errands.end();
+        self.snapshot_queue.end();
+        self.jobs.end();
     }
 
     /// Asks for segments to be retired.

@@ -14,12 +14,12 @@ use wal::{
     WriteError,
 };
 
+use super::commit_loop::CommitLoop;
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Mailbox, Waker};
 use super::places::Places;
 use super::reclaim::Reclaim;
-use super::rounds::Rounds;
-use super::snapshot_desk::SnapshotThread;
+use super::snapshot_queue::SnapshotThread;
 use crate::background::Background;
 use crate::catalogue::DatabaseId;
 use crate::committer::Clock;
@@ -49,7 +49,7 @@ impl Durable {
         let store = committer.store().clone();
         let disk = committer.snapshots().disk().clone();
         let places = committer.places();
-        let mut rounds = Rounds::new(committer);
+        let mut rounds = CommitLoop::new(committer);
         let hub = rounds.hub().clone();
         if store.trees().is_some() {
             let keeper = Keeper::start(tree_reporter(&hub))?;
@@ -93,13 +93,13 @@ impl Durable {
 
     /// Makes a snapshot of what is there now, and waits until it is on the device. Meanwhile everything goes on.
     pub fn snapshot(&self) -> Result<SnapshotReport, SnapshotError> {
-        self.hub.desk.request()
+        self.hub.snapshot_queue.request()
     }
 
     /// Makes no more snapshots, and gives up the one that is being made: call it before whoever waits for one is waited
     /// for. A clean [stop](Durable::stop) makes one of its own where that is cheap.
     pub fn end_snapshots(&self) {
-        self.hub.desk.end();
+        self.hub.snapshot_queue.end();
     }
 
     /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has everything on its
@@ -182,7 +182,7 @@ impl fmt::Debug for Durable {
 struct Runner<C> {
     /// Ends before all the others, since it uses them.
     snapshots: SnapshotThread,
-    rounds: Rounds,
+    rounds: CommitLoop,
     helper: Helper,
     reclaim: Reclaim,
     clock: C,
@@ -268,7 +268,7 @@ impl<C: Clock> Runner<C> {
                 helper.bring(committer, clock)
             });
         self.rounds.serve_snapshots(&mut self.clock);
-        self.rounds.run_errands(&mut self.clock);
+        self.rounds.run_jobs(&mut self.clock);
         self.report();
         let garbage = self.rounds.take_garbage();
         if !garbage.is_empty() {
@@ -279,7 +279,7 @@ impl<C: Clock> Runner<C> {
         if !retired.is_empty() {
             self.helper.send(Job::Retire(retired));
         }
-        // An errand may have brought something.
+        // An job may have brought something.
         worked || self.rounds.committer().has_gathered()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::durable::{Mailbox, OpenError, Opened, Rounds};
+use store::durable::{CommitLoop, Mailbox, OpenError, Opened};
 use store::{Clock, Committer, DatabaseConfig, Outcomes, Store, StoreConfig, WriteBatch};
 use testkit::Random;
 use testkit::suite::Engine;
@@ -14,7 +14,7 @@ pub const SEGMENT_BYTES: u64 = 64 * 1024;
 
 pub struct Durable {
     pub store: Store,
-    pub rounds: Rounds,
+    pub rounds: CommitLoop,
     pub mailbox: Mailbox,
     committer: Committer,
     config: StoreConfig,
@@ -40,7 +40,7 @@ impl Durable {
         let Opened {
             store, committer, ..
         } = Store::open(config, Arc::new(disk.clone()), &log_config())?;
-        let rounds = Rounds::new(committer);
+        let rounds = CommitLoop::new(committer);
         let mailbox = rounds.register(Box::new(|| ()));
         Ok(Durable {
             committer: store.committer(),

@@ -1,6 +1,6 @@
 //! Mailboxes that come and go, as those of threads do that serve one connection.
 
-use store::durable::{Mailbox, Opened, Rounds, open_folder};
+use store::durable::{CommitLoop, Mailbox, Opened, open_folder};
 use store::{DatabaseId, Durability, Mode, Outcomes, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use wal::{LogConfig, LogId};
@@ -20,7 +20,7 @@ fn each_gets_the_outcomes_of_its_own_commits() {
     let Opened {
         store, committer, ..
     } = Store::open(config, disk, &LogConfig::new(id, 1)).expect("it is empty");
-    let mut rounds = Rounds::new(committer);
+    let mut rounds = CommitLoop::new(committer);
     let mut clock = StandingClock { now_ms: 1 };
     let mut gone = rounds.register(Box::new(|| ()));
     for round in 1..=4_u64 {

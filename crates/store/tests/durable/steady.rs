@@ -1,7 +1,7 @@
 //! In the steady state a durable write allocates nothing, from the loop's batch to its outcome.
 
 use allocation_counter::measure;
-use store::durable::{Mailbox, Opened, Rounds, open_folder};
+use store::durable::{CommitLoop, Mailbox, Opened, open_folder};
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Mode, Outcomes, Store, StoreConfig,
     WriteBatch,
@@ -12,7 +12,7 @@ use wal::{LogConfig, LogId};
 use crate::folder::TestFolder;
 
 struct Client {
-    rounds: Rounds,
+    rounds: CommitLoop,
     mailbox: Mailbox,
     batch: WriteBatch,
     outcomes: Outcomes,
@@ -59,7 +59,7 @@ fn the_steady_state_allocates_nothing() {
     let Opened {
         store, committer, ..
     } = Store::open(config, disk, &log_config).expect("it is empty");
-    let rounds = Rounds::new(committer);
+    let rounds = CommitLoop::new(committer);
     let mut client = Client {
         mailbox: rounds.register(Box::new(|| ())),
         rounds,

@@ -1,11 +1,11 @@
-//! A durable store with databases on disk: the log on a simulated disk, the trees in a real folder. Rounds, flushes and
+//! A durable store with databases on disk: the log on a simulated disk, the trees in a real folder. CommitLoop, flushes and
 //! compactions are run by whoever has the batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::durable::{Mailbox, OpenError, Opened, Rounds, TreePlace};
+use store::durable::{CommitLoop, Mailbox, OpenError, Opened, TreePlace};
 use store::tree::{Pressure, TreeConfig};
 use store::{
     Clock, Committer, DatabaseConfig, DatabaseId, Kind, Outcomes, Store, StoreConfig, WriteBatch,
@@ -53,7 +53,7 @@ pub fn place(folder: &Path) -> TreePlace {
 
 pub struct OnDisk {
     pub store: Store,
-    pub rounds: Rounds,
+    pub rounds: CommitLoop,
     pub mailbox: Mailbox,
     committer: Committer,
     config: StoreConfig,
@@ -90,7 +90,7 @@ impl OnDisk {
             &log_config(),
             Some(&place(&folder.0)),
         )?;
-        let rounds = Rounds::new(committer);
+        let rounds = CommitLoop::new(committer);
         let mailbox = rounds.register(Box::new(|| ()));
         Ok(OnDisk {
             committer: store.committer(),

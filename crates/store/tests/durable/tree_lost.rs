@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::durable::{OpenError, Opened, Rounds};
+use store::durable::{CommitLoop, OpenError, Opened};
 use store::{DatabaseId, Durability, Kind, SET_ASIDE_FOLDER, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use testkit::{Files, read_folder, write_folder};
@@ -277,7 +277,7 @@ fn a_database_that_has_begun_anew_works() {
             Some(opened) => opened,
             None => crashed.open(&log_config()).expect("it is whole"),
         };
-        let mut rounds = Rounds::new(committer);
+        let mut rounds = CommitLoop::new(committer);
         let mailbox = rounds.register(Box::new(|| ()));
         let mut batch = store.write_batch();
         let mut commit = batch.begin(0, crashed.hurt, store::Mode::Atomic);

@@ -12,7 +12,7 @@ use super::model::{Expected, ExpectedCommit, Model, Stored};
 use super::{Bench, Make};
 use crate::Random;
 
-/// Rounds, unless the environment variable `PELTON_ROUNDS` says otherwise.
+/// CommitLoop, unless the environment variable `PELTON_ROUNDS` says otherwise.
 const ROUNDS: u64 = 200;
 
 /// Steps of one round, each of which is a batch of commits, or reads, or time passing.

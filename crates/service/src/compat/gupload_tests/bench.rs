@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use store::blob::{Description, Owner, split_key};
-use store::durable::{Mailbox, Opened, Rounds};
+use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
     Committer, DatabaseId, Direction, Durability, Outcomes, Range, Shown, Store, StoreConfig,
 };
@@ -21,7 +21,7 @@ use api::admin::{CreateDatabaseRequest, DatabaseDescription};
 pub(crate) struct Bench {
     pub(crate) shared: Shared,
     pub(crate) disk: SimulatedDisk,
-    rounds: Rounds,
+    rounds: CommitLoop,
     mailbox: Mailbox,
     committer: Committer,
 }
@@ -67,7 +67,7 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk can be used");
-        let rounds = Rounds::new(committer);
+        let rounds = CommitLoop::new(committer);
         Bench {
             disk,
             mailbox: rounds.register(Box::new(|| ())),

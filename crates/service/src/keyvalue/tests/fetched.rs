@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store::durable::{Opened, Rounds, TreePlace};
+use store::durable::{CommitLoop, Opened, TreePlace};
 use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
 use store::{Direction, Durability, Entry, Kind, Look, Range, View};
 use testkit::suite::StandingClock;
@@ -157,7 +157,7 @@ fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
     let Opened {
         store, committer, ..
     } = opened.expect("an empty disk is well");
-    let mut rounds = Rounds::new(committer);
+    let mut rounds = CommitLoop::new(committer);
     let mut clock = StandingClock { now_ms: 1_000_000 };
     let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
     converted.expect("an empty database is converted");

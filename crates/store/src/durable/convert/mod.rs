@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 
+use super::commit_loop::CommitLoop;
 use super::committer::DurableCommitter;
-use super::rounds::Rounds;
 use super::thread::Durable;
 use crate::catalogue::{CreateError, DatabaseConfig, DatabaseId, Kind};
 use crate::committer::Clock;
@@ -348,7 +348,7 @@ impl Converting {
     }
 }
 
-impl Rounds {
+impl CommitLoop {
     /// Makes a database one of another kind, on this thread, between two rounds.
     pub fn convert(
         &mut self,
@@ -398,7 +398,7 @@ impl Durable {
             }
             committer.begin_conversion(id, kind)
         };
-        let begun = hub.errands.send(&hub.signal, begin);
+        let begun = hub.jobs.send(&hub.signal, begin);
         let begun = begun.ok_or(ConvertError::Stopping)??;
         begun.check_durable(hub.sync())?;
         make_tree(&begun.store, id)?;
@@ -408,7 +408,7 @@ impl Durable {
                 let begin = move |committer: &mut DurableCommitter, _: &mut dyn Clock| {
                     committer.begin_in_memory(id)
                 };
-                let begun = hub.errands.send(&hub.signal, begin);
+                let begun = hub.jobs.send(&hub.signal, begin);
                 begun.ok_or(ConvertError::Stopping)??
             }
         };
@@ -419,7 +419,7 @@ impl Durable {
         let give = move |committer: &mut DurableCommitter, _: &mut dyn Clock| {
             committer.set_ready(ready);
         };
-        (hub.errands.send(&hub.signal, give)).ok_or(ConvertError::Stopping)?;
+        (hub.jobs.send(&hub.signal, give)).ok_or(ConvertError::Stopping)?;
         answered.recv().unwrap_or(Err(ConvertError::Stopping))
     }
 }

@@ -4,21 +4,21 @@ use net::{Closed, ConnectionId, Connections, Handler, Io, Peer};
 use store::{DatabaseId, Outcomes};
 
 use crate::calls::CallId;
-use crate::connection::{Channel, Opening, Protocol, open};
-use crate::core::Core;
+use crate::connection::{ConnectionState, Opening, Protocol, open};
 use crate::limits;
-use crate::timers::Alarm;
+use crate::loop_state::LoopState;
+use crate::timers::Timer;
 
 /// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with the other loops.
-pub(crate) struct Worker {
+pub(crate) struct LoopHandler {
     /// By the slot of the connection.
-    pub(crate) channels: Vec<Option<Channel>>,
-    pub(crate) core: Core,
+    pub(crate) channels: Vec<Option<ConnectionState>>,
+    pub(crate) core: LoopState,
 }
 
-impl Worker {
-    pub fn new(core: Core) -> Worker {
-        Worker {
+impl LoopHandler {
+    pub fn new(core: LoopState) -> LoopHandler {
+        LoopHandler {
             channels: Vec::new(),
             core,
         }
@@ -57,9 +57,9 @@ impl Worker {
     }
 
     pub(crate) fn channel(
-        channels: &mut [Option<Channel>],
+        channels: &mut [Option<ConnectionState>],
         id: ConnectionId,
-    ) -> Option<&mut Channel> {
+    ) -> Option<&mut ConnectionState> {
         let channel = channels.get_mut(id.slot as usize)?.as_mut()?;
         (channel.id == id).then_some(channel)
     }
@@ -71,15 +71,17 @@ impl Worker {
                 break;
             };
             match alarm {
-                Alarm::Connection { slot, generation } => {
+                Timer::Connection { slot, generation } => {
                     let id = ConnectionId { slot, generation };
                     self.ring_connection(connections, id, at_ns, now_ns);
                 }
-                Alarm::Deadline(call) => self.with_call(connections, call, Core::deadline_passed),
-                Alarm::Wake(call) if self.core.take_wish(call, now_ns) => {
-                    self.with_call(connections, call, Core::wake)
+                Timer::Deadline(call) => {
+                    self.with_call(connections, call, LoopState::deadline_passed)
                 }
-                Alarm::Wake(_) => {}
+                Timer::Wake(call) if self.core.take_wish(call, now_ns) => {
+                    self.with_call(connections, call, LoopState::wake)
+                }
+                Timer::Wake(_) => {}
             }
         }
     }
@@ -110,9 +112,9 @@ impl Worker {
         }
         let (calls, channels) = (&core.calls, &self.channels);
         core.timers.retain(|at_ns, alarm| match alarm {
-            Alarm::Deadline(id) => calls.get(id).is_some(),
-            Alarm::Wake(id) => calls.get(id).is_some_and(|call| call.wake_at_ns == at_ns),
-            Alarm::Connection { slot, generation } => {
+            Timer::Deadline(id) => calls.get(id).is_some(),
+            Timer::Wake(id) => calls.get(id).is_some_and(|call| call.wake_at_ns == at_ns),
+            Timer::Connection { slot, generation } => {
                 let id = ConnectionId { slot, generation };
                 let channel = channels.get(slot as usize).and_then(Option::as_ref);
                 channel.is_some_and(|channel| channel.id == id && channel.armed_ns == at_ns)
@@ -125,7 +127,7 @@ impl Worker {
         &mut self,
         connections: &mut dyn Connections,
         call: CallId,
-        act: impl FnOnce(&mut Core, &mut Channel, &mut Io, CallId),
+        act: impl FnOnce(&mut LoopState, &mut ConnectionState, &mut Io, CallId),
     ) {
         let Some(running) = self.core.calls.get_mut(call) else {
             return;
@@ -188,7 +190,7 @@ impl Worker {
 
     fn wake_subscribers(&mut self, connections: &mut dyn Connections) {
         for call in self.core.subscribers_to_wake() {
-            self.with_call(connections, call, Core::wake);
+            self.with_call(connections, call, LoopState::wake);
         }
     }
 
@@ -205,19 +207,19 @@ impl Worker {
     /// While draining: ends the calls that only wait for their peer.
     fn end_the_patient(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for call in self.core.overstayed(now_ns) {
-            self.with_call(connections, call, Core::end_for_stop);
+            self.with_call(connections, call, LoopState::end_for_stop);
         }
     }
 }
 
-impl Handler for Worker {
+impl Handler for LoopHandler {
     fn opened(&mut self, id: ConnectionId, peer: &Peer, _io: &mut Io, now_ns: u64) {
         let slot = id.slot as usize;
         if slot >= self.channels.len() {
             self.channels.resize_with(slot + 1, || None);
         }
         let holding = (self.core.admission.account).open(&peer.address, &self.core.waker);
-        let mut channel = Channel::new(id, peer, holding, now_ns);
+        let mut channel = ConnectionState::new(id, peer, holding, now_ns);
         self.core.connection_opened(&mut channel, now_ns);
         self.channels[slot] = Some(channel);
     }
@@ -319,7 +321,7 @@ impl Handler for Worker {
             && if self.core.patience_is_over() {
                 !channels.any(|channel| self.core.is_sending(channel))
             } else {
-                channels.all(Channel::is_drained)
+                channels.all(ConnectionState::is_drained)
             }
     }
 }
@@ -334,7 +336,7 @@ mod tests {
     use crate::calls::CallId;
     use crate::limits;
     use crate::pair::Pair;
-    use crate::timers::Alarm;
+    use crate::timers::Timer;
 
     /// A header block that is begun and ended later makes the connection's alarm ring earlier, again and again.
     #[test]
@@ -390,7 +392,7 @@ mod tests {
                 let running = pair.worker.core.calls.get(id);
                 running.expect("it runs").wake_at_ns
             };
-            pair.worker.core.timers.set(due_ns - 1, Alarm::Wake(id));
+            pair.worker.core.timers.set(due_ns - 1, Timer::Wake(id));
             for (now_ns, wish_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
                 pair.now_ns = now_ns;
                 pair.turn();
@@ -430,11 +432,11 @@ mod tests {
             ..channel.id
         };
         let dead = [
-            Alarm::Deadline(gone),
-            Alarm::Wake(gone),
-            Alarm::Wake(ids[0]),
-            Alarm::connection(channel.id),
-            Alarm::connection(other),
+            Timer::Deadline(gone),
+            Timer::Wake(gone),
+            Timer::Wake(ids[0]),
+            Timer::connection(channel.id),
+            Timer::connection(other),
         ];
         let most = 2 * (2 * ids.len() + 1) + limits::DEAD_ALARMS;
         let mut dead = dead.iter().cycle();

@@ -19,18 +19,18 @@ use crate::batch::TickBatch;
 use crate::blobs::LoopBlobs;
 use crate::calls::{CallId, Calls, Running};
 use crate::clock::Clock;
-use crate::connection::{Channel, Protocol};
+use crate::connection::{ConnectionState, Protocol};
+use crate::deferred_drop::DeferredDrop;
+use crate::disk_write_queue::DiskWriteQueue;
 use crate::drain::Drain;
 use crate::durations::EndedCalls;
-use crate::lane::Lane;
 use crate::limits;
 use crate::plain::Answer;
 use crate::readers::LoopReaders;
-use crate::reaper::Reaper;
 use crate::settings::{Detail, FailedCall, Settings};
 use crate::tasks::LoopTasks;
 use crate::ticking::deadline_exceeded;
-use crate::timers::{Alarm, Timers};
+use crate::timers::{Timer, Timers};
 use crate::turns::TurnQueue;
 use crate::unpacking::{self, UnpackQueue};
 
@@ -46,7 +46,7 @@ pub(crate) enum LoopRole {
 }
 
 /// All of a worker but its connections.
-pub(crate) struct Core {
+pub(crate) struct LoopState {
     pub settings: Arc<Settings>,
     pub shared: Arc<Shared>,
     pub calls: Calls,
@@ -55,10 +55,10 @@ pub(crate) struct Core {
     pub clock: Clock,
     pub outcomes: Outcomes,
     pub(crate) committer: Committer,
-    pub(crate) reaper: Reaper,
+    pub(crate) deferred_drop: DeferredDrop,
     pub(crate) readers: LoopReaders,
     /// The way to the committer for writes to databases on disk.
-    pub(crate) lane: Lane,
+    pub(crate) disk_writes: DiskWriteQueue,
     /// When it was last said that a database on disk could not be read.
     pub(crate) damage_told_ns: Option<u64>,
     pub(crate) admission: Admission,
@@ -104,7 +104,7 @@ pub(crate) struct Core {
 
 /// What works for a loop beside it.
 pub(crate) struct Helpers {
-    pub reaper: Reaper,
+    pub deferred_drop: DeferredDrop,
     pub readers: LoopReaders,
     /// To the committer of the databases that last, if there are any.
     pub mailbox: Option<Mailbox>,
@@ -113,7 +113,7 @@ pub(crate) struct Helpers {
     pub waker: SharedWaker,
 }
 
-impl Core {
+impl LoopState {
     pub fn new(
         settings: Arc<Settings>,
         shared: Arc<Shared>,
@@ -121,18 +121,18 @@ impl Core {
         admission: Admission,
         helpers: Helpers,
         role: LoopRole,
-    ) -> Core {
+    ) -> LoopState {
         let Helpers {
-            reaper,
+            deferred_drop,
             readers,
             mailbox,
             tasks,
             blobs,
             waker,
         } = helpers;
-        Core {
+        LoopState {
             batch: TickBatch::new(shared.store.write_batch(), shared.store.write_batch()),
-            lane: Lane::default(),
+            disk_writes: DiskWriteQueue::default(),
             damage_told_ns: None,
             committer: shared.store.committer(),
             health_version: shared.health.version(),
@@ -147,7 +147,7 @@ impl Core {
             timers: Timers::default(),
             clock,
             outcomes: Outcomes::new(),
-            reaper,
+            deferred_drop,
             readers,
             admission,
             mailbox,
@@ -174,7 +174,7 @@ impl Core {
 
     // --- connections
 
-    pub fn connection_opened(&mut self, channel: &mut Channel, now_ns: u64) {
+    pub fn connection_opened(&mut self, channel: &mut ConnectionState, now_ns: u64) {
         self.connections += 1;
         if self.settings.log.detail() >= Detail::Connections {
             self.settings.log.connection_opened(&channel.address);
@@ -187,7 +187,7 @@ impl Core {
         self.arm(channel, now_ns + life_ms * 1_000_000);
     }
 
-    pub fn start_http2(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub fn start_http2(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let mut connection = Box::new(Connection::new(&self.settings.http2, now_ns));
         connection.start(&mut io.output);
         if channel.refused.is_some() || self.drain.is_some() {
@@ -198,7 +198,7 @@ impl Core {
 
     /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a client that was
     /// pointed at the wrong port.
-    pub fn refuse(&mut self, channel: &mut Channel, io: &mut Io, what: &'static str) {
+    pub fn refuse(&mut self, channel: &mut ConnectionState, io: &mut Io, what: &'static str) {
         self.settings.log.refused_greeting(what, &channel.address);
         channel.protocol = Protocol::Over;
         let unread = io.input.len();
@@ -207,7 +207,7 @@ impl Core {
     }
 
     /// The connection is gone, and so are the calls that ran on it.
-    pub fn connection_closed(&mut self, mut channel: Channel, why: Closed) {
+    pub fn connection_closed(&mut self, mut channel: ConnectionState, why: Closed) {
         self.log_error(&mut channel);
         if self.settings.log.detail() >= Detail::Connections {
             self.log_end(&channel, why);
@@ -231,14 +231,14 @@ impl Core {
         );
     }
 
-    fn last_event(&self, channel: &mut Channel, nowhere: &mut Vec<u8>) -> Option<Event> {
+    fn last_event(&self, channel: &mut ConnectionState, nowhere: &mut Vec<u8>) -> Option<Event> {
         channel
             .http2()?
             .poll_event(&[], &mut 0, nowhere, self.clock.tick_ns())
     }
 
     /// Takes events from a connection until its input is used up or its turn is over.
-    pub fn walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub fn walk(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         if !matches!(channel.protocol, Protocol::Http2(_)) {
             let unread = io.input.len();
             io.input.consume(unread);
@@ -280,7 +280,7 @@ impl Core {
     /// Whether nothing more is taken from a peer until the committer has taken some of what waits for it. It is visited again
     /// then, and not before: there is nothing to do for it.
     #[inline]
-    fn holds_back(&mut self, channel: &mut Channel, now_ns: u64) -> bool {
+    fn holds_back(&mut self, channel: &mut ConnectionState, now_ns: u64) -> bool {
         channel.is_held_back = self.writes_are_many();
         if channel.is_held_back {
             if !std::mem::replace(&mut channel.is_in_held_back, true) {
@@ -305,13 +305,13 @@ impl Core {
     #[inline]
     fn writes_are_many(&self) -> bool {
         let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
-        self.batch.write_bytes() + self.lane.bytes() + mailbox_bytes
+        self.batch.write_bytes() + self.disk_writes.bytes() + mailbox_bytes
             > self.admission.waiting_write_bytes
     }
 
     /// Charges at once what calls have produced if it is more than a little, so that those that follow see it.
     #[inline]
-    pub(crate) fn note_growth(&mut self, channel: &mut Channel, io: &Io) {
+    pub(crate) fn note_growth(&mut self, channel: &mut ConnectionState, io: &Io) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -323,7 +323,7 @@ impl Core {
 
     fn next_event(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         consumed: &mut usize,
         now_ns: u64,
@@ -335,7 +335,7 @@ impl Core {
     }
 
     /// What every visit to a connection ends with: waiting output, the end if it has come, counting, the next alarm.
-    pub(crate) fn after_walk(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub(crate) fn after_walk(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -363,7 +363,7 @@ impl Core {
 
     /// Charges what a connection holds now, and holds back what is produced for its peer accordingly. Who found no memory
     /// for a large message waits until it tries again.
-    fn charge(&self, channel: &mut Channel, io: &Io) -> Pause {
+    fn charge(&self, channel: &mut ConnectionState, io: &Io) -> Pause {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return Pause::No;
         };
@@ -379,7 +379,7 @@ impl Core {
 
     /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it hold no more; ends it
     /// to relieve the account.
-    fn guard_account(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    fn guard_account(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let pause = self.charge(channel, io);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
@@ -403,7 +403,7 @@ impl Core {
     #[cold]
     pub(crate) fn defer_read(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         read: (DatabaseId, CallId),
         kept: &[u8],
     ) {
@@ -414,7 +414,7 @@ impl Core {
     }
 
     /// Takes up reads that have waited for send capacity.
-    fn resume_reads(&mut self, channel: &mut Channel) {
+    fn resume_reads(&mut self, channel: &mut ConnectionState) {
         if channel.deferred_reads.is_empty() {
             return;
         }
@@ -441,7 +441,7 @@ impl Core {
     /// What every step of a call ends with, also outside of a walk: counting what is buffered now, and another visit if
     /// the step has moved something on that another call waits for.
     #[inline]
-    pub(crate) fn after_step(&mut self, channel: &mut Channel, io: &Io) {
+    pub(crate) fn after_step(&mut self, channel: &mut ConnectionState, io: &Io) {
         let pause = self.charge(channel, io);
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
@@ -470,14 +470,14 @@ impl Core {
     }
 
     /// Sets the connection's alarm, unless one rings before.
-    pub(crate) fn arm(&mut self, channel: &mut Channel, at_ns: u64) {
+    pub(crate) fn arm(&mut self, channel: &mut ConnectionState, at_ns: u64) {
         if at_ns < channel.armed_ns {
             channel.armed_ns = at_ns;
-            self.timers.set(at_ns, Alarm::connection(channel.id));
+            self.timers.set(at_ns, Timer::connection(channel.id));
         }
     }
 
-    pub fn connection_alarm(&mut self, channel: &mut Channel, io: &mut Io, now_ns: u64) {
+    pub fn connection_alarm(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         channel.armed_ns = u64::MAX;
         match &mut channel.protocol {
             Protocol::Undecided => self.refuse(channel, io, "no first bytes in time"),
@@ -500,7 +500,7 @@ impl Core {
 
     // --- events
 
-    fn event(&mut self, channel: &mut Channel, io: &mut Io, event: Event) {
+    fn event(&mut self, channel: &mut ConnectionState, io: &mut Io, event: Event) {
         match event {
             Event::Request { stream, end } => self.request(channel, io, stream, end),
             Event::Message { stream, last } => self.message(channel, io, stream, last),
@@ -519,7 +519,13 @@ impl Core {
         }
     }
 
-    fn request(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, end: bool) {
+    fn request(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        stream: StreamKey,
+        end: bool,
+    ) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -549,7 +555,13 @@ impl Core {
         self.begin(channel, io, stream, method, end);
     }
 
-    fn plain_request(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, end: bool) {
+    fn plain_request(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        stream: StreamKey,
+        end: bool,
+    ) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -574,7 +586,7 @@ impl Core {
     /// A plain request that is a call.
     fn plain_call(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         stream: StreamKey,
         method: Method,
@@ -592,7 +604,7 @@ impl Core {
         self.begin(channel, io, stream, method, end);
     }
 
-    fn admit(&self, channel: &Channel) -> Result<(), RefusedFor> {
+    fn admit(&self, channel: &ConnectionState) -> Result<(), RefusedFor> {
         if self.drain.is_some() {
             return Err(RefusedFor::Stopping);
         }
@@ -608,7 +620,7 @@ impl Core {
 
     fn begin(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         stream: StreamKey,
         method: Method,
@@ -663,7 +675,13 @@ impl Core {
         }
     }
 
-    fn message(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, last: bool) {
+    fn message(
+        &mut self,
+        channel: &mut ConnectionState,
+        io: &mut Io,
+        stream: StreamKey,
+        last: bool,
+    ) {
         let Some(id) = self.call_of(channel, stream) else {
             return;
         };
@@ -696,7 +714,7 @@ impl Core {
     /// Some of a message of a call that takes parts.
     fn part(
         &mut self,
-        channel: &mut Channel,
+        channel: &mut ConnectionState,
         io: &mut Io,
         stream: StreamKey,
         left: u32,
@@ -726,7 +744,7 @@ impl Core {
         }
     }
 
-    fn half_closed(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
+    fn half_closed(&mut self, channel: &mut ConnectionState, io: &mut Io, stream: StreamKey) {
         self.answer_plain(channel, io, stream);
         self.step_of(channel, io, stream, |call, shared, step| {
             call.half_closed(shared, step)
@@ -734,7 +752,7 @@ impl Core {
     }
 
     /// The body of a plain request that is no call is thrown away.
-    fn body(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey, last: bool) {
+    fn body(&mut self, channel: &mut ConnectionState, io: &mut Io, stream: StreamKey, last: bool) {
         if self.call_of(channel, stream).is_some() {
             return self.message(channel, io, stream, last);
         }
@@ -748,7 +766,7 @@ impl Core {
     }
 
     /// Answers a plain request that is complete.
-    fn answer_plain(&mut self, channel: &mut Channel, io: &mut Io, stream: StreamKey) {
+    fn answer_plain(&mut self, channel: &mut ConnectionState, io: &mut Io, stream: StreamKey) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
         };
@@ -757,7 +775,7 @@ impl Core {
         }
     }
 
-    fn cancelled(&mut self, channel: &mut Channel, stream: StreamKey, cause: Cause) {
+    fn cancelled(&mut self, channel: &mut ConnectionState, stream: StreamKey, cause: Cause) {
         let id = self.call_of(channel, stream);
         if let Some(id) = id
             && let Some(mut running) = self.calls.remove(id)
@@ -790,7 +808,7 @@ fn ends_a_request(event: Event) -> bool {
 
 /// What an event costs more than others, in events.
 #[inline]
-fn extra_cost(channel: &mut Channel) -> usize {
+fn extra_cost(channel: &mut ConnectionState) -> usize {
     match channel.http2() {
         Some(connection) if connection.message_was_compressed() => {
             unpacking::cost_in_events(connection)

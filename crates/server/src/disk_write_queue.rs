@@ -13,7 +13,7 @@ use crate::readers::LoopReaders;
 
 /// The batches of one loop that are not with the committer yet, in order.
 #[derive(Default)]
-pub(crate) struct Lane {
+pub(crate) struct DiskWriteQueue {
     waiting: VecDeque<Place>,
     /// The number of the first one.
     first: u64,
@@ -34,7 +34,7 @@ enum Place {
     Ready(Box<WriteBatch>),
 }
 
-impl Lane {
+impl DiskWriteQueue {
     /// Sends off all commits of a batch, which is empty afterwards.
     pub fn send(
         &mut self,
@@ -117,7 +117,7 @@ impl Lane {
         matches!(self.waiting.front(), Some(Place::Unread(_)))
     }
 
-    /// When to [try again](Lane::try_again).
+    /// When to [try again](DiskWriteQueue::try_again).
     pub fn retry_ns(&self) -> Option<u64> {
         self.is_stuck().then(|| self.retry_ns.unwrap_or(0))
     }

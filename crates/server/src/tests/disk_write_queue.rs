@@ -1,8 +1,8 @@
-//! The lane of writes to databases on disk, where there is no room for what they must know.
+//! The disk_writes of writes to databases on disk, where there is no room for what they must know.
 
 use std::sync::Arc;
 
-use store::durable::{Mailbox, Opened, Rounds, TreePlace};
+use store::durable::{CommitLoop, Mailbox, Opened, TreePlace};
 use store::tree::TreeConfig;
 use store::{
     DatabaseConfig, DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Refusal, Store,
@@ -11,7 +11,7 @@ use store::{
 use testkit::suite::{StandingClock, append, put};
 use wal::{LogConfig, LogId};
 
-use crate::lane::Lane;
+use crate::disk_write_queue::DiskWriteQueue;
 use crate::limits;
 use crate::readers::tests::TempFolder;
 use crate::readers::{LoopReaders, Readers};
@@ -19,12 +19,12 @@ use crate::readers::{LoopReaders, Readers};
 const VALUE_BYTES: usize = 3_000_000;
 const RETRY_NS: u64 = limits::READ_AHEAD_RETRY_MS * 1_000_000;
 
-/// A lane before a store on disk with room for two of its values, whose committer runs when the test says so.
+/// A disk_writes before a store on disk with room for two of its values, whose committer runs when the test says so.
 struct Bench {
-    lane: Lane,
+    disk_writes: DiskWriteQueue,
     readers: LoopReaders,
     store: Store,
-    rounds: Rounds,
+    rounds: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
     now_ns: u64,
@@ -56,13 +56,13 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");
-        let mut rounds = Rounds::new(committer);
+        let mut rounds = CommitLoop::new(committer);
         let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, &mut clock);
         converted.expect("an empty database is converted");
         let mailbox = rounds.register(Box::new(|| {}));
         let readers = LoopReaders::new(Readers::Inline(store.clone()), Arc::new(|| {}));
         let mut bench = Bench {
-            lane: Lane::default(),
+            disk_writes: DiskWriteQueue::default(),
             readers,
             store,
             rounds,
@@ -106,7 +106,8 @@ impl Bench {
     fn send(&mut self, batch: &mut WriteBatch) {
         let store = &self.store;
         let empty = || store.write_batch();
-        self.lane.send(batch, empty, &self.readers, &self.mailbox);
+        self.disk_writes
+            .send(batch, empty, &self.readers, &self.mailbox);
         assert!(batch.is_empty());
     }
 
@@ -144,9 +145,9 @@ impl Bench {
     /// The time comes at which the first batch is read again, and not before.
     fn try_again(&mut self) {
         for step_ns in [0, RETRY_NS - 1, 1] {
-            assert!(self.lane.is_stuck() && self.decided().is_empty());
+            assert!(self.disk_writes.is_stuck() && self.decided().is_empty());
             self.now_ns += step_ns;
-            (self.lane).try_again(self.now_ns, &self.readers, &self.mailbox);
+            (self.disk_writes).try_again(self.now_ns, &self.readers, &self.mailbox);
         }
     }
 }
@@ -168,7 +169,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
             bench.send(&mut batch);
         }
         bench.small_put(12);
-        assert!(bench.lane.bytes() > 0 && bench.lane.retry_ns().is_some());
+        assert!(bench.disk_writes.bytes() > 0 && bench.disk_writes.retry_ns().is_some());
         assert_eq!(bench.store.read_before_bytes(), held_bytes);
         bench.try_again();
         drop(others);
@@ -182,9 +183,9 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
         assert_eq!(bench.decided(), [11, 12]);
         bench.try_again();
         assert_eq!(bench.decided(), [13]);
-        assert!(bench.lane.is_empty() && bench.lane.retry_ns().is_none());
+        assert!(bench.disk_writes.is_empty() && bench.disk_writes.retry_ns().is_none());
         assert_eq!(
-            (bench.lane.bytes(), bench.store.read_before_bytes()),
+            (bench.disk_writes.bytes(), bench.store.read_before_bytes()),
             (0, 0)
         );
     }
@@ -202,9 +203,9 @@ fn a_batch_goes_in_parts() {
         assert_eq!(bench.decided(), [23, 24]);
         bench.try_again();
         assert_eq!(bench.decided(), [25]);
-        assert!(bench.lane.is_empty());
+        assert!(bench.disk_writes.is_empty());
         assert_eq!(
-            (bench.lane.bytes(), bench.store.read_before_bytes()),
+            (bench.disk_writes.bytes(), bench.store.read_before_bytes()),
             (0, 0)
         );
     }
@@ -220,19 +221,19 @@ fn what_is_abandoned_in_the_lane_is_not_done() {
         let mut batch = bench.appends(30, &[&[0, 1, 2, 3]]);
         bench.send(&mut batch);
         bench.small_put(31);
-        (bench.lane).abandon(&mut vec![30], &bench.mailbox);
+        (bench.disk_writes).abandon(&mut vec![30], &bench.mailbox);
         bench.small_put(32);
         bench.small_put(33);
-        (bench.lane).abandon(&mut vec![32], &bench.mailbox);
+        (bench.disk_writes).abandon(&mut vec![32], &bench.mailbox);
         bench.try_again();
         drop(others);
         bench.try_again();
         let decided = bench.decided_and_abandoned();
         assert_eq!(decided, (vec![31, 33], vec![30, 32]));
-        // The lane is empty: they are told of at once.
+        // The disk_writes is empty: they are told of at once.
         bench.small_put(34);
         bench.small_put(35);
-        (bench.lane).abandon(&mut vec![34], &bench.mailbox);
+        (bench.disk_writes).abandon(&mut vec![34], &bench.mailbox);
         assert_eq!(bench.decided_and_abandoned(), (vec![35], vec![34]));
     }
 }

@@ -3,12 +3,12 @@
 use crate::limits::WORK_NS_PER_OPERATION;
 
 /// Callers who wait for their answers come back together: those of a group with the answers of that group. If all of them
-/// are in one group, nobody has work while the device syncs, and the device rests while they come back. In two halves
+/// are in one group, nobody has work while the device syncs, and the device rests while they come back. In two group_sizing
 /// one is synced while the other comes back.
 ///
 /// Where a sync takes longer than that, a second one for the other half would only cost more.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct GroupSizing {
     /// Operations of the group before.
     before: usize,
     /// When its answers went out.
@@ -17,7 +17,7 @@ pub(super) struct Halves {
     sync_ns: u64,
 }
 
-impl Halves {
+impl GroupSizing {
     /// A group begins: how many operations of those that are gathered should go into it, at most.
     pub(super) fn begin(&mut self, gathered: usize, now_ns: u64) -> usize {
         let sync_ns = std::mem::take(&mut self.sync_ns);
@@ -52,12 +52,16 @@ mod tests {
 
     const SYNC_NS: u64 = 200_000;
 
-    fn after(operations: usize, sync_ns: u64) -> Halves {
-        let mut halves = Halves::default();
-        assert_eq!(halves.begin(operations, 0), usize::MAX, "nothing is known");
-        halves.synced(sync_ns);
-        halves.end(operations, 1_000_000);
-        halves
+    fn after(operations: usize, sync_ns: u64) -> GroupSizing {
+        let mut group_sizing = GroupSizing::default();
+        assert_eq!(
+            group_sizing.begin(operations, 0),
+            usize::MAX,
+            "nothing is known"
+        );
+        group_sizing.synced(sync_ns);
+        group_sizing.end(operations, 1_000_000);
+        group_sizing
     }
 
     #[test]
@@ -83,14 +87,14 @@ mod tests {
 
     #[test]
     fn groups_that_wait_for_no_sync_are_not_parted() {
-        let mut halves = after(1024, 0);
-        assert_eq!(halves.begin(1024, 1_600_000), usize::MAX);
-        halves.synced(SYNC_NS);
-        halves.end(1024, 2_000_000);
-        assert_eq!(halves.begin(1024, 2_600_000), 512);
-        halves.end(512, 3_000_000);
+        let mut group_sizing = after(1024, 0);
+        assert_eq!(group_sizing.begin(1024, 1_600_000), usize::MAX);
+        group_sizing.synced(SYNC_NS);
+        group_sizing.end(1024, 2_000_000);
+        assert_eq!(group_sizing.begin(1024, 2_600_000), 512);
+        group_sizing.end(512, 3_000_000);
         assert_eq!(
-            halves.begin(1024, 3_600_000),
+            group_sizing.begin(1024, 3_600_000),
             usize::MAX,
             "that one did not"
         );

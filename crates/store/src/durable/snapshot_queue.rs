@@ -20,15 +20,15 @@ type Outcome = Result<SnapshotReport, SnapshotError>;
 
 /// Requests for snapshots, and what passes between the two threads.
 #[derive(Default)]
-pub(super) struct Desk {
-    papers: Mutex<Papers>,
+pub(super) struct SnapshotQueue {
+    requests: Mutex<SnapshotRequests>,
     changed: Condvar,
     /// There is something on it for the committer.
     has_news: AtomicBool,
 }
 
 #[derive(Default)]
-struct Papers {
+struct SnapshotRequests {
     /// Numbers of requests: the last one, and the last one that is answered.
     asked: u64,
     answered: u64,
@@ -50,25 +50,25 @@ enum Base {
     Given(Option<Header>),
 }
 
-impl Desk {
+impl SnapshotQueue {
     /// Waits for a snapshot that begins after this call.
     pub(super) fn request(&self) -> Outcome {
-        let mut papers = self.papers.lock();
-        papers.asked += 1;
-        let number = papers.asked;
+        let mut requests = self.requests.lock();
+        requests.asked += 1;
+        let number = requests.asked;
         self.changed.notify_all();
-        while papers.answered < number && !papers.is_over {
-            self.changed.wait(&mut papers);
+        while requests.answered < number && !requests.is_over {
+            self.changed.wait(&mut requests);
         }
-        match &papers.outcome {
-            Some(outcome) if papers.answered >= number => outcome.clone(),
+        match &requests.outcome {
+            Some(outcome) if requests.answered >= number => outcome.clone(),
             _ => Err(SnapshotError::Stopping),
         }
     }
 
     /// No more snapshots are made.
     pub(super) fn end(&self) {
-        self.papers.lock().is_over = true;
+        self.requests.lock().is_over = true;
         self.changed.notify_all();
     }
 
@@ -78,14 +78,14 @@ impl Desk {
         if !is_due && !self.has_news.swap(false, Ordering::Acquire) {
             return;
         }
-        let mut papers = self.papers.lock();
-        if let Some(outcome) = papers.ended.take() {
+        let mut requests = self.requests.lock();
+        if let Some(outcome) = requests.ended.take() {
             committer.snapshot_ended(outcome, clock);
-        } else if is_due && papers.asked == papers.answered {
-            papers.asked += 1;
+        } else if is_due && requests.asked == requests.answered {
+            requests.asked += 1;
         }
-        if matches!(papers.base, Base::Wanted) {
-            papers.base = Base::Given(committer.snapshot_base(clock));
+        if matches!(requests.base, Base::Wanted) {
+            requests.base = Base::Given(committer.snapshot_base(clock));
         }
         self.changed.notify_all();
     }
@@ -94,42 +94,42 @@ impl Desk {
 
     /// Waits for a request; returns its number. `None`: it is over.
     fn next(&self) -> Option<u64> {
-        let mut papers = self.papers.lock();
-        while papers.asked == papers.answered && !papers.is_over {
-            self.changed.wait(&mut papers);
+        let mut requests = self.requests.lock();
+        while requests.asked == requests.answered && !requests.is_over {
+            self.changed.wait(&mut requests);
         }
-        (!papers.is_over).then_some(papers.asked)
+        (!requests.is_over).then_some(requests.asked)
     }
 
     fn base(&self, signal: &Signal) -> Result<Header, SnapshotError> {
-        let mut papers = self.papers.lock();
-        papers.base = Base::Wanted;
+        let mut requests = self.requests.lock();
+        requests.base = Base::Wanted;
         self.tell(signal);
         loop {
-            if papers.is_over {
+            if requests.is_over {
                 return Err(SnapshotError::Stopping);
             }
-            if let Base::Given(base) = &mut papers.base {
+            if let Base::Given(base) = &mut requests.base {
                 let base = base.take();
-                papers.base = Base::None;
+                requests.base = Base::None;
                 return base.ok_or(SnapshotError::LogFailed);
             }
-            self.changed.wait(&mut papers);
+            self.changed.wait(&mut requests);
         }
     }
 
     fn check_over(&self) -> Result<(), SnapshotError> {
-        if self.papers.lock().is_over {
+        if self.requests.lock().is_over {
             return Err(SnapshotError::Stopping);
         }
         Ok(())
     }
 
     fn answer(&self, number: u64, outcome: Outcome, signal: &Signal) {
-        let mut papers = self.papers.lock();
-        papers.answered = number;
-        papers.outcome = Some(outcome.clone());
-        papers.ended = Some(outcome);
+        let mut requests = self.requests.lock();
+        requests.answered = number;
+        requests.outcome = Some(outcome.clone());
+        requests.ended = Some(outcome);
         self.changed.notify_all();
         self.tell(signal);
     }
@@ -197,19 +197,19 @@ impl<C: Clock> Maker<C> {
         if let Err(error) = Background::Bulk.enter() {
             hub.tell(Some(Event::NoPriority(error.to_string())));
         }
-        while let Some(number) = hub.desk.next() {
+        while let Some(number) = hub.snapshot_queue.next() {
             let outcome = self.attempt();
             if let Ok(report) = &outcome {
                 // What cannot be removed now is removed after the next one, or at the next start.
                 let _ = snapshot::remove_older(&*self.disk, report.sequence);
                 hub.retire_through(report.replay_sequence);
             }
-            hub.desk.answer(number, outcome, &hub.signal);
+            hub.snapshot_queue.answer(number, outcome, &hub.signal);
         }
     }
 
     fn attempt(&mut self) -> Outcome {
-        let base = self.hub.desk.base(&self.hub.signal)?;
+        let base = self.hub.snapshot_queue.base(&self.hub.signal)?;
         let mut making = Making::new(&self.store, base, self.disk.clone())?;
         let outcome = self.make(&mut making);
         if outcome.is_err() {
@@ -220,14 +220,14 @@ impl<C: Clock> Maker<C> {
 
     fn make(&mut self, making: &mut Making) -> Outcome {
         loop {
-            self.hub.desk.check_over()?;
+            self.hub.snapshot_queue.check_over()?;
             let begin_ns = self.clock.now_ns();
             match making.step(&mut self.clock)? {
                 Step::More => self.rest(begin_ns),
                 Step::SyncLog => match self.hub.sync() {
                     Some(durable_sequence) => making.log_synced(durable_sequence),
                     None => {
-                        self.hub.desk.check_over()?;
+                        self.hub.snapshot_queue.check_over()?;
                         return Err(SnapshotError::LogFailed);
                     }
                 },
@@ -252,6 +252,6 @@ struct Ending(Arc<Hub>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.desk.end();
+        self.0.snapshot_queue.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Rounds of the durable committer: from the mailboxes through a group and back to the mailboxes.
+//! CommitLoop of the durable committer: from the mailboxes through a group and back to the mailboxes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::tree::TreeError;
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs, and a simulation
 /// without a thread.
-pub struct Rounds {
+pub struct CommitLoop {
     committer: DurableCommitter,
     hub: Arc<Hub>,
     /// Those that have ever submitted something, by number.
@@ -34,9 +34,9 @@ pub struct Rounds {
 /// What a round does when the log needs its next segment: it brings it, or says that there is none.
 pub(super) type BringSegment<'a> = &'a mut dyn FnMut(&mut DurableCommitter, &mut dyn Clock);
 
-impl Rounds {
-    /// Rounds of a committer.
-    pub fn new(committer: DurableCommitter) -> Rounds {
+impl CommitLoop {
+    /// CommitLoop of a committer.
+    pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
         let weak = Arc::downgrade(&hub);
@@ -48,7 +48,7 @@ impl Rounds {
         committer.store().reserve().on_due(Box::new(ask));
         // An earlier life may have ended before it came to that.
         hub.retire_through(committer.snapshots().replay_sequence());
-        Rounds {
+        CommitLoop {
             committer,
             _ending: Ending(hub.clone()),
             hub,
@@ -69,7 +69,7 @@ impl Rounds {
         &mut self.committer
     }
 
-    /// A mailbox for a loop. `waker` is called within [`round`](Rounds::round) when there are outcomes in it, at most
+    /// A mailbox for a loop. `waker` is called within [`round`](CommitLoop::round) when there are outcomes in it, at most
     /// twice in one.
     pub fn register(&self, waker: Waker) -> Mailbox {
         self.hub.register(waker)
@@ -86,7 +86,7 @@ impl Rounds {
         self.round_with(clock, &mut |committer, _| committer.prepare_segment())
     }
 
-    /// Whether a round has something to do, beside what is [due](Rounds::due_ns) at a time.
+    /// Whether a round has something to do, beside what is [due](CommitLoop::due_ns) at a time.
     pub fn has_work(&self) -> bool {
         self.hub.signal.has_work() || self.committer.has_gathered() || self.committer.wants_mark()
     }
@@ -152,7 +152,7 @@ impl Rounds {
     }
 
     fn publish(&mut self, rule: Rule, clock: &mut dyn Clock) {
-        let Rounds {
+        let CommitLoop {
             committer,
             slots,
             answered,
@@ -229,7 +229,7 @@ impl Rounds {
 
     // --- snapshots
 
-    /// Asks for a snapshot. It is made by [`step_snapshot`](Rounds::step_snapshot), and told of by an [`Event`].
+    /// Asks for a snapshot. It is made by [`step_snapshot`](CommitLoop::step_snapshot), and told of by an [`Event`].
     pub fn ask_for_snapshot(&mut self) {
         self.snapshot_asked = true;
     }
@@ -309,13 +309,13 @@ impl Rounds {
 
     /// What the committer's thread does for the one that makes snapshots.
     pub(super) fn serve_snapshots(&mut self, clock: &mut dyn Clock) {
-        self.hub.desk.serve(&mut self.committer, clock);
+        self.hub.snapshot_queue.serve(&mut self.committer, clock);
     }
 
     /// What the committer's thread does for other threads that wait for it.
-    pub(super) fn run_errands(&mut self, clock: &mut dyn Clock) {
+    pub(super) fn run_jobs(&mut self, clock: &mut dyn Clock) {
         let hub = self.hub.clone();
-        hub.errands.run(&mut self.committer, clock);
+        hub.jobs.run(&mut self.committer, clock);
     }
 
     /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.
@@ -367,10 +367,10 @@ impl Drop for Ending {
     }
 }
 
-impl fmt::Debug for Rounds {
+impl fmt::Debug for CommitLoop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Rounds")
+            .debug_struct("CommitLoop")
             .field("committer", &self.committer)
             .finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@ use super::committer::DurableCommitter;
 use super::mailbox::Signal;
 use crate::committer::Clock;
 
-type Errand = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
+type CommitterJob = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
 
 /// What waits to be done. As many as there are threads that wait for it.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Errands {
 
 #[derive(Default)]
 struct List {
-    waiting: Vec<Errand>,
+    waiting: Vec<CommitterJob>,
     is_over: bool,
 }
 
@@ -33,7 +33,7 @@ impl Errands {
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
         let (answer, answered) = sync_channel(1);
-        let errand: Errand = Box::new(move |committer, clock| {
+        let job: CommitterJob = Box::new(move |committer, clock| {
             // Whoever asked waits for it, or is gone.
             let _ = answer.send(work(committer, clock));
         });
@@ -42,7 +42,7 @@ impl Errands {
             if list.is_over {
                 return None;
             }
-            list.waiting.push(errand);
+            list.waiting.push(job);
             self.has_any.store(true, Ordering::Release);
         }
         signal.wake();
@@ -56,8 +56,8 @@ impl Errands {
             return;
         }
         let waiting = std::mem::take(&mut self.list.lock().waiting);
-        for errand in waiting {
-            errand(committer, clock);
+        for job in waiting {
+            job(committer, clock);
         }
     }
 

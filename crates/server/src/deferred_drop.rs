@@ -12,26 +12,26 @@ use crate::settings::Log;
 
 /// Where garbage goes.
 #[derive(Clone)]
-pub(crate) enum Reaper {
+pub(crate) enum DeferredDrop {
     /// A thread of its own.
     Thread(SyncSender<Garbage>),
     /// Freed at once, as in a simulation, which has one thread.
     Inline,
 }
 
-impl Reaper {
+impl DeferredDrop {
     /// Starts the thread. It ends when the last loop has.
-    pub fn start(log: Arc<dyn Log>) -> std::io::Result<Reaper> {
+    pub fn start(log: Arc<dyn Log>) -> std::io::Result<DeferredDrop> {
         let (sender, receiver) = sync_channel::<Garbage>(limits::GARBAGE_QUEUE);
         thread::Builder::new()
-            .name("pelton-reaper".into())
+            .name("pelton-deferred_drop".into())
             .spawn(move || {
                 if let Err(error) = Background::Bulk.enter() {
                     log.storage(&error.to_string());
                 }
                 receiver.iter().for_each(drop);
             })?;
-        Ok(Reaper::Thread(sender))
+        Ok(DeferredDrop::Thread(sender))
     }
 
     pub fn take(&self, garbage: Garbage) {
@@ -40,13 +40,13 @@ impl Reaper {
         }
         match self {
             // With the queue full the loop pays for its own rubbish: slow, but bounded.
-            Reaper::Thread(sender) => match sender.try_send(garbage) {
+            DeferredDrop::Thread(sender) => match sender.try_send(garbage) {
                 Ok(()) => {}
                 Err(TrySendError::Full(garbage) | TrySendError::Disconnected(garbage)) => {
                     drop(garbage)
                 }
             },
-            Reaper::Inline => drop(garbage),
+            DeferredDrop::Inline => drop(garbage),
         }
     }
 }
@@ -82,13 +82,13 @@ mod tests {
     fn garbage_goes_to_the_thread_as_long_as_it_has_room_for_it() {
         let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
         let (sender, receiver) = sync_channel(1);
-        let reaper = Reaper::Thread(sender);
+        let deferred_drop = DeferredDrop::Thread(sender);
         for _ in 0..2 {
-            reaper.take(Garbage::default());
+            deferred_drop.take(Garbage::default());
             assert!(receiver.try_recv().is_err(), "there is nothing to free");
-            reaper.take(garbage(&store));
+            deferred_drop.take(garbage(&store));
             // No room: this one is freed here, and nobody waits.
-            reaper.take(garbage(&store));
+            deferred_drop.take(garbage(&store));
             let first = receiver.try_recv().expect("it has come");
             assert!(!first.is_empty());
             assert!(receiver.try_recv().is_err());
