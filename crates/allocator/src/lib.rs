@@ -1,19 +1,21 @@
-//! The allocator of the program, and what is set of it: the only unsafe code of the workspace, which is therefore a crate of
-//! its own.
+//! The allocator of the program, and what is set of it: the only unsafe code of the workspace,
+//! which is therefore a crate of its own.
 
 pub use mimalloc::MiMalloc as Allocator;
 
-/// `mi_option_purge_delay` of mimalloc 3, whose binding does not name it. A test compares what it stands for.
+/// `mi_option_purge_delay` of mimalloc 3, whose binding does not name it. A test compares what it
+/// stands for.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// What is freed goes back to the system at once, instead of after a second in which it might be used again. To be called
-/// before the process starts threads.
+/// What is freed goes back to the system at once, instead of after a second in which it might be
+/// used again. To be called before the process starts threads.
 pub fn give_back_at_once() {
     set_purge_delay_ms(0);
 }
 
-/// Gives back what the calling thread has freed and what others have freed of its memory, as far as whole pages are free.
-/// Threads keep that for what they will need next, and only they can give it back.
+/// Gives back what the calling thread has freed and what others have freed of its memory, as far as
+/// whole pages are free. Threads keep that for what they will need next, and only they can give it
+/// back.
 pub fn give_back() {
     // SAFETY: it may be called by any thread at any time, and touches nothing that is not free.
     unsafe { libmimalloc_sys::mi_collect(false) };
@@ -36,8 +38,9 @@ pub fn share_arena_of_c_library() {
 }
 
 fn set_purge_delay_ms(delay_ms: std::ffi::c_long) {
-    // SAFETY: the option exists in this version, and any number is a delay. It is a plain variable of the allocator, written
-    // before there are threads that read it; whoever calls later changes when memory is given back, and nothing else.
+    // SAFETY: the option exists in this version, and any number is a delay. It is a plain variable
+    // of the allocator, written before there are threads that read it; whoever calls later changes
+    // when memory is given back, and nothing else.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, delay_ms) };
 }
 

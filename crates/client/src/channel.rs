@@ -42,8 +42,8 @@ pub struct CallOptions<'a> {
     pub deadline: Option<Instant>,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
-    /// Whether the messages of the client are compressed with gzip, which the server has to know. Messages of the server
-    /// may always be.
+    /// Whether the messages of the client are compressed with gzip, which the server has to know.
+    /// Messages of the server may always be.
     pub compress: bool,
 }
 
@@ -69,8 +69,8 @@ pub struct HttpAnswer {
 
 /// One connection to a server, for one call at a time.
 ///
-/// The thread that makes a call sends and receives; between calls nobody does. After a [`CallError::ConnectionLost`], or
-/// [`NotBegun::Closing`], a new channel is needed.
+/// The thread that makes a call sends and receives; between calls nobody does. After a
+/// [`CallError::ConnectionLost`], or [`NotBegun::Closing`], a new channel is needed.
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) core: Core,
@@ -94,7 +94,8 @@ impl Channel {
         let line = Line::connect(address, options.tls.as_ref(), options.connect_timeout)?;
         let config = wire::Config {
             max_message_bytes: options.max_message_bytes,
-            // A caller's own messages and answers are all that waits here: their size is the caller's business.
+            // A caller's own messages and answers are all that waits here: their size is the
+            // caller's business.
             max_gathered_bytes: usize::MAX,
             max_unsent_bytes: usize::MAX,
             stream_window: Some(limits::WINDOW_BYTES),
@@ -152,7 +153,8 @@ impl Channel {
         })
     }
 
-    /// Calls a method to which any number of messages go, and which answers with any number of messages.
+    /// Calls a method to which any number of messages go, and which answers with any number of
+    /// messages.
     ///
     /// # Errors
     /// If the call cannot begin.
@@ -189,7 +191,8 @@ impl Channel {
         Ok(call)
     }
 
-    /// A call that cannot begin since the connection has ended: the socket may know more than the protocol.
+    /// A call that cannot begin since the connection has ended: the socket may know more than the
+    /// protocol.
     fn with_reason(&self, error: CallError) -> CallError {
         match (error, &self.broken) {
             (CallError::NotBegun(NotBegun::Closing { .. }), Some(reason)) => {
@@ -245,8 +248,9 @@ impl Channel {
         u64::try_from(self.origin.elapsed().as_nanos()).expect("584 years have not passed")
     }
 
-    /// Between two calls nobody looks at the connection: takes what has come meanwhile, before a deadline of the
-    /// protocol is taken for missed, or a call is begun on a connection that is closing.
+    /// Between two calls nobody looks at the connection: takes what has come meanwhile, before a
+    /// deadline of the protocol is taken for missed, or a call is begun on a connection that is
+    /// closing.
     fn catch_up(&mut self) {
         while self.core.poll(self.now_ns()).is_some() {}
         self.receive(Duration::ZERO);
@@ -261,8 +265,8 @@ impl Channel {
         })
     }
 
-    /// What happens next to `call`, `None` if nothing does until then; what has come by now is seen in any case. What
-    /// happens to other calls, which were given up, is passed over.
+    /// What happens next to `call`, `None` if nothing does until then; what has come by now is seen
+    /// in any case. What happens to other calls, which were given up, is passed over.
     pub(crate) fn next_until(&mut self, call: StreamKey, until: Option<Instant>) -> Option<What> {
         let (mut has_looked, mut has_flushed) = (false, false);
         loop {
@@ -280,7 +284,8 @@ impl Channel {
                 self.send();
                 return Some(What::Lost { reason });
             }
-            // What goes out now may make the call writable, which is to be told before anything is waited for.
+            // What goes out now may make the call writable, which is to be told before anything is
+            // waited for.
             if !std::mem::replace(&mut has_flushed, true) {
                 self.flush();
                 continue;
@@ -325,7 +330,8 @@ impl Channel {
         } else {
             limits::WRITE_PATIENCE
         };
-        // What came in time may be what a deadline of the protocol waits for: it is looked at first.
+        // What came in time may be what a deadline of the protocol waits for: it is looked at
+        // first.
         if !self.receive(wait) {
             self.core.deadline_passed(self.now_ns());
         }
@@ -344,15 +350,16 @@ impl Channel {
             .fold(limits::LONGEST_WAIT, Duration::min)
     }
 
-    /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server may want its own
-    /// answers read first.
+    /// Sends what the socket takes. A socket that takes nothing for a while is no error: the server
+    /// may want its own answers read first.
     pub(crate) fn send(&mut self) {
         while !self.core.output().is_empty() || self.line.has_unsent() {
             match self.line.send(self.core.output(), limits::WRITE_PATIENCE) {
                 Ok(0) => return,
                 Ok(count) => drop(self.core.output().drain(..count)),
                 Err(error) => {
-                    // The server may have said why before it closed: what it sent is still to be read.
+                    // The server may have said why before it closed: what it sent is still to be
+                    // read.
                     self.broken.get_or_insert(error.to_string());
                     self.core.output().clear();
                     return;
@@ -395,7 +402,8 @@ impl Channel {
     /// The error that the end of a call with this deadline stands for.
     pub(crate) fn error_of(&self, end: What, deadline: Option<Instant>) -> CallError {
         match end {
-            // A server that keeps the deadline may reset the call at it, before anybody here has looked at the clock.
+            // A server that keeps the deadline may reset the call at it, before anybody here has
+            // looked at the clock.
             What::Ended(status)
                 if status.code() == Code::Cancelled
                     && deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
@@ -435,7 +443,8 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if is_text(bytes) {
         return Some("the server does not speak HTTP/2: it sent text; is the port right?");
     }
-    // Binary protocols, such as that of MySQL: no server begins with a frame that no client has allowed yet.
+    // Binary protocols, such as that of MySQL: no server begins with a frame that no client has
+    // allowed yet.
     if let [high, middle, low, ..] = *bytes
         && u32::from_be_bytes([0, high, middle, low]) > FIRST_FRAME_BYTES
     {
@@ -444,8 +453,8 @@ pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Whether the first bytes of a server are text, as of SSH, SMTP or a database. HTTP/2 begins with a SETTINGS frame,
-/// whose first byte is 0: that of its length (RFC 9113 section 3.4).
+/// Whether the first bytes of a server are text, as of SSH, SMTP or a database. HTTP/2 begins with
+/// a SETTINGS frame, whose first byte is 0: that of its length (RFC 9113 section 3.4).
 fn is_text(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
     bytes.len() >= GREETING_TEXT_BYTES && bytes[..GREETING_TEXT_BYTES].iter().all(is_plain)
@@ -454,7 +463,8 @@ fn is_text(bytes: &[u8]) -> bool {
 /// The longest frame before any SETTINGS: RFC 9113 section 6.5.2, SETTINGS_MAX_FRAME_SIZE.
 const FIRST_FRAME_BYTES: u32 = 16_384;
 
-/// Bytes that have to be text before a server is taken for one that sends text: as many as a frame's header has.
+/// Bytes that have to be text before a server is taken for one that sends text: as many as a
+/// frame's header has.
 const GREETING_TEXT_BYTES: usize = 9;
 
 fn bad_answer(reason: &str) -> CallError {

@@ -22,7 +22,8 @@ pub struct Request<'a> {
     pub timeout_ns: Option<u64>,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
-    /// Names gzip, so that [`Core::set_compress`] works. A server that does not know it ends the call.
+    /// Names gzip, so that [`Core::set_compress`] works. A server that does not know it ends the
+    /// call.
     pub gzip: bool,
 }
 
@@ -45,7 +46,8 @@ pub enum What {
         /// 200 if all is well.
         http_status: u16,
     },
-    /// A message, or a piece of a plain HTTP body: see [`Core::message`]. [`Core::release`] lets the server send on.
+    /// A message, or a piece of a plain HTTP body: see [`Core::message`]. [`Core::release`] lets
+    /// the server send on.
     Message,
     /// The call can take further messages, which it could not before.
     Writable,
@@ -67,8 +69,9 @@ pub enum What {
 
 /// One connection to a server, without its socket.
 ///
-/// Bytes that were received go in by [`Core::received`], bytes to send lie in [`Core::output`]. After either, and after
-/// every call that begins, [`Core::poll`] says what happened until it answers `None`.
+/// Bytes that were received go in by [`Core::received`], bytes to send lie in [`Core::output`].
+/// After either, and after every call that begins, [`Core::poll`] says what happened until it
+/// answers `None`.
 #[derive(Debug)]
 pub struct Core {
     connection: Connection,
@@ -79,7 +82,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
+    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes
+    /// back.
     pub fn new(config: &wire::Config, now_ns: u64) -> Core {
         debug_assert_eq!(
             config.role,
@@ -143,7 +147,8 @@ impl Core {
             })
     }
 
-    /// Names a call in the words of whoever keeps many of them: what happens to it carries the name.
+    /// Names a call in the words of whoever keeps many of them: what happens to it carries the
+    /// name.
     pub fn set_token(&mut self, call: StreamKey, token: u32) {
         self.connection.set_token(call, token);
     }
@@ -168,7 +173,8 @@ impl Core {
         self.send_with(call, last, |out| out.extend_from_slice(message));
     }
 
-    /// The same; `encode` appends the message to what it is given, which is the output itself where that is possible.
+    /// The same; `encode` appends the message to what it is given, which is the output itself where
+    /// that is possible.
     pub fn send_with(&mut self, call: StreamKey, last: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         if last {
             self.connection

@@ -88,12 +88,14 @@ pub enum CallError {
         /// What is known of the reason.
         reason: String,
     },
-    /// What came back is not an answer to this call: no gRPC, a message too many or too few, or one too large.
+    /// What came back is not an answer to this call: no gRPC, a message too many or too few, or one
+    /// too large.
     BadAnswer {
         /// What is wrong.
         reason: String,
     },
-    /// The request cannot be sent: its path or metadata have a form that HTTP/2 does not allow, or are too large.
+    /// The request cannot be sent: its path or metadata have a form that HTTP/2 does not allow, or
+    /// are too large.
     BadRequest {
         /// What is wrong.
         reason: String,

@@ -1,9 +1,10 @@
 //! Channels to a gRPC server.
 //!
-//! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in, what happened to each
-//! call comes out. [`Channel`] is its blocking face: it owns a socket, and the thread that calls it does the work.
-//! [`Local`] is its polled face: many connections to one server, many calls on each, and one thread that turns it.
-//! None of them knows what the messages mean.
+//! [`Core`] is one connection as a value, without a socket: requests, bytes and the time go in,
+//! what happened to each call comes out. [`Channel`] is its blocking face: it owns a socket, and
+//! the thread that calls it does the work. [`Local`] is its polled face: many connections to one
+//! server, many calls on each, and one thread that turns it. None of them knows what the messages
+//! mean.
 //!
 //! ```no_run
 //! use client::{CallOptions, Channel, ChannelOptions};

@@ -42,7 +42,8 @@ impl Line {
         let failed = |failure| tls_error(address, failure);
         let mut buffer = vec![0; limits::READ_BYTES];
         loop {
-            // A server that gives up may close before it has taken all; what it says is still to be read.
+            // A server that gives up may close before it has taken all; what it says is still to be
+            // read.
             let _ = self.flush(limits::WRITE_PATIENCE);
             let Some(pipe) = self.tls.as_mut() else {
                 return Ok(());

@@ -55,13 +55,15 @@ impl Socket {
         let until = Instant::now() + timeout;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
         for candidate in addresses {
-            // Zero is refused by the standard library; whoever has no time left learns so in the first millisecond.
+            // Zero is refused by the standard library; whoever has no time left learns so in the
+            // first millisecond.
             let left = until
                 .saturating_duration_since(Instant::now())
                 .max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&candidate, left) {
                 Ok(stream) => {
-                    // Requests are written whole, so there is nothing that Nagle's algorithm could gather.
+                    // Requests are written whole, so there is nothing that Nagle's algorithm could
+                    // gather.
                     stream
                         .set_nodelay(true)
                         .map_err(|error| connect_error(address, error))?;
@@ -75,7 +77,8 @@ impl Socket {
 
     /// Waits for bytes for at most `timeout`; not at all if that is zero.
     pub(crate) fn receive(&mut self, buffer: &mut [u8], timeout: Duration) -> io::Result<Received> {
-        // The kernel counts a time limit in ticks of milliseconds: no wait at all must be asked for differently.
+        // The kernel counts a time limit in ticks of milliseconds: no wait at all must be asked for
+        // differently.
         let at_once = timeout.is_zero();
         let read = match self {
             Socket::Tcp(stream) if at_once => {

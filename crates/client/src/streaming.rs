@@ -14,15 +14,15 @@ use crate::limits;
 pub enum Step<M = Vec<u8>> {
     /// The next message of the server, or what was made of it.
     Message(M),
-    /// No message came in the time given; or there is room for sending again, and it is worth asking
-    /// [`Streaming::can_send`].
+    /// No message came in the time given; or there is room for sending again, and it is worth
+    /// asking [`Streaming::can_send`].
     Nothing,
     /// The server ended the call with status OK.
     Ended,
 }
 
-/// A call that is under way. Whoever sends must also look ([`Streaming::poll`]): a server that nobody listens to stops
-/// taking messages. Dropped early: the call is given up.
+/// A call that is under way. Whoever sends must also look ([`Streaming::poll`]): a server that
+/// nobody listens to stops taking messages. Dropped early: the call is given up.
 #[derive(Debug)]
 pub struct Streaming<'a> {
     channel: &'a mut Channel,
@@ -58,8 +58,8 @@ impl<'a> Streaming<'a> {
         }
     }
 
-    /// The same for one of many messages: it goes out with others, at the latest when the call is looked at. `encode`
-    /// appends the message to what it is given.
+    /// The same for one of many messages: it goes out with others, at the latest when the call is
+    /// looked at. `encode` appends the message to what it is given.
     pub fn send_with_others(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         if self.is_over {
             return;

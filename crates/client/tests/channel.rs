@@ -73,7 +73,8 @@ fn a_dropped_stream_leaves_the_channel_usable() {
     );
 }
 
-/// Far more than all windows and buffers hold: it goes through only because answers are taken meanwhile.
+/// Far more than all windows and buffers hold: it goes through only because answers are taken
+/// meanwhile.
 #[test]
 fn messages_go_both_ways() {
     let (mut channel, _server) = serve(by_path);

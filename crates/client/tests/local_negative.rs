@@ -1,4 +1,5 @@
-//! The negative HTTP/2 cases of `negative.rs` for the local face, each with a server frame by frame.
+//! The negative HTTP/2 cases of `negative.rs` for the local face, each with a server frame by
+//! frame.
 
 #[path = "common/face.rs"]
 mod face;
@@ -209,7 +210,8 @@ fn a_small_window_is_kept() {
     end(face, server);
 }
 
-/// A call that was given up: the server is told, what it still sends is not heard, and others go on.
+/// A call that was given up: the server is told, what it still sends is not heard, and others go
+/// on.
 #[test]
 fn a_cancelled_call_is_not_heard_of() {
     let (mut face, channel, server) = connect(|raw| {
@@ -236,7 +238,8 @@ fn a_cancelled_call_is_not_heard_of() {
     end(face, server);
 }
 
-/// A server that keeps the deadline may reset the call at it, and that may be read before the deadline is looked at.
+/// A server that keeps the deadline may reset the call at it, and that may be read before the
+/// deadline is looked at.
 #[test]
 fn a_reset_at_the_deadline_is_the_deadline() {
     const TIMEOUT_NS: u64 = 3_600_000_000_000;
@@ -273,7 +276,8 @@ fn a_reset_at_the_deadline_is_the_deadline() {
     }
 }
 
-/// The output of a connection has a bound of its own: behind it the call can go on although the server says nothing.
+/// The output of a connection has a bound of its own: behind it the call can go on although the
+/// server says nothing.
 #[test]
 fn a_call_hears_that_it_can_send_from_a_server_that_stays_silent() {
     let (mut face, channel, server) = connect(|raw| {

@@ -1,6 +1,6 @@
 //! The negative HTTP/2 cases for clients of the gRPC project, each with a server frame by frame:
-//! <https://github.com/grpc/grpc/blob/master/doc/negative-http2-interop-test-descriptions.md>, and some more of their
-//! kind.
+//! <https://github.com/grpc/grpc/blob/master/doc/negative-http2-interop-test-descriptions.md>, and
+//! some more of their kind.
 
 #[path = "common/raw.rs"]
 mod raw;
@@ -45,7 +45,8 @@ fn begin(raw: &mut Raw) -> u32 {
     raw.request()
 }
 
-/// Both windows of a call are large before its request is out, so that no answer waits for them to grow.
+/// Both windows of a call are large before its request is out, so that no answer waits for them to
+/// grow.
 #[test]
 fn windows_are_large_from_the_beginning() {
     let answer = one_call(|raw| {
@@ -67,7 +68,8 @@ fn windows_are_large_from_the_beginning() {
     assert_eq!(answer.expect("answered"), b"answer");
 }
 
-/// What waits goes out by a WINDOW_UPDATE alone, and whoever waits for room hears of it, although nothing else comes.
+/// What waits goes out by a WINDOW_UPDATE alone, and whoever waits for room hears of it, although
+/// nothing else comes.
 #[test]
 fn a_window_update_alone_makes_a_call_writable() {
     let (address, server) = serve_raw(vec![|raw: &mut Raw| {
@@ -105,7 +107,8 @@ fn a_window_update_alone_makes_a_call_writable() {
     server.join().expect("the server has seen what it expects");
 }
 
-/// goaway: a call on a connection that is going away does not begin there, and succeeds on a new one.
+/// goaway: a call on a connection that is going away does not begin there, and succeeds on a new
+/// one.
 #[test]
 fn goaway() {
     let going_away = |raw: &mut Raw| {
@@ -190,8 +193,8 @@ fn reset_after_data(raw: &mut Raw) {
     raw.reset(stream, ErrorCode::NoError);
 }
 
-/// rst_after_data: the message is whole, and yet nobody said that the call went well. A stream shows it, a unary call
-/// has failed.
+/// rst_after_data: the message is whole, and yet nobody said that the call went well. A stream
+/// shows it, a unary call has failed.
 #[test]
 fn rst_after_data() {
     let result = one_call(reset_after_data);
@@ -213,7 +216,8 @@ fn rst_after_data() {
     server.join().expect("the server has seen what it expects");
 }
 
-/// ping: before the head, between the frames of the answer, and after it; each is answered once, with what it carried.
+/// ping: before the head, between the frames of the answer, and after it; each is answered once,
+/// with what it carried.
 #[test]
 fn ping() {
     let (address, server) = serve_raw(vec![|raw| {
@@ -253,8 +257,8 @@ fn ping_flood() {
     );
 }
 
-/// max_streams: no call above what the server allows is begun, and the caller learns so at once. `Core`, since a
-/// `Channel` has one call at a time.
+/// max_streams: no call above what the server allows is begun, and the caller learns so at once.
+/// `Core`, since a `Channel` has one call at a time.
 #[test]
 fn max_streams() {
     let config = wire::Config::client();
@@ -305,8 +309,9 @@ impl Script {
     }
 }
 
-/// data_frame_padding: a byte of data in each frame, and as much padding as there can be. What padding takes of the
-/// windows is given back, or the answer would stop half-way: it takes twenty times the first window of a stream.
+/// data_frame_padding: a byte of data in each frame, and as much padding as there can be. What
+/// padding takes of the windows is given back, or the answer would stop half-way: it takes twenty
+/// times the first window of a stream.
 #[test]
 fn data_frame_padding() {
     let (address, server) = serve_raw(vec![|raw| padded_answer(raw, Some(255), 5_000)]);
@@ -426,7 +431,8 @@ fn a_push_ends_the_connection() {
     );
 }
 
-/// A server that says at once how the call ended, without having taken the request: it is told that no more follows.
+/// A server that says at once how the call ended, without having taken the request: it is told that
+/// no more follows.
 #[test]
 fn an_early_end_stops_a_request_that_has_no_room() {
     let (address, server) = serve_raw(vec![|raw| {
@@ -457,7 +463,8 @@ fn an_early_end_stops_a_request_that_has_no_room() {
     server.join().expect("the server has seen what it expects");
 }
 
-/// A window that shrinks below zero by new settings, and grows again: not a byte more is sent than there is room for.
+/// A window that shrinks below zero by new settings, and grows again: not a byte more is sent than
+/// there is room for.
 #[test]
 fn a_window_that_becomes_negative_is_waited_out() {
     let (address, server) = serve_raw(vec![|raw| {
@@ -500,7 +507,8 @@ fn a_window_that_becomes_negative_is_waited_out() {
     server.join().expect("the server has seen what it expects");
 }
 
-/// A deadline of a streaming call holds, whatever the server does; the server is told that nobody waits any more.
+/// A deadline of a streaming call holds, whatever the server does; the server is told that nobody
+/// waits any more.
 #[test]
 fn a_stream_ends_at_its_deadline() {
     let (address, server) = serve_raw(vec![|raw| {
@@ -530,7 +538,8 @@ fn a_stream_ends_at_its_deadline() {
     server.join().expect("the server has seen what it expects");
 }
 
-/// A server that keeps the deadline may reset the call at it. Whoever looks later still learns that it was the deadline.
+/// A server that keeps the deadline may reset the call at it. Whoever looks later still learns that
+/// it was the deadline.
 #[test]
 fn a_reset_at_the_deadline_is_the_deadline() {
     let reset_at_once = |raw: &mut Raw| {

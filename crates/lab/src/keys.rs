@@ -29,8 +29,8 @@ enum Way {
 }
 
 impl KeyChooser {
-    /// One thread's chooser: of `threads` sequential ones each takes every `threads`-th key, beginning with its own
-    /// number.
+    /// One thread's chooser: of `threads` sequential ones each takes every `threads`-th key,
+    /// beginning with its own number.
     pub fn new(
         distribution: Distribution,
         count: u64,
@@ -67,8 +67,9 @@ impl KeyChooser {
     }
 }
 
-/// What keys look like: numbers spread over as many hexadecimal digits as the key has bytes, at most 16; what a longer
-/// key has beyond is the same in all. Neighbours in number are far apart in order, and no table is needed.
+/// What keys look like: numbers spread over as many hexadecimal digits as the key has bytes, at
+/// most 16; what a longer key has beyond is the same in all. Neighbours in number are far apart in
+/// order, and no table is needed.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyFormat {
     bytes: usize,

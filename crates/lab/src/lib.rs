@@ -1,8 +1,9 @@
 //! Load on a gRPC service, and what it measures.
 //!
-//! A [`Plan`] says how calls are sent, a [`Workload`] says which; [`run`] carries it out and answers with an
-//! [`Outcome`], which a [`Report`] puts into words, lines or JSON. What decides and counts is a value without socket,
-//! thread and clock ([`Worker`]), so that tests can put it before a server that stalls for an exactly known time.
+//! A [`Plan`] says how calls are sent, a [`Workload`] says which; [`run`] carries it out and
+//! answers with an [`Outcome`], which a [`Report`] puts into words, lines or JSON. What decides and
+//! counts is a value without socket, thread and clock ([`Worker`]), so that tests can put it before
+//! a server that stalls for an exactly known time.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(

@@ -11,8 +11,8 @@ pub const MAX_CONNECTIONS: usize = 60_000;
 /// Calls in flight on one connection.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// Calls a second that an open loop may be asked for. More than any machine has ever done; keeps the schedule's numbers
-/// exact.
+/// Calls a second that an open loop may be asked for. More than any machine has ever done; keeps
+/// the schedule's numbers exact.
 pub const MAX_RATE: u64 = 100_000_000;
 
 /// Operations of one Batch: what the API takes in one atomic step.
@@ -21,11 +21,13 @@ pub const MAX_BATCH: usize = 10_000;
 /// Kinds of calls that a workload has at most: a number to count for each.
 pub const MAX_KINDS: usize = 8;
 
-/// Keys that the key-value example's client knows at most; with so many it deletes where it would create. Their number
-/// wanders, as creations and deletions are equally frequent, so a run of a day stays far below.
+/// Keys that the key-value example's client knows at most; with so many it deletes where it would
+/// create. Their number wanders, as creations and deletions are equally frequent, so a run of a day
+/// stays far below.
 pub const MAX_KNOWN_KEYS: usize = 1 << 20;
 
-/// Keys of a workload. Numbers of keys need no table, so only the server's memory bounds them in earnest.
+/// Keys of a workload. Numbers of keys need no table, so only the server's memory bounds them in
+/// earnest.
 pub const MAX_KEYS: u64 = 1 << 40;
 
 /// How many means the largest of exponentially distributed sizes has: one in 22 000 is cut.
@@ -34,43 +36,48 @@ pub const EXPONENTIAL_MAX_MEANS: usize = 10;
 /// Random bytes of which values are pieces, beside the largest value.
 pub const VALUE_POOL_BYTES: usize = 64 << 10;
 
-/// Size of a value or a request from which on it is not copied for each call: all share the same bytes. Below it a piece of its
-/// own costs more than the copy.
+/// Size of a value or a request from which on it is not copied for each call: all share the same
+/// bytes. Below it a piece of its own costs more than the copy.
 pub const SHARED_FROM_BYTES: usize = 64 << 10;
 
-/// Bytes of requests that are put together in one turn, after which what came is read before more calls begin: acknowledgements
-/// that a server waits for do not wait until hundreds of megabytes are encoded.
+/// Bytes of requests that are put together in one turn, after which what came is read before more
+/// calls begin: acknowledgements that a server waits for do not wait until hundreds of megabytes
+/// are encoded.
 pub const REQUEST_BYTES_PER_TURN: usize = 4 << 20;
 
-/// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes the result void: stops a
-/// server that does not keep up from filling the generator's memory.
+/// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes
+/// the result void: stops a server that does not keep up from filling the generator's memory.
 pub const MAX_BACKLOG: usize = 4 << 20;
 
-/// Calls of the schedule that are taken up in one turn. What is due beyond it waits for the next turn, so that answers are
-/// read in between however far behind the generator is.
+/// Calls of the schedule that are taken up in one turn. What is due beyond it waits for the next
+/// turn, so that answers are read in between however far behind the generator is.
 pub const DUE_PER_TURN: usize = 10_000;
 
-/// Calls a second of one thread from which on an open loop takes up together what comes due within [`TOGETHER`]. Below it each
-/// call begins at its own moment; above, a turn for each would be more than a CPU can do.
+/// Calls a second of one thread from which on an open loop takes up together what comes due within
+/// [`TOGETHER`]. Below it each call begins at its own moment; above, a turn for each would be more
+/// than a CPU can do.
 pub const TOGETHER_FROM_RATE: f64 = 250_000.0;
 
-/// How long calls may wait for others that come due, so that a system call is shared by all of them. It counts as schedule
-/// lag and is part of each latency; a quarter of [`LAG_ALLOWED`].
+/// How long calls may wait for others that come due, so that a system call is shared by all of
+/// them. It counts as schedule lag and is part of each latency; a quarter of [`LAG_ALLOWED`].
 pub const TOGETHER: Duration = Duration::from_micros(50);
 
-/// Calls of an open loop that have come due by the same turn and go on one connection before the next one has its turn: they
-/// share a system call here and two at the server. Where calls are so sparse that each turn has one, they go round one by one.
+/// Calls of an open loop that have come due by the same turn and go on one connection before the
+/// next one has its turn: they share a system call here and two at the server. Where calls are so
+/// sparse that each turn has one, they go round one by one.
 pub const CALLS_TOGETHER: usize = 32;
 
-/// Connections of one thread that are being made at the same time before a run: few enough that a server that refuses some
-/// says why, and that the wish to stop is looked at in between; enough that a far server costs few round trips.
+/// Connections of one thread that are being made at the same time before a run: few enough that a
+/// server that refuses some says why, and that the wish to stop is looked at in between; enough
+/// that a far server costs few round trips.
 pub const DIALS_AT_ONCE: usize = 64;
 
-/// Pause before a connection that was lost is made again: a server that is gone must not be hammered.
+/// Pause before a connection that was lost is made again: a server that is gone must not be
+/// hammered.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long calls that were begun in time may take to end after the last one has begun. What is still open then counts
-/// as unfinished.
+/// How long calls that were begun in time may take to end after the last one has begun. What is
+/// still open then counts as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// The longest latency that is told from longer ones.
@@ -79,34 +86,35 @@ pub const LATENCY_MAX: Duration = Duration::from_secs(3_600);
 /// The longest turn without a look at the clock of the run and at the wish to stop.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Share of its CPU time, in percent, above which a thread of the generator never waited for the server: the generator is
-/// the limit, and the result void.
+/// Share of its CPU time, in percent, above which a thread of the generator never waited for the
+/// server: the generator is the limit, and the result void.
 pub const BUSY_PERCENT: u64 = 95;
 
-/// Share of its CPU time, in percent, below which the busiest thread of the generator had time left: what was late has another
-/// reason, and more threads would not help.
+/// Share of its CPU time, in percent, below which the busiest thread of the generator had time
+/// left: what was late has another reason, and more threads would not help.
 pub const IDLE_PERCENT: u64 = 50;
 
-/// Schedule lag (99th percentile) below which the generator is on time. Above, the lag must also be more than
-/// [`LAG_SHARE_PERCENT`] of the latency to make the result void.
+/// Schedule lag (99th percentile) below which the generator is on time. Above, the lag must also be
+/// more than [`LAG_SHARE_PERCENT`] of the latency to make the result void.
 pub const LAG_ALLOWED: Duration = Duration::from_micros(200);
 
 /// See [`LAG_ALLOWED`].
 pub const LAG_SHARE_PERCENT: u64 = 10;
 
-/// How often an open loop looks at the clock on a thread of its own: often enough for a 99th percentile of a second, and
-/// less than one percent of a CPU.
+/// How often an open loop looks at the clock on a thread of its own: often enough for a 99th
+/// percentile of a second, and less than one percent of a CPU.
 pub const STALL_LOOK: Duration = Duration::from_millis(1);
 
-/// How many times as late as the thread that only looks at the clock a generator may be until it is its own fault: it has
-/// work to do when it wakes.
+/// How many times as late as the thread that only looks at the clock a generator may be until it is
+/// its own fault: it has work to do when it wakes.
 pub const STALL_FACTOR: u64 = 2;
 
-/// Share of the rate asked for, in percent, below which an open loop has not sent what it was to send.
+/// Share of the rate asked for, in percent, below which an open loop has not sent what it was to
+/// send.
 pub const RATE_SHARE_PERCENT: u64 = 99;
 
-/// How often an open loop looks whether the calls that end keep up with those that come due: how exactly a result can say since
-/// when they do not.
+/// How often an open loop looks whether the calls that end keep up with those that come due: how
+/// exactly a result can say since when they do not.
 pub const LOOK_BEHIND: Duration = Duration::from_millis(10);
 
 /// Files of descriptors that a server's reflection may bring.
@@ -115,5 +123,6 @@ pub const MAX_DESCRIPTOR_FILES: usize = 2_000;
 /// Bytes of descriptors, from a server or a file.
 pub const MAX_DESCRIPTOR_BYTES: usize = 64 << 20;
 
-/// A request's bytes, from the command line or a file: what servers take at most by default is far below.
+/// A request's bytes, from the command line or a file: what servers take at most by default is far
+/// below.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;

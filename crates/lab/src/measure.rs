@@ -75,7 +75,8 @@ impl Window {
 pub struct Tally {
     /// From the moment at which a call was to begin until its end: calls that succeeded.
     pub latency_ns: Histogram<u64>,
-    /// From the moment at which it really began: what a generator sees that forgets the waiting before.
+    /// From the moment at which it really began: what a generator sees that forgets the waiting
+    /// before.
     pub uncorrected_ns: Histogram<u64>,
     /// Open loop: how late the generator took up what was due.
     pub lag_ns: Histogram<u64>,
@@ -91,14 +92,15 @@ pub struct Tally {
     pub ended_in_window: u64,
     /// Of them, those of each kind.
     pub ended_by_kind: [u64; limits::MAX_KINDS],
-    /// Of [`Tally::ended_in_window`], those answered at each place in flight. In a closed loop a place is what other
-    /// generators call a worker: it sends again when it was answered.
+    /// Of [`Tally::ended_in_window`], those answered at each place in flight. In a closed loop a
+    /// place is what other generators call a worker: it sends again when it was answered.
     pub ended_by_place: Vec<u64>,
     /// Of [`Tally::misses`], those of each kind.
     pub misses_by_kind: [u64; limits::MAX_KINDS],
     /// Open loop: calls that were due in the window.
     pub due: u64,
-    /// Open loop: the last moment at which so many calls had ended as had come due ([`Tally::keeps_up`]); 0: never.
+    /// Open loop: the last moment at which so many calls had ended as had come due
+    /// ([`Tally::keeps_up`]); 0: never.
     pub kept_up_until_ns: u64,
     /// Open loop: calls that had to wait for a free place.
     pub waited: u64,
@@ -106,14 +108,15 @@ pub struct Tally {
     pub never_sent: u64,
     /// Calls that had not ended when the run was given up.
     pub unfinished: u64,
-    /// Calls that began in the warm-up, and ended while it was measured: they are in [`Tally::ended_in_window`], and not
-    /// among the latencies.
+    /// Calls that began in the warm-up, and ended while it was measured: they are in
+    /// [`Tally::ended_in_window`], and not among the latencies.
     pub begun_before: u64,
     /// Calls that were to begin in the warm-up, and had not ended when the run was given up.
     pub unfinished_before: u64,
     /// How long the oldest of both kinds of unfinished ones had waited.
     pub oldest_unfinished_ns: u64,
-    /// Calls on a connection at which the server let no more begin; `u64::MAX`: that did not happen.
+    /// Calls on a connection at which the server let no more begin; `u64::MAX`: that did not
+    /// happen.
     pub server_allows: u64,
     /// Connections lost and made again.
     pub reconnects: u64,
@@ -195,8 +198,9 @@ impl Tally {
         self.oldest_unfinished_ns = self.oldest_unfinished_ns.max(waited_ns);
     }
 
-    /// Open loop: whether the calls that ended in the window are as many as came due in it, but for those that are under way at
-    /// any time (at least as long as the shortest call takes), and for what chance explains.
+    /// Open loop: whether the calls that ended in the window are as many as came due in it, but for
+    /// those that are under way at any time (at least as long as the shortest call takes), and for
+    /// what chance explains.
     pub fn keeps_up(&self, rate: f64) -> bool {
         let due = self.due as f64;
         let shortest_s = if self.uncorrected_ns.is_empty() {
@@ -296,7 +300,8 @@ mod tests {
         histogram
     }
 
-    /// Each number another power of two, and another one for each thread, so that a sum shows what is in it.
+    /// Each number another power of two, and another one for each thread, so that a sum shows what
+    /// is in it.
     fn tally(factor: u64) -> Tally {
         Tally {
             latency_ns: latency(factor * 11),

@@ -34,7 +34,8 @@ pub struct Schedule {
     origin_ns: u64,
     interval_ns: f64,
     arrivals: Arrivals,
-    /// The next moment, as nanoseconds after the origin. What rounding takes from one moment the next one has back.
+    /// The next moment, as nanoseconds after the origin. What rounding takes from one moment the
+    /// next one has back.
     next_ns: f64,
     /// How many moments have passed: fixed moments are multiples, so that no error adds up.
     passed: u64,
@@ -42,7 +43,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` is in calls a second. The first of `threads` threads begins at the origin, the others follow evenly.
+    /// `rate` is in calls a second. The first of `threads` threads begins at the origin, the others
+    /// follow evenly.
     pub fn new(
         rate: f64,
         arrivals: Arrivals,
@@ -103,7 +105,8 @@ impl Schedule {
     }
 }
 
-/// How long it is to `at_ns`; `None` if it has come. From one reading of the clock: by a second one it might have passed.
+/// How long it is to `at_ns`; `None` if it has come. From one reading of the clock: by a second one
+/// it might have passed.
 pub fn time_left(at_ns: u64, now_ns: u64) -> Option<Duration> {
     let left_ns = at_ns.checked_sub(now_ns)?;
     (left_ns > 0).then(|| Duration::from_nanos(left_ns))
@@ -151,8 +154,8 @@ mod tests {
         assert_eq!(of(3), [3_000, 7_000, 11_000]);
     }
 
-    /// Distances of a Poisson process: their mean and their spread are the same, they do not depend on each other, and a
-    /// share of 1/e is longer than the mean.
+    /// Distances of a Poisson process: their mean and their spread are the same, they do not depend
+    /// on each other, and a share of 1/e is longer than the mean.
     #[test]
     fn poisson_distances_are_exponential() {
         let random = Random::new(9);

@@ -25,9 +25,9 @@ fn nanoseconds(time: Timespec) -> u64 {
 
 /// CPU time of all threads of another process on this machine.
 ///
-/// `/proc/PID/task/*/schedstat` counts nanoseconds; where the kernel has none, `/proc/PID/stat` counts ticks, usually of a
-/// hundredth of a second. Threads that have ended are missing from the former, which servers that keep their threads do
-/// not notice.
+/// `/proc/PID/task/*/schedstat` counts nanoseconds; where the kernel has none, `/proc/PID/stat`
+/// counts ticks, usually of a hundredth of a second. Threads that have ended are missing from the
+/// former, which servers that keep their threads do not notice.
 ///
 /// # Errors
 /// If there is no such process, or nothing can be read of it.
@@ -46,7 +46,8 @@ pub fn process_cpu_ns(process_id: u32) -> io::Result<u64> {
 
 fn process_ticks_ns(process_id: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process_id}/stat"))?;
-    // The second field is the program's name in brackets and may hold blanks; utime and stime are fields 14 and 15.
+    // The second field is the program's name in brackets and may hold blanks; utime and stime are
+    // fields 14 and 15.
     let after_name = text.rsplit(')').next().unwrap_or_default();
     let ticks: u64 = after_name
         .split_whitespace()
@@ -99,7 +100,8 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(60), "it has no turn");
             thread::sleep(Duration::from_millis(1));
         }
-        // A process of one thread works no longer than it exists; the kernel may be a tick ahead where it divides.
+        // A process of one thread works no longer than it exists; the kernel may be a tick ahead
+        // where it divides.
         let (exact, ticks) = (exact_ns(), ticks_ns());
         let longest_ns = begin.elapsed().as_nanos() as u64 + 20_000_000;
         worker.kill().expect("it runs");

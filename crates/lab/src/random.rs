@@ -1,4 +1,5 @@
-//! Seeded random numbers: splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+//! Seeded random numbers: splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", 2014).
 
 /// A row of random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
@@ -39,7 +40,8 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number with this mean, distributed exponentially: the time between arrivals that know nothing of each other.
+    /// A number with this mean, distributed exponentially: the time between arrivals that know
+    /// nothing of each other.
     #[inline]
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()

@@ -88,7 +88,8 @@ pub struct Outcome {
     pub stalls: Option<Stalls>,
     /// What all connections did, warm-up included.
     pub counters: LocalCounters,
-    /// What the kernel counted meanwhile; `None` where it does not say, and where connections came and went.
+    /// What the kernel counted meanwhile; `None` where it does not say, and where connections came
+    /// and went.
     pub tcp: Option<TcpFigures>,
     /// The user ended it early.
     pub was_stopped: bool,
@@ -118,8 +119,8 @@ struct Part {
     busy_percent: f64,
 }
 
-/// Runs a plan to its end. `make` makes the workload of a thread; `show` is called several times a second, and ends the
-/// run early with `false`.
+/// Runs a plan to its end. `make` makes the workload of a thread; `show` is called several times a
+/// second, and ends the run early with `false`.
 ///
 /// # Errors
 /// If there is no connection, or no call can be made at all.
@@ -182,7 +183,8 @@ pub fn run<W: Workload>(
     })
 }
 
-/// Waits until all threads have their connections. Returns false if one has failed, or the user wants no more.
+/// Waits until all threads have their connections. Returns false if one has failed, or the user
+/// wants no more.
 fn await_connections(
     plan: &Plan,
     readies: &Receiver<()>,
@@ -455,7 +457,8 @@ impl<W: Workload> Turning<W> {
         let wait_ns = [left_ns, most_ns].into_iter().flatten().min();
         let waited = self.local.wait(wait_ns, now_ns);
         waited.map_err(|error| RunError::System(format!("cannot wait for sockets: {error}")))?;
-        // One reading of the clock for all that came together: it is the moment at which we could have looked.
+        // One reading of the clock for all that came together: it is the moment at which we could
+        // have looked.
         let now_ns = monotonic_ns();
         let worker = &mut self.worker;
         self.local
@@ -655,7 +658,8 @@ mod tests {
         assert_eq!(busy(None, Some((100, 30))), 0.0);
     }
 
-    /// Looks before and behind the window change nothing: the first one in it and the first one behind it count.
+    /// Looks before and behind the window change nothing: the first one in it and the first one
+    /// behind it count.
     #[test]
     fn busy_looks_at_both_ends_of_the_window() {
         let window = Window {

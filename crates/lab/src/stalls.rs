@@ -1,4 +1,5 @@
-//! How late this machine wakes a thread that only looks at the clock: what a generator of load can do nothing about.
+//! How late this machine wakes a thread that only looks at the clock: what a generator of load can
+//! do nothing about.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -14,14 +15,15 @@ use crate::process;
 /// What the thread that looks at the clock has seen.
 #[derive(Clone, Debug)]
 pub struct Stalls {
-    /// How late it was, in nanoseconds, for each moment of a fixed schedule: a stall counts for each moment that fell
-    /// into it, as it does for the calls of an open loop.
+    /// How late it was, in nanoseconds, for each moment of a fixed schedule: a stall counts for
+    /// each moment that fell into it, as it does for the calls of an open loop.
     pub late_ns: Histogram<u64>,
     /// The CPU time that it took itself.
     pub cpu_ns: u64,
 }
 
-/// Looks at the clock until `stop` is set, and records what falls into the window. `cpu`: where the generator runs.
+/// Looks at the clock until `stop` is set, and records what falls into the window. `cpu`: where the
+/// generator runs.
 pub fn watch(window: Window, cpu: Option<usize>, stop: &AtomicBool) -> Stalls {
     if let Some(cpu) = cpu {
         // If it cannot be had, the generator says so.

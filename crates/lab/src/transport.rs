@@ -32,7 +32,8 @@ pub trait Transport {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), CallError>;
 
-    /// Begins a unary call whose request has a part that is shared: `encode` appends what stands before it, and returns it.
+    /// Begins a unary call whose request has a part that is shared: `encode` appends what stands
+    /// before it, and returns it.
     ///
     /// # Errors
     /// If it cannot begin now.

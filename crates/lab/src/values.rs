@@ -13,7 +13,8 @@ use crate::random::Random;
 pub enum ValueSizes {
     /// All of this size, in bytes.
     Fixed(usize),
-    /// Distributed exponentially with this mean, in bytes; at most [`limits::EXPONENTIAL_MAX_MEANS`] times as large.
+    /// Distributed exponentially with this mean, in bytes; at most
+    /// [`limits::EXPONENTIAL_MAX_MEANS`] times as large.
     Exponential(usize),
 }
 
@@ -97,7 +98,8 @@ impl Values {
 mod tests {
     use super::*;
 
-    /// Mean and spread of the exponential distribution: both are the mean; and half of it lies below mean times ln 2.
+    /// Mean and spread of the exponential distribution: both are the mean; and half of it lies
+    /// below mean times ln 2.
     #[test]
     fn exponential_sizes_have_their_mean_and_shape() {
         for mean in [50_usize, 1_000, 20_000] {

@@ -1,4 +1,5 @@
-//! Zipf's distribution: the k-th most wanted of `count` things is wanted in proportion to k^-exponent.
+//! Zipf's distribution: the k-th most wanted of `count` things is wanted in proportion to
+//! k^-exponent.
 //!
 //! By rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
 //! distributions", 1996): no table, a constant time a number, any exponent above 0.
@@ -132,7 +133,8 @@ mod tests {
         }
     }
 
-    /// The short way is as long as it can be: at the second rank, where it is shortest, it ends where the exact one does.
+    /// The short way is as long as it can be: at the second rank, where it is shortest, it ends
+    /// where the exact one does.
     #[test]
     fn what_is_sure_is_also_below_the_step() {
         for exponent in [0.3, 0.99, 1.0, 1.2, 3.0] {

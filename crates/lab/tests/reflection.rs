@@ -1,4 +1,5 @@
-//! Descriptors from a server's reflection: what is asked for, and what comes of answers that are none.
+//! Descriptors from a server's reflection: what is asked for, and what comes of answers that are
+//! none.
 
 mod common;
 

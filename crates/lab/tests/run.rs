@@ -209,7 +209,8 @@ fn threads_share_connections_and_calls_evenly() {
     assert_eq!(server.connections(), 4);
 }
 
-/// A run for a time lasts as long as that, however late its threads are, and what is shown of it grows.
+/// A run for a time lasts as long as that, however late its threads are, and what is shown of it
+/// grows.
 #[test]
 fn a_run_for_a_time_lasts_so_long() {
     let server = Server::echo();
@@ -252,7 +253,8 @@ fn a_run_for_a_time_lasts_so_long() {
     }
 }
 
-/// Calls that begin in the warm-up and end in the window count in calls/s, and are not among the latencies.
+/// Calls that begin in the warm-up and end in the window count in calls/s, and are not among the
+/// latencies.
 #[test]
 fn calls_of_the_warm_up_are_counted_apart() {
     let measuring = Gate::default();
@@ -296,7 +298,8 @@ fn calls_of_the_warm_up_are_counted_apart() {
     );
 }
 
-/// Both processes work so much while it is measured, and have worked before: the counts lie between that and all of it.
+/// Both processes work so much while it is measured, and have worked before: the counts lie between
+/// that and all of it.
 #[test]
 fn cpu_times_are_those_of_the_measured_time() {
     let server = Server::echo();
@@ -730,7 +733,8 @@ fn a_server_that_does_not_greet_is_given_up() {
     end.open();
 }
 
-/// More connections than are made at once, of which the first take half of the time: those behind them cannot have theirs.
+/// More connections than are made at once, of which the first take half of the time: those behind
+/// them cannot have theirs.
 #[test]
 fn connections_that_are_not_all_made_in_time_are_told() {
     let end = Gate::default();

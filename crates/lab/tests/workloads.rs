@@ -292,7 +292,8 @@ const DELAYS: Delays = Delays {
     serial: false,
 };
 
-/// What the report says of calls and races is what the server counted, and its keys are known afterwards.
+/// What the report says of calls and races is what the server counted, and its keys are known
+/// afterwards.
 #[test]
 fn a_run_of_the_kvstore_is_what_the_server_saw() {
     let kvstore = Arc::new(Mutex::new(Kvstore::default()));

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::handler::PeerAddress;
 use crate::limits::REFUSALS_PER_ADDRESS;
 
-/// Who counts as one peer: an IPv4 address, or the 64 bits of IPv6 that one site has at its disposal (RFC 4291 section
-/// 2.5.4).
+/// Who counts as one peer: an IPv4 address, or the 64 bits of IPv6 that one site has at its
+/// disposal (RFC 4291 section 2.5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressKey {
     /// The address.
@@ -18,7 +18,8 @@ pub enum AddressKey {
 }
 
 impl AddressKey {
-    /// The peer that has an address. An IPv4 address that is written as one of IPv6 is the same one.
+    /// The peer that has an address. An IPv4 address that is written as one of IPv6 is the same
+    /// one.
     pub fn of(ip: IpAddr) -> AddressKey {
         match ip.to_canonical() {
             IpAddr::V4(ip) => AddressKey::V4(ip.octets()),

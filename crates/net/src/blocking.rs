@@ -243,8 +243,8 @@ impl ConnectionThread {
         }
     }
 
-    /// Waits for the alarm, for the socket as far as the connection is to be read or written, and for a deadline. Returns
-    /// whether nothing has come but the deadline.
+    /// Waits for the alarm, for the socket as far as the connection is to be read or written, and
+    /// for a deadline. Returns whether nothing has come but the deadline.
     fn wait_for_all(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
         let timeout_ns = match self.shared.alarm.may_sleep() {
             true => timeout_ns,

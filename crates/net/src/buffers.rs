@@ -59,7 +59,8 @@ impl Buffers {
         queue.reserve(count);
     }
 
-    /// Counts a queue's buffer as lent if the queue has made it itself, which it does for the odd record of a session.
+    /// Counts a queue's buffer as lent if the queue has made it itself, which it does for the odd
+    /// record of a session.
     pub(crate) fn adopt(&mut self, had_buffer: bool, queue: &Input) {
         if !had_buffer && queue.holds_buffer() {
             self.counters.input_buffers_lent.add(1);

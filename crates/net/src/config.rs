@@ -25,8 +25,9 @@ pub struct LoopConfig {
     pub listen: Vec<Listen>,
     /// Event loops or one thread per connection.
     pub driver: Driver,
-    /// Event loops, one thread each; default: the CPUs that this process may use. With [`Driver::Blocking`]: the
-    /// threads that compute at once ([`limits::BLOCKING_CALLS`] is a good number), of as many as there are connections.
+    /// Event loops, one thread each; default: the CPUs that this process may use. With
+    /// [`Driver::Blocking`]: the threads that compute at once ([`limits::BLOCKING_CALLS`] is a good
+    /// number), of as many as there are connections.
     pub threads: usize,
     /// Stack of each thread that serves a single connection.
     pub thread_stack_bytes: usize,
@@ -57,8 +58,8 @@ pub struct LoopConfig {
     /// Who is told what happens.
     pub notices: Arc<dyn Notices>,
     /// Called by a thread of [`Driver::Blocking`] that rests after it has moved much
-    /// ([`limits::GIVE_BACK_BYTES`]): an allocator that keeps what is freed for the thread that had it may give that
-    /// back. Default: nothing is done.
+    /// ([`limits::GIVE_BACK_BYTES`]): an allocator that keeps what is freed for the thread that had
+    /// it may give that back. Default: nothing is done.
     pub give_back: fn(),
 }
 

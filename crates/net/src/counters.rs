@@ -77,8 +77,8 @@ counters! {
     failed_too_large,
     /// Since too many handshakes were under way.
     failed_crowded_out,
-    /// 1 while a thread turns the loop. A thread of the blocking driver ends when it has been idle, and leaves its
-    /// counters to the next one.
+    /// 1 while a thread turns the loop. A thread of the blocking driver ends when it has been idle,
+    /// and leaves its counters to the next one.
     threads,
     /// Connections that the loop has now, with those lingering.
     connections,

@@ -134,21 +134,23 @@ pub trait Handler {
     /// `tick` is called when this time has passed (and, as always, may be called before).
     fn next_deadline_ns(&self) -> Option<u64>;
 
-    /// Whether something runs that another thread may have to say something about, or that goes on without bytes from
-    /// the peer. While it is false, a [`Waker`] is not used in a hurry: a driver of one connection may then wait for
-    /// bytes only, and sees a wake-up some time later
+    /// Whether something runs that another thread may have to say something about, or that goes on
+    /// without bytes from the peer. While it is false, a [`Waker`] is not used in a hurry: a driver
+    /// of one connection may then wait for bytes only, and sees a wake-up some time later
     /// ([`limits::RECEIVE_WAIT_MS`](crate::limits::RECEIVE_WAIT_MS)).
     fn awaits_wake(&self) -> bool {
         true
     }
 
-    /// Whether the handler may be dropped: it has no connection, and nothing that another thread still has to say
-    /// something about. A driver of one connection ends threads that are idle for long.
+    /// Whether the handler may be dropped: it has no connection, and nothing that another thread
+    /// still has to say something about. A driver of one connection ends threads that are idle for
+    /// long.
     fn is_idle(&self) -> bool {
         !self.awaits_wake()
     }
 
-    /// Nothing was to be done for a while, and nothing is: memory that is kept for the next time may be given back.
+    /// Nothing was to be done for a while, and nothing is: memory that is kept for the next time
+    /// may be given back.
     fn rest(&mut self) {}
 
     /// Begin to drain: tell the peers, take no new work, finish what runs.

@@ -21,7 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With [`Driver::Blocking`] each connection has a thread of its own instead, which serves one request after the other.
+//! With [`Driver::Blocking`] each connection has a thread of its own instead, which serves one
+//! request after the other.
 //!
 //! Inside, `core` is the turn of a loop, driven by calls and generic over a `Port` that
 //! carries bytes: `epoll` is one, `sim::fabric` the other. `event_loop` waits and accepts, `loops`

@@ -43,13 +43,15 @@ pub const ACCEPT_BACKOFF_MS: u64 = 100;
 /// next.
 pub const EVENTS_PER_TICK: usize = 256;
 
-/// Input bytes that handlers consume per tick and loop, after which the remaining connections wait for the next tick.
-/// Bounds the time between a request's arrival and its answer when many large inputs arrive.
+/// Input bytes that handlers consume per tick and loop, after which the remaining connections wait
+/// for the next tick. Bounds the time between a request's arrival and its answer when many large
+/// inputs arrive.
 pub const TICK_INPUT_BYTES: usize = 256 * 1024;
 
 /// Unconsumed input of one connection, and the largest read. A handler must be able to go on with
-/// this much before it. What is received of a large message is copied twice, some 50 µs for this much; more than the
-/// caches next to the processor hold would only make others wait longer for their turn.
+/// this much before it. What is received of a large message is copied twice, some 50 µs for this
+/// much; more than the caches next to the processor hold would only make others wait longer for
+/// their turn.
 pub const INPUT_MAX_BYTES: usize = 64 * 1024;
 
 /// Sizes of the input buffers in a loop's pool. The smallest holds what a handler leaves over
@@ -94,15 +96,17 @@ pub const STOP_LINGER_MS: u64 = 250;
 /// Input thrown away while lingering, after which the connection is cut.
 pub const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
-/// A signal so soon after the first one is the same wish to stop: `timeout`, shells and supervisors send a signal both to the
-/// process and to its group. Later ones mean that nothing is to be waited for. Less than a person needs to want that.
+/// A signal so soon after the first one is the same wish to stop: `timeout`, shells and supervisors
+/// send a signal both to the process and to its group. Later ones mean that nothing is to be waited
+/// for. Less than a person needs to want that.
 pub const SAME_SIGNAL_MS: u64 = 250;
 
 /// How long running calls may take to end after a stop was asked for. Default of
 /// `LoopConfig::drain_ms`.
 pub const DRAIN_MS: u64 = 10_000;
 
-/// After draining, how long the peers may take to accept the rest of the output, within the time for draining.
+/// After draining, how long the peers may take to accept the rest of the output, within the time
+/// for draining.
 pub const STOP_FLUSH_MS: u64 = 2_000;
 
 /// The same where draining took all of its time: what a stop takes beyond that.
@@ -111,66 +115,75 @@ pub const STOP_FLUSH_LEAST_MS: u64 = 250;
 /// Threads that one server may have: far above any machine, below what a slip of the finger costs.
 pub const MAX_THREADS: usize = 1024;
 
-/// Calls that compute at once with the blocking driver, unless `LoopConfig::threads` says otherwise; other threads with
-/// something to do wait in the order of arrival, and threads that wait for their peer, a device or a commit do not count.
-/// Far more than a machine has CPUs that a server gets, so that none rests while a call waits for a lock or a page; few
-/// enough that those which have begun end before all of thousands begin, each with its memory.
+/// Calls that compute at once with the blocking driver, unless `LoopConfig::threads` says
+/// otherwise; other threads with something to do wait in the order of arrival, and threads that
+/// wait for their peer, a device or a commit do not count. Far more than a machine has CPUs that a
+/// server gets, so that none rests while a call waits for a lock or a page; few enough that those
+/// which have begun end before all of thousands begin, each with its memory.
 pub const BLOCKING_CALLS: usize = 64;
 
-/// How long a thread of the blocking driver stays without a connection before it ends, in milliseconds. Longer than the
-/// pauses between the connections of usual clients, since starting a thread costs as much as some requests.
+/// How long a thread of the blocking driver stays without a connection before it ends, in
+/// milliseconds. Longer than the pauses between the connections of usual clients, since starting a
+/// thread costs as much as some requests.
 pub const IDLE_THREAD_MS: u64 = 10_000;
 
-/// Threads of the blocking driver that stay when they are idle: for the clients that come one after the other. They cost
-/// some 15 KiB of memory each.
+/// Threads of the blocking driver that stay when they are idle: for the clients that come one after
+/// the other. They cost some 15 KiB of memory each.
 pub const SPARE_THREADS: usize = 8;
 
-/// Stack of each thread of the blocking driver that serves a connection. Address space: memory is taken only for what was
-/// used, some 10 KiB. Default of `LoopConfig::thread_stack_bytes`.
+/// Stack of each thread of the blocking driver that serves a connection. Address space: memory is
+/// taken only for what was used, some 10 KiB. Default of `LoopConfig::thread_stack_bytes`.
 pub const THREAD_STACK_BYTES: usize = 512 * 1024;
 
-/// The least time between two lines in the log about connections that were refused since no thread could be started.
+/// The least time between two lines in the log about connections that were refused since no thread
+/// could be started.
 pub const THREAD_NOTICE_MS: u64 = 10_000;
 
-/// How long a thread of the blocking driver waits in `recv`, where only its peer can wake it, before it waits where
-/// everybody can. Bounds how late it learns of a stop; a silent connection costs one wake-up more.
+/// How long a thread of the blocking driver waits in `recv`, where only its peer can wake it,
+/// before it waits where everybody can. Bounds how late it learns of a stop; a silent connection
+/// costs one wake-up more.
 pub const RECEIVE_WAIT_MS: u64 = 100;
 
-/// Bytes that a thread of the blocking driver has received and sent since it last gave memory back, from which on it does
-/// so when it rests: with less there is little to give, and who makes a small call each second should not pay for it.
+/// Bytes that a thread of the blocking driver has received and sent since it last gave memory back,
+/// from which on it does so when it rests: with less there is little to give, and who makes a small
+/// call each second should not pay for it.
 pub const GIVE_BACK_BYTES: u64 = 64 * 1024;
 
 /// Deadlines nearer than this are waited for with nanosecond precision, at the price of one more
 /// system call; others to the millisecond.
 pub const PRECISE_WAIT_NS: u64 = 2_000_000;
 
-/// How long a TLS handshake may take from the connection on. Stops connections that are opened and left half-way; a client
-/// on a bad line needs a few round trips.
+/// How long a TLS handshake may take from the connection on. Stops connections that are opened and
+/// left half-way; a client on a bad line needs a few round trips.
 pub const HANDSHAKE_MS: u64 = 10_000;
 
-/// Ciphertext that a client may send before its TLS handshake is done. Honest ones need a few hundred bytes, or some
-/// thousand with a certificate of their own.
+/// Ciphertext that a client may send before its TLS handshake is done. Honest ones need a few
+/// hundred bytes, or some thousand with a certificate of their own.
 pub const HANDSHAKE_BYTES: usize = 32 * 1024;
 
-// What is not handled yet must fit into the input, or who sends more would be waited for instead of refused.
+// What is not handled yet must fit into the input, or who sends more would be waited for instead of
+// refused.
 const _: () = assert!(HANDSHAKE_BYTES < INPUT_MAX_BYTES);
 
-/// TLS handshakes under way in one loop. One more closes the oldest, which has had the most time: a flood of silent
-/// peers then keeps out nobody who answers within the time that so many need to come.
+/// TLS handshakes under way in one loop. One more closes the oldest, which has had the most time: a
+/// flood of silent peers then keeps out nobody who answers within the time that so many need to
+/// come.
 pub const HANDSHAKES_PER_LOOP: usize = 1_024;
 
-/// What a step of a TLS handshake counts for within [`TICK_INPUT_BYTES`]: a signature takes up to a millisecond (RSA), so
-/// that a burst of new connections would else hold up the open ones.
+/// What a step of a TLS handshake counts for within [`TICK_INPUT_BYTES`]: a signature takes up to a
+/// millisecond (RSA), so that a burst of new connections would else hold up the open ones.
 pub const HANDSHAKE_COST_BYTES: usize = 128 * 1024;
 
-/// Plaintext that is sealed ahead of the socket. The rest of the output waits as it is, where handlers count it.
+/// Plaintext that is sealed ahead of the socket. The rest of the output waits as it is, where
+/// handlers count it.
 pub const SEAL_BYTES: usize = 248 * 1024;
 
-/// User space memory that an idle connection with TLS takes in this crate and in rustls, beside what the handler keeps;
-/// asserted in a test.
+/// User space memory that an idle connection with TLS takes in this crate and in rustls, beside
+/// what the handler keeps; asserted in a test.
 pub const IDLE_TLS_BYTES: usize = 8 * 1024;
 
-/// Bytes that each of the two buffers of a TLS connection that this side opened keeps when it is empty.
+/// Bytes that each of the two buffers of a TLS connection that this side opened keeps when it is
+/// empty.
 pub const PIPE_KEPT_BYTES: usize = 512 * 1024;
 
 /// TLS sessions that a client remembers to resume.

@@ -37,11 +37,14 @@ pub struct Loops {
 
 /// What a handler's maker is told about the loop that the handler is for.
 pub struct LoopStart {
-    /// Which loop, from 0. With [`Driver::Blocking`] the number of a thread that has ended is used again.
+    /// Which loop, from 0. With [`Driver::Blocking`] the number of a thread that has ended is used
+    /// again.
     pub index: usize,
-    /// The loop only accepts connections, and refuses some: the first one with [`Driver::Blocking`].
+    /// The loop only accepts connections, and refuses some: the first one with
+    /// [`Driver::Blocking`].
     pub is_door: bool,
-    /// The handler serves one connection at a time, and should take one request at a time: [`Driver::Blocking`].
+    /// The handler serves one connection at a time, and should take one request at a time:
+    /// [`Driver::Blocking`].
     pub one_connection: bool,
     /// Wakes this loop, from any thread.
     pub waker: Arc<dyn Waker>,
@@ -127,9 +130,9 @@ impl Loops {
         })
     }
 
-    /// From now on the signals stop the loops, if the configuration says so, also before they [run](Loops::run), which
-    /// does it else. Whoever announces that it serves should call this before: else a signal in the instant
-    /// between kills the process.
+    /// From now on the signals stop the loops, if the configuration says so, also before they
+    /// [run](Loops::run), which does it else. Whoever announces that it serves should call this
+    /// before: else a signal in the instant between kills the process.
     pub fn handle_signals(&mut self) -> io::Result<()> {
         if self.config.handle_signals && self.signals.is_none() {
             self.signals = Some(Signals::install(&self.reports, &self.impatient)?);
@@ -153,8 +156,8 @@ impl Loops {
         CountersReader(self.list.clone())
     }
 
-    /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`]. With [`Driver::Blocking`]
-    /// threads for connections begin and end meanwhile.
+    /// Runs one loop on each thread until they are stopped, by a signal or a [`StopHandle`]. With
+    /// [`Driver::Blocking`] threads for connections begin and end meanwhile.
     ///
     /// `make` makes each loop's handler, on the loop's own thread. The calling thread waits. The
     /// first request to stop drains, the second ends at once; a third signal ends the process,

@@ -38,8 +38,8 @@ pub enum Notice {
         /// The limit.
         max_connections: usize,
     },
-    /// A connection was refused since the blocking driver could not start a thread for it. Said at most every
-    /// [`THREAD_NOTICE_MS`](crate::limits::THREAD_NOTICE_MS).
+    /// A connection was refused since the blocking driver could not start a thread for it. Said at
+    /// most every [`THREAD_NOTICE_MS`](crate::limits::THREAD_NOTICE_MS).
     ThreadNotStarted {
         /// The threads that run for connections.
         threads: usize,

@@ -1,4 +1,5 @@
-//! A fair semaphore: so many threads may compute at once, and the others wait in the order in which they came.
+//! A fair semaphore: so many threads may compute at once, and the others wait in the order in which
+//! they came.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

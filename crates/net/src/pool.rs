@@ -1,5 +1,5 @@
-//! The threads of the blocking driver, each for one connection at a time: started when a connection needs one, ended
-//! when they have been idle.
+//! The threads of the blocking driver, each for one connection at a time: started when a connection
+//! needs one, ended when they have been idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,8 +18,8 @@ use crate::supervisor::Reports;
 /// The number of the loop that accepts and refuses connections, and serves none.
 const DOOR: usize = 0;
 
-/// The threads, by their slots. A slot is one of a loop: it has counters, an inbox and an alarm, which stay when its
-/// thread ends, for the next one.
+/// The threads, by their slots. A slot is one of a loop: it has counters, an inbox and an alarm,
+/// which stay when its thread ends, for the next one.
 pub(crate) struct ThreadPool {
     slots: LoopList,
     state: Mutex<PoolState>,
@@ -32,8 +32,8 @@ pub(crate) struct ThreadPool {
 
 #[derive(Default)]
 struct PoolState {
-    /// Threads without a connection, the one that has rested for the shortest time last. While there is one, no
-    /// connection waits.
+    /// Threads without a connection, the one that has rested for the shortest time last. While
+    /// there is one, no connection waits.
     resting: Vec<usize>,
     /// Connections for threads whose own has just ended, in the order of arrival.
     waiting: VecDeque<(OwnedFd, Peer)>,
@@ -94,7 +94,8 @@ impl ThreadPool {
         }
     }
 
-    /// The thread of a slot could not be started: its connection goes to one that rests, or is refused by the door.
+    /// The thread of a slot could not be started: its connection goes to one that rests, or is
+    /// refused by the door.
     pub(crate) fn not_started(&self, slot: usize, error: io::Error, now_ns: u64) {
         let mut arrivals = Vec::new();
         self.slots.get(slot).collect(&mut arrivals);
@@ -122,8 +123,8 @@ impl ThreadPool {
         }
     }
 
-    /// Returns the connection that has waited longest. If there is none, the thread rests: it gets one through its
-    /// inbox.
+    /// Returns the connection that has waited longest. If there is none, the thread rests: it gets
+    /// one through its inbox.
     pub(crate) fn next(&self, thread: usize) -> Option<(OwnedFd, Peer)> {
         let mut state = self.lock();
         let next = state.waiting.pop_front();
@@ -134,7 +135,8 @@ impl ThreadPool {
         next
     }
 
-    /// Lets a thread that rests end, unless it is one of the few that stay, or a connection is on its way to it.
+    /// Lets a thread that rests end, unless it is one of the few that stay, or a connection is on
+    /// its way to it.
     pub(crate) fn retire(&self, thread: usize) -> bool {
         let mut state = self.lock();
         if state.resting.len() <= SPARE_THREADS {
@@ -147,8 +149,8 @@ impl ThreadPool {
         })
     }
 
-    /// The thread of a slot has ended: another one takes its place for a connection that came meanwhile, or the slot is
-    /// free.
+    /// The thread of a slot has ended: another one takes its place for a connection that came
+    /// meanwhile, or the slot is free.
     pub(crate) fn ended(&self, slot: usize) {
         let mut state = self.lock();
         state.resting.retain(|&other| other != slot);
@@ -183,8 +185,8 @@ fn refused(peer: Peer) -> Peer {
     }
 }
 
-/// The accepting end of a pool. When it goes, connections that wait are closed: nothing was answered, so that their
-/// peers may safely try elsewhere.
+/// The accepting end of a pool. When it goes, connections that wait are closed: nothing was
+/// answered, so that their peers may safely try elsewhere.
 pub(crate) struct Door {
     pool: Arc<ThreadPool>,
     /// Connections that went through, in or away.
@@ -254,7 +256,8 @@ mod tests {
         arrivals.len()
     }
 
-    /// All threads are there, one of them is about to end, and has not said so: whoever comes then waits for no other.
+    /// All threads are there, one of them is about to end, and has not said so: whoever comes then
+    /// waits for no other.
     #[test]
     fn a_connection_that_comes_while_a_thread_ends_gets_one_in_its_place() {
         let threads = SPARE_THREADS + 1;

@@ -6,7 +6,8 @@ use crate::io::{Input, Io};
 use crate::limits::SEAL_BYTES;
 use crate::tls::{Session, TlsFailure, sealed_bytes};
 
-/// Room for what one side says at once in a handshake, with a chain of certificates of the usual length.
+/// Room for what one side says at once in a handshake, with a chain of certificates of the usual
+/// length.
 const FLIGHT_BYTES: usize = 4 * 1024;
 
 /// The session of one connection, and its ciphertext. An idle one has no buffers.

@@ -63,8 +63,8 @@ impl LoopShared {
     }
 }
 
-/// All loops of a server by their numbers, shared by all who look at them. With the blocking driver it grows, up to the
-/// most threads that there ever were.
+/// All loops of a server by their numbers, shared by all who look at them. With the blocking driver
+/// it grows, up to the most threads that there ever were.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoopList(Arc<RwLock<Vec<Arc<LoopShared>>>>);
 
@@ -121,8 +121,8 @@ impl Waker for LoopShared {
 
 /// Where accepted connections go.
 pub(crate) trait Placement: Send {
-    /// Returns how many connections are open, or will be when their thread looks. If that is below the limit, it may be
-    /// fewer.
+    /// Returns how many connections are open, or will be when their thread looks. If that is below
+    /// the limit, it may be fewer.
     fn open(&mut self, limit: u64) -> u64;
 
     /// Finds the place of one more connection; gives it back if that is the accepting loop.

@@ -14,7 +14,8 @@ use crate::tls::TlsFailure;
 pub(crate) struct Connection<S> {
     pub(crate) socket: S,
     pub(crate) io: Io,
-    /// The TLS between the two; without it, the input is what was read and the output is what is written.
+    /// The TLS between the two; without it, the input is what was read and the output is what is
+    /// written.
     pub(crate) secure: Option<Box<Secure>>,
     pub(crate) state: State,
     /// What the port reports at present.

@@ -19,8 +19,8 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &cpus)?)
 }
 
-/// Lets waits of the calling thread end when they should, and not up to 50 µs later, which is the kernel's default.
-/// Where the system does not allow it, only precision is lost.
+/// Lets waits of the calling thread end when they should, and not up to 50 µs later, which is the
+/// kernel's default. Where the system does not allow it, only precision is lost.
 pub fn make_waits_precise() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }

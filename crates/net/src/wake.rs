@@ -44,7 +44,8 @@ impl EventfdWaker {
             && self.state.swap(RUNNING, Ordering::AcqRel) == WOKEN
     }
 
-    /// Forgets the ring that woke a loop. For who waits on the alarm's level; epoll reports each ring once by itself.
+    /// Forgets the ring that woke a loop. For who waits on the alarm's level; epoll reports each
+    /// ring once by itself.
     pub(crate) fn quieten(&self) {
         // Fails if nothing rang, which is as well.
         let _ = rustix::io::read(&self.event, &mut [0; 8]);

@@ -18,10 +18,12 @@ fn expect_served(stream: &mut TcpStream) {
     stream.read_exact(&mut [0]).expect("echo");
 }
 
-/// Waits until so many threads, each of which has answered one request, have given up waiting in `recv`.
+/// Waits until so many threads, each of which has answered one request, have given up waiting in
+/// `recv`.
 fn fall_quiet(server: &Server, threads: usize) {
     eventually("the threads wait where they can be woken", || {
-        // A thread has a buffer as long as it waits in `recv`, and counts that wait as a read before.
+        // A thread has a buffer as long as it waits in `recv`, and counts that wait as a read
+        // before.
         let is_quiet = |thread: &&LoopCounters| thread.reads >= 2 && thread.input_buffers_lent == 0;
         server.counters.read().iter().filter(is_quiet).count() == threads
     });
@@ -79,7 +81,8 @@ impl ReadShared for std::os::unix::net::UnixStream {
     }
 }
 
-/// As long as each word comes soon after the answer before. One that the machine holds up for longer costs a wait more.
+/// As long as each word comes soon after the answer before. One that the machine holds up for
+/// longer costs a wait more.
 #[test]
 fn a_request_costs_one_receive_and_one_send() {
     let server = Server::start(blocking(1));
@@ -345,7 +348,8 @@ fn a_quiet_thread_keeps_no_buffers() {
     server.habits.busy.store(false, Ordering::Relaxed);
 }
 
-/// Memory is given back to the allocator when a thread rests that has moved much, each time; not for small calls.
+/// Memory is given back to the allocator when a thread rests that has moved much, each time; not
+/// for small calls.
 #[test]
 fn a_thread_that_rests_gives_memory_back_if_it_has_moved_much() {
     static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
@@ -386,7 +390,8 @@ fn a_thread_whose_handler_awaits_a_wake_waits_in_poll() {
     server.habits.busy.store(false, Ordering::Relaxed);
 }
 
-/// A handler that awaits a wake-up gets it at once, one that does not within the time that `recv` may wait.
+/// A handler that awaits a wake-up gets it at once, one that does not within the time that `recv`
+/// may wait.
 #[test]
 fn a_wake_reaches_a_thread_wherever_it_waits() {
     let server = Server::start(blocking(1));

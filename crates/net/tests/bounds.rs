@@ -442,7 +442,8 @@ fn nothing_is_written_where_nothing_waits() {
     assert_eq!(pair.network.counters(pair.client).writes, 1);
 }
 
-/// A peer that has its answer and does not go is waited for, for a shorter time once this side stops.
+/// A peer that has its answer and does not go is waited for, for a shorter time once this side
+/// stops.
 #[test]
 fn a_connection_lingers_for_its_time_and_in_a_stop_for_less() {
     for stops in [false, true, false] {

@@ -1,4 +1,5 @@
-//! What is counted of connections adds up, and is zero again when they are gone, however they went. Twice.
+//! What is counted of connections adds up, and is zero again when they are gone, however they went.
+//! Twice.
 
 mod common;
 

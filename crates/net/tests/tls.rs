@@ -1,4 +1,5 @@
-//! TLS over the kernel's sockets, with both drivers: handshakes that succeed, fail, are slow, or are many.
+//! TLS over the kernel's sockets, with both drivers: handshakes that succeed, fail, are slow, or
+//! are many.
 
 mod common;
 
@@ -511,7 +512,8 @@ fn what_waits_in_a_pipe_goes_out_in_pieces_of_any_size() {
     assert!(client.pipe.peer_closed());
 }
 
-/// Nothing of this reaches the server: what is sealed goes in order and is counted, whatever buffer it lies in.
+/// Nothing of this reaches the server: what is sealed goes in order and is counted, whatever buffer
+/// it lies in.
 #[test]
 fn a_pipe_does_not_keep_a_buffer_that_grew_large() {
     let authority = Authority::new();

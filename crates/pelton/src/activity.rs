@@ -1,4 +1,5 @@
-//! Looks at the running server every second: whether memory is full, and, at level debug, what it did.
+//! Looks at the running server every second: whether memory is full, and, at level debug, what it
+//! did.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +12,8 @@ use crate::limits::{ACTIVITY_PERIOD_MS, MEMORY_FREE_AGAIN_PERCENT, MEMORY_FULL_L
 use crate::output::counted;
 use crate::size::Size;
 
-/// From now on the log says when memory is full and when it is free again. The thread ends with the process.
+/// From now on the log says when memory is full and when it is free again. The thread ends with the
+/// process.
 pub fn watch(server: &Server) -> std::io::Result<()> {
     let shared = Arc::clone(server.shared());
     // Before any call: what is done while the thread begins counts too.

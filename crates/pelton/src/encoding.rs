@@ -56,8 +56,9 @@ pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
     }
 }
 
-/// Bytes on one line: `\n`, `\t`, `\r`, `\\`, and `\xNN` for other characters that are not printed, for what is not
-/// UTF-8, and for blanks at either end, which a shell's `read` would take away. [`unescape`] takes it back.
+/// Bytes on one line: `\n`, `\t`, `\r`, `\\`, and `\xNN` for other characters that are not printed,
+/// for what is not UTF-8, and for blanks at either end, which a shell's `read` would take away.
+/// [`unescape`] takes it back.
 pub fn escape(bytes: &[u8]) -> String {
     let is_blank = |byte: &&u8| **byte == b' ';
     let (before, rest) = bytes.split_at(bytes.iter().take_while(is_blank).count());
@@ -89,7 +90,8 @@ fn escape_middle(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Characters that nobody sees, that end a line somewhere, or that turn the order of what is written.
+/// Characters that nobody sees, that end a line somewhere, or that turn the order of what is
+/// written.
 fn is_unseen(character: char) -> bool {
     matches!(
         character,
@@ -132,7 +134,8 @@ fn escape_bytes(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Adds `name` with the bytes as text, or as base64 if they are not UTF-8, and `name_encoding`, which says which.
+/// Adds `name` with the bytes as text, or as base64 if they are not UTF-8, and `name_encoding`,
+/// which says which.
 pub fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     let (text, encoding) = match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), "text"),

@@ -17,13 +17,15 @@ use crate::settings::SettingsError;
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// A miss: what the command is about is not there, a condition is not met, or a server is not ready.
+    /// A miss: what the command is about is not there, a condition is not met, or a server is not
+    /// ready.
     Miss = 1,
     /// A flag, a variable or the configuration file is wrong.
     Usage = 2,
     /// It could not be done: not reached, refused, unreadable, unwritable.
     Failed = 3,
-    /// Ended by SIGINT (Ctrl-C), as shells say it of programs that do not note the signal: 128 and its number.
+    /// Ended by SIGINT (Ctrl-C), as shells say it of programs that do not note the signal: 128 and
+    /// its number.
     Interrupted = 130,
     /// Ended by SIGTERM.
     Terminated = 143,
@@ -46,7 +48,8 @@ pub enum Failure {
     Interrupted(String),
     /// A server was not reached, or did not do what was asked: [`Exit::Failed`], or [`Exit::Miss`].
     Call(Box<CallFailure>),
-    /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no failure.
+    /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no
+    /// failure.
     BrokenPipe,
 }
 
@@ -143,7 +146,8 @@ impl Failure {
         }
     }
 
-    /// Whether the server may become ready later: it was not reached, or says itself that it is not.
+    /// Whether the server may become ready later: it was not reached, or says itself that it is
+    /// not.
     pub fn may_pass(&self) -> bool {
         match self {
             Failure::Call(failure) => failure

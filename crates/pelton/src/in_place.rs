@@ -17,7 +17,8 @@ pub fn check_free(path: &Path, may_replace: bool) -> Result<(), Failure> {
     }
 }
 
-/// Whether something has that name. An error is none of both: what cannot be looked at is not replaced.
+/// Whether something has that name. An error is none of both: what cannot be looked at is not
+/// replaced.
 fn is_there(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| {
         let path = path.display();

@@ -13,11 +13,12 @@ use rustix::io::Errno;
 use crate::exit::Failure;
 use crate::interrupt;
 
-/// Bytes read in one go. What lies in one buffer is sent as one group at most, so it is of the size that suits a Pipe.
+/// Bytes read in one go. What lies in one buffer is sent as one group at most, so it is of the size
+/// that suits a Pipe.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// The longest line that is read. The largest value that a server can store takes less than this as base64; without a
-/// bound, an input without line ends would fill the memory.
+/// The longest line that is read. The largest value that a server can store takes less than this as
+/// base64; without a bound, an input without line ends would fill the memory.
 pub const LINE_BYTES_MAX: usize = 2 << 30;
 
 /// A readable input, and its name for messages.
@@ -114,8 +115,8 @@ pub fn unreadable(name: &str, error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot read {name}: {error}"))
 }
 
-/// The refusal of an input without a single byte, which is what a failed command before a pipe gives. `instead` says how
-/// to write that nothing is meant.
+/// The refusal of an input without a single byte, which is what a failed command before a pipe
+/// gives. `instead` says how to write that nothing is meant.
 pub fn empty(name: &str, instead: &str) -> Failure {
     Failure::Usage(format!(
         "{name} is empty: did the command or file that it comes from fail? {instead}"
@@ -147,7 +148,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line that is not blank, with its number (from 1); `None` at the end. An input without a byte is refused.
+    /// The next line that is not blank, with its number (from 1); `None` at the end. An input
+    /// without a byte is refused.
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, Failure> {
         loop {
             self.line.clear();

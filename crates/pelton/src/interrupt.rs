@@ -29,8 +29,8 @@ pub fn exit() -> Exit {
     }
 }
 
-/// From now on a file that would grow beyond the limit of the process is an error of its write, as a full disk is, and not
-/// the end of the program without a word.
+/// From now on a file that would grow beyond the limit of the process is an error of its write, as
+/// a full disk is, and not the end of the program without a word.
 pub fn ignore_file_size_signal() {
     // Without it the program is as it was.
     let _ = flag::register(SIGXFSZ, Arc::default());
@@ -41,8 +41,8 @@ pub fn ignore_file_size_signal() {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far it came; a further one
-    /// ends the program at once, if it was not sent together with the first.
+    /// From now on the first SIGINT or SIGTERM is only noted, so that the command can say how far
+    /// it came; a further one ends the program at once, if it was not sent together with the first.
     pub fn listen() -> Interrupt {
         let noted = Arc::clone(NOTED.get_or_init(Arc::default));
         let is_impatient = Arc::default();
@@ -100,8 +100,8 @@ pub fn end_at_signal(
     Ok(())
 }
 
-/// Starts a thread that sets `flag` once further signals are not the first one, sent again: `timeout` sends it to the
-/// process and to its group. The thread ends with the process.
+/// Starts a thread that sets `flag` once further signals are not the first one, sent again:
+/// `timeout` sends it to the process and to its group. The thread ends with the process.
 fn set_after_first_signal(flag: &Arc<AtomicBool>) -> io::Result<()> {
     let (mut signals, signal_end) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {

@@ -1,4 +1,5 @@
-//! Operations, comparisons and bytes as JSON describes them. docs/json.md is the description for users.
+//! Operations, comparisons and bytes as JSON describes them. docs/json.md is the description for
+//! users.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,7 +31,8 @@ pub fn decode(name: &str, text: String, encoding: Encoding) -> Result<Vec<u8>, S
     }
 }
 
-/// Reads one JSON text that stands on one line. The error does not name the line, which the caller knows better.
+/// Reads one JSON text that stands on one line. The error does not name the line, which the caller
+/// knows better.
 pub fn read_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();

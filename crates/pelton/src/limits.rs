@@ -1,42 +1,48 @@
 //! Every bound of this crate: name, default, and what it stops.
 
-/// Connections of scrapers at once, each with a thread of its own, so that slow ones hold up nobody. One more closes the
-/// oldest: whoever takes longest is least likely to be honest.
+/// Connections of scrapers at once, each with a thread of its own, so that slow ones hold up
+/// nobody. One more closes the oldest: whoever takes longest is least likely to be honest.
 pub const METRICS_CONNECTIONS: usize = 64;
 
-/// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages, from which on the oldest of
-/// those that have one are closed before one more is made: scrapers that do not read would have one each.
+/// Bytes of pages that scrapers have not read yet, with a thousand databases some four pages, from
+/// which on the oldest of those that have one are closed before one more is made: scrapers that do
+/// not read would have one each.
 pub const METRICS_UNREAD_BYTES: usize = 16 << 20;
 
-/// Bytes that the request of a scrape may have; a longer one is refused. Real ones have some hundred.
+/// Bytes that the request of a scrape may have; a longer one is refused. Real ones have some
+/// hundred.
 pub const METRICS_REQUEST_BYTES: usize = 8_192;
 
-/// How long a scrape may take from its connection to the last byte of its answer, in milliseconds. Stops connections that
-/// are opened and left.
+/// How long a scrape may take from its connection to the last byte of its answer, in milliseconds.
+/// Stops connections that are opened and left.
 pub const METRICS_CONNECTION_MS: u64 = 5_000;
 
-/// Pause after a connection of a scrape could not be accepted, for want of file descriptors or memory, in milliseconds.
+/// Pause after a connection of a scrape could not be accepted, for want of file descriptors or
+/// memory, in milliseconds.
 pub const METRICS_ACCEPT_BACKOFF_MS: u64 = 100;
 
-/// Lines that one place in the program may log in [`LOG_PERIOD_MS`] at level info or above; more are left out, and counted.
-/// Stops what others can cause at will (scanners, broken clients) from filling the disk and hiding the rest.
+/// Lines that one place in the program may log in [`LOG_PERIOD_MS`] at level info or above; more
+/// are left out, and counted. Stops what others can cause at will (scanners, broken clients) from
+/// filling the disk and hiding the rest.
 pub const LOG_LINES_PER_PERIOD: u64 = 10;
 
 /// The period for [`LOG_LINES_PER_PERIOD`], in milliseconds.
 pub const LOG_PERIOD_MS: u64 = 60_000;
 
-/// Lines that one place in the program may log in [`LOG_DETAIL_PERIOD_MS`] at level debug or trace; more are left out, and
-/// counted. A server that answers a hundred thousand calls a second must not spend its time on writing about them.
+/// Lines that one place in the program may log in [`LOG_DETAIL_PERIOD_MS`] at level debug or trace;
+/// more are left out, and counted. A server that answers a hundred thousand calls a second must not
+/// spend its time on writing about them.
 pub const LOG_DETAIL_LINES_PER_PERIOD: u64 = 1_000;
 
 /// The period for [`LOG_DETAIL_LINES_PER_PERIOD`], in milliseconds.
 pub const LOG_DETAIL_PERIOD_MS: u64 = 1_000;
 
-/// How often it is looked whether memory is full, and what was done at level debug, in milliseconds.
+/// How often it is looked whether memory is full, and what was done at level debug, in
+/// milliseconds.
 pub const ACTIVITY_PERIOD_MS: u64 = 1_000;
 
-/// Full memory is free again when less than so many percent of it are used, so that the log does not say one and the other
-/// in turn.
+/// Full memory is free again when less than so many percent of it are used, so that the log does
+/// not say one and the other in turn.
 pub const MEMORY_FREE_AGAIN_PERCENT: u64 = 95;
 
 /// For so many looks after the last refusal memory counts as full.
@@ -52,58 +58,64 @@ pub const ADDRESS_SPACE_LEAST_BYTES: u64 = 256 * 1024 * 1024;
 /// allocator sets aside and does not use.
 pub const ADDRESS_SPACE_PERCENT: u64 = 50;
 
-/// Below this memory limit the server does without pages of 2 MiB, in bytes. They make a large store faster to read. But
-/// each thread has a few that are used in part, and what is freed goes back to the system in whole ones: with a limit of
-/// 128 MiB the process had 490 MiB under attack instead of 350.
+/// Below this memory limit the server does without pages of 2 MiB, in bytes. They make a large
+/// store faster to read. But each thread has a few that are used in part, and what is freed goes
+/// back to the system in whole ones: with a limit of 128 MiB the process had 490 MiB under attack
+/// instead of 350.
 pub const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
 
-/// Below this memory limit the allocator gives back at once what is freed, in bytes. Memory that is used again costs page
-/// faults then: a Put or Get of 1 MiB some 2.1 ms of CPU instead of 1.0, one of 64 KiB or less nothing that can be
-/// measured. But what was freed a second ago would count for much of a small limit: with one of 128 MiB the process had 207 MiB
-/// under attack instead of 100 to 186.
+/// Below this memory limit the allocator gives back at once what is freed, in bytes. Memory that is
+/// used again costs page faults then: a Put or Get of 1 MiB some 2.1 ms of CPU instead of 1.0, one
+/// of 64 KiB or less nothing that can be measured. But what was freed a second ago would count for
+/// much of a small limit: with one of 128 MiB the process had 207 MiB under attack instead of 100
+/// to 186.
 pub const GIVE_BACK_AT_ONCE_BELOW_BYTES: u64 = 512 << 20;
 
 /// How often a start that takes long says how far it has come, in milliseconds.
 pub const START_PROGRESS_MS: u64 = 2_000;
 
-/// How often the files of the certificate are looked at, in milliseconds. Renewals take effect within this time, and what is
-/// read costs next to nothing.
+/// How often the files of the certificate are looked at, in milliseconds. Renewals take effect
+/// within this time, and what is read costs next to nothing.
 pub const CERTIFICATE_POLL_MS: u64 = 10_000;
 
-/// How long before a certificate runs out the log says so, in seconds: 14 days, time enough to renew it by hand.
+/// How long before a certificate runs out the log says so, in seconds: 14 days, time enough to
+/// renew it by hand.
 pub const CERTIFICATE_WARNING_S: u64 = 14 * 86_400;
 
-/// Days for which a certificate of `--tls-self-signed` is valid. Made for a first try; a later start makes a new one when
-/// it is about to run out.
+/// Days for which a certificate of `--tls-self-signed` is valid. Made for a first try; a later
+/// start makes a new one when it is about to run out.
 pub const SELF_SIGNED_DAYS: u64 = 365;
 
-/// How often at least the service manager is given a sign of life, if it wants one: so many times in the span that it allows.
+/// How often at least the service manager is given a sign of life, if it wants one: so many times
+/// in the span that it allows.
 pub const SIGNS_OF_LIFE_PER_SPAN: u32 = 4;
 
-/// A memtable of a database on disk takes at most one in so many parts of the memory limit: it is counted there, some wait
-/// to be flushed, and other databases need room too.
+/// A memtable of a database on disk takes at most one in so many parts of the memory limit: it is
+/// counted there, some wait to be flushed, and other databases need room too.
 pub const MEMTABLES_IN_MEMORY_LIMIT: u64 = 16;
 
-/// Keys that one request of `pelton delete --prefix` removes: few enough that other callers do not wait for it.
+/// Keys that one request of `pelton delete --prefix` removes: few enough that other callers do not
+/// wait for it.
 pub const DELETE_GROUP_KEYS: u64 = 1_000;
 
 /// Bytes of keys beyond which such a request takes no more: a tenth of what a server takes in one.
 pub const DELETE_GROUP_BYTES: usize = 1 << 20;
 
-/// Names that are tried for a file in which an export is written until it is complete: those of exports that run or were
-/// killed are left alone. More is a folder that needs to be tidied up.
+/// Names that are tried for a file in which an export is written until it is complete: those of
+/// exports that run or were killed are left alone. More is a folder that needs to be tidied up.
 pub const EXPORT_PARTIAL_NAMES: u32 = 100;
 
-/// How much of a download a kill may cost: after so many bytes it notes how far it has come. Small beside what a file system
-/// writes anyway, and a second's worth of a slow line.
+/// How much of a download a kill may cost: after so many bytes it notes how far it has come. Small
+/// beside what a file system writes anyway, and a second's worth of a slow line.
 pub const DOWNLOAD_STATE_EVERY_BYTES: u64 = 1 << 20;
 
-/// Bytes of such a note that are read: twice what the longest names and numbers take. More is none of ours.
+/// Bytes of such a note that are read: twice what the longest names and numbers take. More is none
+/// of ours.
 pub const DOWNLOAD_STATE_BYTES: u64 = 16_384;
 
 /// Bytes of a download after which what came is made durable while more comes.
 pub const DOWNLOAD_SYNC_BYTES: u64 = 16 << 20;
 
-/// Bytes of a download written at a time, for the reason of [`store::blob::limits::WRITE_BYTES`], and so that they are summed
-/// up while they are in the caches.
+/// Bytes of a download written at a time, for the reason of [`store::blob::limits::WRITE_BYTES`],
+/// and so that they are summed up while they are in the caches.
 pub const DOWNLOAD_WRITE_BYTES: usize = 256 * 1024;

@@ -14,8 +14,8 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// Whether TLS is spoken there, by a server that has a certificate or has none. On UNIX sockets it never is: who may
-    /// connect there is decided by the permissions of the file.
+    /// Whether TLS is spoken there, by a server that has a certificate or has none. On UNIX sockets
+    /// it never is: who may connect there is decided by the permissions of the file.
     pub fn has_tls(&self, has_certificate: bool) -> bool {
         let is_unix = matches!(self.address, Address::Unix(_));
         self.tls.unwrap_or(has_certificate && !is_unix)
@@ -69,7 +69,8 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// The ports that clients of drop-in services know, and whether their original servers can speak TLS there.
+/// The ports that clients of drop-in services know, and whether their original servers can speak
+/// TLS there.
 const ORIGINAL_PORTS: [(u16, Option<bool>); 2] = [
     // gupload's server speaks TLS if it was given a certificate.
     (1313, None),

@@ -1,4 +1,5 @@
-//! The log: what is said on standard error. Everything that a server says goes through `tracing`, and so through here.
+//! The log: what is said on standard error. Everything that a server says goes through `tracing`,
+//! and so through here.
 
 mod repeated;
 
@@ -16,7 +17,8 @@ use repeated::Repeated;
 #[derive(Clone)]
 pub struct Level(reload::Handle<LevelFilter, Registry>);
 
-/// Starts the log: from now on everything at `level` or above goes to standard error, one line each.
+/// Starts the log: from now on everything at `level` or above goes to standard error, one line
+/// each.
 pub fn start(level: LogLevel, format: LogFormat) -> Level {
     let (filter, handle) = reload::Layer::new(filter(level));
     let lines = fmt::layer().with_target(false).with_writer(io::stderr);

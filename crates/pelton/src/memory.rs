@@ -14,7 +14,8 @@ pub enum Bound {
     Machine,
     /// The limit of a control group, such as a container's.
     ControlGroup,
-    /// The limit on its address space (RLIMIT_AS, `ulimit -v`), or on its data (RLIMIT_DATA, `ulimit -d`).
+    /// The limit on its address space (RLIMIT_AS, `ulimit -v`), or on its data (RLIMIT_DATA,
+    /// `ulimit -d`).
     ResourceLimit,
 }
 
@@ -30,18 +31,20 @@ impl fmt::Display for Bound {
 
 /// Asks for pages of the usual size only, from here on and in all threads.
 ///
-/// The allocator gives each thread memory of its own, and asks the system to back it with pages of 2 MiB. With few
-/// threads that pays: a large store is read with fewer misses of the address cache. With a thread for each connection
-/// it makes the first large buffer of each of them cost megabytes; and where memory is short, what is freed in part does not
-/// go back. Where it cannot be had, nothing but that is lost.
+/// The allocator gives each thread memory of its own, and asks the system to back it with pages of
+/// 2 MiB. With few threads that pays: a large store is read with fewer misses of the address cache.
+/// With a thread for each connection it makes the first large buffer of each of them cost
+/// megabytes; and where memory is short, what is freed in part does not go back. Where it cannot be
+/// had, nothing but that is lost.
 pub fn forgo_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!("huge pages stay in use: {error}");
     }
 }
 
-/// Bytes of memory that this process may use: what its control group and its resource limits allow, or what the machine has,
-/// whichever is least. `root` is `/` outside tests. `None` where none can be found out.
+/// Bytes of memory that this process may use: what its control group and its resource limits allow,
+/// or what the machine has, whichever is least. `root` is `/` outside tests. `None` where none can
+/// be found out.
 pub fn allowed_bytes(root: &Path) -> Option<(u64, Bound)> {
     let bounds = [
         (machine_bytes(root), Bound::Machine),
@@ -73,9 +76,9 @@ pub fn check_address_space(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process ends. The address space
-/// has more than what is used: the program, stacks of threads, mapped files, and what the allocator
-/// has set aside.
+/// The soft limits in `/proc/self/limits`: above them the kernel gives no memory, and the process
+/// ends. The address space has more than what is used: the program, stacks of threads, mapped
+/// files, and what the allocator has set aside.
 fn resource_limit_bytes(root: &Path) -> Option<u64> {
     let address_space = soft_limit(root, "Max address space").map(|limit| {
         let left = limit.saturating_sub(mapped_bytes(root));
@@ -118,9 +121,9 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The least limit on the way from the control group of this process up to the top: each of them binds.
-/// In a container the path of `/proc/self/cgroup` may not exist below `/sys/fs/cgroup`; then the walk up finds
-/// the container's own top.
+/// The least limit on the way from the control group of this process up to the top: each of them
+/// binds. In a container the path of `/proc/self/cgroup` may not exist below `/sys/fs/cgroup`; then
+/// the walk up finds the container's own top.
 fn control_group_bytes(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     groups

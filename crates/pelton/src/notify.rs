@@ -1,4 +1,5 @@
-//! What the service manager is told (sd_notify(3)): that the server is ready, stops, is alive. Without one, nothing.
+//! What the service manager is told (sd_notify(3)): that the server is ready, stops, is alive.
+//! Without one, nothing.
 
 use std::env;
 use std::ffi::OsStr;

@@ -37,7 +37,8 @@ pub fn bytes(count: u64) -> String {
     counted(count, "byte", "bytes")
 }
 
-/// Standard output, buffered. Everything printed must go through one of these, and end with [`Output::end`].
+/// Standard output, buffered. Everything printed must go through one of these, and end with
+/// [`Output::end`].
 pub struct Output {
     format: OutputFormat,
     writer: BufWriter<StdoutLock<'static>>,
@@ -60,7 +61,8 @@ impl Output {
         }
     }
 
-    /// What a failure to print says has been done all the same, so that nobody does it a second time.
+    /// What a failure to print says has been done all the same, so that nobody does it a second
+    /// time.
     pub fn after(mut self, done: Option<&'static str>) -> Output {
         self.done = done;
         self
@@ -103,7 +105,8 @@ impl Output {
         }
     }
 
-    /// Prints bytes as they are; on a terminal the line is ended, so that the prompt stands on its own.
+    /// Prints bytes as they are; on a terminal the line is ended, so that the prompt stands on its
+    /// own.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.write(|writer| writer.write_all(bytes))?;
         if io::stdout().is_terminal() && !bytes.ends_with(b"\n") {
@@ -112,7 +115,8 @@ impl Output {
         Ok(())
     }
 
-    /// Refuses bytes that would put a terminal into disorder, or make it do what they say. `what`: what they are.
+    /// Refuses bytes that would put a terminal into disorder, or make it do what they say. `what`:
+    /// what they are.
     pub fn check_terminal(bytes: &[u8], what: &str) -> Result<(), Failure> {
         if !io::stdout().is_terminal() || is_harmless(bytes) {
             return Ok(());
@@ -153,7 +157,8 @@ impl Output {
     }
 }
 
-/// Whether a terminal shows bytes as text: UTF-8 without control characters, but for those of lines.
+/// Whether a terminal shows bytes as text: UTF-8 without control characters, but for those of
+/// lines.
 fn is_harmless(bytes: &[u8]) -> bool {
     let is_usual = |one: char| !one.is_control() || matches!(one, '\n' | '\r' | '\t');
     match std::str::from_utf8(bytes) {

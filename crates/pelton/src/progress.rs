@@ -57,7 +57,8 @@ impl Progress {
         Progress::entries(what, Some(0))
     }
 
-    /// Bytes on their way, with their rate and the time left, up to `total`; `None`: nobody knows how many.
+    /// Bytes on their way, with their rate and the time left, up to `total`; `None`: nobody knows
+    /// how many.
     pub fn transfer(what: &'static str, total: Option<u64>) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let figures = "{binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}";

@@ -170,7 +170,8 @@ fn check_pin(settings: &Settings) -> Result<(), Failure> {
     )))
 }
 
-/// Puts into the log what the server runs with, at level debug, and what looks like a setting and is none.
+/// Puts into the log what the server runs with, at level debug, and what looks like a setting and
+/// is none.
 fn log_settings(settings: &Settings) {
     for (name, value) in settings.lines() {
         match value {
@@ -467,8 +468,8 @@ fn start_failure(error: &StartError) -> Failure {
     Failure::Failed(format!("{error}{advice}"))
 }
 
-/// Says on standard output what listens where, who can reach it, and what is stored how. Scripts read the lines that
-/// begin with `listening on`. That nobody reads them is no reason to stop.
+/// Says on standard output what listens where, who can reach it, and what is stored how. Scripts
+/// read the lines that begin with `listening on`. That nobody reads them is no reason to stop.
 fn announce(
     settings: &Settings,
     memory_limit_bytes: u64,

@@ -14,7 +14,8 @@ pub enum MemoryLimit {
     Percent(u8),
 }
 
-/// A span of time in milliseconds: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the largest first: `1h30m`.
+/// A span of time in milliseconds: `500ms`, `10s`, `2min` or `2m`, `1h`, `30d`, or several, the
+/// largest first: `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub ms: u64,
@@ -94,8 +95,8 @@ fn split_unit(text: &str) -> (&str, &str) {
     (number, unit.trim_start())
 }
 
-/// `number` (digits, perhaps with a decimal point and underscores) times `unit`, exactly and rounded down;
-/// `None` if it is no number, `Some(None)` if it has more than 64 bits.
+/// `number` (digits, perhaps with a decimal point and underscores) times `unit`, exactly and
+/// rounded down; `None` if it is no number, `Some(None)` if it has more than 64 bits.
 fn scaled(number: &str, unit: u64) -> Option<Option<u64>> {
     let number = number.replace('_', "");
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
@@ -127,7 +128,8 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 ];
 
 impl Size {
-    /// Shows bytes for people: in the largest unit of which there is one, with one decimal where that says more.
+    /// Shows bytes for people: in the largest unit of which there is one, with one decimal where
+    /// that says more.
     pub fn rounded(bytes: u64) -> String {
         let units = [
             ("TiB", 1_u64 << 40),

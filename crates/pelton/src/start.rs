@@ -22,8 +22,8 @@ pub fn progress() -> &'static ReadProgress {
 /// Ends the lines when it is dropped. Nothing is ever sent.
 pub struct Watch(#[expect(dead_code, reason = "dropped, it ends the thread")] Option<Sender<()>>);
 
-/// From now on the log says every few seconds how far the start has come, as long as the returned value lives. That there is
-/// no thread for it is no reason not to start.
+/// From now on the log says every few seconds how far the start has come, as long as the returned
+/// value lives. That there is no thread for it is no reason not to start.
 pub fn watch(folder: Option<&Path>) -> Watch {
     let Some(folder) = folder else {
         return Watch(None);

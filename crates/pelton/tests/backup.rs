@@ -206,7 +206,8 @@ fn damaged_backups_are_refused_and_leave_nothing() {
     assert_eq!(restore(&backup, &folder.at("new")).code, 0);
 }
 
-/// Writers go on while backups are made; each key has a number that only grows, and its version says when.
+/// Writers go on while backups are made; each key has a number that only grows, and its version
+/// says when.
 #[test]
 fn backups_made_under_load_show_everything_up_to_their_sequence_and_nothing_else() {
     let folder = Folder::new("backup-load");

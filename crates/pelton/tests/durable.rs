@@ -198,7 +198,8 @@ fn a_log_is_inspected_and_verified() {
     assert_eq!(records.count(), 1);
 }
 
-/// A byte changes in the middle of the log: found by `log verify`, refused by the server, accepted only when told.
+/// A byte changes in the middle of the log: found by `log verify`, refused by the server, accepted
+/// only when told.
 #[test]
 fn damage_is_found_and_accepted_only_when_told() {
     let folder = Folder::new("damage");

@@ -1,5 +1,5 @@
-//! Every format that a released or committed version has written is read by this one: data folders, backups, exports.
-//! What a newer version has written is refused and left as it was.
+//! Every format that a released or committed version has written is read by this one: data folders,
+//! backups, exports. What a newer version has written is refused and left as it was.
 
 mod fixture;
 mod support;
@@ -97,7 +97,8 @@ fn restore(backup: &Path, data: &Path) -> Answer {
     run(pelton().arg("restore").arg(backup).arg("--data").arg(data))
 }
 
-/// What an import keeps of the lines of an export: no versions, and expiries to within the time that it takes.
+/// What an import keeps of the lines of an export: no versions, and expiries to within the time
+/// that it takes.
 fn kept(export: &str) -> Vec<Value> {
     let lines = export.lines();
     let mut entries: Vec<Value> = lines
@@ -170,8 +171,9 @@ fn assert_refused(data: &Path, flags: &[&str], words: &[&str]) {
     assert!(after.iter().all(is_as_before), "{}", answer.stderr);
 }
 
-/// Whether a file is a list of tables that a newer one has replaced. The engine of databases on disk removes these
-/// whenever it opens a tree, which happens before the log is read. The number of the folder stands before all that.
+/// Whether a file is a list of tables that a newer one has replaced. The engine of databases on
+/// disk removes these whenever it opens a tree, which happens before the log is read. The number of
+/// the folder stands before all that.
 fn is_replaced_list(path: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
     let current = path.with_file_name("current");
     let (Some(current), Some(name)) = (files.get(&current), path.file_name()) else {
@@ -195,7 +197,8 @@ fn newest() -> Fixture {
     Fixture::all().pop().expect("there is one")
 }
 
-/// Those that have exports, of which there is at least one. Others were made when nothing had changed in these.
+/// Those that have exports, of which there is at least one. Others were made when nothing had
+/// changed in these.
 fn with_exports() -> Vec<Fixture> {
     let mut fixtures = Fixture::all();
     fixtures.retain(|fixture| fixture.file("export.jsonl").exists());
@@ -203,7 +206,8 @@ fn with_exports() -> Vec<Fixture> {
     fixtures
 }
 
-/// The numbers of the formats of what is in a data folder: of the folder, groups of the log, snapshots.
+/// The numbers of the formats of what is in a data folder: of the folder, groups of the log,
+/// snapshots.
 fn formats_in(data: &Path) -> BTreeSet<(&'static str, u16)> {
     let mut formats = BTreeSet::new();
     for (path, bytes) in files_below(data) {
@@ -352,7 +356,8 @@ fn raise_folder(data: &Path) {
     }
 }
 
-/// Raises the format of the first group in the last file of the log that has one, and mends its checksum.
+/// Raises the format of the first group in the last file of the log that has one, and mends its
+/// checksum.
 fn raise_log(data: &Path) {
     for path in files_with_end(data, ".log").into_iter().rev() {
         let mut bytes = fs::read(&path).expect("readable");
@@ -376,7 +381,8 @@ fn raise_snapshot(data: &Path) {
     let mut bytes = fs::read(&path).expect("readable");
     assert!(bytes.starts_with(b"PeltnSnp"));
     bytes[8] = 9;
-    // The first page repeats the checksum of what stands before it, in what its own checksum covers.
+    // The first page repeats the checksum of what stands before it, in what its own checksum
+    // covers.
     let prelude = crc32c::crc32c(&bytes[..16]);
     bytes[28..32].copy_from_slice(&prelude.to_le_bytes());
     let head = crc32c::crc32c(&bytes[20..56]);

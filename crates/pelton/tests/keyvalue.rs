@@ -652,7 +652,8 @@ fn missing_things_have_one_exit_code_each() {
     let code = |words: &[&str]| {
         let answer = run(server.command(words).current_dir(&folder.0));
         assert_ne!(answer.stderr, "", "{words:?}: {answer:?}");
-        // What a command says does not depend on how: the same code with JSON, and one object where there is an error.
+        // What a command says does not depend on how: the same code with JSON, and one object where
+        // there is an error.
         let json = run(server
             .command(words)
             .args(["--output", "json"])
@@ -896,7 +897,8 @@ fn a_value_is_not_read_from_the_null_device_or_a_closed_input() {
     }
 }
 
-/// A command before the pipe that fails writes nothing: that is no empty value, no empty list and no empty blob.
+/// A command before the pipe that fails writes nothing: that is no empty value, no empty list and
+/// no empty blob.
 #[test]
 fn standard_input_without_a_byte_is_refused() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! `pelton load`, through the real binary: against a real server, and against servers that misbehave.
+//! `pelton load`, through the real binary: against a real server, and against servers that
+//! misbehave.
 
 mod support;
 
@@ -36,7 +37,8 @@ fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
     (answer, json)
 }
 
-/// The same, and every call succeeds. The machine may be too busy for a result that is not void, or for a rate.
+/// The same, and every call succeeds. The machine may be too busy for a result that is not void, or
+/// for a rate.
 fn good(server: &Server, flags: &[&str]) -> Value {
     let (answer, json) = load(server, flags);
     assert!(
@@ -363,7 +365,8 @@ fn more_connections_than_the_server_takes_are_told() {
     }
 }
 
-/// A server that takes connections and says nothing on them: neither a signal nor the time given is waited out in vain.
+/// A server that takes connections and says nothing on them: neither a signal nor the time given is
+/// waited out in vain.
 #[test]
 fn a_load_that_still_connects_can_be_stopped_and_has_its_time() {
     let request = Temporary::new("connects", b"x");
@@ -416,7 +419,8 @@ fn keys_that_do_not_fit_into_the_memory_are_refused_before_they_are_stored() {
     assert_eq!(databases(&server), [""]);
 }
 
-/// A server whose calls of the warm-up never end has not done its work, whatever it does afterwards.
+/// A server whose calls of the warm-up never end has not done its work, whatever it does
+/// afterwards.
 #[test]
 fn calls_of_the_warm_up_that_never_end_are_told() {
     let request = Temporary::new("warm-up", b"x");
@@ -453,7 +457,8 @@ fn an_open_loop_keeps_its_rate() {
     );
 }
 
-/// One call at a time cannot be half a million a second: the result says so, first of all and by its code.
+/// One call at a time cannot be half a million a second: the result says so, first of all and by
+/// its code.
 #[test]
 fn an_open_loop_that_falls_behind_says_so() {
     let server = Server::start();
@@ -654,7 +659,8 @@ fn errors_of_the_server_are_counted_by_status() {
         "failed calls have no latency: {json}"
     );
 
-    // A database that is not there is told before anything is sent, with or without what would be stored.
+    // A database that is not there is told before anything is sent, with or without what would be
+    // stored.
     for more in [["--calls", "30"], ["--keys", "30"]] {
         for fill in [&[][..], &["--fill"], &["--pipe"]] {
             let arguments = [&["load", "--database", "nowhere"], &more[..], fill].concat();
@@ -666,7 +672,8 @@ fn errors_of_the_server_are_counted_by_status() {
         }
     }
 
-    // Some succeed and some do not: the result is shown, and the exit code says that not all is well.
+    // Some succeed and some do not: the result is shown, and the exit code says that not all is
+    // well.
     assert_eq!(server.run(["put", "x", "y"]).code, 0);
     let small = Server::with(&["--listen", "127.0.0.1:0", "--max-value", "100"]);
     let (answer, json) = load(

@@ -11,7 +11,8 @@ fn server(flags: &[&str]) -> Server {
     Server::with(&[&["--listen", "127.0.0.1:0"], flags].concat())
 }
 
-/// The article's client for a moment, with small values, so that a busy machine has time for some thousand calls.
+/// The article's client for a moment, with small values, so that a busy machine has time for some
+/// thousand calls.
 fn kvstore(server: &Server, flags: &[&str]) -> (Answer, Value) {
     let words = [
         "load",

@@ -1,4 +1,5 @@
-//! The server as a service: its log, its service manager, a reload; and what is made of the command line's own table.
+//! The server as a service: its log, its service manager, a reload; and what is made of the command
+//! line's own table.
 
 mod support;
 
@@ -184,7 +185,8 @@ fn a_hangup_reads_the_level_anew() {
     server.line_with("refused a connection");
 }
 
-/// Both drivers: connections with the reason of their end, calls that are refused with their status, and each call.
+/// Both drivers: connections with the reason of their end, calls that are refused with their
+/// status, and each call.
 #[test]
 fn debug_and_trace_show_connections_and_calls() {
     for driver in ["event-loop", "blocking"] {
@@ -573,7 +575,8 @@ fn the_packaged_settings_are_valid() {
     );
 }
 
-/// The settings of the service are in its file: a variable of the unit would beat a line of it, unseen by `config print`.
+/// The settings of the service are in its file: a variable of the unit would beat a line of it,
+/// unseen by `config print`.
 #[test]
 fn the_packaged_unit_takes_its_settings_from_the_file_alone() {
     let read = |name: &str| {

@@ -1,4 +1,5 @@
-//! Data folders that a server refuses: one line says why, the exit code is not 0, and nothing in them is changed.
+//! Data folders that a server refuses: one line says why, the exit code is not 0, and nothing in
+//! them is changed.
 
 mod support;
 
@@ -218,7 +219,8 @@ fn settle(folder: &Path) {
     }
 }
 
-/// A data folder with two files of the log, closed. That is too little for a snapshot, which would do without the first.
+/// A data folder with two files of the log, closed. That is too little for a snapshot, which would
+/// do without the first.
 fn without_snapshot(name: &str) -> (Folder, PathBuf) {
     let folder = Folder::new(name);
     let server = Server::durable(&folder.data(), &FLAGS);
@@ -240,7 +242,8 @@ fn a_damaged_log() {
     assert_eq!(server.run(["count"]).text().trim(), "4");
 }
 
-/// The limit on the size of a file is told as what it is: by itself it ends a program with a signal and no word.
+/// The limit on the size of a file is told as what it is: by itself it ends a program with a signal
+/// and no word.
 #[test]
 fn a_limit_on_the_size_of_files() {
     let folder = Folder::new("file-size");
@@ -386,8 +389,8 @@ fn refused_nobody(folder: &Folder, command: &mut Command, data: &Path) {
     );
 }
 
-/// A server would change a backup, so that nothing could be restored from it any more: not even where somebody did what a folder
-/// without its own file asks for.
+/// A server would change a backup, so that nothing could be restored from it any more: not even
+/// where somebody did what a folder without its own file asks for.
 #[test]
 fn a_backup() {
     let folder = filled("backup");
@@ -434,8 +437,8 @@ fn a_folder_in_the_place_of_a_file_of_the_log() {
     assert_eq!(server.run(["count"]).text().trim(), "4");
 }
 
-/// One damaged file of one database on disk: the start is refused by its name, `log verify` names it too, and when the loss
-/// is accepted that database alone begins anew.
+/// One damaged file of one database on disk: the start is refused by its name, `log verify` names
+/// it too, and when the loss is accepted that database alone begins anew.
 #[test]
 fn a_damaged_database_on_disk() {
     let folder = Folder::new("damaged-tree");

@@ -75,7 +75,8 @@ fn a_port_in_use_is_named_with_the_flag() {
     assert_eq!(answer.text(), "", "nothing is announced that is not there");
 }
 
-/// A server that hangs while it announces itself, since nobody reads what it prints, stops well too.
+/// A server that hangs while it announces itself, since nobody reads what it prints, stops well
+/// too.
 #[test]
 fn a_signal_while_the_server_is_announced_stops_it_as_later() {
     /// What a pipe holds unless told otherwise (pipe(7)).
@@ -213,7 +214,8 @@ fn nobody_listens() {
     }
 }
 
-/// Where there is no server, nothing was sent and nothing is waited for, however many attempts there may be.
+/// Where there is no server, nothing was sent and nothing is waited for, however many attempts
+/// there may be.
 #[test]
 fn a_transfer_without_a_server_ends_at_once() {
     let transfer = |words: &[&str]| {

@@ -22,7 +22,8 @@ fn snapshots(data: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A server that has overwritten its few keys often enough for the log to be larger than they are, stopped.
+/// A server that has overwritten its few keys often enough for the log to be larger than they are,
+/// stopped.
 fn stop_after_overwrites(folder: &Folder) {
     let server = Server::durable(&folder.data(), &[]);
     let value = "x".repeat(VALUE_BYTES - 1);

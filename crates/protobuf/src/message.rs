@@ -82,7 +82,8 @@ pub trait Message<'a>: Clone + Debug + Default + PartialEq {
     fn encoded_len(&self) -> usize;
 }
 
-/// A oneof of protobuf, described by [`oneof!`](crate::oneof!). The message holds an `Option` of it.
+/// A oneof of protobuf, described by [`oneof!`](crate::oneof!). The message holds an `Option` of
+/// it.
 pub trait Oneof<'a>: Clone + Debug + PartialEq {
     /// Its members.
     const FIELDS: &'static [FieldDescription];
@@ -193,8 +194,8 @@ macro_rules! kind {
     (double) => { $crate::Double };
 }
 
-/// Describes a message: generates its struct, which borrows from the bytes that it was decoded from,
-/// and its [`Message`].
+/// Describes a message: generates its struct, which borrows from the bytes that it was decoded
+/// from, and its [`Message`].
 ///
 /// ```text
 /// message! {
@@ -213,11 +214,11 @@ macro_rules! kind {
 /// }
 /// ```
 ///
-/// The blocks `oneofs` and `reserved` may be left out. Fields are encoded in the order in which they stand here. Scalar types are called as
-/// in `.proto` files; one of an enum is `enumeration`. A message that borrows nothing has no `<'a>`. With
-/// `"package.Name" in "outer."` errors name its fields as those of the message around it. With
-/// `reserved`, the number of the last field in the range that was given, 0 if none, is in the field
-/// `name`.
+/// The blocks `oneofs` and `reserved` may be left out. Fields are encoded in the order in which
+/// they stand here. Scalar types are called as in `.proto` files; one of an enum is `enumeration`.
+/// A message that borrows nothing has no `<'a>`. With `"package.Name" in "outer."` errors name its
+/// fields as those of the message around it. With `reserved`, the number of the last field in the
+/// range that was given, 0 if none, is in the field `name`.
 ///
 /// `[length_first]` before the fields sets [`Message::IS_LENGTH_FIRST`].
 ///

@@ -1,4 +1,5 @@
-//! Reading: one field after the other, borrowed from the input, every length checked before it is believed.
+//! Reading: one field after the other, borrowed from the input, every length checked before it is
+//! believed.
 
 use std::fmt;
 
@@ -171,8 +172,8 @@ impl<'a> Value<'a> {
 
 /// Walks the fields of one message.
 ///
-/// Groups are skipped. What comes out is for the caller to match by number; numbers that it does not know it lets go,
-/// which is how old programs read new messages.
+/// Groups are skipped. What comes out is for the caller to match by number; numbers that it does
+/// not know it lets go, which is how old programs read new messages.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -192,8 +193,8 @@ impl<'a> Reader<'a> {
 
     /// The next field, `None` at the end of the message.
     ///
-    /// Inlined by force, as is all that it calls: without that, carrying its result through memory costs more than
-    /// finding it, 19 of 31 ns for a Get.
+    /// Inlined by force, as is all that it calls: without that, carrying its result through memory
+    /// costs more than finding it, 19 of 31 ns for a Get.
     #[inline(always)]
     pub fn next_field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
         while !self.rest.is_empty() {
@@ -213,7 +214,8 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Calls `visit` with each field; what it complains about is reported with the number of the field.
+    /// Calls `visit` with each field; what it complains about is reported with the number of the
+    /// field.
     #[inline(always)]
     pub fn for_each(
         mut self,
@@ -225,7 +227,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The next number where numbers stand without tags: in the inside of a packed repeated field of a varint type.
+    /// The next number where numbers stand without tags: in the inside of a packed repeated field
+    /// of a varint type.
     pub fn next_packed(&mut self) -> Result<Option<u64>, Fault> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -317,7 +320,8 @@ impl<'a> Reader<'a> {
         Ok(*bytes)
     }
 
-    /// Skips to the end of the group `number` whose start was just read, and over all groups within.
+    /// Skips to the end of the group `number` whose start was just read, and over all groups
+    /// within.
     #[cold]
     fn skip_group(&mut self, number: u32) -> Result<(), Fault> {
         let mut open = [0; PROTOBUF_GROUP_DEPTH_MAX];
@@ -388,7 +392,8 @@ mod tests {
         assert_eq!(fault(&message), (1, Fault::VarintTooLong));
         *message.last_mut().expect("not empty") = 0x81;
         assert_eq!(fault(&message), (1, Fault::VarintTooLong));
-        // Longer than needed is allowed: some encoders reserve the room before they know the number.
+        // Longer than needed is allowed: some encoders reserve the room before they know the
+        // number.
         assert_eq!(
             fields(&[0x08, 0x81, 0x80, 0x00]),
             Ok(vec![(1, Value::Varint(1))])

@@ -1,4 +1,5 @@
-//! Writing: each function appends one field. None of them leaves out defaults by itself except those that say so.
+//! Writing: each function appends one field. None of them leaves out defaults by itself except
+//! those that say so.
 
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, LENGTH_DELIMITED, VARINT};
 
@@ -51,7 +52,8 @@ pub fn uint64(out: &mut Vec<u8>, field: u32, value: u64) {
     }
 }
 
-/// Appends an `int32`, `int64` or enum field unless it is 0, the default. Negative numbers take ten bytes.
+/// Appends an `int32`, `int64` or enum field unless it is 0, the default. Negative numbers take ten
+/// bytes.
 #[inline]
 pub fn int64(out: &mut Vec<u8>, field: u32, value: i64) {
     uint64(out, field, value.cast_unsigned());
@@ -114,7 +116,8 @@ pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     }
 }
 
-/// Appends tag and length of a field whose `length` bytes of content the caller appends next, or sends after `out`.
+/// Appends tag and length of a field whose `length` bytes of content the caller appends next, or
+/// sends after `out`.
 #[inline]
 pub fn bytes_head(out: &mut Vec<u8>, field: u32, length: usize) {
     tag(out, field, LENGTH_DELIMITED);
@@ -123,7 +126,8 @@ pub fn bytes_head(out: &mut Vec<u8>, field: u32, length: usize) {
 
 /// Appends an embedded message, which `encode` writes; its length need not be known beforehand.
 ///
-/// One byte is left for the length, as most messages are shorter than 128 bytes; a longer one is moved on.
+/// One byte is left for the length, as most messages are shorter than 128 bytes; a longer one is
+/// moved on.
 #[inline]
 pub fn message(out: &mut Vec<u8>, field: u32, encode: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LENGTH_DELIMITED);

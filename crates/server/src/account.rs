@@ -1,13 +1,15 @@
-//! The account of a server: what its peers make it hold, charged before or as it comes to be, and given back when it
-//! goes.
+//! The account of a server: what its peers make it hold, charged before or as it comes to be, and
+//! given back when it goes.
 //!
-//! Every connection has a [`Holding`]: unfinished requests, unsent answers, and what is set aside for answers that are
-//! on their way. A body that several answers share is charged once ([`Account::charge_shared`]). While less is charged
-//! than may be, everybody goes on. When the account is full, a connection that holds more than
-//! [`limits::SMALL_HOLDING_BYTES`] waits: it produces nothing and its windows stay shut, until its peer has read on.
-//! Smaller ones go on, so that new and small callers are served all the same. And the connection is ended that holds most
-//! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself has longer. Where small
-//! ones together are why the account is full, such as senders of a byte now and then, those of them go that do not move.
+//! Every connection has a [`Holding`]: unfinished requests, unsent answers, and what is set aside
+//! for answers that are on their way. A body that several answers share is charged once
+//! ([`Account::charge_shared`]). While less is charged than may be, everybody goes on. When the
+//! account is full, a connection that holds more than [`limits::SMALL_HOLDING_BYTES`] waits: it
+//! produces nothing and its windows stay shut, until its peer has read on. Smaller ones go on, so
+//! that new and small callers are served all the same. And the connection is ended that holds most
+//! of those that have not moved for [`limits::STALLED_MS`]; one that only waits for memory itself
+//! has longer. Where small ones together are why the account is full, such as senders of a byte now
+//! and then, those of them go that do not move.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -61,8 +63,9 @@ impl Address {
     }
 }
 
-/// The bytes that are claimed, below, and how often that has changed, above: who has looked at what is charged before takes
-/// nothing if a claim has come and gone meanwhile, though the sum is the same again.
+/// The bytes that are claimed, below, and how often that has changed, above: who has looked at what
+/// is charged before takes nothing if a claim has come and gone meanwhile, though the sum is the
+/// same again.
 #[derive(Debug, Default)]
 struct Claimed(AtomicU64);
 
@@ -79,7 +82,8 @@ impl Claimed {
         (packed % Claimed::CHANGE) as usize
     }
 
-    /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it looked.
+    /// Adds bytes if `may` says so of those that are claimed, and nothing has changed while it
+    /// looked.
     fn add_if(&self, bytes: usize, may: impl Fn(usize) -> bool) -> bool {
         let add = |packed: u64| {
             let changed = packed.wrapping_add(Claimed::CHANGE + bytes as u64);
@@ -102,8 +106,8 @@ impl Claimed {
 #[derive(Debug, Default)]
 struct Addresses {
     held: HashMap<Address, Weak<AddressHolding>>,
-    /// With more entries, those without a connection are swept. Twice as many as the last sweep has left, so that a
-    /// connection costs the same however many addresses there are.
+    /// With more entries, those without a connection are swept. Twice as many as the last sweep has
+    /// left, so that a connection costs the same however many addresses there are.
     swept_above: usize,
 }
 
@@ -188,15 +192,17 @@ impl Account {
         self.charged_bytes() > self.limit_bytes
     }
 
-    /// Takes memory for what a call is about to produce, before it exists, so that threads that produce something at the
-    /// same time do not all take what is left. While the account is not full, one of them may exceed it. To be followed
-    /// by [`Account::end_claim`] with the bytes that are returned, when what was produced is charged. `None`: not now.
+    /// Takes memory for what a call is about to produce, before it exists, so that threads that
+    /// produce something at the same time do not all take what is left. While the account is not
+    /// full, one of them may exceed it. To be followed by [`Account::end_claim`] with the bytes
+    /// that are returned, when what was produced is charged. `None`: not now.
     pub fn claim(&self, bytes: usize) -> Option<usize> {
         if bytes == 0 {
             return Some(0);
         }
         let is_taken = self.claimed.add_if(bytes, |claimed| {
-            // Read behind what is claimed, and written before it: so what goes from one to the other is seen.
+            // Read behind what is claimed, and written before it: so what goes from one to the
+            // other is seen.
             let charged = self.charged.load(Ordering::Relaxed);
             let is_free = charged.saturating_add(claimed).saturating_add(bytes) <= self.limit_bytes;
             let is_alone = claimed == 0 && charged <= self.limit_bytes;
@@ -205,8 +211,8 @@ impl Account {
         is_taken.then_some(bytes)
     }
 
-    /// Takes memory although there may be none, for what is so little that a connection may always have it. To be
-    /// followed by [`Account::end_claim`].
+    /// Takes memory although there may be none, for what is so little that a connection may always
+    /// have it. To be followed by [`Account::end_claim`].
     pub fn claim_little(&self, bytes: usize) {
         self.claimed.add(bytes);
     }
@@ -227,8 +233,8 @@ impl Account {
         (self.limit_bytes - reserve).saturating_sub(self.charged_bytes())
     }
 
-    /// Lets one connection of the server receive one message beyond the limit, so that something always moves. To be
-    /// followed by [`Account::end_overdraft`] if it returns true.
+    /// Lets one connection of the server receive one message beyond the limit, so that something
+    /// always moves. To be followed by [`Account::end_overdraft`] if it returns true.
     pub fn try_overdraft(&self) -> bool {
         !self.is_overdrawn.swap(true, Ordering::Relaxed)
     }
@@ -263,7 +269,8 @@ impl Account {
         }
     }
 
-    /// Charges a body that others may hold too, as long as what is returned lives: once, however many hold it.
+    /// Charges a body that others may hold too, as long as what is returned lives: once, however
+    /// many hold it.
     pub fn charge_shared(self: &Arc<Account>, body: &Bytes) -> Box<dyn wire::Charge> {
         let place = body.as_ptr() as usize;
         let mut shared = lock(&self.shared);
@@ -388,7 +395,8 @@ pub(crate) struct Held {
     pub unsent_bytes: usize,
     /// What has waited and was sent, ever.
     pub sent_bytes: u64,
-    /// A whole request of the peer waits for memory, and the peer has taken what it was sent, but for a little.
+    /// A whole request of the peer waits for memory, and the peer has taken what it was sent, but
+    /// for a little.
     pub waits_for_memory: bool,
 }
 
@@ -420,8 +428,8 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Changes what the connection is charged with, what it holds with bodies that are shared, and what of that waits to
-    /// be sent.
+    /// Changes what the connection is charged with, what it holds with bodies that are shared, and
+    /// what of that waits to be sent.
     #[inline]
     pub fn change(&mut self, held: Held, now_ns: u64) {
         self.unsent_bytes = held.unsent_bytes;
@@ -461,15 +469,16 @@ impl Holding {
         self.relieve(now_ns);
     }
 
-    /// A connection moves when a share of what it holds has come or gone: a byte a minute is no movement.
+    /// A connection moves when a share of what it holds has come or gone: a byte a minute is no
+    /// movement.
     fn note_movement(&mut self, held_bytes: usize, now_ns: u64) {
         let moved_bytes = self.held_bytes.abs_diff(held_bytes);
         self.owed_bytes = self.owed_bytes.saturating_sub(moved_bytes);
         if self.owed_bytes == 0 || self.held_bytes == 0 {
             self.moved_ns = now_ns;
             self.owed_bytes = held_bytes.div_ceil(wire::limits::PROGRESS_SHARE);
-            // A verdict that its loop has not carried out is about what it was then: later it would end a connection
-            // that moves.
+            // A verdict that its loop has not carried out is about what it was then: later it would
+            // end a connection that moves.
             if let Some(holder) = &self.holder {
                 holder.is_condemned.store(false, Ordering::Relaxed);
             }
@@ -481,8 +490,8 @@ impl Holding {
         self.number
     }
 
-    /// Lets those see it who relieve the account, if it holds more than a little: while the account is full, also if that
-    /// is not much.
+    /// Lets those see it who relieve the account, if it holds more than a little: while the account
+    /// is full, also if that is not much.
     fn show(&mut self) {
         let may_be_ended = self.account.is_full() && self.held_bytes >= limits::RELIEVED_FROM_BYTES;
         if self.is_small() && !may_be_ended {
@@ -523,13 +532,14 @@ impl Holding {
         self.held_bytes < limits::SMALL_HOLDING_BYTES
     }
 
-    /// Whether its peer has sent so much that is not ended that it sends no more while the account is overfull.
+    /// Whether its peer has sent so much that is not ended that it sends no more while the account
+    /// is overfull.
     pub fn has_sent_much(&self) -> bool {
         self.held_bytes.saturating_sub(self.unsent_bytes) >= limits::SMALL_HOLDING_BYTES
     }
 
-    /// What is to be held back of what would be produced for this peer. What it has sent and has not ended counts for
-    /// nothing here: that ends only if its calls go on.
+    /// What is to be held back of what would be produced for this peer. What it has sent and has
+    /// not ended counts for nothing here: that ends only if its calls go on.
     pub fn pause(&self) -> Pause {
         if !(self.account.is_full() || self.is_large_share()) {
             Pause::No
@@ -553,8 +563,8 @@ impl Holding {
         holder.is_some_and(|holder| holder.is_condemned.load(Ordering::Relaxed))
     }
 
-    /// Returns whether the connection is to be ended, to relieve the account. The caller ends it then; it is counted
-    /// once.
+    /// Returns whether the connection is to be ended, to relieve the account. The caller ends it
+    /// then; it is counted once.
     pub fn evict_if_condemned(&mut self) -> bool {
         if !self.is_condemned() {
             return false;
@@ -570,8 +580,8 @@ impl Holding {
         (self.held_bytes > 0).then_some(self.changed_ns)
     }
 
-    /// Looks whether the account is to be relieved, for the sake of this connection: one that only waits for its own peer
-    /// to read needs nothing, and ends nobody, itself least of all.
+    /// Looks whether the account is to be relieved, for the sake of this connection: one that only
+    /// waits for its own peer to read needs nothing, and ends nobody, itself least of all.
     pub fn relieve(&self, now_ns: u64) {
         if !self.waits_for_its_peer(now_ns) {
             self.account.relieve(now_ns);
@@ -634,7 +644,8 @@ mod tests {
         }
     }
 
-    /// Half messages too small for any of them to matter, each kept alive by a byte now and then, fill no account for long.
+    /// Half messages too small for any of them to matter, each kept alive by a byte now and then,
+    /// fill no account for long.
     #[test]
     fn small_ones_that_do_not_move_are_ended_where_they_fill_the_account() {
         let account = Account::new(8 * MB);
@@ -789,8 +800,8 @@ mod tests {
         }
     }
 
-    /// Between the look at what is charged and the claim another one comes, is charged, and goes: the sum of claims is the
-    /// same as before, and nothing may be claimed by the old look.
+    /// Between the look at what is charged and the claim another one comes, is charged, and goes:
+    /// the sum of claims is the same as before, and nothing may be claimed by the old look.
     #[test]
     fn a_claim_that_comes_and_goes_meanwhile_is_noticed() {
         let claimed = Claimed::default();
@@ -874,7 +885,8 @@ mod tests {
         }
     }
 
-    /// One with little to send needs memory for what it asks for next; one that does not read its much needs none.
+    /// One with little to send needs memory for what it asks for next; one that does not read its
+    /// much needs none.
     #[test]
     fn whoever_waits_for_its_own_peer_with_much_ends_nobody() {
         let account = Account::new(8 * MB);
@@ -925,7 +937,8 @@ mod tests {
         assert!(lock(&account.holders).is_empty());
     }
 
-    /// A client alone that takes its time over what it was sent stays; it goes when another needs the memory.
+    /// A client alone that takes its time over what it was sent stays; it goes when another needs
+    /// the memory.
     #[test]
     fn a_slow_reader_is_ended_only_for_another() {
         let account = Account::new(8 * MB);

@@ -26,10 +26,11 @@ impl Admission {
         }
     }
 
-    /// Whether another call may begin, with so many running in its loop, and so many of them on its connection. The less
-    /// is left, the fewer one connection may have, so that a few cannot use up what all share; a few calls it may have
-    /// always. A stream counts until its call has ended, also if the peer has long reset it.
-    /// An overfull account refuses only those who have sent much that is not ended: the others wait at most.
+    /// Whether another call may begin, with so many running in its loop, and so many of them on its
+    /// connection. The less is left, the fewer one connection may have, so that a few cannot use up
+    /// what all share; a few calls it may have always. A stream counts until its call has ended,
+    /// also if the peer has long reset it. An overfull account refuses only those who have sent
+    /// much that is not ended: the others wait at most.
     pub fn admit(
         &self,
         in_loop: usize,
@@ -47,8 +48,9 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns how much a connection may have sent that its calls have not seen: a little while not even small callers
-    /// can be let in, so that what streams send that were opened before is bounded too.
+    /// Returns how much a connection may have sent that its calls have not seen: a little while not
+    /// even small callers can be let in, so that what streams send that were opened before is
+    /// bounded too.
     pub fn gather_bound(&self) -> usize {
         match self.account.is_overfull() {
             true => limits::OVERFULL_GATHERED_BYTES,
@@ -103,8 +105,9 @@ pub(crate) fn refuse(
     connection.finish(stream, output, &wire_status(status));
 }
 
-/// Says when to try again (gRPC proposal A6, "Pushback"). It goes with every UNAVAILABLE of this server, and with
-/// nothing else: so a client can tell it from the UNAVAILABLE that its own library makes of a broken connection.
+/// Says when to try again (gRPC proposal A6, "Pushback"). It goes with every UNAVAILABLE of this
+/// server, and with nothing else: so a client can tell it from the UNAVAILABLE that its own library
+/// makes of a broken connection.
 #[cold]
 pub(crate) fn add_pushback(connection: &mut Connection, stream: StreamKey) {
     let pushback_ms = limits::RETRY_PUSHBACK_MS.to_string();
@@ -170,7 +173,8 @@ mod tests {
         }
     }
 
-    /// Connections that open all streams they can leave the others their share, whoever comes first.
+    /// Connections that open all streams they can leave the others their share, whoever comes
+    /// first.
     #[test]
     fn a_few_connections_do_not_use_up_the_calls_of_a_loop() {
         let account = Account::new(1 << 30);

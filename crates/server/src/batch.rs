@@ -30,7 +30,8 @@ pub(crate) enum LongWork {
     Step,
 }
 
-/// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole while it is served.
+/// The short reads of one tick, with the bytes kept for them. Taken out of the batch as a whole
+/// while it is served.
 #[derive(Default)]
 pub(crate) struct Reads {
     pub list: Vec<Read>,
@@ -119,12 +120,14 @@ impl TickBatch {
         self.long_work.push_back((work, call));
     }
 
-    /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing is allocated anew.
+    /// The short reads of this tick. Give them back with [`TickBatch::give_reads`], so that nothing
+    /// is allocated anew.
     pub fn take_reads(&mut self) -> Reads {
         std::mem::take(&mut self.reads)
     }
 
-    /// `served` becomes the list of the next tick. What was asked for while it was served goes in front of that.
+    /// `served` becomes the list of the next tick. What was asked for while it was served goes in
+    /// front of that.
     pub fn give_reads(&mut self, mut served: Reads) {
         served.list.clear();
         served.arena.clear();
@@ -156,16 +159,18 @@ impl TickBatch {
     }
 }
 
-/// Whether all reads are of one connection, so that nobody else waits for them. Those of one connection mostly stand together,
-/// but for what is asked for again behind the reads of a tick, and stays for the next one.
+/// Whether all reads are of one connection, so that nobody else waits for them. Those of one
+/// connection mostly stand together, but for what is asked for again behind the reads of a tick,
+/// and stays for the next one.
 pub(crate) fn are_of_one(reads: &[Read]) -> bool {
     reads
         .windows(2)
         .all(|pair| pair[0].connection == pair[1].connection)
 }
 
-/// Cuts reads, of which those of one connection mostly stand together, into what goes to one reader at a time. A connection
-/// with many has jobs of its own, so that the others do not wait for all of them.
+/// Cuts reads, of which those of one connection mostly stand together, into what goes to one reader
+/// at a time. A connection with many has jobs of its own, so that the others do not wait for all of
+/// them.
 pub(crate) fn jobs_of(mut reads: &[Read]) -> impl Iterator<Item = &[Read]> {
     std::iter::from_fn(move || {
         let mut taken = 0;

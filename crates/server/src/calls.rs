@@ -7,7 +7,8 @@ use wire::StreamKey;
 
 use crate::tasks::TaskHandle;
 
-/// Names a call of this loop; a late completion for a call that ended is recognised by the generation.
+/// Names a call of this loop; a late completion for a call that ended is recognised by the
+/// generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId {
     pub index: u32,
@@ -112,7 +113,8 @@ impl Calls {
         }
     }
 
-    /// The id of the call that is in a slot now. The stream that carries `index` as its token is alive, so is its call.
+    /// The id of the call that is in a slot now. The stream that carries `index` as its token is
+    /// alive, so is its call.
     pub fn current(&self, index: u32) -> Option<CallId> {
         let slot = self.slots.get(index as usize)?;
         slot.running.as_ref()?;
@@ -151,7 +153,8 @@ impl Calls {
 mod tests {
     use super::*;
 
-    /// A tag that named another call would answer it with the outcome of a commit that is not its own.
+    /// A tag that named another call would answer it with the outcome of a commit that is not its
+    /// own.
     #[test]
     fn a_tag_names_one_call() {
         for (index, generation, tag) in [

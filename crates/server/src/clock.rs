@@ -1,5 +1,5 @@
-//! Time as the server sees it. The driver gives each tick its time; this room reads no clock of its own, but asks the
-//! source that it was started with where long work has to be cut into slices.
+//! Time as the server sees it. The driver gives each tick its time; this room reads no clock of its
+//! own, but asks the source that it was started with where long work has to be cut into slices.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,8 +23,9 @@ pub trait TimeSource: Send + Sync {
 
 /// Time that goes on where the machine's clock is set back, or was ahead when the data was written.
 ///
-/// The store's time never goes back: it would stand still until the clock has caught up, and nothing would expire for as
-/// long. So it goes on by the monotonic clock, a little slower, until the clock of the machine has caught up.
+/// The store's time never goes back: it would stand still until the clock has caught up, and
+/// nothing would expire for as long. So it goes on by the monotonic clock, a little slower, until
+/// the clock of the machine has caught up.
 pub(crate) struct SteadyTime {
     source: Arc<dyn TimeSource>,
     log: Arc<dyn Log>,
@@ -40,11 +41,12 @@ struct Shown {
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// By this part of itself time goes slower while it is ahead: little enough for a time to live, much enough to be right
-/// again some day.
+/// By this part of itself time goes slower while it is ahead: little enough for a time to live,
+/// much enough to be right again some day.
 const SLOWER_BY: u64 = 16;
 
-/// From so much on it is told that the clock is behind, in milliseconds: smaller steps are the daily work of NTP.
+/// From so much on it is told that the clock is behind, in milliseconds: smaller steps are the
+/// daily work of NTP.
 const TOLD_FROM_MS: u64 = 1_000;
 
 impl SteadyTime {
@@ -104,8 +106,8 @@ pub(crate) struct Clock {
     wall_read_at_ns: u64,
 }
 
-/// How long a reading of the wall clock is good for. Time to live counts in milliseconds, so one reading a
-/// millisecond is enough, and a tick costs no call.
+/// How long a reading of the wall clock is good for. Time to live counts in milliseconds, so one
+/// reading a millisecond is enough, and a tick costs no call.
 const WALL_CLOCK_REREAD_NS: u64 = 500_000;
 
 impl Clock {
@@ -212,7 +214,8 @@ mod tests {
     const HOUR_MS: u64 = 3_600_000;
     const START_MS: u64 = 500_000 * HOUR_MS;
 
-    /// A machine and the time that is made of its clocks, for a store that was used until `store_ms`.
+    /// A machine and the time that is made of its clocks, for a store that was used until
+    /// `store_ms`.
     fn steady(store_ms: u64) -> (Arc<Machine>, Arc<Said>, SteadyTime) {
         let (machine, said) = (Arc::new(Machine::default()), Arc::new(Said::default()));
         machine.wall_ms.store(START_MS, Ordering::Relaxed);

@@ -42,7 +42,8 @@ pub(crate) struct ConnectionState {
     pub armed_ns: u64,
     /// What it makes the server hold.
     pub holding: Holding,
-    /// Short reads of its calls that wait until it has send capacity: database, call, and what was kept for it.
+    /// Short reads of its calls that wait until it has send capacity: database, call, and what was
+    /// kept for it.
     pub deferred_reads: VecDeque<(DatabaseId, CallId, Box<[u8]>)>,
     /// One of them has a large answer.
     pub defers_large: bool,
@@ -56,7 +57,8 @@ pub(crate) struct ConnectionState {
     pub unpacks: bool,
     /// Receives a large message beyond the server's limit.
     pub overdraws: bool,
-    /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its answer.
+    /// TLS without HTTP/2 in ALPN: what may be spoken on it is HTTP/1.1 at most, which gets its
+    /// answer.
     pub without_http2: bool,
     /// Beyond a limit of connections: its calls get UNAVAILABLE.
     pub refused: Option<RefusedFor>,
@@ -104,7 +106,8 @@ impl ConnectionState {
         }
     }
 
-    /// Whether no request can come any more: those that were on their way when the drain began have arrived.
+    /// Whether no request can come any more: those that were on their way when the drain began have
+    /// arrived.
     pub fn is_drained(&self) -> bool {
         match &self.protocol {
             Protocol::Http2(connection) => connection.close_reason().is_some(),
@@ -153,7 +156,8 @@ pub(crate) enum Opening {
     Wait,
     /// The peer said nothing and went, as those do who only look whether somebody listens.
     Gone,
-    /// Not for this port: answered, if there is an answer, and to be closed. Says what it was, for the log.
+    /// Not for this port: answered, if there is an answer, and to be closed. Says what it was, for
+    /// the log.
     Refuse(&'static str),
 }
 
@@ -161,7 +165,8 @@ pub(crate) enum Opening {
 pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> Opening {
     match http1::recognise(io.input.bytes()) {
         Greeting::Http2 if without_http2 => {
-            // RFC 9113 sections 3.2 and 3.4: who speaks it over TLS says so in ALPN, and we begin with SETTINGS.
+            // RFC 9113 sections 3.2 and 3.4: who speaks it over TLS says so in ALPN, and we begin
+            // with SETTINGS.
             const WHY: &str = "HTTP/2 over TLS needs h2 in ALPN";
             frame::write_settings(&mut io.output, &[]);
             frame::write_goaway(&mut io.output, 0, ErrorCode::InadequateSecurity, WHY);

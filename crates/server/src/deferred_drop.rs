@@ -1,4 +1,5 @@
-//! Frees what was cleared and dropped, away from the loops: freeing millions of entries takes a second.
+//! Frees what was cleared and dropped, away from the loops: freeing millions of entries takes a
+//! second.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -24,7 +25,7 @@ impl DeferredDrop {
     pub fn start(log: Arc<dyn Log>) -> std::io::Result<DeferredDrop> {
         let (sender, receiver) = sync_channel::<Garbage>(limits::GARBAGE_QUEUE);
         thread::Builder::new()
-            .name("pelton-deferred_drop".into())
+            .name("pelton-drop".into())
             .spawn(move || {
                 if let Err(error) = Background::Bulk.enter() {
                     log.storage(&error.to_string());

@@ -1,7 +1,8 @@
 //! Writes to databases on disk, on their way to the committer.
 //!
-//! Some must know what is on the device before they can be decided: a reader reads that first. Whatever comes behind them
-//! from the same loop waits for them, so that the writes of a call arrive in their order.
+//! Some must know what is on the device before they can be decided: a reader reads that first.
+//! Whatever comes behind them from the same loop waits for them, so that the writes of a call
+//! arrive in their order.
 
 use std::collections::VecDeque;
 
@@ -19,9 +20,11 @@ pub(crate) struct DiskWriteQueue {
     first: u64,
     /// Of keys and values in all of them.
     bytes: usize,
-    /// When the first one, for which there was no room, is read again; `None`: it was not found to be so yet, or is not.
+    /// When the first one, for which there was no room, is read again; `None`: it was not found to
+    /// be so yet, or is not.
     retry_ns: Option<u64>,
-    /// Commits whose callers have left: the number of the first batch that was not there yet, and the tag.
+    /// Commits whose callers have left: the number of the first batch that was not there yet, and
+    /// the tag.
     abandoned: VecDeque<(u64, u64)>,
 }
 
@@ -137,7 +140,8 @@ impl DiskWriteQueue {
         }
     }
 
-    /// Tells the committer that the callers of some commits have left, by their tags, once it has these commits.
+    /// Tells the committer that the callers of some commits have left, by their tags, once it has
+    /// these commits.
     pub fn abandon(&mut self, tags: &mut Vec<u64>, mailbox: &Mailbox) {
         let end = self.first + self.waiting.len() as u64;
         self.abandoned.extend(tags.drain(..).map(|tag| (end, tag)));
@@ -167,7 +171,8 @@ impl DiskWriteQueue {
         self.pass_on_abandoned(mailbox);
     }
 
-    /// The batches behind the first one make room for it: otherwise it could wait for what they hold, and they for it.
+    /// The batches behind the first one make room for it: otherwise it could wait for what they
+    /// hold, and they for it.
     fn give_back_reads(&mut self) {
         for place in self.waiting.iter_mut().skip(1) {
             match std::mem::replace(place, Place::AtReader) {

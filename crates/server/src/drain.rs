@@ -53,7 +53,8 @@ impl LoopState {
             .is_some_and(|drain| drain.patience_is_over)
     }
 
-    /// The calls that a drain has to look at: once when its patience ends, and all from the last call on.
+    /// The calls that a drain has to look at: once when its patience ends, and all from the last
+    /// call on.
     pub(crate) fn overstayed(&mut self, now_ns: u64) -> Vec<CallId> {
         let Some(drain) = &mut self.drain else {
             return Vec::new();
@@ -67,8 +68,8 @@ impl LoopState {
         }
     }
 
-    /// Whether the rest of an answer is on its way to a peer that goes on taking it: a large answer is not cut off because
-    /// its call has ended.
+    /// Whether the rest of an answer is on its way to a peer that goes on taking it: a large answer
+    /// is not cut off because its call has ended.
     pub(crate) fn is_sending(&self, channel: &ConnectionState) -> bool {
         let now_ns = self.clock.tick_ns();
         let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
@@ -78,7 +79,8 @@ impl LoopState {
             && self.drain.as_ref().is_some_and(is_in_time)
     }
 
-    /// When something is to be done about the drain. Its patience ends also for peers without calls.
+    /// When something is to be done about the drain. Its patience ends also for peers without
+    /// calls.
     pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
         let drain = self.drain.as_ref()?;
         if !drain.patience_is_over {

@@ -5,8 +5,9 @@ use service::{LoopFigures, Method};
 use crate::clock::Clock;
 use crate::limits;
 
-/// The calls that have ended in this tick. What they took runs from the time of the tick in which they began to the end of
-/// the one in which they were answered: both are the same for many, which are counted together.
+/// The calls that have ended in this tick. What they took runs from the time of the tick in which
+/// they began to the end of the one in which they were answered: both are the same for many, which
+/// are counted together.
 #[derive(Default)]
 pub(crate) struct EndedCalls {
     alike: Vec<Alike>,

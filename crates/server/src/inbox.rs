@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::SharedWaker;
 
-/// Filled by any thread, emptied by its loop. Whoever puts something in bounds how much there can be.
+/// Filled by any thread, emptied by its loop. Whoever puts something in bounds how much there can
+/// be.
 pub(crate) struct Inbox<T> {
     /// Asks the loop for a tick.
     waker: SharedWaker,
@@ -64,7 +65,8 @@ impl<T> Inbox<T> {
         taken
     }
 
-    /// Whether something has come that was not taken. Whoever has put it in has called the waker, once.
+    /// Whether something has come that was not taken. Whoever has put it in has called the waker,
+    /// once.
     #[inline]
     pub fn has_some(&self) -> bool {
         self.has_some.load(Ordering::Acquire)

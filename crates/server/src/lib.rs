@@ -1,8 +1,8 @@
 //! Puts protocol, driver, services and store together: a server.
 //!
 //! [`start`] binds the listeners and makes the store; [`Server::run`] serves until a signal or a
-//! [`StopHandle`](net::StopHandle) stops it. [`simulated`] makes a server without sockets and threads, for
-//! simulations.
+//! [`StopHandle`](net::StopHandle) stops it. [`simulated`] makes a server without sockets and
+//! threads, for simulations.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -101,7 +101,8 @@ pub struct Config {
     pub max_value_bytes: usize,
     /// Streams that one connection may have open at once.
     pub max_streams: u32,
-    /// The receive window of each stream, fixed, in bytes; `None`: it grows with the bandwidth-delay product.
+    /// The receive window of each stream, fixed, in bytes; `None`: it grows with the
+    /// bandwidth-delay product.
     pub stream_window: Option<u32>,
     /// The receive window of each connection, fixed, in bytes; `None`: it grows.
     pub connection_window: Option<u32>,
@@ -123,7 +124,8 @@ pub struct Config {
     pub blobs: BlobConfig,
     /// Where backups are made; `None`: nowhere, they are refused.
     pub backup_root: Option<BackupRoot>,
-    /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of the clock for each tick.
+    /// Whether it is counted how long calls take ([`service::figures::Totals::took`]): a reading of
+    /// the clock for each tick.
     pub time_calls: bool,
 }
 
@@ -137,9 +139,11 @@ pub enum StartError {
     Database(CreateError),
     /// The data folder cannot be used, or its log cannot be read.
     Open(OpenError),
-    /// The default database is of this kind, not of the one that is asked for, and something is in it.
+    /// The default database is of this kind, not of the one that is asked for, and something is in
+    /// it.
     OtherKind(Kind),
-    /// The default database, in which nothing is, could not be made one of the kind that is asked for.
+    /// The default database, in which nothing is, could not be made one of the kind that is asked
+    /// for.
     NotConverted(ConvertError),
     /// A thread could not be started.
     Thread(std::io::Error),
@@ -205,11 +209,13 @@ struct Parts {
     tasks: Arc<Tasks>,
 }
 
-/// Binds the listeners, opens the store, and last takes over the signals: from then on they stop the server as they do
-/// while it runs, so that it can be announced. Before, while a long log is read, they end the process.
+/// Binds the listeners, opens the store, and last takes over the signals: from then on they stop
+/// the server as they do while it runs, so that it can be announced. Before, while a long log is
+/// read, they end the process.
 ///
 /// # Errors
-/// If an address cannot be bound, the data folder cannot be used, or the limits make no sense together.
+/// If an address cannot be bound, the data folder cannot be used, or the limits make no sense
+/// together.
 pub fn start(mut config: Config) -> Result<Server, StartError> {
     share_descriptors(&mut config);
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
@@ -258,13 +264,15 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
     })
 }
 
-/// From now on the server's time goes on from that of its store, whatever the clock of the machine does.
+/// From now on the server's time goes on from that of its store, whatever the clock of the machine
+/// does.
 fn keep_time_steady(config: &mut Config, store: &Store) {
     let (source, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
     config.time = Arc::new(SteadyTime::new(source, store.clock_ms(0), log));
 }
 
-/// Bounds what may be open by what this process may open, each part by itself, so that the log always has descriptors.
+/// Bounds what may be open by what this process may open, each part by itself, so that the log
+/// always has descriptors.
 fn share_descriptors(config: &mut Config) {
     let plan = DescriptorPlan::of_process();
     config.loops.bound_connections(plan.connections);
@@ -320,7 +328,8 @@ impl Server {
         self.trees_set_aside
     }
 
-    /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran had ended by itself.
+    /// Serves until it is stopped, and leaves the log closed. Returns whether everything that ran
+    /// had ended by itself.
     ///
     /// # Errors
     /// If threads or signal handlers could not be had, or the log could not be closed.
@@ -374,11 +383,13 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// A server without sockets and threads, for simulations: the part of one loop, and what stands behind it.
+/// A server without sockets and threads, for simulations: the part of one loop, and what stands
+/// behind it.
 pub struct Simulated<H> {
     /// The part of the loop.
     pub handler: H,
-    /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all is volatile.
+    /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all
+    /// is volatile.
     pub rounds: Option<CommitLoop>,
     /// The store behind the handler.
     pub store: Store,
@@ -386,8 +397,8 @@ pub struct Simulated<H> {
     pub recovered: Option<Recovered>,
 }
 
-/// A server without sockets and threads. `waker` is called when the rounds have left outcomes for the handler, which
-/// then needs a tick.
+/// A server without sockets and threads. `waker` is called when the rounds have left outcomes for
+/// the handler, which then needs a tick.
 ///
 /// # Errors
 /// If the data folder cannot be used, or the limits of the default database make no sense together.
@@ -505,7 +516,8 @@ impl Parts {
         self.worker_with(mailbox, waker, role)
     }
 
-    /// A loop's part, with its mailbox to and from the committer of the databases that last, if there is one.
+    /// A loop's part, with its mailbox to and from the committer of the databases that last, if
+    /// there is one.
     fn worker_with(
         &self,
         mailbox: Option<Mailbox>,

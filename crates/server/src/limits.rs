@@ -1,59 +1,63 @@
 //! Every bound of this crate: name, default, and what it stops.
 
-/// Events (request heads, messages) that one connection may bring in one tick before the others get their turn: a
-/// small request is two events and about 0.3 µs, so this is some 150 µs, below the 200 µs that no step may exceed.
+/// Events (request heads, messages) that one connection may bring in one tick before the others get
+/// their turn: a small request is two events and about 0.3 µs, so this is some 150 µs, below the
+/// 200 µs that no step may exceed.
 pub const EVENTS_PER_TURN: usize = 1_024;
 
-/// Bytes that a connection's messages become when they are decompressed which count as one of [`EVENTS_PER_TURN`]: both
-/// take some 0.15 µs.
+/// Bytes that a connection's messages become when they are decompressed which count as one of
+/// [`EVENTS_PER_TURN`]: both take some 0.15 µs.
 pub const UNPACKED_BYTES_PER_EVENT: usize = 128;
 
-/// How long a connection may take to say by its first bytes which protocol it speaks, in milliseconds. Stops
-/// connections that are opened and left.
+/// How long a connection may take to say by its first bytes which protocol it speaks, in
+/// milliseconds. Stops connections that are opened and left.
 pub const FIRST_BYTES_MS: u64 = 10_000;
 
-/// Reads whose entries are brought into the processor's caches before the first of them is served: enough to overlap
-/// the waits for memory, few enough to still be there when their turn comes.
+/// Reads whose entries are brought into the processor's caches before the first of them is served:
+/// enough to overlap the waits for memory, few enough to still be there when their turn comes.
 pub const READS_WARMED_TOGETHER: usize = 128;
 
-/// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in microseconds, before the
-/// last slice begins, which takes as long at most. What is left over goes on in the next tick, so that short requests are
-/// served in between.
+/// Time that the long reads (scans, counts, large batches) of one loop may take in one tick, in
+/// microseconds, before the last slice begins, which takes as long at most. What is left over goes
+/// on in the next tick, so that short requests are served in between.
 pub const LONG_READS_PER_TICK_US: u64 = 100;
 
-/// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone would else have a tick for
-/// each page. A bound beside the time, as in a simulation that stands still.
+/// Slices of long reads in one tick if fewer calls want one: where they are short, a scan alone
+/// would else have a tick for each page. A bound beside the time, as in a simulation that stands
+/// still.
 pub const LONG_READ_SLICES: usize = 4;
 
-/// The largest request that is received for values of up to `value_bytes`: 16 MiB, or one largest key and value and
-/// 64 KiB where that is more, so that whatever can be stored can be sent.
+/// The largest request that is received for values of up to `value_bytes`: 16 MiB, or one largest
+/// key and value and 64 KiB where that is more, so that whatever can be stored can be sent.
 pub fn request_bytes(value_bytes: usize) -> usize {
     (16 << 20).max(value_bytes + store::limits::KEY_BYTES + (64 << 10))
 }
 
-/// Bytes that are kept for a read which are counted as held by its connection: less is within what every call is reckoned
-/// with ([`CALL_BYTES`]).
+/// Bytes that are kept for a read which are counted as held by its connection: less is within what
+/// every call is reckoned with ([`CALL_BYTES`]).
 pub const KEPT_BYTES: usize = 512;
 
-/// Reads of one connection that have waited for its send capacity and are taken up in one tick: each may find that those
-/// before it have used it up.
+/// Reads of one connection that have waited for its send capacity and are taken up in one tick:
+/// each may find that those before it have used it up.
 pub const READS_RESUMED: usize = 64;
 
-/// Running calls of one loop, nearly: when there are as many, a connection may have [`CALLS_IN_ANY_CASE`]. A call above it
-/// gets UNAVAILABLE with a pushback and costs nothing else. Stops streams that are opened over many connections and never
-/// ended.
+/// Running calls of one loop, nearly: when there are as many, a connection may have
+/// [`CALLS_IN_ANY_CASE`]. A call above it gets UNAVAILABLE with a pushback and costs nothing else.
+/// Stops streams that are opened over many connections and never ended.
 pub const RUNNING_CALLS_PER_LOOP: usize = 262_144;
 
-/// The part of the calls that a loop could still run which one connection may have: a sixteenth. Those that take what they
-/// can get come to an equal share, and leave something (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998). A
-/// connection may have all streams of the protocol as long as three quarters are left.
+/// The part of the calls that a loop could still run which one connection may have: a sixteenth.
+/// Those that take what they can get come to an equal share, and leave something (Choudhury and
+/// Hahne, "Dynamic Queue Length Thresholds", 1998). A connection may have all streams of the
+/// protocol as long as three quarters are left.
 pub const LEFT_CALLS_SHARE: usize = 16;
 
-/// Calls that a connection may run however many there are, and that are not charged: what ordinary clients have at once.
+/// Calls that a connection may run however many there are, and that are not charged: what ordinary
+/// clients have at once.
 pub const CALLS_IN_ANY_CASE: usize = 64;
 
-/// What an open stream and its call take beyond [`CALLS_IN_ANY_CASE`] of a connection, in bytes: measured with Pipes that do
-/// nothing, 0.9 KiB.
+/// What an open stream and its call take beyond [`CALLS_IN_ANY_CASE`] of a connection, in bytes:
+/// measured with Pipes that do nothing, 0.9 KiB.
 pub const CALL_BYTES: usize = 1 << 10;
 
 /// How long a connection that is over the limit may live to read its refusal, in milliseconds.
@@ -62,175 +66,196 @@ pub const REFUSED_CONNECTION_LIFE_MS: u64 = 1_000;
 /// What `grpc-retry-pushback-ms` says when a call is shed, in milliseconds.
 pub const RETRY_PUSHBACK_MS: u64 = 100;
 
-/// After the stop signal, how long a call that waits for its peer may still go on before it is ended with
-/// UNAVAILABLE, in milliseconds. Calls that the server itself has still to answer go on until `--drain-timeout`.
+/// After the stop signal, how long a call that waits for its peer may still go on before it is
+/// ended with UNAVAILABLE, in milliseconds. Calls that the server itself has still to answer go on
+/// until `--drain-timeout`.
 pub const DRAIN_PATIENCE_MS: u64 = 500;
 
-/// How long before the end of `--drain-timeout` the calls that still run are ended with UNAVAILABLE, in milliseconds:
-/// the time their statuses have to get out before connections are cut.
+/// How long before the end of `--drain-timeout` the calls that still run are ended with
+/// UNAVAILABLE, in milliseconds: the time their statuses have to get out before connections are
+/// cut.
 pub const LAST_CALL_MS: u64 = 250;
 
-/// What unfinished requests and unsent answers of all connections together may take, as a share of the memory limit,
-/// which bounds the data, and on top of it: above it connections that hold more than [`SMALL_HOLDING_BYTES`] wait. With the
-/// default limit of 70 % of what
-/// the process may use, a quarter comes to 87.5 % in all.
+/// What unfinished requests and unsent answers of all connections together may take, as a share of
+/// the memory limit, which bounds the data, and on top of it: above it connections that hold more
+/// than [`SMALL_HOLDING_BYTES`] wait. With the default limit of 70 % of what the process may use, a
+/// quarter comes to 87.5 % in all.
 ///
-/// Not counted, as they are there with every connection: [`CALLS_IN_ANY_CASE`], and input that is not consumed, at most
-/// [`net::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output below
-/// [`net::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the connections
-/// (`--max-connections` bounds them), if all of them send frames in part and read nothing; an idle one has neither.
+/// Not counted, as they are there with every connection: [`CALLS_IN_ANY_CASE`], and input that is
+/// not consumed, at most [`net::limits::INPUT_MAX_BYTES`] (64 KiB) of one connection, and output
+/// below [`net::limits::OUTPUT_LOW_WATER_BYTES`] (64 KiB). So the worst case is 128 KiB times the
+/// connections (`--max-connections` bounds them), if all of them send frames in part and read
+/// nothing; an idle one has neither.
 pub const BUFFERED_BYTES_SHARE: u64 = 4;
 
 /// The part of the memory of [`BUFFERED_BYTES_SHARE`] that large messages leave to small calls, a
 /// quarter: it is accounted for before they come, and the rest of their senders waits.
 pub const SMALL_CALLS_SHARE: usize = 4;
 
-/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that the answer to one batch may take, a half: an eighth of the
-/// memory limit. It lies there until its caller has read it, and no other large call goes on above the whole.
-/// [`service::limits::ANSWER_BYTES`] where that is more, and never more than [`service::limits::ANSWER_BYTES_MAX`].
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that the answer to one batch may take, a
+/// half: an eighth of the memory limit. It lies there until its caller has read it, and no other
+/// large call goes on above the whole. [`service::limits::ANSWER_BYTES`] where that is more, and
+/// never more than [`service::limits::ANSWER_BYTES_MAX`].
 pub const ANSWER_SHARE: u64 = 2;
 
-/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait in one loop for the committer, a
-/// quarter: beyond it nothing more is read from any peer of the loop until the committer has taken them. Stops those
-/// that send writes and go, for whom the account counts nothing any more.
+/// The part of the memory of [`BUFFERED_BYTES_SHARE`] that writes may take which wait in one loop
+/// for the committer, a quarter: beyond it nothing more is read from any peer of the loop until the
+/// committer has taken them. Stops those that send writes and go, for whom the account counts
+/// nothing any more.
 pub const WAITING_WRITES_SHARE: usize = 4;
 
-/// How often a connection looks whether less waits for the committer where nobody has said so, in milliseconds.
+/// How often a connection looks whether less waits for the committer where nobody has said so, in
+/// milliseconds.
 pub const HELD_BACK_RETRY_MS: u64 = 100;
 
 /// How often a connection looks for memory for its next large message while there is none, in
 /// milliseconds. Other loops may give memory back, and tell nobody.
 pub const TURN_RETRY_MS: u64 = 10;
 
-/// How soon a call tries again for which there was no memory for its answer since others were making theirs, in
-/// milliseconds: as long as making some large answers takes.
+/// How soon a call tries again for which there was no memory for its answer since others were
+/// making theirs, in milliseconds: as long as making some large answers takes.
 pub const CLAIM_RETRY_MS: u64 = 5;
 
-/// What a connection may hold when the account of [`BUFFERED_BYTES_SHARE`] is full: more, and it waits. With what it
-/// produces at a time it is why a full account can be exceeded by this for each connection.
+/// What a connection may hold when the account of [`BUFFERED_BYTES_SHARE`] is full: more, and it
+/// waits. With what it produces at a time it is why a full account can be exceeded by this for each
+/// connection.
 pub const SMALL_HOLDING_BYTES: usize = 64 << 10;
 
-/// The reserve for small callers beyond a full account, as a share of it. When that is used up too, new calls get
-/// UNAVAILABLE but from those who hold next to nothing.
+/// The reserve for small callers beyond a full account, as a share of it. When that is used up too,
+/// new calls get UNAVAILABLE but from those who hold next to nothing.
 pub const RESERVE_SHARE: usize = 8;
 
-/// What a connection may send, while not even small callers can be let in, that its calls have not seen: a few windows of
-/// small calls. A call that sends beyond it ends with UNAVAILABLE; an upload is bounded by its own window instead.
+/// What a connection may send, while not even small callers can be let in, that its calls have not
+/// seen: a few windows of small calls. A call that sends beyond it ends with UNAVAILABLE; an upload
+/// is bounded by its own window instead.
 pub const OVERFULL_GATHERED_BYTES: usize = 256 << 10;
 
-/// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a full account. Long
-/// against any pause of an honest peer that reads; short for those who wait for it.
+/// How long a connection must not have moved, in milliseconds, until it may be ended to relieve a
+/// full account. Long against any pause of an honest peer that reads; short for those who wait for
+/// it.
 pub const STALLED_MS: u64 = 2_000;
 
-/// As [`STALLED_MS`], for a connection that waits for memory with a whole request, and has taken nearly all that it was
-/// sent: it is the server that does not go on. It ends all the same, since a peer might hold much beside that request.
+/// As [`STALLED_MS`], for a connection that waits for memory with a whole request, and has taken
+/// nearly all that it was sent: it is the server that does not go on. It ends all the same, since a
+/// peer might hold much beside that request.
 pub const WAITING_STALLED_MS: u64 = 10_000;
 
-/// How often at most a full account is relieved of a connection, in milliseconds: what one held is given back first.
+/// How often at most a full account is relieved of a connection, in milliseconds: what one held is
+/// given back first.
 pub const RELIEVE_MS: u64 = 100;
 
-/// From how many bytes on a connection that holds less than [`SMALL_HOLDING_BYTES`] may be ended, too, where such
-/// connections together hold [`SMALL_HOLDERS_SHARE`] of a full account: thousands of half messages kept alive by a byte now
-/// and then.
+/// From how many bytes on a connection that holds less than [`SMALL_HOLDING_BYTES`] may be ended,
+/// too, where such connections together hold [`SMALL_HOLDERS_SHARE`] of a full account: thousands
+/// of half messages kept alive by a byte now and then.
 pub const RELIEVED_FROM_BYTES: usize = 16 << 10;
 
-/// The part of the account, a half, that such connections must hold together: else others are why it is full.
+/// The part of the account, a half, that such connections must hold together: else others are why
+/// it is full.
 pub const SMALL_HOLDERS_SHARE: usize = 2;
 
 /// Bytes of such connections that are ended at a time: one of them would give back next to nothing.
 pub const RELIEVED_AT_ONCE_BYTES: usize = 1 << 20;
 
-/// Addresses of peers that are remembered before those without a connection are forgotten; twice as many as have one, where
-/// that is more.
+/// Addresses of peers that are remembered before those without a connection are forgotten; twice as
+/// many as have one, where that is more.
 pub const KEPT_ADDRESSES: usize = 1_024;
 
-/// How long commits that found no room for what they must know wait until it is read again, in milliseconds: as long as a
-/// group of the log takes that gives some back.
+/// How long commits that found no room for what they must know wait until it is read again, in
+/// milliseconds: as long as a group of the log takes that gives some back.
 pub const READ_AHEAD_RETRY_MS: u64 = 2;
 
-/// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands of calls with the same
-/// deadline from holding up a loop.
+/// Alarms of one loop that ring in one tick: ending a call costs some 0.2 µs. Stops ten thousands
+/// of calls with the same deadline from holding up a loop.
 pub const ALARMS_PER_TICK: usize = 1_024;
 
 /// Dead alarms that may wait in the timer heap beyond the living ones before the heap is swept.
 pub const DEAD_ALARMS: usize = 4_096;
 
-/// Garbage values (the content of cleared and dropped databases) that may wait for the deferred_drop thread.
+/// Garbage values (the content of cleared and dropped databases) that may wait for the
+/// deferred_drop thread.
 pub const GARBAGE_QUEUE: usize = 64;
 
 /// Bytes of an unknown path that a status message repeats.
 pub const PATH_IN_MESSAGE_BYTES: usize = 256;
 
-/// How often a long task says at most how far it has come, in milliseconds: what a person sees as moving, and next to
-/// nothing for a loop.
+/// How often a long task says at most how far it has come, in milliseconds: what a person sees as
+/// moving, and next to nothing for a loop.
 pub const TASK_PROGRESS_MS: u64 = 100;
 
-/// While the memory for buffers is used up and the windows of all connections are shut: how often each looks whether they
-/// may open again, in milliseconds.
+/// While the memory for buffers is used up and the windows of all connections are shut: how often
+/// each looks whether they may open again, in milliseconds.
 pub const WINDOWS_SHUT_MS: u64 = 100;
 
-/// Calls that have ended in one tick and differ in method or begin, kept until its end to be counted with one reading of
-/// the clock; more need another one. 24 KiB.
+/// Calls that have ended in one tick and differ in method or begin, kept until its end to be
+/// counted with one reading of the clock; more need another one. 24 KiB.
 pub const ENDED_CALLS_KEPT: usize = 1_024;
 
-/// Threads that wait for the device for the reads of databases on disk. Begun when they are needed: as many reads as this
-/// are under way on the device at once, which is what makes a fast one fast; more would mostly wait for a CPU.
+/// Threads that wait for the device for the reads of databases on disk. Begun when they are needed:
+/// as many reads as this are under way on the device at once, which is what makes a fast one fast;
+/// more would mostly wait for a CPU.
 pub const READERS: usize = 16;
 
-/// Readers that long reads (pages of scans, counts, sweeps) may have at once, a half: the others are there for short ones.
+/// Readers that long reads (pages of scans, counts, sweeps) may have at once, a half: the others
+/// are there for short ones.
 pub const LONG_READERS: usize = READERS / 2;
 
 /// Short jobs that readers begin, while long ones wait, until one of these is begun.
 pub const SHORT_JOBS_IN_ROW: usize = 8;
 
-/// Jobs that may wait for a reader, some 0.5 KiB each. Calls beyond it get UNAVAILABLE with a pushback: the device is then
-/// so far behind that they would wait in vain.
+/// Jobs that may wait for a reader, some 0.5 KiB each. Calls beyond it get UNAVAILABLE with a
+/// pushback: the device is then so far behind that they would wait in vain.
 pub const READ_JOBS: usize = 65_536;
 
-/// The part of the jobs that could still wait which one connection may have, as with [`LEFT_CALLS_SHARE`].
+/// The part of the jobs that could still wait which one connection may have, as with
+/// [`LEFT_CALLS_SHARE`].
 pub const LEFT_READ_JOBS_SHARE: usize = 16;
 
-/// Turns of connections that have left which may stand among those of others, besides as many as there are of these: they
-/// are passed over.
+/// Turns of connections that have left which may stand among those of others, besides as many as
+/// there are of these: they are passed over.
 pub const TURNS_PASSED_OVER: usize = 64;
 
 /// Jobs that a connection may have while there is room at all, however many others have.
 pub const READ_JOBS_IN_ANY_CASE: usize = 16;
 
-/// A connection with so many reads in one tick has jobs of its own for them. Fewer share one with those of others.
+/// A connection with so many reads in one tick has jobs of its own for them. Fewer share one with
+/// those of others.
 pub const READS_OF_OWN_JOB: usize = 8;
 
-/// Reads of one tick that go to one reader together: enough to share its wake-up and its way back, few enough that several
-/// readers get something to do when many are asked for.
+/// Reads of one tick that go to one reader together: enough to share its wake-up and its way back,
+/// few enough that several readers get something to do when many are asked for.
 pub const READS_PER_JOB: usize = 32;
 
-/// Bytes that readers have brought and loops have not taken up yet, or are about to bring, above which readers wait:
-/// sixteen times what one run of a job usually brings at most. Half of the account of [`BUFFERED_BYTES_SHARE`] where that is less.
+/// Bytes that readers have brought and loops have not taken up yet, or are about to bring, above
+/// which readers wait: sixteen times what one run of a job usually brings at most. Half of the
+/// account of [`BUFFERED_BYTES_SHARE`] where that is less.
 pub const BROUGHT_BYTES: usize = 64 << 20;
 
-/// How often a loop says in the log that a database on disk could not be read, in milliseconds: thousands of calls may find
-/// the same damage.
+/// How often a loop says in the log that a database on disk could not be read, in milliseconds:
+/// thousands of calls may find the same damage.
 pub const DAMAGE_TOLD_MS: u64 = 10_000;
 
-/// With the blocking driver: how often its door looks whether a sweep has become due, in milliseconds. Expired entries are
-/// not shown in any case; until then they only take memory.
+/// With the blocking driver: how often its door looks whether a sweep has become due, in
+/// milliseconds. Expired entries are not shown in any case; until then they only take memory.
 pub const SWEEP_LOOK_MS: u64 = 1_000;
 
-/// How long a thread that reads or writes for others waits for something to do before it ends, in milliseconds: long against
-/// the pauses of a busy server, and short for the memory that it keeps to use again.
+/// How long a thread that reads or writes for others waits for something to do before it ends, in
+/// milliseconds: long against the pauses of a busy server, and short for the memory that it keeps
+/// to use again.
 pub const IDLE_THREAD_MS: u64 = 5_000;
 
-/// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a sync, few enough that their
-/// memory and their share of the processors stay small.
+/// Threads that read and write blobs: enough to keep a disk busy while some of them wait for a
+/// sync, few enough that their memory and their share of the processors stay small.
 pub const BLOB_THREADS: usize = 4;
 
-/// Bytes of blobs that are being read, or were and wait for their connection, of all connections together: enough for
-/// sixteen of the largest pieces at a time, far more than the threads read. Beyond it a connection has one small read.
+/// Bytes of blobs that are being read, or were and wait for their connection, of all connections
+/// together: enough for sixteen of the largest pieces at a time, far more than the threads read.
+/// Beyond it a connection has one small read.
 pub const BLOB_READ_BYTES: usize = 64 << 20;
 
 /// The same of one connection: four of the largest pieces. One read is always allowed.
 pub const BLOB_SOURCE_READ_BYTES: usize = 16 << 20;
 
-/// What a connection reads at a time of blobs while [`BLOB_READ_BYTES`] or the account of [`BUFFERED_BYTES_SHARE`] is used
-/// up: a block, as much as it may hold then in any case ([`SMALL_HOLDING_BYTES`]).
+/// What a connection reads at a time of blobs while [`BLOB_READ_BYTES`] or the account of
+/// [`BUFFERED_BYTES_SHARE`] is used up: a block, as much as it may hold then in any case
+/// ([`SMALL_HOLDING_BYTES`]).
 pub const BLOB_SMALL_READ_BYTES: usize = 64 << 10;

@@ -9,7 +9,8 @@ use crate::loop_state::LoopState;
 use crate::settings::FailedCall;
 
 impl LoopState {
-    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell silent is no error.
+    /// Says once for each connection that its peer broke the protocol or a limit. That a peer fell
+    /// silent is no error.
     pub(crate) fn log_error(&self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &channel.protocol else {
             return;
@@ -38,7 +39,8 @@ impl LoopState {
             (Closed::ByPeer, None) => {
                 "the peer reset the connection, or went before it had taken all".into()
             }
-            // The end of the peer's side is why a handler closes a connection with which nothing is wrong.
+            // The end of the peer's side is why a handler closes a connection with which nothing is
+            // wrong.
             (Closed::ByHandler, None) => match &channel.protocol {
                 _ if channel.refused.is_some() => {
                     "there are as many connections as there may be".to_owned()

@@ -9,7 +9,8 @@ use crate::limits;
 use crate::loop_state::LoopState;
 use crate::timers::Timer;
 
-/// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with the other loops.
+/// A [`Handler`] that serves calls. Owns its connections and calls; shares store and health with
+/// the other loops.
 pub(crate) struct LoopHandler {
     /// By the slot of the connection.
     pub(crate) channels: Vec<Option<ConnectionState>>,
@@ -64,7 +65,8 @@ impl LoopHandler {
         (channel.id == id).then_some(channel)
     }
 
-    /// What the alarms that are due ask for. Those that this tick has no time for are due in the next.
+    /// What the alarms that are due ask for. Those that this tick has no time for are due in the
+    /// next.
     fn ring(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for _ in 0..limits::ALARMS_PER_TICK {
             let Some((at_ns, alarm)) = self.core.timers.pop_due(now_ns) else {
@@ -86,8 +88,8 @@ impl LoopHandler {
         }
     }
 
-    /// An alarm of a connection that was set again since is not that of the connection any more: if it rang, it would
-    /// be set once more, and the alarms of a connection would never become fewer.
+    /// An alarm of a connection that was set again since is not that of the connection any more: if
+    /// it rang, it would be set once more, and the alarms of a connection would never become fewer.
     fn ring_connection(
         &mut self,
         connections: &mut dyn Connections,
@@ -103,7 +105,8 @@ impl LoopHandler {
         }
     }
 
-    /// Afterwards there are at most two alarms for a call and one for a connection, so that the next sweep is far.
+    /// Afterwards there are at most two alarms for a call and one for a connection, so that the
+    /// next sweep is far.
     fn sweep_timers(&mut self) {
         let core = &mut self.core;
         let owners = 2 * core.calls.len() + core.connections;
@@ -194,7 +197,8 @@ impl LoopHandler {
         }
     }
 
-    /// Has the connections visited of which nothing was taken, if less waits for the committer by now.
+    /// Has the connections visited of which nothing was taken, if less waits for the committer by
+    /// now.
     fn resume_held_back(&mut self) {
         for id in self.core.take_held_back() {
             if let Some(channel) = Self::channel(&mut self.channels, id) {
@@ -338,7 +342,8 @@ mod tests {
     use crate::pair::Pair;
     use crate::timers::Timer;
 
-    /// A header block that is begun and ended later makes the connection's alarm ring earlier, again and again.
+    /// A header block that is begun and ended later makes the connection's alarm ring earlier,
+    /// again and again.
     #[test]
     fn a_connection_has_one_alarm_in_the_long_run() {
         const END_HEADERS: u8 = 4;
@@ -402,7 +407,8 @@ mod tests {
         }
     }
 
-    /// What is awaited rings after the sweep as before it; of alarms that were set again, only the last is.
+    /// What is awaited rings after the sweep as before it; of alarms that were set again, only the
+    /// last is.
     #[test]
     fn dead_alarms_are_swept_when_they_outnumber_what_may_be_awaited() {
         let mut pair = Pair::open();
@@ -476,7 +482,8 @@ mod tests {
         assert!(pair.worker.alarms() <= limits::DEAD_ALARMS + 2);
     }
 
-    /// The peer's window is shut, and it falls silent: what waits for it was put there after its last word.
+    /// The peer's window is shut, and it falls silent: what waits for it was put there after its
+    /// last word.
     #[test]
     fn what_waits_for_a_silent_peer_is_counted() {
         let mut pair = Pair::open();
@@ -493,7 +500,8 @@ mod tests {
         assert_eq!(pair.worker.account().charged_bytes(), 0);
     }
 
-    /// The clients of an overloaded server are told to try again: doing so must not cost them the connection.
+    /// The clients of an overloaded server are told to try again: doing so must not cost them the
+    /// connection.
     #[test]
     fn calls_that_are_shed_again_and_again_keep_their_connection() {
         let mut pair = Pair::open();
@@ -600,7 +608,8 @@ mod tests {
         assert_eq!(pair.turn().last(), Some(&Event::Finished { stream }));
     }
 
-    /// A call that is answered later holds up neither what its client sends nor what it asks meanwhile.
+    /// A call that is answered later holds up neither what its client sends nor what it asks
+    /// meanwhile.
     #[test]
     fn a_worker_with_one_connection_reads_on_while_a_call_waits() {
         let mut pair = Pair::alone();
@@ -617,8 +626,8 @@ mod tests {
         assert!(!pair.worker.awaits_wake());
     }
 
-    /// The turn of a message lapses while others have filled the account: the next message does not begin by what was left
-    /// when its connection was walked the last time.
+    /// The turn of a message lapses while others have filled the account: the next message does not
+    /// begin by what was left when its connection was walked the last time.
     #[test]
     fn a_turn_begins_by_what_is_left_now() {
         let mut pair = Pair::open();

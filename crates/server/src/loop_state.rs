@@ -96,7 +96,8 @@ pub(crate) struct LoopState {
     pub(crate) claim_failed: bool,
     /// The call that was just shown its database waits until it may send a large answer.
     pub(crate) read_waits: bool,
-    /// The call that was just brought a message wants it once more, when large answers may be produced.
+    /// The call that was just brought a message wants it once more, when large answers may be
+    /// produced.
     pub(crate) puts_back: bool,
     /// The call that was just brought the first part of a message wants it as a whole.
     pub(crate) wants_whole: bool,
@@ -196,8 +197,8 @@ impl LoopState {
         channel.protocol = Protocol::Http2(connection);
     }
 
-    /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a client that was
-    /// pointed at the wrong port.
+    /// Closes a connection that does not speak HTTP/2. Said once for each, as a rule to find a
+    /// client that was pointed at the wrong port.
     pub fn refuse(&mut self, channel: &mut ConnectionState, io: &mut Io, what: &'static str) {
         self.settings.log.refused_greeting(what, &channel.address);
         channel.protocol = Protocol::Over;
@@ -263,7 +264,8 @@ impl LoopState {
                 io.set_unfinished(true);
                 break;
             }
-            // What is long is not begun before the rest is looked at: the caller may have taken it back.
+            // What is long is not begun before the rest is looked at: the caller may have taken it
+            // back.
             let begins_long_work = self.batch.long_work() > long_work_before;
             let is_next = ends_a_request(event) && !begins_long_work;
             if self.role == LoopRole::OneConnection && is_next {
@@ -277,8 +279,8 @@ impl LoopState {
         self.after_walk(channel, io, now_ns);
     }
 
-    /// Whether nothing more is taken from a peer until the committer has taken some of what waits for it. It is visited again
-    /// then, and not before: there is nothing to do for it.
+    /// Whether nothing more is taken from a peer until the committer has taken some of what waits
+    /// for it. It is visited again then, and not before: there is nothing to do for it.
     #[inline]
     fn holds_back(&mut self, channel: &mut ConnectionState, now_ns: u64) -> bool {
         channel.is_held_back = self.writes_are_many();
@@ -300,8 +302,8 @@ impl LoopState {
         }
     }
 
-    /// Whether so much waits for the committer that nothing more is taken from any peer: a bound beside the account, which
-    /// counts only for calls that live.
+    /// Whether so much waits for the committer that nothing more is taken from any peer: a bound
+    /// beside the account, which counts only for calls that live.
     #[inline]
     fn writes_are_many(&self) -> bool {
         let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
@@ -309,7 +311,8 @@ impl LoopState {
             > self.admission.waiting_write_bytes
     }
 
-    /// Charges at once what calls have produced if it is more than a little, so that those that follow see it.
+    /// Charges at once what calls have produced if it is more than a little, so that those that
+    /// follow see it.
     #[inline]
     pub(crate) fn note_growth(&mut self, channel: &mut ConnectionState, io: &Io) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
@@ -334,7 +337,8 @@ impl LoopState {
         connection.poll_event(io.input.bytes(), consumed, &mut io.output, now_ns)
     }
 
-    /// What every visit to a connection ends with: waiting output, the end if it has come, counting, the next alarm.
+    /// What every visit to a connection ends with: waiting output, the end if it has come,
+    /// counting, the next alarm.
     pub(crate) fn after_walk(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return;
@@ -361,8 +365,8 @@ impl LoopState {
         self.log_error(channel);
     }
 
-    /// Charges what a connection holds now, and holds back what is produced for its peer accordingly. Who found no memory
-    /// for a large message waits until it tries again.
+    /// Charges what a connection holds now, and holds back what is produced for its peer
+    /// accordingly. Who found no memory for a large message waits until it tries again.
     fn charge(&self, channel: &mut ConnectionState, io: &Io) -> Pause {
         let Protocol::Http2(connection) = &mut channel.protocol else {
             return Pause::No;
@@ -377,8 +381,8 @@ impl LoopState {
         pause
     }
 
-    /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it hold no more; ends it
-    /// to relieve the account.
+    /// Lets nothing be produced for a peer, and keeps its windows shut, while the account lets it
+    /// hold no more; ends it to relieve the account.
     fn guard_account(&mut self, channel: &mut ConnectionState, io: &mut Io, now_ns: u64) {
         let pause = self.charge(channel, io);
         let Protocol::Http2(connection) = &mut channel.protocol else {
@@ -399,7 +403,8 @@ impl LoopState {
         }
     }
 
-    /// Has a read of a call wait until its connection has send capacity; for a large answer, if it was shown one.
+    /// Has a read of a call wait until its connection has send capacity; for a large answer, if it
+    /// was shown one.
     #[cold]
     pub(crate) fn defer_read(
         &mut self,
@@ -438,8 +443,8 @@ impl LoopState {
         }
     }
 
-    /// What every step of a call ends with, also outside of a walk: counting what is buffered now, and another visit if
-    /// the step has moved something on that another call waits for.
+    /// What every step of a call ends with, also outside of a walk: counting what is buffered now,
+    /// and another visit if the step has moved something on that another call waits for.
     #[inline]
     pub(crate) fn after_step(&mut self, channel: &mut ConnectionState, io: &Io) {
         let pause = self.charge(channel, io);
@@ -451,7 +456,8 @@ impl LoopState {
         if claimed_bytes > 0 {
             self.admission.account.end_claim(claimed_bytes);
         }
-        // What the step has set free may be what a read waits for, and its peer need not say anything more.
+        // What the step has set free may be what a read waits for, and its peer need not say
+        // anything more.
         let reads_may_go_on = !channel.deferred_reads.is_empty()
             && match channel.defers_large {
                 true => connection.has_large_capacity(),
@@ -796,7 +802,8 @@ impl LoopState {
     }
 }
 
-/// Whether a caller has said all: what its call does now is done, and answered, before anything else is looked at.
+/// Whether a caller has said all: what its call does now is done, and answered, before anything
+/// else is looked at.
 fn ends_a_request(event: Event) -> bool {
     match event {
         Event::Request { end, .. } => end,
@@ -850,8 +857,8 @@ fn calls_bytes(streams: usize) -> usize {
     streams.saturating_sub(limits::CALLS_IN_ANY_CASE) * limits::CALL_BYTES
 }
 
-/// The output that waits for the socket, if it is more than what is usually written at once. The driver calls
-/// `Handler::writable` when it has become less, so that it is not counted for longer.
+/// The output that waits for the socket, if it is more than what is usually written at once. The
+/// driver calls `Handler::writable` when it has become less, so that it is not counted for longer.
 #[inline]
 pub(crate) fn large_output_bytes(io: &Io) -> usize {
     let bytes = io.output.len();

@@ -1,4 +1,5 @@
-//! A worker and one client that exchange bytes by hand, without driver, sockets and clocks: for unit tests.
+//! A worker and one client that exchange bytes by hand, without driver, sockets and clocks: for
+//! unit tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -209,7 +210,8 @@ impl Pair {
         *self.log.detail.lock().expect("one thread") = detail;
     }
 
-    /// A worker over a store that was opened elsewhere, with these readers. `waker` is called when it should tick.
+    /// A worker over a store that was opened elsewhere, with these readers. `waker` is called when
+    /// it should tick.
     pub fn over(
         store: store::Store,
         readers: Readers,
@@ -312,14 +314,16 @@ impl Pair {
         self.worker.tick(&mut Only(&mut self.io), self.now_ns);
     }
 
-    /// As [`Pair::turn`], but nothing has come from the client, which would be a reason to look at its connection.
+    /// As [`Pair::turn`], but nothing has come from the client, which would be a reason to look at
+    /// its connection.
     pub fn turn_of_worker(&mut self) -> Vec<Event> {
         self.clock.ns.store(self.now_ns, Ordering::Relaxed);
         self.worker.tick(&mut Only(&mut self.io), self.now_ns);
         self.take()
     }
 
-    /// What a loop does that is woken without input: a tick, and a visit to the connection if it asks for one.
+    /// What a loop does that is woken without input: a tick, and a visit to the connection if it
+    /// asks for one.
     pub fn tick_without_input(&mut self) {
         if self.io.is_unfinished() {
             self.receive(&[]);
@@ -362,8 +366,8 @@ impl Pair {
         events
     }
 
-    /// The account of the server is used up by others as long as what is returned lives, and the client has begun
-    /// messages that it does not end.
+    /// The account of the server is used up by others as long as what is returned lives, and the
+    /// client has begun messages that it does not end.
     pub fn overfill(&mut self) -> crate::account::Holding {
         for _ in 0..2 {
             let head = RequestHead::call("test", "/pelton.v1.Echo/Unary");

@@ -45,8 +45,8 @@ impl Answer {
         (Self::ALL.into_iter()).find(|answer| answer.token() == token)
     }
 
-    /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown away. An answer
-    /// before that would leave what is wrong with the rest of the request unsaid.
+    /// Answers. The request is complete: its body, which nobody asked for, has come and was thrown
+    /// away. An answer before that would leave what is wrong with the rest of the request unsaid.
     pub fn send(
         self,
         connection: &mut Connection,
@@ -74,7 +74,8 @@ impl Answer {
     }
 }
 
-/// Ends a plain request that failed: with the status of HTTP that fits, or, if its answer has begun, by cutting it off.
+/// Ends a plain request that failed: with the status of HTTP that fits, or, if its answer has
+/// begun, by cutting it off.
 pub(crate) fn fail(
     connection: &mut Connection,
     output: &mut Vec<u8>,

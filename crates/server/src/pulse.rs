@@ -30,7 +30,8 @@ impl Pulse {
         }
     }
 
-    /// A loop begins. Threads for single connections are left out: they may wait for their peer, or rest.
+    /// A loop begins. Threads for single connections are left out: they may wait for their peer, or
+    /// rest.
     pub(crate) fn begin(&self, start: &LoopStart) {
         if !start.one_connection {
             self.lock().push(Beating {

@@ -1,4 +1,5 @@
-//! The reads of a tick: shown the index of a database in memory, or what was fetched of one on disk.
+//! The reads of a tick: shown the index of a database in memory, or what was fetched of one on
+//! disk.
 
 use net::Connections;
 use service::State;
@@ -14,7 +15,8 @@ use crate::loop_state::LoopState;
 use crate::readers::{Done, Full, WhyFull};
 
 impl LoopHandler {
-    /// Serves the short reads of this tick, each database in memory from one view; those on disk are asked for.
+    /// Serves the short reads of this tick, each database in memory from one view; those on disk
+    /// are asked for.
     pub(crate) fn serve_reads(&mut self, connections: &mut dyn Connections) {
         let reads = self.core.batch.take_reads();
         let store = self.core.shared.store.clone();
@@ -50,7 +52,8 @@ impl LoopHandler {
         }
     }
 
-    /// Reads of one connection mostly stand together: the connection is looked up once for those that do.
+    /// Reads of one connection mostly stand together: the connection is looked up once for those
+    /// that do.
     fn serve_all(
         &mut self,
         connections: &mut dyn Connections,
@@ -186,8 +189,8 @@ impl LoopHandler {
         }
     }
 
-    /// Serves long reads and other long work, one slice of each in turn, until their share of the tick is used up. If they are few, those that
-    /// go on get some more.
+    /// Serves long reads and other long work, one slice of each in turn, until their share of the
+    /// tick is used up. If they are few, those that go on get some more.
     pub(crate) fn serve_long_reads(&mut self, connections: &mut dyn Connections) {
         let waiting = self.core.batch.long_work();
         if waiting == 0 {

@@ -11,8 +11,8 @@ pub trait Log: Send + Sync {
     /// A connection was closed because its first bytes were not for this port.
     fn refused_greeting(&self, what: &'static str, peer: &PeerAddress);
 
-    /// A connection was ended because the peer broke the protocol or a limit; once for each connection. There are
-    /// only so many reasons.
+    /// A connection was ended because the peer broke the protocol or a limit; once for each
+    /// connection. There are only so many reasons.
     fn connection_error(&self, why: &'static str, peer: &PeerAddress);
 
     /// Something happened to the storage that an operator should look at.
@@ -38,8 +38,8 @@ pub trait Log: Send + Sync {
     /// A connection was closed, at [`Detail::Connections`].
     fn connection_closed(&self, _peer: &PeerAddress, _why: &str, _open_ns: u64) {}
 
-    /// A call was refused or has failed: at [`Detail::Connections`], and always where the call itself has no other way
-    /// to say so ([`has_silent_callers`]).
+    /// A call was refused or has failed: at [`Detail::Connections`], and always where the call
+    /// itself has no other way to say so ([`has_silent_callers`]).
     fn call_failed(&self, _call: &FailedCall<'_>) {}
 
     /// A call has ended, however it did, at [`Detail::Calls`].
@@ -72,8 +72,8 @@ pub enum Detail {
     Calls,
 }
 
-/// Whether clients of a method are known to drop the status of a failed call, so that the server's log is where its reason
-/// is looked for. Those of gupload print a message of their own.
+/// Whether clients of a method are known to drop the status of a failed call, so that the server's
+/// log is where its reason is looked for. Those of gupload print a message of their own.
 pub fn has_silent_callers(method: Method) -> bool {
     matches!(method, Method::GuploadUpload | Method::HttpGupload)
 }

@@ -50,7 +50,8 @@ impl LoopState {
         self.step_with(channel, output, id, None, step);
     }
 
-    /// The same for a step that a message brings, of which the call may keep large parts if they are shared.
+    /// The same for a step that a message brings, of which the call may keep large parts if they
+    /// are shared.
     #[inline]
     pub(crate) fn step_with(
         &mut self,
@@ -92,7 +93,8 @@ impl LoopState {
         let mut effects = actions.effects;
         if let Some((commits, bytes)) = effects.written_from {
             effects.commits = (self.batch.commits() - commits) as u32;
-            // What waits for the committer is held for the call until that answers; nothing does if it gave up.
+            // What waits for the committer is held for the call until that answers; nothing does if
+            // it gave up.
             connection.reserve_more(stream, self.batch.write_bytes() - bytes);
         }
         self.puts_back = effects.puts_back;
@@ -189,7 +191,8 @@ impl LoopState {
         if let Some(database) = reads_from
             && !channel.has_capacity()
         {
-            // Read again when the peer has taken what waits for it: what was fetched is not kept for so long.
+            // Read again when the peer has taken what waits for it: what was fetched is not kept
+            // for so long.
             return self.defer_read(channel, (database, id), fetched.kept());
         }
         match Shown::fetched(fetched) {

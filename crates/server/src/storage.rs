@@ -20,7 +20,8 @@ use crate::{Config, StartError};
 pub enum Storage {
     /// Nowhere: everything is lost when the server stops.
     Volatile {
-        /// Names the history of this server's commits, which begins with its start: draw it at random.
+        /// Names the history of this server's commits, which begins with its start: draw it at
+        /// random.
         history_id: u64,
     },
     /// In a data folder, with a log.
@@ -267,7 +268,8 @@ mod tests {
             }
         }
 
-        /// A start; returns why it was refused, and the kind that the default database has afterwards.
+        /// A start; returns why it was refused, and the kind that the default database has
+        /// afterwards.
         fn start(&self, kind: Option<Kind>) -> (Option<StartError>, Kind) {
             let config = self.config(kind);
             let opening = open(&config).expect("the disk is well");

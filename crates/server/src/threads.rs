@@ -1,5 +1,6 @@
-//! Threads for jobs that wait for a device: begun when there is something for them to do, and ended when there has been
-//! nothing for a while, so that the memory which they have kept for more goes back.
+//! Threads for jobs that wait for a device: begun when there is something for them to do, and ended
+//! when there has been nothing for a while, so that the memory which they have kept for more goes
+//! back.
 
 #[cfg(test)]
 use std::io;
@@ -27,7 +28,8 @@ pub(crate) trait JobQueue: Send + Sized + 'static {
     fn run(pool: &Arc<ThreadPool<Self>>, job: Self::Job);
 }
 
-/// Begins a thread of this name; where the system gives none, the log says for what, and `None` is returned.
+/// Begins a thread of this name; where the system gives none, the log says for what, and `None` is
+/// returned.
 pub(crate) fn begin(
     name: &str,
     what: &str,
@@ -67,7 +69,8 @@ pub(crate) struct ThreadPool<Q> {
 pub(crate) struct PoolState<Q> {
     pub queue: Q,
     threads: Vec<JoinHandle<()>>,
-    /// Threads that have begun and not ended: those of `threads`, and during a stop those that it waits for.
+    /// Threads that have begun and not ended: those of `threads`, and during a stop those that it
+    /// waits for.
     running: usize,
     /// Threads that wait for a job.
     idle: usize,
@@ -131,11 +134,13 @@ impl<Q: JobQueue> ThreadPool<Q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the threads that so many jobs need, beside those that wait for some, as far as there may be threads. To be
-    /// followed by [`ThreadPool::notify`] when the jobs are in the queue. Returns whether there is a thread to do them.
+    /// Begins the threads that so many jobs need, beside those that wait for some, as far as there
+    /// may be threads. To be followed by [`ThreadPool::notify`] when the jobs are in the queue.
+    /// Returns whether there is a thread to do them.
     pub fn begin_threads(self: &Arc<Self>, state: &mut PoolState<Q>, jobs: usize) -> bool {
         let mut idle = state.idle;
-        // A thread that waits may be on its way to a job that is in the queue: each job has one of its own.
+        // A thread that waits may be on its way to a job that is in the queue: each job has one of
+        // its own.
         while jobs > idle && state.running < self.max_threads && !state.is_stopping {
             let pool = Arc::clone(self);
             let begun = begin(self.name, self.what, &*self.log, move || pool.work());
@@ -157,7 +162,8 @@ impl<Q: JobQueue> ThreadPool<Q> {
         }
     }
 
-    /// Changes the queue and has what may begin then done: by threads, or, if there is none and none can be had, here.
+    /// Changes the queue and has what may begin then done: by threads, or, if there is none and
+    /// none can be had, here.
     pub fn submit(self: &Arc<Self>, change: impl FnOnce(&mut Q)) {
         let mut state = self.lock();
         change(&mut state.queue);
@@ -210,8 +216,8 @@ impl<Q: JobQueue> ThreadPool<Q> {
         }
     }
 
-    /// Begins no thread any more and waits until those that there are have done what is left of the queue after `change`.
-    /// What is submitted afterwards is done where it is.
+    /// Begins no thread any more and waits until those that there are have done what is left of the
+    /// queue after `change`. What is submitted afterwards is done where it is.
     pub fn stop(&self, change: impl FnOnce(&mut Q)) {
         let threads = {
             let mut state = self.lock();

@@ -74,8 +74,8 @@ impl LoopState {
         }
     }
 
-    /// Has entries removed whose time has come, if somebody must: their removals go with the writes of this tick.
-    /// Nobody waits for the outcomes; their tag belongs to no call.
+    /// Has entries removed whose time has come, if somebody must: their removals go with the writes
+    /// of this tick. Nobody waits for the outcomes; their tag belongs to no call.
     pub(crate) fn sweep(&mut self) {
         if self.role == LoopRole::OneConnection {
             return; // the door does it, so that it wakes one thread and not thousands
@@ -101,8 +101,8 @@ impl LoopState {
         }
     }
 
-    /// When the next sweep is due, on the clock of the ticks. Whoever makes it due earlier does not tell the door, which
-    /// therefore looks now and then.
+    /// When the next sweep is due, on the clock of the ticks. Whoever makes it due earlier does not
+    /// tell the door, which therefore looks now and then.
     fn sweep_due_ns(&self) -> Option<u64> {
         let look_ns = match self.role {
             LoopRole::OneConnection => return None,
@@ -149,7 +149,8 @@ impl LoopState {
         self.end(channel, io, id, deadline_exceeded());
     }
 
-    /// Whether a call still wants to be woken now: it may have asked for a later time since. Takes the wish.
+    /// Whether a call still wants to be woken now: it may have asked for a later time since. Takes
+    /// the wish.
     pub(crate) fn take_wish(&mut self, id: CallId, now_ns: u64) -> bool {
         let Some(running) = self.calls.get_mut(id) else {
             return false;

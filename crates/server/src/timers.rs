@@ -1,4 +1,5 @@
-//! Wake-ups of one loop: call deadlines, waits that services asked for, and the timers of connections.
+//! Wake-ups of one loop: call deadlines, waits that services asked for, and the timers of
+//! connections.
 
 use crate::calls::CallId;
 use net::ConnectionId;
@@ -22,8 +23,8 @@ impl Timer {
     }
 }
 
-/// A heap of alarms. An alarm is never searched for: one whose owner is gone, or waits for another time now, is dropped
-/// when its time comes.
+/// A heap of alarms. An alarm is never searched for: one whose owner is gone, or waits for another
+/// time now, is dropped when its time comes.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, Timer)>>,
@@ -50,8 +51,9 @@ impl Timers {
         self.heap.len()
     }
 
-    /// Drops the alarms that nobody waits for any more. Called when the heap has grown well beyond the number of
-    /// owners, so that calls and connections which end long before a far deadline do not pile up.
+    /// Drops the alarms that nobody waits for any more. Called when the heap has grown well beyond
+    /// the number of owners, so that calls and connections which end long before a far deadline do
+    /// not pile up.
     pub fn retain(&mut self, mut is_awaited: impl FnMut(u64, Timer) -> bool) {
         self.heap
             .retain(|&Reverse((at_ns, alarm))| is_awaited(at_ns, alarm));

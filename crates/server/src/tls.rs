@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use net::tls::{Part, ServerTls, ServerTlsOptions, TlsConfigError};
 
-/// What this server speaks over TLS, by its names in ALPN, the preferred one first. A client that speaks HTTP/1.1 only is
-/// told what this port is.
+/// What this server speaks over TLS, by its names in ALPN, the preferred one first. A client that
+/// speaks HTTP/1.1 only is told what this port is.
 pub const APPLICATIONS: &[&[u8]] = &[HTTP2, b"http/1.1"];
 
 pub(crate) const HTTP2: &[u8] = b"h2";
@@ -107,7 +107,8 @@ impl Contents {
     }
 }
 
-/// TLS from files, and what they held when they were last looked at. Whoever owns it looks again from time to time.
+/// TLS from files, and what they held when they were last looked at. Whoever owns it looks again
+/// from time to time.
 pub struct Certificates {
     files: TlsFiles,
     tls: ServerTls,
@@ -119,7 +120,8 @@ impl Certificates {
     /// Reads the files. `now_s`: seconds since 1970.
     ///
     /// # Errors
-    /// If a file cannot be read, or what is in the files is wrong, does not fit together, or is not valid now.
+    /// If a file cannot be read, or what is in the files is wrong, does not fit together, or is not
+    /// valid now.
     pub fn load(files: TlsFiles, now_s: u64) -> Result<Certificates, TlsFilesError> {
         let contents = files.read()?;
         let tls = ServerTls::new(&contents.options(now_s)).map_err(|error| files.wrong(error))?;
@@ -135,8 +137,8 @@ impl Certificates {
         &self.tls
     }
 
-    /// Looks whether the files have changed, and takes what they hold for new connections. `Ok(false)`: nothing is new.
-    /// What was tried once is not tried again unless `always`.
+    /// Looks whether the files have changed, and takes what they hold for new connections.
+    /// `Ok(false)`: nothing is new. What was tried once is not tried again unless `always`.
     ///
     /// # Errors
     /// As [`Certificates::load`]; what was in use stays in use.

@@ -10,7 +10,8 @@ use crate::connection::{ConnectionState, Protocol};
 use crate::limits;
 use crate::loop_state::LoopState;
 
-/// Connections of a loop that have no memory for their next large message, in the order in which they asked.
+/// Connections of a loop that have no memory for their next large message, in the order in which
+/// they asked.
 #[derive(Debug, Default)]
 pub(crate) struct TurnQueue(VecDeque<Waiting>);
 
@@ -20,8 +21,8 @@ struct Waiting {
     id: ConnectionId,
     /// What it lacks.
     bytes: usize,
-    /// Its windows are shut, since it or its address holds too much: whatever memory there is, it gets none, and keeps nobody
-    /// from it. It may go beyond the limit.
+    /// Its windows are shut, since it or its address holds too much: whatever memory there is, it
+    /// gets none, and keeps nobody from it. It may go beyond the limit.
     is_shut: bool,
 }
 
@@ -201,8 +202,8 @@ mod tests {
         assert!(account.may_overdraw());
     }
 
-    /// Of an address that holds most of an account of which half is used: a visit in each tick would bring nothing, and others
-    /// would wait for it.
+    /// Of an address that holds most of an account of which half is used: a visit in each tick
+    /// would bring nothing, and others would wait for it.
     #[test]
     fn a_connection_whose_windows_are_shut_is_not_visited_for_memory() {
         let mut pair = Pair::open();

@@ -1,5 +1,5 @@
-//! Which connection goes on with a large compressed message: one of a loop after the other, a step each, so that many of
-//! them make a loop slower and do not stop it.
+//! Which connection goes on with a large compressed message: one of a loop after the other, a step
+//! each, so that many of them make a loop slower and do not stop it.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,8 @@ impl LoopState {
         }
     }
 
-    /// Notes whether the connection has used what [`LoopState::allow_unpacking`] allowed: then others come before it.
+    /// Notes whether the connection has used what [`LoopState::allow_unpacking`] allowed: then
+    /// others come before it.
     #[inline]
     pub(crate) fn note_unpacking(&mut self, channel: &mut ConnectionState) {
         let Protocol::Http2(connection) = &channel.protocol else {
@@ -216,7 +217,8 @@ mod tests {
         assert_eq!(pair.worker.account().charged_bytes(), 0);
     }
 
-    /// One that has used its step comes behind the others; one that was not allowed any keeps its place.
+    /// One that has used its step comes behind the others; one that was not allowed any keeps its
+    /// place.
     #[test]
     fn a_connection_that_has_used_its_step_comes_last() {
         const STEP: usize = wire::limits::UNPACK_STEP_BYTES;

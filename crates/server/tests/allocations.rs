@@ -1,5 +1,5 @@
-//! In the steady state a request allocates nothing in the server: not in the protocol, not in the service, not in the
-//! store.
+//! In the steady state a request allocates nothing in the server: not in the protocol, not in the
+//! service, not in the store.
 
 mod common;
 
@@ -64,7 +64,8 @@ fn filled() -> (Host, Caller) {
     (host, caller)
 }
 
-/// How often the handler allocates in the counted rounds, each of which has a read with `IN_FLIGHT` calls.
+/// How often the handler allocates in the counted rounds, each of which has a read with `IN_FLIGHT`
+/// calls.
 fn allocations(
     host: &mut Host,
     caller: &mut Caller,
@@ -153,8 +154,8 @@ fn a_put_that_keeps_the_length_allocates_nothing() {
     assert_eq!(allocations(&mut host, &mut caller, begin, is_applied), 0);
 }
 
-/// It is gathered in a buffer that grows to twice its size at a time, which then is the value's: a copy would come to three
-/// times its bytes.
+/// It is gathered in a buffer that grows to twice its size at a time, which then is the value's: a
+/// copy would come to three times its bytes.
 #[test]
 fn a_large_put_keeps_its_value_where_it_was_gathered() {
     let (mut host, mut caller) = filled();

@@ -1,5 +1,5 @@
-//! What decoding a request and encoding its answer costs, beside the store: `cargo run --profile quick --example
-//! message_cost`.
+//! What decoding a request and encoding its answer costs, beside the store:
+//! `cargo run --profile quick --example message_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -5,7 +5,8 @@ pub(crate) use tests::proto_files;
 
 /// All files of `proto/` as a serialized `google.protobuf.FileDescriptorSet`.
 ///
-/// It is committed so that a build needs no protobuf compiler; a test proves it current and says how to renew it.
+/// It is committed so that a build needs no protobuf compiler; a test proves it current and says
+/// how to renew it.
 pub(crate) const DESCRIPTOR_SET: &[u8] = include_bytes!("descriptor_set.bin");
 
 #[cfg(test)]

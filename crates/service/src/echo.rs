@@ -80,12 +80,14 @@ impl EchoCall {
         if self.is_half_closed {
             actions.finish(Status::OK);
         } else if !actions.can_send() {
-            // One message may go beyond the bound of unsent bytes; the next one waits until there is room.
+            // One message may go beyond the bound of unsent bytes; the next one waits until there
+            // is room.
             actions.hold();
         }
     }
 
-    /// Sends the answer that waits, if its time has come and there is memory for it; else `writable` or `woken` follows.
+    /// Sends the answer that waits, if its time has come and there is memory for it; else
+    /// `writable` or `woken` follows.
     fn answer_delayed(&mut self, actions: &mut impl Actions) {
         let now_ns = actions.now_ns();
         let Some(delayed) = self.delayed.take_if(|delayed| {

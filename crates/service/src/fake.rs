@@ -1,6 +1,6 @@
-//! For tests of calls that neither read nor write entries: a room above that writes down what a call asks for, and has
-//! databases made and dropped by the committer. Work on blobs, reads of their descriptions and changes of them are left to
-//! the test.
+//! For tests of calls that neither read nor write entries: a room above that writes down what a
+//! call asks for, and has databases made and dropped by the committer. Work on blobs, reads of
+//! their descriptions and changes of them are left to the test.
 
 use std::ops::Range;
 

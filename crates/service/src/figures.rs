@@ -44,8 +44,8 @@ pub struct ReaderFigures {
     pub refused_jobs: AtomicU64,
 }
 
-/// The figures of one loop, as that loop writes them. What it has now is gone when this is dropped; what it has counted
-/// stays.
+/// The figures of one loop, as that loop writes them. What it has now is gone when this is dropped;
+/// what it has counted stays.
 #[derive(Debug)]
 pub struct LoopFigures {
     cells: Arc<Cells>,
@@ -55,7 +55,8 @@ pub struct LoopFigures {
     shown: Cell<(u64, u64)>,
 }
 
-/// Where figures are written. Of an event loop only that loop writes them, so that no two processors fight for them.
+/// Where figures are written. Of an event loop only that loop writes them, so that no two
+/// processors fight for them.
 #[derive(Debug)]
 struct Cells {
     open_connections: AtomicU64,
@@ -147,7 +148,8 @@ impl Figures {
         self.readers = readers;
     }
 
-    /// Says where the bytes are counted that are buffered for the peers of all connections, and how many may be.
+    /// Says where the bytes are counted that are buffered for the peers of all connections, and how
+    /// many may be.
     pub fn watch_buffers(&mut self, bytes: Arc<AtomicUsize>, limit_bytes: usize) {
         self.buffered_bytes = bytes;
         self.buffered_limit_bytes = limit_bytes;
@@ -169,8 +171,8 @@ impl Figures {
         }
     }
 
-    /// Returns the figures of a thread that may end before the server does, one of thousands: it shares them with others,
-    /// so that they take no memory of their own and do not become more.
+    /// Returns the figures of a thread that may end before the server does, one of thousands: it
+    /// shares them with others, so that they take no memory of their own and do not become more.
     pub fn add_thread(&self) -> LoopFigures {
         let mut loops = self.lock();
         let place = loops.sharers % SHARED_FIGURES;
@@ -304,8 +306,8 @@ impl LoopFigures {
         self.add(&self.cells.refused[reason as usize], 1);
     }
 
-    /// Where nobody else writes two plain steps do, which are cheaper than one indivisible. Wraps around, so that a count
-    /// may become less.
+    /// Where nobody else writes two plain steps do, which are cheaper than one indivisible. Wraps
+    /// around, so that a count may become less.
     #[inline]
     fn add(&self, counter: &AtomicU64, count: u64) {
         if self.is_shared {

@@ -1,5 +1,6 @@
-//! Random steps of calls that never touch the store: valid requests, damaged ones, in any order that the room above may
-//! bring. [`Fake`] watches that a call ends once and says nothing afterwards; here is watched that it ends at all.
+//! Random steps of calls that never touch the store: valid requests, damaged ones, in any order
+//! that the room above may bring. [`Fake`] watches that a call ends once and says nothing
+//! afterwards; here is watched that it ends at all.
 
 use testkit::Random;
 
@@ -11,7 +12,8 @@ use protobuf::writer;
 const CALLS: u64 = 20_000;
 const STEPS_MAX: u64 = 12;
 
-/// A message with the low field numbers and small values that all requests here have, nested at times; damaged at times.
+/// A message with the low field numbers and small values that all requests here have, nested at
+/// times; damaged at times.
 fn request(random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
     fields(random, &mut out, 2);

@@ -1,9 +1,10 @@
 //! `grpc.health.v1.Health`: which services are ready, asked once or watched.
 //!
-//! The statuses lie in a [`Registry`] that all loops share. Whoever changes one wakes the loops; each compares
-//! [`Registry::version`] with what it saw last, in every tick, and brings [`State::woken`] to the calls that subscribed
-//! to [`Topic::Health`]. A watching call looks up its status then. It keeps the last one it sent and nothing else, so a
-//! caller that does not read costs no more than one that does.
+//! The statuses lie in a [`Registry`] that all loops share. Whoever changes one wakes the loops;
+//! each compares [`Registry::version`] with what it saw last, in every tick, and brings
+//! [`State::woken`] to the calls that subscribed to [`Topic::Health`]. A watching call looks up its
+//! status then. It keeps the last one it sent and nothing else, so a caller that does not read
+//! costs no more than one that does.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,7 +29,8 @@ pub enum Serving {
     Unknown = 3,
 }
 
-/// The status of each service of a server, and of the server as a whole under the empty name. Shared by all loops.
+/// The status of each service of a server, and of the server as a whole under the empty name.
+/// Shared by all loops.
 #[derive(Debug)]
 pub struct Registry {
     services: Box<[(&'static str, AtomicBool)]>,
@@ -57,8 +59,8 @@ impl Registry {
         }
     }
 
-    /// Sets the status of `service`; false if there is no such service. The caller wakes the loops afterwards.
-    /// Once the server stops, nothing serves any more whatever is set.
+    /// Sets the status of `service`; false if there is no such service. The caller wakes the loops
+    /// afterwards. Once the server stops, nothing serves any more whatever is set.
     pub fn set(&self, service: &str, serving: bool) -> bool {
         let Some(position) = self.position(service.as_bytes()) else {
             return false;

@@ -1,77 +1,88 @@
 //! Every bound of this crate: its name, its default, and what it stops.
 
-/// Longest time to live, in milliseconds: 100 years. More is surely a mistake of units, and could overflow.
+/// Longest time to live, in milliseconds: 100 years. More is surely a mistake of units, and could
+/// overflow.
 pub const TIME_TO_LIVE_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-/// Bytes of entries in one page of a scan, unless its first entry alone is larger. Far below what a default client
-/// accepts, and copied in about 100 µs from memory that is in no cache.
+/// Bytes of entries in one page of a scan, unless its first entry alone is larger. Far below what a
+/// default client accepts, and copied in about 100 µs from memory that is in no cache.
 pub const SCAN_PAGE_BYTES: usize = 256 << 10;
 
-/// Entries walked for one page of a scan: among a million entries each costs some 600 ns to 1 µs, as none is in the cache,
-/// and a page should take at most 100 µs.
+/// Entries walked for one page of a scan: among a million entries each costs some 600 ns to 1 µs,
+/// as none is in the cache, and a page should take at most 100 µs.
 pub const SCAN_PAGE_ROWS: u32 = 100;
 
-/// Bytes of keys that a scan or count keeps between two steps from which on they are counted as held by its connection.
-/// Less is within what every call is reckoned with.
+/// Bytes of keys that a scan or count keeps between two steps from which on they are counted as
+/// held by its connection. Less is within what every call is reckoned with.
 pub const HELD_KEY_BYTES: usize = 512;
 
 /// Rows walked in one slice of a count, at some 36 ns each: 100 µs.
 pub const COUNT_SLICE_ROWS: u32 = 2_500;
 
-/// Rows of a database on disk that are counted although an estimate would do: an estimate is poor where there are few, and
-/// this many are walked in some milliseconds, by a thread that may take its time.
+/// Rows of a database on disk that are counted although an estimate would do: an estimate is poor
+/// where there are few, and this many are walked in some milliseconds, by a thread that may take
+/// its time.
 pub const EXACT_COUNT_ROWS: u32 = 20_000;
 
-/// `max_answer_bytes` of a batch that names none: what the default client of every language accepts.
+/// `max_answer_bytes` of a batch that names none: what the default client of every language
+/// accepts.
 pub const ANSWER_BYTES: u64 = 4 << 20;
 
-/// Largest `max_answer_bytes` that a batch may name: the answer is put together in memory in one step. A server with less
-/// than 512 MiB of memory allows less, an eighth of it, or [`ANSWER_BYTES`] where that is more.
+/// Largest `max_answer_bytes` that a batch may name: the answer is put together in memory in one
+/// step. A server with less than 512 MiB of memory allows less, an eighth of it, or
+/// [`ANSWER_BYTES`] where that is more.
 pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of the answer to a batch that belong to no single result: its own fields, and what a result with a previous
-/// entry takes beyond [`store::limits::ANSWER_BYTES_PER_OPERATION`] in the worst case of one operation.
+/// Bytes of the answer to a batch that belong to no single result: its own fields, and what a
+/// result with a previous entry takes beyond [`store::limits::ANSWER_BYTES_PER_OPERATION`] in the
+/// worst case of one operation.
 pub const ANSWER_FRAME_BYTES: u64 = 48;
 
-/// Characters of a caller's own words (such as the name of a database that does not exist) repeated in a status
-/// message: a status travels in headers, whose size is bounded.
+/// Characters of a caller's own words (such as the name of a database that does not exist) repeated
+/// in a status message: a status travels in headers, whose size is bounded.
 pub const QUOTED_CHARACTERS: usize = 64;
 
-/// Calls of one server that wait for something that may never come (`Health/Watch`), or for a time (`Echo` with a
-/// delay). They cost no work but keep memory, and no idle timer ends them. Beyond: RESOURCE_EXHAUSTED, but for those of
-/// [`WAITING_CALLS_IN_ANY_CASE`].
+/// Calls of one server that wait for something that may never come (`Health/Watch`), or for a time
+/// (`Echo` with a delay). They cost no work but keep memory, and no idle timer ends them. Beyond:
+/// RESOURCE_EXHAUSTED, but for those of [`WAITING_CALLS_IN_ANY_CASE`].
 pub const WAITING_CALLS_MAX: usize = 10_000;
 
-/// The part of the places for waiting calls that are left ([`WAITING_CALLS_MAX`]) which one connection may have: a quarter.
-/// One alone gets to 2 000. Those that take what they can get leave something.
+/// The part of the places for waiting calls that are left ([`WAITING_CALLS_MAX`]) which one
+/// connection may have: a quarter. One alone gets to 2 000. Those that take what they can get leave
+/// something.
 pub const WAITING_CALLS_CONNECTION_SHARE: u64 = 4;
 
 /// The same of all connections from one address: a half.
 pub const WAITING_CALLS_ADDRESS_SHARE: u64 = 2;
 
-/// Waiting calls that a connection may have however many there are: ordinary clients watch the health of one or two
-/// services. Less than the calls that a connection may run in any case, so it adds nothing to what connections may take.
+/// Waiting calls that a connection may have however many there are: ordinary clients watch the
+/// health of one or two services. Less than the calls that a connection may run in any case, so it
+/// adds nothing to what connections may take.
 pub const WAITING_CALLS_IN_ANY_CASE: u64 = 4;
 
-/// Longest name of a service that health is asked for. Longer than any real one, and short enough for a status message.
+/// Longest name of a service that health is asked for. Longer than any real one, and short enough
+/// for a status message.
 pub const HEALTH_SERVICE_NAME_BYTES_MAX: usize = 256;
 
-/// Largest `answer_bytes` of the echo service: what a client takes by default, 4 MiB, with room for the message around.
+/// Largest `answer_bytes` of the echo service: what a client takes by default, 4 MiB, with room for
+/// the message around.
 pub const ECHO_ANSWER_BYTES_MAX: u32 = 4_000_000;
 
-/// Longest `delay_ms` of the echo service: long enough for any measurement, short enough that calls do not pile up.
+/// Longest `delay_ms` of the echo service: long enough for any measurement, short enough that calls
+/// do not pile up.
 pub const ECHO_DELAY_MS_MAX: u32 = 60_000;
 
-/// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls, 160 MB in all.
+/// Largest payload that the echo service keeps during a delay: with [`WAITING_CALLS_MAX`] calls,
+/// 160 MB in all.
 pub const ECHO_DELAYED_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of requests to the key-value example that wait for their simulated work (`--simulate`), in all, however much
-/// memory there is: what 4 000 of its usual requests have. Beyond: RESOURCE_EXHAUSTED. Calls are counted by
-/// [`WAITING_CALLS_MAX`].
+/// Bytes of requests to the key-value example that wait for their simulated work (`--simulate`), in
+/// all, however much memory there is: what 4 000 of its usual requests have. Beyond:
+/// RESOURCE_EXHAUSTED. Calls are counted by [`WAITING_CALLS_MAX`].
 pub const SIMULATED_BYTES: u64 = 256 << 20;
 
-/// The part of the memory limit that they may have where that is less than [`SIMULATED_BYTES`], an eighth: half of what all
-/// peers may make a server hold, to which they are charged.
+/// The part of the memory limit that they may have where that is less than [`SIMULATED_BYTES`], an
+/// eighth: half of what all peers may make a server hold, to which they are charged.
 pub const SIMULATED_BYTES_SHARE: u64 = 8;
 
 /// The part of these bytes that are left which one connection may have: a quarter.
@@ -80,16 +91,17 @@ pub const SIMULATED_CONNECTION_SHARE: u64 = 4;
 /// The same of all connections from one address: a half.
 pub const SIMULATED_ADDRESS_SHARE: u64 = 2;
 
-/// Bytes of these that a connection may have however many there are: a request of the usual size, as much as a connection
-/// may hold where memory is used up.
+/// Bytes of these that a connection may have however many there are: a request of the usual size,
+/// as much as a connection may hold where memory is used up.
 pub const SIMULATED_BYTES_IN_ANY_CASE: u64 = 64 << 10;
 
-/// With `--simulate …,serial`, how far ahead turns are given out, in milliseconds: 10 minutes. More than any caller waits
-/// for, and it bounds what callers leave behind who go before their turn. Beyond: RESOURCE_EXHAUSTED.
+/// With `--simulate …,serial`, how far ahead turns are given out, in milliseconds: 10 minutes. More
+/// than any caller waits for, and it bounds what callers leave behind who go before their turn.
+/// Beyond: RESOURCE_EXHAUSTED.
 pub const SIMULATED_ROW_MS: u64 = 600_000;
 
-/// The part of this time that is left which one connection may have: a sixteenth. One alone gets to 35 s, more than clients
-/// have under way, and keeps others waiting no longer.
+/// The part of this time that is left which one connection may have: a sixteenth. One alone gets to
+/// 35 s, more than clients have under way, and keeps others waiting no longer.
 pub const SIMULATED_ROW_CONNECTION_SHARE: u64 = 16;
 
 /// The same of all connections from one address: an eighth, 66 s.
@@ -101,13 +113,16 @@ pub const SIMULATED_DELAY_MS_MAX: u64 = 60_000;
 /// Longest question of reflection. It holds one name, and comes back in the answer.
 pub const REFLECTION_REQUEST_BYTES_MAX: usize = 4096;
 
-/// Largest payload that the test service sends in one message, for the reason of [`ECHO_ANSWER_BYTES_MAX`].
+/// Largest payload that the test service sends in one message, for the reason of
+/// [`ECHO_ANSWER_BYTES_MAX`].
 pub const INTEROP_PAYLOAD_BYTES_MAX: u32 = 4_000_000;
 
-/// Messages that a call of the test service still owes to its caller, in all; each costs 12 bytes to remember.
+/// Messages that a call of the test service still owes to its caller, in all; each costs 12 bytes
+/// to remember.
 pub const INTEROP_RESPONSES_MAX: usize = 10_000;
 
-/// Largest load report that the test service gives back: it travels in trailers, of which clients take 8 KiB.
+/// Largest load report that the test service gives back: it travels in trailers, of which clients
+/// take 8 KiB.
 pub const INTEROP_LOAD_REPORT_BYTES_MAX: usize = 3_000;
 
 /// Longest pause before a message of the test service, one minute.
@@ -116,96 +131,106 @@ pub const INTEROP_INTERVAL_US_MAX: u32 = 60_000_000;
 /// What a failure in words may take in the answer to a batch: its words are shorter.
 pub const FAILURE_BYTES: u64 = 128;
 
-/// Bytes of the answer to a Transact that belong to no single result: those of a batch's, and its own fields.
+/// Bytes of the answer to a Transact that belong to no single result: those of a batch's, and its
+/// own fields.
 pub const TRANSACT_FRAME_BYTES: u64 = ANSWER_FRAME_BYTES + 16;
 
-/// Bytes of the answer to a batch of a Pipe that belong to no single result: those of a batch's, and its own fields.
+/// Bytes of the answer to a batch of a Pipe that belong to no single result: those of a batch's,
+/// and its own fields.
 pub const PIPE_FRAME_BYTES: u64 = ANSWER_FRAME_BYTES + 32;
 
 /// Bytes that the index of a failed operation takes at most in an answer of a Pipe.
 pub const PIPE_INDEX_BYTES: u64 = 5;
 
-/// Batches of one Pipe that may be with the committer or wait for their answer; beyond it the caller is held. Enough
-/// to keep a group commit of some milliseconds full of batches of a hundred operations.
+/// Batches of one Pipe that may be with the committer or wait for their answer; beyond it the
+/// caller is held. Enough to keep a group commit of some milliseconds full of batches of a hundred
+/// operations.
 pub const PIPE_BATCHES: usize = 256;
 
-/// Bytes of requests of one Pipe under way beyond which the caller is held: what is written in a few milliseconds.
+/// Bytes of requests of one Pipe under way beyond which the caller is held: what is written in a
+/// few milliseconds.
 pub const PIPE_REQUEST_BYTES: usize = 4 << 20;
 
-/// Bytes that the answers to the batches of a Pipe under way may come to, each by what it could become at most; beyond
-/// it the caller is held. They may have to wait in memory for a caller who does not read. One batch always goes.
+/// Bytes that the answers to the batches of a Pipe under way may come to, each by what it could
+/// become at most; beyond it the caller is held. They may have to wait in memory for a caller who
+/// does not read. One batch always goes.
 pub const PIPE_ANSWER_BYTES: u64 = 32 << 20;
 
 /// With `FAILURES_ONLY`: batches after which an answer says up to where all is done.
 pub const PIPE_ACKNOWLEDGE_BATCHES: u64 = 64;
 
-/// With `FAILURES_ONLY`: the longest time, in milliseconds, for which a batch may be done without an answer that says so.
+/// With `FAILURES_ONLY`: the longest time, in milliseconds, for which a batch may be done without
+/// an answer that says so.
 pub const PIPE_ACKNOWLEDGE_MS: u64 = 100;
 
-/// Longest time between two syncs of a database of durability INTERVAL: what a power loss may take should fit in the
-/// memory of the person who chose it.
+/// Longest time between two syncs of a database of durability INTERVAL: what a power loss may take
+/// should fit in the memory of the person who chose it.
 pub const DURABILITY_INTERVAL_MS_MAX: u64 = 60_000;
 
 /// Longest name of a backup, in bytes: it is the name of a folder, and people type it.
 pub const BACKUP_NAME_BYTES: usize = 128;
 
-/// Bytes of chunks of one upload that wait while others are written; beyond it the caller is held. Twice as much is in
-/// memory for an upload, and one chunk. Enough that handing work to a thread costs little beside it.
+/// Bytes of chunks of one upload that wait while others are written; beyond it the caller is held.
+/// Twice as much is in memory for an upload, and one chunk. Enough that handing work to a thread
+/// costs little beside it.
 pub const UPLOAD_GATHERED_BYTES: usize = 256 * 1024;
 
-/// What a message with a chunk may have behind the data of the chunk, in bytes, so that the data are stored as they come: a
-/// checksum, and fields that are not known. A message with more is gathered.
+/// What a message with a chunk may have behind the data of the chunk, in bytes, so that the data
+/// are stored as they come: a checksum, and fields that are not known. A message with more is
+/// gathered.
 pub const CHUNK_TAIL_BYTES: usize = 1024;
 
 /// The same as a share of the window, where many uploads make that small.
 pub const UPLOAD_GATHERED_SHARE: usize = 4;
 
-/// What the receive windows of all uploads may grow to together, each to its share: they wait in memory while the disk is
-/// slower than the network. As windows shrink only with what comes, a hundred uploads that begin one after the other have up
-/// to five times as much.
+/// What the receive windows of all uploads may grow to together, each to its share: they wait in
+/// memory while the disk is slower than the network. As windows shrink only with what comes, a
+/// hundred uploads that begin one after the other have up to five times as much.
 pub const UPLOAD_WINDOWS_BYTES: usize = 8 << 20;
 
-/// The share that each upload has, however many there are: some 20 MB a second through a round trip of 5 ms.
+/// The share that each upload has, however many there are: some 20 MB a second through a round trip
+/// of 5 ms.
 pub const UPLOAD_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The largest share, of one upload alone: a GB and more each second through a round trip of 5 ms.
 pub const UPLOAD_WINDOW_BYTES_MAX: u32 = 8 << 20;
 
-/// Bytes of data in one message of a download whose caller does not say: large enough that messages cost little beside their
-/// bytes, small enough for the limits of all clients.
+/// Bytes of data in one message of a download whose caller does not say: large enough that messages
+/// cost little beside their bytes, small enough for the limits of all clients.
 pub const DOWNLOAD_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Bytes that a download reads at a time once it goes on, at least.
 pub const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
 
-/// Bytes that a download reads at first: one block. All that a peer costs that asks for downloads and does not read
-/// them.
+/// Bytes that a download reads at first: one block. All that a peer costs that asks for downloads
+/// and does not read them.
 pub const DOWNLOAD_FIRST_BYTES: usize = 64 * 1024;
 
-/// How much more a download reads each time, up to its chunk or [`DOWNLOAD_READ_BYTES`]: few lengths, so that the memory of
-/// a piece fits the next one.
+/// How much more a download reads each time, up to its chunk or [`DOWNLOAD_READ_BYTES`]: few
+/// lengths, so that the memory of a piece fits the next one.
 pub const DOWNLOAD_GROWTH: usize = 4;
 
-/// Bytes that a download reads and sends beyond what the windows of its peer let out, while the peer takes what it
-/// is sent: so that there is something to send when a window opens.
+/// Bytes that a download reads and sends beyond what the windows of its peer let out, while the
+/// peer takes what it is sent: so that there is something to send when a window opens.
 pub const DOWNLOAD_AHEAD_BYTES: usize = 64 * 1024;
 
-/// Room in the windows of a peer into which the messages of a download are made to fit: what is left of one keeps a whole
-/// piece in memory.
+/// Room in the windows of a peer into which the messages of a download are made to fit: what is
+/// left of one keeps a whole piece in memory.
 pub const DOWNLOAD_LEAST_ROOM_BYTES: usize = 16 * 1024;
 
-/// Bytes of data in a message of a download that goes into less room than [`DOWNLOAD_LEAST_ROOM_BYTES`]: little enough to be
-/// copied.
+/// Bytes of data in a message of a download that goes into less room than
+/// [`DOWNLOAD_LEAST_ROOM_BYTES`]: little enough to be copied.
 pub const DOWNLOAD_LITTLE_BYTES: usize = 2_000;
 
-/// Bytes of the message of a download beside its data: the longest name, content type and checksums.
+/// Bytes of the message of a download beside its data: the longest name, content type and
+/// checksums.
 pub const DOWNLOAD_HEAD_BYTES: usize = 2 * 1024;
 
-/// Sets of figures that the threads of the blocking driver share, each of some 20 KiB: a few, so that processors seldom
-/// write the same one, and not one for each of thousands of threads, which would have to be added up whenever somebody
-/// asks.
+/// Sets of figures that the threads of the blocking driver share, each of some 20 KiB: a few, so
+/// that processors seldom write the same one, and not one for each of thousands of threads, which
+/// would have to be added up whenever somebody asks.
 pub const SHARED_FIGURES: usize = 8;
 
-/// Bytes that an answer may copy before memory for all that it may copy is taken at once, so that threads that make answers
-/// at the same time do not take more than there is.
+/// Bytes that an answer may copy before memory for all that it may copy is taken at once, so that
+/// threads that make answers at the same time do not take more than there is.
 pub const LARGE_ANSWER_BYTES: usize = 64 << 10;

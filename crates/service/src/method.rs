@@ -39,7 +39,8 @@ macro_rules! methods {
             }
         }
 
-        /// The method that the `:path` of a request names, `None` if there is none (status UNIMPLEMENTED).
+        /// The method that the `:path` of a request names, `None` if there is none (status
+        /// UNIMPLEMENTED).
         pub fn route(path: &[u8]) -> Option<Method> {
             let name = path.strip_prefix(b"/")?;
             $(

@@ -1,7 +1,8 @@
 //! Shares out what is scarce among callers: places, bytes, time.
 //!
-//! A connection and an address may have a part of what is left. So the less there is, the less one of them can take, and a
-//! few cannot use up what all share. A little a connection has in any case, whoever came first.
+//! A connection and an address may have a part of what is left. So the less there is, the less one
+//! of them can take, and a few cannot use up what all share. A little a connection has in any case,
+//! whoever came first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -169,7 +170,8 @@ mod tests {
         assert!(of_another > 1_000, "{of_another}");
     }
 
-    /// Whoever takes all that they can get, a new connection has some, of a new address and of theirs.
+    /// Whoever takes all that they can get, a new connection has some, of a new address and of
+    /// theirs.
     #[test]
     fn a_new_connection_always_gets_something() {
         let mut shares = Shares::default();

@@ -1,5 +1,5 @@
-//! Counts the calls that wait for something that may never come, so that there is a bound on them, and shares their
-//! places out among callers.
+//! Counts the calls that wait for something that may never come, so that there is a bound on them,
+//! and shares their places out among callers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,8 @@ pub struct WaitingPlace {
 }
 
 impl WaitingCalls {
-    /// At most `max` calls wait at a time, but for the few that each connection may have in any case.
+    /// At most `max` calls wait at a time, but for the few that each connection may have in any
+    /// case.
     pub fn new(max: usize) -> WaitingCalls {
         WaitingCalls {
             taken: Arc::default(),
@@ -38,7 +39,8 @@ impl WaitingCalls {
         }
     }
 
-    /// A place for one more call of a caller, or the status that ends the call because there is none.
+    /// A place for one more call of a caller, or the status that ends the call because there is
+    /// none.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if its connection or its address has its share of what is left.

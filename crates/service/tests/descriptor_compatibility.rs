@@ -1,4 +1,5 @@
-//! Compares the descriptors with a committed baseline: clients that were made from it must go on working.
+//! Compares the descriptors with a committed baseline: clients that were made from it must go on
+//! working.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,8 +108,8 @@ fn describe_method(method: &MethodDescriptor) -> String {
     )
 }
 
-/// What a client of the baseline relies on and does not find, in words. What was added is nobody's harm, except under
-/// a number that was reserved for something else.
+/// What a client of the baseline relies on and does not find, in words. What was added is nobody's
+/// harm, except under a number that was reserved for something else.
 fn violations(baseline: &DescriptorPool, current: &DescriptorPool) -> Vec<String> {
     let now = facts(current);
     let mut found = Vec::new();

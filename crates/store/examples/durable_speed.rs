@@ -1,10 +1,12 @@
-//! What a durable Put costs: run with `cargo run --profile quick -p pelton-store --example durable_speed -- FOLDER`.
+//! What a durable Put costs: run with
+//! `cargo run --profile quick -p pelton-store --example durable_speed -- FOLDER`.
 //!
-//! One loop keeps a number of Puts in flight, through the committer's thread: it sleeps until answers are there, and
-//! submits as many new Puts together. Beside it the same with the committer on the loop's own thread, which shows what
-//! handing over costs, and as many bytes in groups of the same size, written to a bare file full of zeros, with a sync
-//! each. The three take turns. CPU is that of the process. The folder must be on the device that is to be measured;
-//! without one it is in the current directory.
+//! One loop keeps a number of Puts in flight, through the committer's thread: it sleeps until
+//! answers are there, and submits as many new Puts together. Beside it the same with the committer
+//! on the loop's own thread, which shows what handing over costs, and as many bytes in groups of
+//! the same size, written to a bare file full of zeros, with a sync each. The three take turns. CPU
+//! is that of the process. The folder must be on the device that is to be measured; without one it
+//! is in the current directory.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

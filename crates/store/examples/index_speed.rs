@@ -1,4 +1,5 @@
-//! What the memory index costs: run with `cargo run --profile quick -p pelton-store --example index_speed`.
+//! What the memory index costs: run with
+//! `cargo run --profile quick -p pelton-store --example index_speed`.
 //!
 //! Arguments: numbers of keys (default: 100000 1000000). Keys of 16 bytes, values of 100.
 

@@ -1,10 +1,12 @@
-//! What snapshots cost: run with `cargo run --profile quick -p pelton-store --example snapshot_speed -- FOLDER`.
+//! What snapshots cost: run with
+//! `cargo run --profile quick -p pelton-store --example snapshot_speed -- FOLDER`.
 //!
-//! Fills a database through the log and opens it again (a replay), makes a snapshot as a server does, opens it again (a
-//! load), and makes a second one while a loop overwrites keys. Says how fast each was, and the longest time for which a
-//! page has held the database's read lock: reading by the time that the thread had the processor, so that a busy machine
-//! tells the same as a quiet one, and writing by the clock, with its rests and waits for the device. The folder must be on the device that is to be measured; without one it is in
-//! the current directory.
+//! Fills a database through the log and opens it again (a replay), makes a snapshot as a server
+//! does, opens it again (a load), and makes a second one while a loop overwrites keys. Says how
+//! fast each was, and the longest time for which a page has held the database's read lock: reading
+//! by the time that the thread had the processor, so that a busy machine tells the same as a quiet
+//! one, and writing by the clock, with its rests and waits for the device. The folder must be on
+//! the device that is to be measured; without one it is in the current directory.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,8 @@ use store::{
 use wal::{LogConfig, LogId};
 
 const KEY_BYTES: usize = 16;
-/// Bytes of a value, and how many entries have it: less log than after which a snapshot is made by itself.
+/// Bytes of a value, and how many entries have it: less log than after which a snapshot is made by
+/// itself.
 const SHAPES: [(usize, u32); 3] = [(32, 1_000_000), (1_000, 100_000), (100_000, 1_000)];
 const BATCH: u32 = 500;
 

@@ -1,4 +1,5 @@
-//! How fast a tree takes commits, beside the engine under it, and how fast it is read, beside the index in memory.
+//! How fast a tree takes commits, beside the engine under it, and how fast it is read, beside the
+//! index in memory.
 //!
 //! `cargo run --release --features hooks --example tree_speed -- [FOLDER] [RECORDS]`: new random
 //! keys of 16 bytes with values of 100, in commits of one record, 256 of them between two looks at
@@ -95,7 +96,8 @@ impl Stopwatch {
     }
 }
 
-/// The engine as it is meant to be used, with flushes and compactions on two threads and no bound on what waits.
+/// The engine as it is meant to be used, with flushes and compactions on two threads and no bound
+/// on what waits.
 fn engine_alone(folder: &Path, records: u64) {
     let opened = Config::new(folder, Default::default(), Default::default()).open();
     let AnyTree::Standard(tree) = opened.expect("there is room") else {

@@ -1,5 +1,6 @@
-//! Files and trees that nothing names are not removed at once: they go to a folder of their own within the data folder, and
-//! are removed from there after [`limits::SET_ASIDE_MS`]. Whoever finds that they were needed can move them back until then.
+//! Files and trees that nothing names are not removed at once: they go to a folder of their own
+//! within the data folder, and are removed from there after [`limits::SET_ASIDE_MS`]. Whoever finds
+//! that they were needed can move them back until then.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -21,19 +22,21 @@ const TIME_DIGITS: usize = 14;
 /// In front of the name of what was damaged: it has no time in front, so nothing removes it.
 const KEPT: &str = "damaged-";
 
-/// The files of a data folder that were set aside. Their names are the time at which that was done, a dash, and the name
-/// that they had.
+/// The files of a data folder that were set aside. Their names are the time at which that was done,
+/// a dash, and the name that they had.
 pub(crate) struct SetAside {
     /// The data folder.
     disk: Arc<dyn Disk>,
     /// The same, where trees were set aside: they are folders.
     folders: Option<PathBuf>,
-    /// When the next file is due to be removed, in milliseconds since 1970; `u64::MAX`: there is none.
+    /// When the next file is due to be removed, in milliseconds since 1970; `u64::MAX`: there is
+    /// none.
     due_ms: AtomicU64,
 }
 
 impl SetAside {
-    /// What was set aside in a data folder. Nothing is read before the first [`expire`](SetAside::expire).
+    /// What was set aside in a data folder. Nothing is read before the first
+    /// [`expire`](SetAside::expire).
     pub(crate) fn new(disk: Arc<dyn Disk>, trees: Option<&Path>) -> SetAside {
         SetAside {
             disk,
@@ -42,7 +45,8 @@ impl SetAside {
         }
     }
 
-    /// Moves files of a folder within the data folder here; returns how many. One that cannot be moved stays.
+    /// Moves files of a folder within the data folder here; returns how many. One that cannot be
+    /// moved stays.
     pub(crate) fn take(&self, folder: &str, names: &[String], now_ms: u64) -> io::Result<u64> {
         if names.is_empty() {
             return Ok(0);
@@ -64,7 +68,8 @@ impl SetAside {
         Ok(moved)
     }
 
-    /// When [`expire`](SetAside::expire) has something to do, in milliseconds since 1970; `u64::MAX`: there is nothing.
+    /// When [`expire`](SetAside::expire) has something to do, in milliseconds since 1970;
+    /// `u64::MAX`: there is nothing.
     pub(crate) fn due_ms(&self) -> u64 {
         self.due_ms.load(Ordering::Relaxed)
     }
@@ -158,9 +163,10 @@ pub(crate) fn take_folders(trees: &Path, names: &[String], now_ms: u64) -> io::R
     Ok(moved)
 }
 
-/// Moves a tree that somebody needed out of its folder, and says where it is now. It is not removed after a time: it may be
-/// all that is left of a database. An error means that it is where it was, or that it is not certain where it is after a loss
-/// of power; `None`: trees of this folder cannot be set aside.
+/// Moves a tree that somebody needed out of its folder, and says where it is now. It is not removed
+/// after a time: it may be all that is left of a database. An error means that it is where it was,
+/// or that it is not certain where it is after a loss of power; `None`: trees of this folder cannot
+/// be set aside.
 pub(crate) fn keep_folder(trees: &Path, name: &str, now_ms: u64) -> io::Result<Option<PathBuf>> {
     let Some(here) = make_folder_beside(trees)? else {
         return Ok(None);

@@ -26,12 +26,13 @@ pub struct PriorityError {
 }
 
 impl Background {
-    /// Declares the calling thread background work: from now on it has a smaller share of a CPU that others want, and
-    /// one that wakes up takes the CPU from it at once. Of a CPU that nobody else wants it has all. There is no way back,
-    /// since it takes a privilege to raise a priority; threads that this one begins are like it.
+    /// Declares the calling thread background work: from now on it has a smaller share of a CPU
+    /// that others want, and one that wakes up takes the CPU from it at once. Of a CPU that nobody
+    /// else wants it has all. There is no way back, since it takes a privilege to raise a priority;
+    /// threads that this one begins are like it.
     ///
-    /// It is never shut out: whoever waits for something that it holds waits longer, but not for ever. Linux has a
-    /// priority for each thread (sched(7), setpriority(2)).
+    /// It is never shut out: whoever waits for something that it holds waits longer, but not for
+    /// ever. Linux has a priority for each thread (sched(7), setpriority(2)).
     ///
     /// # Errors
     /// The system refuses it. The thread goes on as it was.
@@ -48,7 +49,8 @@ impl Background {
 }
 
 fn lower(nice: i32) -> rustix::io::Result<()> {
-    // Not the process, which would be every thread of it on other systems, and its first one on Linux.
+    // Not the process, which would be every thread of it on other systems, and its first one on
+    // Linux.
     let this_thread = Some(gettid());
     // Whoever runs the server may have given all of it a priority.
     let usual = getpriority_process(this_thread)?;

@@ -1,7 +1,8 @@
 //! The write buffer of a loop: commits, as they will be decided.
 //!
-//! An operation is a fixed-size record and, in the [`Payload`], its key, its value and the value it expects. The bytes of a
-//! request are copied once, into this; in the steady state nothing is allocated but large values.
+//! An operation is a fixed-size record and, in the [`Payload`], its key, its value and the value it
+//! expects. The bytes of a request are copied once, into this; in the steady state nothing is
+//! allocated but large values.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,8 +19,8 @@ use crate::record::{Action, Check, CommitRecord, OperationRecord, Parts, Source,
 use crate::store::Store;
 use crate::value::Value;
 
-/// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log, which wait for
-/// [`durable`](crate::durable). Owns all its bytes, so that it can travel.
+/// Commits that wait for a [`Committer`](crate::Committer), and those of databases with a log,
+/// which wait for [`durable`](crate::durable). Owns all its bytes, so that it can travel.
 pub struct WriteBatch {
     store: Store,
     hasher: KeyHasher,
@@ -99,8 +100,8 @@ impl WriteBatch {
         }
     }
 
-    /// Adds a commit that makes an empty database. Its outcome names the new database, or says why there is none
-    /// ([`Refusal::NotCreated`](crate::Refusal::NotCreated)).
+    /// Adds a commit that makes an empty database. Its outcome names the new database, or says why
+    /// there is none ([`Refusal::NotCreated`](crate::Refusal::NotCreated)).
     pub fn create_database(&mut self, tag: u64, name: &str, config: &DatabaseConfig) {
         let config = config.encode();
         self.change_catalogue(tag, DatabaseId::DEFAULT, Whole::Create, name, &config);
@@ -115,7 +116,8 @@ impl WriteBatch {
     /// The same if the database is empty when the commit is decided; else it is refused with
     /// [`DropError::NotEmpty`](crate::DropError::NotEmpty).
     ///
-    /// In a store with a log, what others put into a volatile database while its drop is logged goes with it.
+    /// In a store with a log, what others put into a volatile database while its drop is logged
+    /// goes with it.
     pub fn drop_empty_database(&mut self, tag: u64, database: DatabaseId) {
         self.wants_reads |= self.know(database).is_on_disk;
         self.change_catalogue(tag, database, Whole::DropEmpty, "", &[]);
@@ -192,20 +194,22 @@ impl WriteBatch {
         self.know(database).is_on_disk
     }
 
-    /// Whether some of the commits have to know what is on the device before they can be decided. Then
-    /// [`read_ahead`](WriteBatch::read_ahead) is called before the batch is submitted.
+    /// Whether some of the commits have to know what is on the device before they can be decided.
+    /// Then [`read_ahead`](WriteBatch::read_ahead) is called before the batch is submitted.
     pub fn wants_reads(&self) -> bool {
         self.wants_reads
     }
 
-    /// Reads what the commits have to know, and keeps it: on a thread that may wait for the device. A batch for which this
-    /// was not done may be submitted all the same; the commits that lack something are refused
-    /// ([`Refusal::NotReadAhead`](crate::Refusal::NotReadAhead)), and so are those for which a read has failed
-    /// ([`Refusal::Damaged`](crate::Refusal::Damaged)). Returns the first such failure.
+    /// Reads what the commits have to know, and keeps it: on a thread that may wait for the device.
+    /// A batch for which this was not done may be submitted all the same; the commits that lack
+    /// something are refused ([`Refusal::NotReadAhead`](crate::Refusal::NotReadAhead)), and so are
+    /// those for which a read has failed ([`Refusal::Damaged`](crate::Refusal::Damaged)). Returns
+    /// the first such failure.
     ///
-    /// What is added to the batch afterwards is not read. Until the batch is decided or [cleared](WriteBatch::clear), what
-    /// others write to these databases stays in memory. What is read has its room in memory, which all batches share: the
-    /// answer says for how many commits there was some.
+    /// What is added to the batch afterwards is not read. Until the batch is decided or
+    /// [cleared](WriteBatch::clear), what others write to these databases stays in memory. What is
+    /// read has its room in memory, which all batches share: the answer says for how many commits
+    /// there was some.
     pub fn read_ahead(&mut self) -> ReadAhead {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
@@ -230,7 +234,8 @@ impl WriteBatch {
         self.before.clear();
     }
 
-    /// Moves the commits from the given one on into `rest`, which is empty; what was read for those before it stays.
+    /// Moves the commits from the given one on into `rest`, which is empty; what was read for those
+    /// before it stays.
     pub fn split_off(&mut self, commits: usize, rest: &mut WriteBatch) {
         debug_assert!(rest.is_empty() && self.commits.is_empty());
         let Some(first) = self.logged.get(commits).map(|commit| commit.first) else {
@@ -290,8 +295,9 @@ impl WriteBatch {
         &self.logged
     }
 
-    /// Marks commits from the given one on whose caller has left. Those on blobs, and those about databases as a whole, are
-    /// finished all the same: others wait for what comes of them. `tags` is in order.
+    /// Marks commits from the given one on whose caller has left. Those on blobs, and those about
+    /// databases as a whole, are finished all the same: others wait for what comes of them. `tags`
+    /// is in order.
     pub(crate) fn abandon(&mut self, from: usize, tags: &[u64]) {
         for commit in self.logged.iter_mut().skip(from) {
             let is_finished = commit.whole.is_some() || commit.database == DatabaseId::BLOBS;
@@ -361,7 +367,8 @@ impl WriteBatch {
         self.payload.expected_value(operation.place)
     }
 
-    /// What does not change about a database. Of an unknown one, whose commits will be refused, it is the default.
+    /// What does not change about a database. Of an unknown one, whose commits will be refused, it
+    /// is the default.
     fn know(&mut self, id: DatabaseId) -> Known {
         let conversions = self.store.conversions();
         if let Some((known_id, known)) = self.known
@@ -406,7 +413,8 @@ impl fmt::Debug for WriteBatch {
     }
 }
 
-/// A commit that is being put together: push operations, then submit. Dropped unsubmitted, it takes everything back.
+/// A commit that is being put together: push operations, then submit. Dropped unsubmitted, it takes
+/// everything back.
 #[derive(Debug)]
 pub struct Commit<'a> {
     batch: &'a mut WriteBatch,
@@ -423,8 +431,8 @@ pub struct Commit<'a> {
 }
 
 impl<'a> Commit<'a> {
-    /// The same commit for operations whose keys and values lie in a message: a value that is nearly all of it is kept
-    /// where it is, and not copied.
+    /// The same commit for operations whose keys and values lie in a message: a value that is
+    /// nearly all of it is kept where it is, and not copied.
     #[inline]
     pub fn keeping(mut self, message: Option<&'a Bytes>) -> Commit<'a> {
         self.message = message;
@@ -454,8 +462,8 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// In a [`Mode::Transact`] commit: what is pushed from now on belongs to this list. Lists come in the order
-    /// compares, then, otherwise; each may be empty.
+    /// In a [`Mode::Transact`] commit: what is pushed from now on belongs to this list. Lists come
+    /// in the order compares, then, otherwise; each may be empty.
     pub fn list(&mut self, list: List) {
         debug_assert!(
             self.record.mode == Mode::Transact,
@@ -466,7 +474,8 @@ impl<'a> Commit<'a> {
     }
 
     /// Refuses the commit whole if the values in its answer, with
-    /// [`ANSWER_BYTES_PER_OPERATION`](limits::ANSWER_BYTES_PER_OPERATION) for each operation, come to more than this.
+    /// [`ANSWER_BYTES_PER_OPERATION`](limits::ANSWER_BYTES_PER_OPERATION) for each operation, come
+    /// to more than this.
     pub fn limit_answer(&mut self, bytes: usize) {
         self.record.answer_bytes = bytes;
     }

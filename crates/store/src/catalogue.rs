@@ -13,8 +13,8 @@ use crate::limits;
 use crate::memory::MemoryIndex;
 use crate::tree::{self, TreeIndex};
 
-/// Names one database for as long as the store lives. Never reused, so that an id kept by a slow caller cannot
-/// mean a later database.
+/// Names one database for as long as the store lives. Never reused, so that an id kept by a slow
+/// caller cannot mean a later database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatabaseId(pub(crate) u32);
 
@@ -79,7 +79,8 @@ pub struct DatabaseLimits {
     pub commit_bytes: usize,
     /// Bytes of existing values that the Appends of one commit may copy.
     pub rewritten_bytes: usize,
-    /// Bytes of memory, or of disk for [`Kind::Disk`], by estimate; beyond it, commits that grow the database are refused.
+    /// Bytes of memory, or of disk for [`Kind::Disk`], by estimate; beyond it, commits that grow
+    /// the database are refused.
     pub memory_bytes: u64,
 }
 
@@ -170,8 +171,9 @@ impl DatabaseConfig {
         Ok(())
     }
 
-    /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as little-endian numbers of
-    /// eight bytes, the interval and the limits in the order of their fields.
+    /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as
+    /// little-endian numbers of eight bytes, the interval and the limits in the order of their
+    /// fields.
     pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
         let (durability, interval_ms) = match self.durability {
             Durability::Volatile => (0, 0),
@@ -287,8 +289,8 @@ impl Database {
         }
     }
 
-    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`: the database is in
-    /// memory, or dropped.
+    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`:
+    /// the database is in memory, or dropped.
     pub(crate) fn tree(&self) -> Option<TreeIndex> {
         if self.config.kind == Kind::Memory {
             return None;
@@ -363,8 +365,8 @@ impl Catalogue {
         Ok(DatabaseId(self.next))
     }
 
-    /// Adds a database under an id that comes from [`check_insert`](Catalogue::check_insert), now or in an earlier
-    /// life. Ids grow.
+    /// Adds a database under an id that comes from [`check_insert`](Catalogue::check_insert), now
+    /// or in an earlier life. Ids grow.
     pub(crate) fn insert(&mut self, id: DatabaseId, database: Database) {
         debug_assert!(id.0 >= self.next, "ids are not reused");
         self.next = id.0 + 1;
@@ -398,7 +400,8 @@ impl Catalogue {
     }
 }
 
-/// Names are for shells, file names and URLs: letters, digits, `-`, `_` and `.`, with no `.` in front.
+/// Names are for shells, file names and URLs: letters, digits, `-`, `_` and `.`, with no `.` in
+/// front.
 fn check_name(name: &str) -> Result<(), CreateError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let well_formed = !name.is_empty()

@@ -2,18 +2,18 @@
 //!
 //! # The order of things
 //!
-//! For each commit: *decide* it against the pending state, which gives outcomes and effects; *apply* the effects
-//! to the index; *publish* by raising the database's sequence. Readers see the index under the database's lock, so
-//! they see whole commits only. In a volatile database pending and visible state are the same, and all of this
-//! happens at once under the write lock.
+//! For each commit: *decide* it against the pending state, which gives outcomes and effects;
+//! *apply* the effects to the index; *publish* by raising the database's sequence. Readers see the
+//! index under the database's lock, so they see whole commits only. In a volatile database pending
+//! and visible state are the same, and all of this happens at once under the write lock.
 //!
-//! A durable database puts two steps between: see [`durable`](crate::durable). This is why a commit is always decided
-//! as a whole before anything is applied, and why effects name each key once.
+//! A durable database puts two steps between: see [`durable`](crate::durable). This is why a commit
+//! is always decided as a whole before anything is applied, and why effects name each key once.
 //!
 //! # Readers first
 //!
-//! A writer keeps readers out for at most one slice ([`SLICE_NS`](limits::SLICE_NS)), or for one commit if that takes
-//! longer; between slices the lock is handed to those who wait, fairly.
+//! A writer keeps readers out for at most one slice ([`SLICE_NS`](limits::SLICE_NS)), or for one
+//! commit if that takes longer; between slices the lock is handed to those who wait, fairly.
 
 use bytes::Bytes;
 use parking_lot::RwLockWriteGuard;
@@ -36,8 +36,8 @@ pub trait Clock {
     fn now_ms(&mut self) -> u64;
 }
 
-/// Carries out write batches. A value without a thread: volatile databases are served by the loop that has the
-/// writes, each loop with a committer of its own.
+/// Carries out write batches. A value without a thread: volatile databases are served by the loop
+/// that has the writes, each loop with a committer of its own.
 #[derive(Debug)]
 pub struct Committer {
     store: Store,
@@ -57,11 +57,12 @@ impl Committer {
         }
     }
 
-    /// Decides all commits of the batch in order, applies them and publishes them. `outcomes` then holds one outcome
-    /// for each, in the same order, and the batch is empty. What the batch cleared comes back to be freed where
-    /// that disturbs nobody.
+    /// Decides all commits of the batch in order, applies them and publishes them. `outcomes` then
+    /// holds one outcome for each, in the same order, and the batch is empty. What the batch
+    /// cleared comes back to be freed where that disturbs nobody.
     ///
-    /// In a store with a log, only commits of volatile databases are carried out, and the others stay in the batch.
+    /// In a store with a log, only commits of volatile databases are carried out, and the others
+    /// stay in the batch.
     ///
     /// The calling thread must hold no [`View`](crate::View).
     pub fn run(
@@ -103,7 +104,8 @@ impl Committer {
         garbage
     }
 
-    /// How many slices have ended so far because their time was up, and the lock was offered to others.
+    /// How many slices have ended so far because their time was up, and the lock was offered to
+    /// others.
     pub fn slices(&self) -> u64 {
         self.slices
     }
@@ -298,7 +300,8 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it, always goes.
+    /// Refuses effects that grow the memory in use beyond a limit. What shrinks it, or leaves it,
+    /// always goes.
     pub(crate) fn check_growth(
         &self,
         growth_bytes: i64,

@@ -1,7 +1,8 @@
 //! Decides one commit: what it answers, and what it changes.
 //!
-//! This is the meaning of every operation, written once for every kind of database. Nothing is changed here:
-//! the effects are applied (and, for a durable database, logged before) by the committer.
+//! This is the meaning of every operation, written once for every kind of database. Nothing is
+//! changed here: the effects are applied (and, for a durable database, logged before) by the
+//! committer.
 
 use crate::batch::WriteBatch;
 use crate::catalogue::DatabaseLimits;
@@ -13,11 +14,12 @@ use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Ver
 use crate::record::{Action, Check, CommitRecord, OperationRecord};
 use crate::value::Entry;
 
-/// The state against which a commit is decided: what all earlier commits of its database have left, whether or not
-/// readers see it yet.
+/// The state against which a commit is decided: what all earlier commits of its database have left,
+/// whether or not readers see it yet.
 pub(crate) trait Pending {
-    /// What it knows of a key is at hand. If not, it is asked only where that [matters](OperationRecord::needs_state); and
-    /// what an entry takes is not compared with what the one before took.
+    /// What it knows of a key is at hand. If not, it is asked only where that
+    /// [matters](OperationRecord::needs_state); and what an entry takes is not compared with what
+    /// the one before took.
     const IS_IN_MEMORY: bool;
 
     /// The entry of a key, be it expired or not.
@@ -41,8 +43,9 @@ pub(crate) struct Context {
     pub(crate) limits: DatabaseLimits,
 }
 
-/// Decides a commit. Unless the decision is to apply, there are no effects afterwards, and the outcomes are those
-/// that [`CommitOutcome::operations`](crate::CommitOutcome::operations) promises.
+/// Decides a commit. Unless the decision is to apply, there are no effects afterwards, and the
+/// outcomes are those that [`CommitOutcome::operations`](crate::CommitOutcome::operations)
+/// promises.
 pub(crate) fn decide(
     pending: &impl Pending,
     batch: &WriteBatch,
@@ -199,7 +202,8 @@ impl<P: Pending> Decider<'_, P> {
         Ok(status)
     }
 
-    /// To everybody else the key is absent already, so the outcome says so, and counts what was removed.
+    /// To everybody else the key is absent already, so the outcome says so, and counts what was
+    /// removed.
     fn expire(
         &mut self,
         place: usize,
@@ -218,7 +222,8 @@ impl<P: Pending> Decider<'_, P> {
         Ok(status)
     }
 
-    /// The value of an Append to a key that has one: in this commit's own effects, or in the pending state.
+    /// The value of an Append to a key that has one: in this commit's own effects, or in the
+    /// pending state.
     fn extend(
         &mut self,
         place: usize,
@@ -246,7 +251,8 @@ impl<P: Pending> Decider<'_, P> {
     }
 }
 
-/// What the entry of a key takes that a commit will replace. On disk it goes on to take that until the tables are merged.
+/// What the entry of a key takes that a commit will replace. On disk it goes on to take that until
+/// the tables are merged.
 fn base_bytes<P: Pending>(found: Option<&Entry<'_>>) -> u64 {
     found.filter(|_| P::IS_IN_MEMORY).map_or(0, bytes_of)
 }

@@ -1,5 +1,5 @@
-//! File descriptors: how many each part of a server may have open, so that none takes those of another, least of all those
-//! of the log.
+//! File descriptors: how many each part of a server may have open, so that none takes those of
+//! another, least of all those of the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,8 @@ pub struct DescriptorPlan {
 }
 
 impl DescriptorPlan {
-    /// Returns the plan for this process, from its limit on descriptors (RLIMIT_NOFILE) as far as it may be raised.
+    /// Returns the plan for this process, from its limit on descriptors (RLIMIT_NOFILE) as far as
+    /// it may be raised.
     pub fn of_process() -> DescriptorPlan {
         let limit = getrlimit(Resource::Nofile).maximum;
         DescriptorPlan::with_limit(limit.map_or(usize::MAX, |limit| limit as usize))

@@ -1,6 +1,8 @@
-//! How long something took, again and again: counts by length, which can be added up and shown while they grow.
+//! How long something took, again and again: counts by length, which can be added up and shown
+//! while they grow.
 
-/// Lengths that are told apart: each bound is twice the one before, from a microsecond to 33 seconds.
+/// Lengths that are told apart: each bound is twice the one before, from a microsecond to 33
+/// seconds.
 pub const BOUNDS: usize = 26;
 
 /// The first bound, in nanoseconds.
@@ -9,8 +11,8 @@ const FIRST_BOUND_NS: u64 = 1_000;
 /// How often something took how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
-    /// How often it took at most [`bound_ns`] of that place and more than of the place before; last, how often it took
-    /// longer than any bound.
+    /// How often it took at most [`bound_ns`] of that place and more than of the place before;
+    /// last, how often it took longer than any bound.
     pub counts: [u64; BOUNDS + 1],
     /// All of it together, in nanoseconds.
     pub sum_ns: u64,

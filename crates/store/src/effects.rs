@@ -1,7 +1,7 @@
 //! What a commit that is being decided will change: each key at most once, with its last result.
 //!
-//! Nothing of it is in the index yet, so that a commit can still fail as a whole; its own later operations see it.
-//! These results are also what a log stores.
+//! Nothing of it is in the index yet, so that a commit can still fail as a whole; its own later
+//! operations see it. These results are also what a log stores.
 
 use hashbrown::HashTable;
 
@@ -13,7 +13,8 @@ use crate::value::{Entry, Value};
 /// Up to this many effects a search by walking is faster than a table.
 const WALKED: usize = 8;
 
-/// Room for this many is kept from commit to commit. To empty a large table takes time, be it used or not.
+/// Room for this many is kept from commit to commit. To empty a large table takes time, be it used
+/// or not.
 const KEPT_EFFECTS: usize = 4096;
 
 /// The effects of one commit. Reused from commit to commit.
@@ -44,7 +45,8 @@ pub(crate) struct Effect {
 #[derive(Debug)]
 pub(crate) enum After {
     Absent,
-    /// Nothing either, because its time had come: for a reader of changes that is another thing than a deletion.
+    /// Nothing either, because its time had come: for a reader of changes that is another thing
+    /// than a deletion.
     Expired,
     Present {
         value: NewValue,
@@ -117,7 +119,8 @@ impl Effects {
         self.rewritten_bytes += bytes;
     }
 
-    /// Bytes that this commit has copied to append to them, also one that was refused or has failed.
+    /// Bytes that this commit has copied to append to them, also one that was refused or has
+    /// failed.
     pub(crate) fn rewritten_bytes(&self) -> usize {
         self.rewritten_bytes
     }
@@ -167,8 +170,8 @@ impl Effects {
         }
     }
 
-    /// Sets the result for the key of `operation`, which has its effect at `place`, or none yet; then `base_bytes`
-    /// is what the key takes now.
+    /// Sets the result for the key of `operation`, which has its effect at `place`, or none yet;
+    /// then `base_bytes` is what the key takes now.
     pub(crate) fn set(
         &mut self,
         batch: &WriteBatch,
@@ -207,7 +210,8 @@ impl Effects {
         self.growth_entries += i64::from(new_bytes != 0) - i64::from(old_bytes != 0);
     }
 
-    /// Whether the value at `place` was built in this commit, so that more can be added without a copy.
+    /// Whether the value at `place` was built in this commit, so that more can be added without a
+    /// copy.
     pub(crate) fn is_built(&self, place: usize) -> bool {
         matches!(
             self.list[place].after,

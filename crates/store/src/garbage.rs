@@ -5,8 +5,9 @@ use std::fmt;
 use crate::memory::{MemoryIndex, Remains};
 use crate::tree::TreeIndex;
 
-/// The content of cleared and dropped databases. To drop it frees the memory, which takes about a tenth of a second
-/// for a million entries: drop it, or [free](Garbage::free) it in slices, on a thread that may pause.
+/// The content of cleared and dropped databases. To drop it frees the memory, which takes about a
+/// tenth of a second for a million entries: drop it, or [free](Garbage::free) it in slices, on a
+/// thread that may pause.
 #[must_use = "dropping it here frees the content here"]
 #[derive(Default)]
 pub struct Garbage {

@@ -8,8 +8,8 @@ use crate::tree::TreeIndex;
 pub(crate) enum Index {
     /// All of it in memory. Readers share the lock of the database with who changes it.
     Memory(MemoryIndex),
-    /// On the device. Readers take [views](TreeIndex::view), without the lock of the database; the one who changes it has
-    /// the writer that belongs to it.
+    /// On the device. Readers take [views](TreeIndex::view), without the lock of the database; the
+    /// one who changes it has the writer that belongs to it.
     Tree(TreeIndex),
 }
 

@@ -1,7 +1,8 @@
 //! Operations on keys and values: the contract, the committer and the indexes.
 //!
-//! A [`Store`] holds databases. Reads take a [`View`] of one database; writes are put into a [`WriteBatch`], commit
-//! by commit, and carried out by a [`Committer`], which leaves their [`Outcomes`].
+//! A [`Store`] holds databases. Reads take a [`View`] of one database; writes are put into a
+//! [`WriteBatch`], commit by commit, and carried out by a [`Committer`], which leaves their
+//! [`Outcomes`].
 //!
 //! ```
 //! use store::*;

@@ -3,24 +3,26 @@
 /// Longest key, in bytes. A key's length is stored in 16 bits.
 pub const KEY_BYTES: usize = 65_535;
 
-/// Longest value by default, in bytes: the default client of every language refuses answers above 4 MiB,
-/// and what can be stored must be readable.
+/// Longest value by default, in bytes: the default client of every language refuses answers above 4
+/// MiB, and what can be stored must be readable.
 pub const VALUE_BYTES: usize = 4_000_000;
 
-/// Longest value that a database can be configured for, in bytes: a message length must fit in 32 bits
-/// with room to spare.
+/// Longest value that a database can be configured for, in bytes: a message length must fit in 32
+/// bits with room to spare.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
 /// Values of this many bytes and more are reference-counted, so that a reader need not copy them.
 pub const SHARED_VALUE_BYTES: usize = 16 * 1024;
 
-/// A large value is kept in the message that brought it, instead of being copied, if what lies beside it there is at most
-/// one such part of the value: it is held, and not accounted, for as long as the value.
+/// A large value is kept in the message that brought it, instead of being copied, if what lies
+/// beside it there is at most one such part of the value: it is held, and not accounted, for as
+/// long as the value.
 pub const KEPT_BESIDE_VALUE_PART: usize = 64;
 
-/// Operations in one commit by default. A commit is applied whole under the database's lock:
-/// this many new keys hold it for about ten milliseconds. It cannot be published in slices: a reader between two of
-/// them would see half a commit. Whoever needs readers never to wait that long makes smaller commits.
+/// Operations in one commit by default. A commit is applied whole under the database's lock: this
+/// many new keys hold it for about ten milliseconds. It cannot be published in slices: a reader
+/// between two of them would see half a commit. Whoever needs readers never to wait that long makes
+/// smaller commits.
 pub const COMMIT_OPERATIONS: usize = 10_000;
 
 /// Bytes of keys and values in one commit by default; one largest key and value always fit
@@ -30,17 +32,17 @@ pub const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 /// Room beside one largest key and value in a commit of values beyond [`COMMIT_BYTES`].
 pub const COMMIT_BYTES_BESIDE_LARGEST: usize = 64 * 1024;
 
-/// Bytes of *existing* values that one commit may copy to append to them, by default. Without it,
-/// a small commit could rewrite thousands of large values under the lock, which takes some
-/// milliseconds for this many and cannot be cut. One largest value always fits. The value of a key is
-/// built once, however many Appends a commit has for it, so with the bytes that the commit brings
-/// ([`COMMIT_BYTES`]) this bounds what it produces: 32 MiB.
+/// Bytes of *existing* values that one commit may copy to append to them, by default. Without it, a
+/// small commit could rewrite thousands of large values under the lock, which takes some
+/// milliseconds for this many and cannot be cut. One largest value always fits. The value of a key
+/// is built once, however many Appends a commit has for it, so with the bytes that the commit
+/// brings ([`COMMIT_BYTES`]) this bounds what it produces: 32 MiB.
 pub const REWRITTEN_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that the Appends of one group of the log may copy, beyond which no further Append goes into
-/// it, nor what comes behind one on its connection: all others in the group wait until these are on
-/// the device. Those that are refused or fail bring nothing into the log, and so would never fill a
-/// group.
+/// Bytes that the Appends of one group of the log may copy, beyond which no further Append goes
+/// into it, nor what comes behind one on its connection: all others in the group wait until these
+/// are on the device. Those that are refused or fail bring nothing into the log, and so would never
+/// fill a group.
 pub const GROUP_REWRITTEN_BYTES: usize = 1024 * 1024;
 
 /// Bytes copied by the Appends of a group from which on the next one copies nothing if it has other
@@ -51,14 +53,15 @@ pub const RESTING_REWRITTEN_BYTES: usize = 256 * 1024;
 /// [`GROUP_REWRITTEN_BYTES`]; fewer where as many do not fit.
 pub const REWRITING_TURNS: usize = 64;
 
-/// Bytes of values that the answer to one commit may carry, unless the commit says otherwise: what the
-/// default client of every language accepts. One largest value always fits.
+/// Bytes of values that the answer to one commit may carry, unless the commit says otherwise: what
+/// the default client of every language accepts. One largest value always fits.
 pub const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 /// What one operation's outcome counts for beside its value, when the answer's bytes are limited.
 pub const ANSWER_BYTES_PER_OPERATION: usize = 48;
 
-/// Longest time for which a writer keeps the readers of its database out, in nanoseconds, between two commits.
+/// Longest time for which a writer keeps the readers of its database out, in nanoseconds, between
+/// two commits.
 pub const SLICE_NS: u64 = 100_000;
 
 /// Work between two looks at the clock within a slice: one unit per operation and one per
@@ -68,24 +71,26 @@ pub const SLICE_WORK: usize = 16;
 /// See [`SLICE_WORK`].
 pub const SLICE_WORK_BYTES: usize = 1024;
 
-/// Entries that one sweep removes: about 100 µs of work. What is left goes on in the next tick, in a durable database a
-/// millisecond later.
+/// Entries that one sweep removes: about 100 µs of work. What is left goes on in the next tick, in
+/// a durable database a millisecond later.
 pub const SWEEP_KEYS: usize = 64;
 
-/// How long after its expiry an entry may wait to be swept, in milliseconds, so that those which expire at about the
-/// same time are swept together and an idle server is not woken for each.
+/// How long after its expiry an entry may wait to be swept, in milliseconds, so that those which
+/// expire at about the same time are swept together and an idle server is not woken for each.
 pub const SWEEP_DELAY_MS: u64 = 100;
 
-/// Operations whose entries are brought into the processor's caches before the first of them is decided, so that
-/// their waiting for memory overlaps. More than a few dozen bring nothing and push each other out.
+/// Operations whose entries are brought into the processor's caches before the first of them is
+/// decided, so that their waiting for memory overlaps. More than a few dozen bring nothing and push
+/// each other out.
 pub const WARM_OPERATIONS: usize = 64;
 
-/// Bytes of each of these entries that are brought there: 64 of them are as much as the nearest caches hold. What is
-/// larger is read in one row, which processors see coming.
+/// Bytes of each of these entries that are brought there: 64 of them are as much as the nearest
+/// caches hold. What is larger is read in one row, which processors see coming.
 pub const WARMED_BYTES: usize = 1024;
 
-/// What an operation costs a loop, the committer and its caller, about, in nanoseconds: where all that are under way cost
-/// more than a sync takes, groups of the log are halved, so that one half is worked for while the other is synced.
+/// What an operation costs a loop, the committer and its caller, about, in nanoseconds: where all
+/// that are under way cost more than a sync takes, groups of the log are halved, so that one half
+/// is worked for while the other is synced.
 pub const WORK_NS_PER_OPERATION: u64 = 500;
 
 /// Databases that may exist at a time. Each costs about 10 KiB while it is empty.
@@ -98,8 +103,8 @@ pub const DATABASE_NAME_BYTES: usize = 200;
 /// must not hold its memory for ever.
 pub const KEPT_BYTES: usize = 1024 * 1024;
 
-/// A count that must look at the expiry of each entry pays this many rows of its budget for one row,
-/// since such a row costs a look-up in the hash table.
+/// A count that must look at the expiry of each entry pays this many rows of its budget for one
+/// row, since such a row costs a look-up in the hash table.
 pub const COUNT_ROWS_PER_LOOKUP: u32 = 16;
 
 /// The bound on a commit's bytes for values of at most `value_bytes`.
@@ -112,67 +117,78 @@ pub const fn commit_bytes(value_bytes: usize) -> usize {
     }
 }
 
-/// Keys for which the overlay of a database keeps room from group to group. To empty a large table takes time.
+/// Keys for which the overlay of a database keeps room from group to group. To empty a large table
+/// takes time.
 pub const KEPT_OVERLAY: usize = 64 * 1024;
 
-/// Write batches of a loop that wait for the durable committer are joined into one up to this many bytes, which takes
-/// some microseconds; larger ones wait as they are.
+/// Write batches of a loop that wait for the durable committer are joined into one up to this many
+/// bytes, which takes some microseconds; larger ones wait as they are.
 pub const JOINED_BATCH_BYTES: usize = 64 * 1024;
 
 /// Empty batches and outcome lists that are kept for each loop.
 pub const SPARE_BATCHES: usize = 4;
 
-/// For how long a stop still decides commits that wait, in milliseconds. Their callers are gone by then, or were cut. What is
-/// left is dropped undecided, as at a kill: a megabyte of small Appends to a large value would keep a stop for minutes.
+/// For how long a stop still decides commits that wait, in milliseconds. Their callers are gone by
+/// then, or were cut. What is left is dropped undecided, as at a kill: a megabyte of small Appends
+/// to a large value would keep a stop for minutes.
 pub const STOP_DECIDES_MS: u64 = 2_000;
 
-/// How long to wait before the next piece of the log is tried again after a failure, in milliseconds: often enough that
-/// writing soon goes on when room was made, rare enough to cost nothing.
+/// How long to wait before the next piece of the log is tried again after a failure, in
+/// milliseconds: often enough that writing soon goes on when room was made, rare enough to cost
+/// nothing.
 pub const SEGMENT_RETRY_MS: u64 = 1_000;
 
-/// How long what a start has set aside is kept, in milliseconds: a week, so that whoever finds on Monday that it was needed
-/// can still put it back.
+/// How long what a start has set aside is kept, in milliseconds: a week, so that whoever finds on
+/// Monday that it was needed can still put it back.
 pub const SET_ASIDE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// How long to wait before what was set aside long enough and could not be removed is tried again, in milliseconds.
+/// How long to wait before what was set aside long enough and could not be removed is tried again,
+/// in milliseconds.
 pub const SET_ASIDE_RETRY_MS: u64 = 60 * 60 * 1000;
 
-/// Backups that may keep the log from being shortened at a time. Each costs the log that is written while it is made.
+/// Backups that may keep the log from being shortened at a time. Each costs the log that is written
+/// while it is made.
 pub const LOG_HOLDS: usize = 4;
 
-/// Bytes that a conversion to disk gathers before it writes them to a table: whoever converts is often short of memory, and
-/// what is gathered takes about twice as much. Tables of neighbouring keys are one run, however many they are.
+/// Bytes that a conversion to disk gathers before it writes them to a table: whoever converts is
+/// often short of memory, and what is gathered takes about twice as much. Tables of neighbouring
+/// keys are one run, however many they are.
 pub const CONVERTED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Contents of dropped, cleared and converted databases that wait for the thread that frees them. What there is no room for
-/// stays with the committer until there is: it does not wait, and frees nothing itself.
+/// Contents of dropped, cleared and converted databases that wait for the thread that frees them.
+/// What there is no room for stays with the committer until there is: it does not wait, and frees
+/// nothing itself.
 pub const RECLAIM_QUEUE: usize = 64;
 
-/// How long a clean stop goes on with removing folders of dropped and converted databases, in milliseconds. What is left
-/// then goes at the next start; whoever stops the server does not wait for much.
+/// How long a clean stop goes on with removing folders of dropped and converted databases, in
+/// milliseconds. What is left then goes at the next start; whoever stops the server does not wait
+/// for much.
 pub const RECLAIM_STOP_MS: u64 = 5_000;
 
 /// Entries that this thread frees before it looks up again: about a millisecond.
 pub const RECLAIM_SLICE: usize = 10_000;
 
-/// How long the thread that frees rests before it has the allocator look through what is free, in milliseconds: that gives
-/// memory back to the system when it was not used for a second, and only when somebody asks for some.
+/// How long the thread that frees rests before it has the allocator look through what is free, in
+/// milliseconds: that gives memory back to the system when it was not used for a second, and only
+/// when somebody asks for some.
 pub const GIVE_BACK_MS: u64 = 1_100;
 
 /// Bytes that it asks for then: pieces of this size come from where whole pages are.
 pub const GIVE_BACK_BYTES: usize = 1024 * 1024;
 
-/// Bytes of log up to which a backup keeps it from being shortened; beyond it the backup is given up. More is written
-/// during the backup of the largest memory only by a server that does nothing else.
+/// Bytes of log up to which a backup keeps it from being shortened; beyond it the backup is given
+/// up. More is written during the backup of the largest memory only by a server that does nothing
+/// else.
 pub const HELD_LOG_BYTES: u64 = 64 << 30;
 
-/// Bytes of existing entries that one commit on a database on disk may need to know: they are read before it is decided, and
-/// wait with it in memory. Four times what a commit writes by default.
+/// Bytes of existing entries that one commit on a database on disk may need to know: they are read
+/// before it is decided, and wait with it in memory. Four times what a commit writes by default.
 pub const READ_BEFORE_BYTES: usize = 64 * 1024 * 1024;
 
-/// What all commits together may know of existing entries while they wait to be decided, as a share of the memory limit; what
-/// finds no room waits before it is read. One commit at a time may go beyond it, by what it needs: small calls wait for
-/// milliseconds, and thousands of calls about large values do not take more than one.
+/// What all commits together may know of existing entries while they wait to be decided, as a share
+/// of the memory limit; what finds no room waits before it is read. One commit at a time may go
+/// beyond it, by what it needs: small calls wait for milliseconds, and thousands of calls about
+/// large values do not take more than one.
 pub const READ_BEFORE_SHARE: u64 = 16;
 
 /// The least of it, in bytes: one value of the default size, twice.
@@ -181,25 +197,27 @@ pub const READ_BEFORE_LEAST_BYTES: usize = 8 * 1024 * 1024;
 /// The most of it, in bytes: more would not make a group of the log larger.
 pub const READ_BEFORE_ALL_BYTES: usize = 64 * 1024 * 1024;
 
-/// How much lower the priority of the threads that flush memtables and make segments of the log ready is than that of the
-/// threads that answer calls, as a nice value. Their share of a CPU is a third: writers wait for these in the end, so
-/// less would only hold them back later and longer, and the same share lets them take the CPU for milliseconds while calls
-/// wait.
+/// How much lower the priority of the threads that flush memtables and make segments of the log
+/// ready is than that of the threads that answer calls, as a nice value. Their share of a CPU is a
+/// third: writers wait for these in the end, so less would only hold them back later and longer,
+/// and the same share lets them take the CPU for milliseconds while calls wait.
 pub const FLUSH_NICE: i32 = 5;
 
-/// The same, of threads that do what nobody waits for: merging tables, snapshots, backups, conversions, freeing what was
-/// dropped. Their share is a tenth. Not the least there is: such a thread may hold a lock for a moment that a call waits
-/// for, and must get on with it on a CPU that is busy.
+/// The same, of threads that do what nobody waits for: merging tables, snapshots, backups,
+/// conversions, freeing what was dropped. Their share is a tenth. Not the least there is: such a
+/// thread may hold a lock for a moment that a call waits for, and must get on with it on a CPU that
+/// is busy.
 pub const BULK_NICE: i32 = 10;
 
 /// The lowest priority that there is (setpriority(2)).
 pub const NICE_MAX: i32 = 19;
 
-/// File descriptors that connections and blobs leave to the log, to listeners, standard streams and databases on disk: a
-/// quarter of the process's limit (RLIMIT_NOFILE), and not more than this.
+/// File descriptors that connections and blobs leave to the log, to listeners, standard streams and
+/// databases on disk: a quarter of the process's limit (RLIMIT_NOFILE), and not more than this.
 pub const DESCRIPTORS_RESERVED: usize = 1_024;
 
-/// The same where few are allowed: what a server of some threads has open with its log, a snapshot and a backup under way.
+/// The same where few are allowed: what a server of some threads has open with its log, a snapshot
+/// and a backup under way.
 pub const DESCRIPTORS_RESERVED_MIN: usize = 32;
 
 /// The part of that reserve for tables of databases on disk that are kept open: a quarter. A table

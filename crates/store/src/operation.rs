@@ -39,8 +39,8 @@ pub enum Operation<'a> {
         /// What must hold for it to happen.
         condition: Condition<'a>,
     },
-    /// Adds to a counter: a signed 64-bit number, stored as 8 bytes, big-endian. A value of another length
-    /// and an overflow are outcomes that change nothing. Keeps the time to live.
+    /// Adds to a counter: a signed 64-bit number, stored as 8 bytes, big-endian. A value of another
+    /// length and an overflow are outcomes that change nothing. Keeps the time to live.
     Increment {
         /// The key.
         key: &'a [u8],
@@ -51,8 +51,9 @@ pub enum Operation<'a> {
         /// What must hold for it to happen.
         condition: Condition<'a>,
     },
-    /// Checks a condition and does nothing else. In a [`Mode::Transact`] commit, the compares pushed before
-    /// either list choose between the lists; elsewhere, a condition that does not hold is this operation's failure.
+    /// Checks a condition and does nothing else. In a [`Mode::Transact`] commit, the compares
+    /// pushed before either list choose between the lists; elsewhere, a condition that does not
+    /// hold is this operation's failure.
     Compare {
         /// The key.
         key: &'a [u8],
@@ -97,8 +98,8 @@ pub enum Expiry {
     AfterMs(u64),
 }
 
-/// How the operations of a commit belong together. They take effect in the order pushed, and later ones see
-/// what earlier ones did, in every mode.
+/// How the operations of a commit belong together. They take effect in the order pushed, and later
+/// ones see what earlier ones did, in every mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// All or nothing: the first operation that fails undoes the others.

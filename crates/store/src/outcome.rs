@@ -72,7 +72,8 @@ impl Outcomes {
         self.arena.shrink_to(limits::KEPT_BYTES);
     }
 
-    /// Turns every outcome into a refusal: `applied` for the commits that were to take effect, else `other`.
+    /// Turns every outcome into a refusal: `applied` for the commits that were to take effect, else
+    /// `other`.
     pub(crate) fn refuse_all(&mut self, applied: Refusal, other: Refusal) {
         for decided in &mut self.commits {
             let refusal = match decided.verdict.decision {
@@ -221,18 +222,19 @@ pub struct CommitOutcome<'a> {
     pub sequence: u64,
     /// Whether it took effect.
     pub decision: Decision,
-    /// [`Mode::Transact`](crate::Mode::Transact): which compare, counted from 0, was the first that did not hold, so
-    /// that the list [`Otherwise`](crate::List::Otherwise) was taken. `None`: all held, and the list
-    /// [`Then`](crate::List::Then) was taken.
+    /// [`Mode::Transact`](crate::Mode::Transact): which compare, counted from 0, was the first that
+    /// did not hold, so that the list [`Otherwise`](crate::List::Otherwise) was taken. `None`: all
+    /// held, and the list [`Then`](crate::List::Then) was taken.
     pub unmet_compare: Option<usize>,
     operations: &'a [OperationResult],
     outcomes: &'a Outcomes,
 }
 
 impl<'a> CommitOutcome<'a> {
-    /// The outcomes of its operations, in the order pushed; in [`Mode::Transact`](crate::Mode::Transact), of those
-    /// of the list that was applied. After [`Decision::Failed`], only that of the operation that failed;
-    /// after [`Decision::Refused`], none.
+    /// The outcomes of its operations, in the order pushed; in
+    /// [`Mode::Transact`](crate::Mode::Transact), of those of the list that was applied. After
+    /// [`Decision::Failed`], only that of the operation that failed; after [`Decision::Refused`],
+    /// none.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = OperationOutcome<'a>> + use<'a> {
         let outcomes = self.outcomes;
         self.operations
@@ -344,13 +346,13 @@ pub enum Refusal {
     LogNotReady,
     /// A write or a sync of the log has failed. Writes are refused until a restart; reads go on.
     LogFailed,
-    /// The write or sync of the log that was to cover this commit has failed: only a restart will show whether it
-    /// took effect. The one refusal after which something may have been done.
+    /// The write or sync of the log that was to cover this commit has failed: only a restart will
+    /// show whether it took effect. The one refusal after which something may have been done.
     OutcomeUnknown,
     /// The log is so slow that no commit sequence can be given out at the moment.
     LogBehind,
-    /// The commit is on a database on disk, and what it has to know was not read before: the database was converted
-    /// meanwhile, say.
+    /// The commit is on a database on disk, and what it has to know was not read before: the
+    /// database was converted meanwhile, say.
     NotReadAhead,
     /// What the commit has to know of a database on disk is damaged.
     Damaged,
@@ -365,7 +367,8 @@ pub enum Refusal {
     DiskBehind,
     /// There is no room on the device for more of a database on disk.
     DiskFull,
-    /// What is in memory of a database on disk cannot be brought there, and it is so much that no more is taken.
+    /// What is in memory of a database on disk cannot be brought there, and it is so much that no
+    /// more is taken.
     DiskFailed,
     /// The folder of a database on disk could not be made.
     NoFolder,

@@ -1,7 +1,8 @@
-//! The keys and values of a write batch, in one piece but for large values, which lie by themselves.
+//! The keys and values of a write batch, in one piece but for large values, which lie by
+//! themselves.
 //!
-//! A large value is copied once, into the form in which an index keeps it: whoever stores it takes a reference. The rest of
-//! a batch stays small, so that adding to it moves little.
+//! A large value is copied once, into the form in which an index keeps it: whoever stores it takes
+//! a reference. The rest of a batch stays small, so that adding to it moves little.
 
 use crate::limits;
 use crate::value::Value;
@@ -126,14 +127,16 @@ impl Payload {
         self.large_bytes -= gone.map(|value| value.len()).sum::<usize>();
     }
 
-    /// Adds all of another payload. Its places are then to be [`moved`](Place::moved_behind) behind the end before.
+    /// Adds all of another payload. Its places are then to be [`moved`](Place::moved_behind) behind
+    /// the end before.
     pub(crate) fn append(&mut self, other: &mut Payload) {
         self.bytes.append(&mut other.bytes);
         self.large.append(&mut other.large);
         self.large_bytes += std::mem::take(&mut other.large_bytes);
     }
 
-    /// Moves what lies behind `mark` into another payload. Its places are then to be [`moved`](Place::moved_before).
+    /// Moves what lies behind `mark` into another payload. Its places are then to be
+    /// [`moved`](Place::moved_before).
     pub(crate) fn split_off(&mut self, mark: Mark) -> Payload {
         let large = self.large.split_off(mark.large);
         let large_bytes = large.iter().map(|value| value.len()).sum();
@@ -165,7 +168,8 @@ impl Payload {
     }
 }
 
-/// The value where it lies in a message, unless that holds much beside it: that would stay as long as the value does.
+/// The value where it lies in a message, unless that holds much beside it: that would stay as long
+/// as the value does.
 fn kept_in(message: &Bytes, value: &[u8]) -> Option<Bytes> {
     let (whole, part) = (message.as_ptr_range(), value.as_ptr_range());
     let is_part = whole.start <= part.start && part.end <= whole.end;

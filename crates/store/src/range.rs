@@ -11,7 +11,8 @@ pub enum Direction {
     Backward,
 }
 
-/// A range of keys in byte order. Keys are compared as unsigned bytes; a prefix comes before its extensions.
+/// A range of keys in byte order. Keys are compared as unsigned bytes; a prefix comes before its
+/// extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range<'a> {
     /// The lower end.

@@ -1,4 +1,5 @@
-//! What was read from the device for the commits of a batch, before they are decided: the one who decides reads nothing.
+//! What was read from the device for the commits of a batch, before they are decided: the one who
+//! decides reads nothing.
 
 use std::ops::ControlFlow;
 
@@ -16,8 +17,8 @@ use crate::tree::{Generation, OwnedValue, Ticket, TreeError, TreeIndex, TreeView
 /// How far reading ahead has come ([`WriteBatch::read_ahead`]).
 #[derive(Debug)]
 pub struct ReadAhead {
-    /// For how many of the commits there was room, from the first one on. What the others must know is to be read later:
-    /// [`WriteBatch::split_off`].
+    /// For how many of the commits there was room, from the first one on. What the others must know
+    /// is to be read later: [`WriteBatch::split_off`].
     pub commits: usize,
     /// The first read that failed. The commits that needed it are refused.
     pub failure: Option<TreeError>,
@@ -42,7 +43,8 @@ pub(crate) struct ReadBefore {
     wholes: Vec<LookedWhole>,
     tickets: Vec<Ticket>,
     held: Held,
-    /// The first commit found no room the last time: it is read again when it may exceed it, so that this is not in vain.
+    /// The first commit found no room the last time: it is read again when it may exceed it, so
+    /// that this is not in vain.
     lacked_room: bool,
 }
 
@@ -61,7 +63,8 @@ impl Place {
         }
     }
 
-    /// Whether what was found here is gone in a tree, by a clear; `None`: that tree has another origin.
+    /// Whether what was found here is gone in a tree, by a clear; `None`: that tree has another
+    /// origin.
     fn is_cleared_in(&self, tree: &TreeIndex) -> Option<bool> {
         (self.lineage == tree.lineage()).then_some(self.generation != tree.generation())
     }
@@ -95,7 +98,8 @@ impl ReadBefore {
         self.held = Held::default();
     }
 
-    /// The same for a batch of other commits: that the first one found no room says nothing of them.
+    /// The same for a batch of other commits: that the first one found no room says nothing of
+    /// them.
     pub(crate) fn begin_anew(&mut self) {
         self.clear();
         self.lacked_room = false;
@@ -189,8 +193,8 @@ impl ReadBefore {
         done
     }
 
-    /// Reads what the commits of a batch need to know of one database. Answers for how many there was room, and the first
-    /// error.
+    /// Reads what the commits of a batch need to know of one database. Answers for how many there
+    /// was room, and the first error.
     fn read(
         &mut self,
         batch: &WriteBatch,

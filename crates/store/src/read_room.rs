@@ -1,4 +1,5 @@
-//! The memory for what is read before commits are decided: bounded for all loops together, charged before a value is kept.
+//! The memory for what is read before commits are decided: bounded for all loops together, charged
+//! before a value is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +11,8 @@ use crate::limits;
 pub(crate) struct ReadRoom {
     limit_bytes: usize,
     held_bytes: AtomicUsize,
-    /// One batch may hold more than there is room, for one of its commits, so that one that needs much has its turn.
+    /// One batch may hold more than there is room, for one of its commits, so that one that needs
+    /// much has its turn.
     is_overdrawn: AtomicBool,
 }
 
@@ -82,8 +84,8 @@ impl Held {
         self.overdraws
     }
 
-    /// Whether it is worth while to read something, which then asks for room: a batch begins when half of it is free, so that
-    /// it is seldom read in vain.
+    /// Whether it is worth while to read something, which then asks for room: a batch begins when
+    /// half of it is free, so that it is seldom read in vain.
     pub(crate) fn may_take(&self, room: &ReadRoom) -> bool {
         let enough_bytes = match self.bytes {
             0 => room.limit_bytes / 2,
@@ -123,7 +125,8 @@ mod tests {
 
     const LIMIT: usize = limits::READ_BEFORE_LEAST_BYTES;
 
-    /// Beside what fits, one commit at a time may exceed it, by all that it needs; all comes back, each time.
+    /// Beside what fits, one commit at a time may exceed it, by all that it needs; all comes back,
+    /// each time.
     #[test]
     fn one_commit_may_exceed_the_room() {
         let room = ReadRoom::new(0);

@@ -27,7 +27,8 @@ pub(crate) struct CommitRecord {
     pub(crate) bytes: usize,
 }
 
-/// Who asks for commits: what is scarce is shared among addresses, and the commits of one connection stay in order.
+/// Who asks for commits: what is scarce is shared among addresses, and the commits of one
+/// connection stay in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
     /// Where it is: all connections from there share with each other.

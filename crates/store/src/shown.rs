@@ -7,10 +7,12 @@ use crate::store::View;
 use crate::tree::{FetchedCall, FetchedView, NotFetched, TreeError};
 use crate::value::Entry;
 
-/// One database between two commits, as one call is shown it. All that it answers comes from one view.
+/// One database between two commits, as one call is shown it. All that it answers comes from one
+/// view.
 ///
 /// Of a database on disk there is only what the call said beforehand that it would look at
-/// ([`Wishes`](crate::tree::Wishes)); the rest is [`NotFetched`], which a database in memory never answers.
+/// ([`Wishes`](crate::tree::Wishes)); the rest is [`NotFetched`], which a database in memory never
+/// answers.
 pub struct Shown<'a>(Source<'a>);
 
 enum Source<'a> {

@@ -32,12 +32,13 @@ use crate::value::Entry;
 pub struct StoreConfig {
     /// The secret of the key hash. A server draws it at random; a test fixes it.
     pub hash_seed: u64,
-    /// Names the history of commits in a store without a log, which begins anew with each start. A server draws it at
-    /// random. A log has an id of its own.
+    /// Names the history of commits in a store without a log, which begins anew with each start. A
+    /// server draws it at random. A log has an id of its own.
     pub history_id: u64,
-    /// Bytes of memory that all databases together may take, by estimate. Loops commit to different databases at the
-    /// same time, and each looks at the sum before it adds to it: so the sum may pass the bound by one commit of each
-    /// loop, at most [`COMMIT_BYTES`](crate::limits::commit_bytes) with what the index needs for its entries.
+    /// Bytes of memory that all databases together may take, by estimate. Loops commit to different
+    /// databases at the same time, and each looks at the sum before it adds to it: so the sum may
+    /// pass the bound by one commit of each loop, at most
+    /// [`COMMIT_BYTES`](crate::limits::commit_bytes) with what the index needs for its entries.
     pub memory_bytes: u64,
     /// The default database.
     pub default_database: DatabaseConfig,
@@ -162,7 +163,8 @@ impl Store {
         catalogue.iter().map(info).collect()
     }
 
-    /// Checks and makes a database in one step, as there may be several committers: for a store without a log.
+    /// Checks and makes a database in one step, as there may be several committers: for a store
+    /// without a log.
     pub(crate) fn create_unlogged(
         &self,
         name: &str,
@@ -191,7 +193,8 @@ impl Store {
         self.shared.catalogue.read().check_remove(id)
     }
 
-    /// Makes a database that was checked, now or in an earlier life. One on disk comes with its tree.
+    /// Makes a database that was checked, now or in an earlier life. One on disk comes with its
+    /// tree.
     pub(crate) fn insert_database(
         &self,
         id: DatabaseId,
@@ -221,7 +224,8 @@ impl Store {
         self.shared.catalogue.write().replace(id, database);
     }
 
-    /// Makes a database one of another kind, under the same id, with this index in the place of what it was in.
+    /// Makes a database one of another kind, under the same id, with this index in the place of
+    /// what it was in.
     pub(crate) fn convert_database(
         &self,
         id: DatabaseId,
@@ -258,14 +262,15 @@ impl Store {
         self.shared.trees.as_ref()
     }
 
-    /// How many databases were converted since the start: what is known of a database does not change but by that.
+    /// How many databases were converted since the start: what is known of a database does not
+    /// change but by that.
     #[inline]
     pub(crate) fn conversions(&self) -> u64 {
         self.shared.conversions.load(Ordering::Acquire)
     }
 
-    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`: there is no such
-    /// database (any more), or it is in memory.
+    /// The tree of a database on disk, as it is now: a clear puts another one in its place. `None`:
+    /// there is no such database (any more), or it is in memory.
     pub fn tree(&self, id: DatabaseId) -> Option<TreeIndex> {
         self.read_state(id)?.index.tree().cloned()
     }
@@ -290,8 +295,9 @@ impl Store {
         self.remove_database_if(id, |entries| entries == 0)
     }
 
-    /// Drops a database if so many entries may go. Looks under the lock under which it is emptied, and takes the lock of
-    /// the catalogue only behind it: whoever reads a database may look something up there.
+    /// Drops a database if so many entries may go. Looks under the lock under which it is emptied,
+    /// and takes the lock of the catalogue only behind it: whoever reads a database may look
+    /// something up there.
     fn remove_database_if(
         &self,
         id: DatabaseId,
@@ -324,9 +330,9 @@ impl Store {
         self.config(id).map(|config| config.limits)
     }
 
-    /// Names the history that all commit sequences of this store belong to: with another one they mean nothing. It
-    /// is that of the log, which is another one after a part of the log was given up or a backup restored, and else
-    /// that of [`StoreConfig::history_id`].
+    /// Names the history that all commit sequences of this store belong to: with another one they
+    /// mean nothing. It is that of the log, which is another one after a part of the log was given
+    /// up or a backup restored, and else that of [`StoreConfig::history_id`].
     pub fn history_id(&self) -> u64 {
         self.shared.history_id.load(Ordering::Relaxed)
     }
@@ -371,10 +377,12 @@ impl Store {
         self.shared.has_log
     }
 
-    /// What readers of a database in memory see, held still until the view is dropped: `None` if there is no such database
-    /// (any more). Writers wait meanwhile, so a loop takes one view per tick and drops it with the tick's reads.
+    /// What readers of a database in memory see, held still until the view is dropped: `None` if
+    /// there is no such database (any more). Writers wait meanwhile, so a loop takes one view per
+    /// tick and drops it with the tick's reads.
     ///
-    /// A thread that holds a view must neither take another one of the same database nor run a committer.
+    /// A thread that holds a view must neither take another one of the same database nor run a
+    /// committer.
     pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
         match self.look(id) {
             Look::Memory(view) => Some(view),
@@ -382,7 +390,8 @@ impl Store {
         }
     }
 
-    /// Figures of a database of either kind, without a look at the device. `None`: there is no such database (any more).
+    /// Figures of a database of either kind, without a look at the device. `None`: there is no such
+    /// database (any more).
     pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
         match self.look(id) {
             Look::Memory(view) => Some(view.statistics()),
@@ -398,7 +407,8 @@ impl Store {
         }
     }
 
-    /// Where the entries of a database are to be looked for now. The kind of a database can change while it is there.
+    /// Where the entries of a database are to be looked for now. The kind of a database can change
+    /// while it is there.
     pub fn look(&self, id: DatabaseId) -> Look<'_> {
         let Some(state) = self.read_state(id) else {
             return Look::Gone;
@@ -421,7 +431,8 @@ impl Store {
             if !state.dropped {
                 return Some(state);
             }
-            // It was dropped, or converted, just now: then the catalogue has, or will have in a moment, nothing or another.
+            // It was dropped, or converted, just now: then the catalogue has, or will have in a
+            // moment, nothing or another.
             drop(state);
             std::thread::yield_now();
         }
@@ -442,11 +453,11 @@ impl Store {
         &self.shared.hasher
     }
 
-    /// The store's clock, which never goes back: the latest of the wall clocks shown to it. Reads should be given
-    /// this time, so that what had expired for one stays so for all.
+    /// The store's clock, which never goes back: the latest of the wall clocks shown to it. Reads
+    /// should be given this time, so that what had expired for one stays so for all.
     pub fn clock_ms(&self, wall_ms: u64) -> u64 {
-        // A load first: nearly always somebody has seen this millisecond already, and a load is shared, a
-        // read-modify-write is not.
+        // A load first: nearly always somebody has seen this millisecond already, and a load is
+        // shared, a read-modify-write is not.
         let seen_ms = self.shared.clock_ms.load(Ordering::Relaxed);
         if wall_ms <= seen_ms {
             seen_ms
@@ -463,7 +474,8 @@ impl Store {
         self.shared.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns how many commits were refused since [`Store::memory_bytes`] would have passed its bound.
+    /// Returns how many commits were refused since [`Store::memory_bytes`] would have passed its
+    /// bound.
     pub fn memory_refusals(&self) -> u64 {
         self.shared.memory_refusals.load(Ordering::Relaxed)
     }
@@ -502,8 +514,9 @@ impl Store {
         self.shared.catalogue.read().ids_from(first)
     }
 
-    /// The next commit sequence. Call it under the lock of the commit's database, so that the order of sequences
-    /// is the order of decisions there. `None`: the counter is as far past the log as it may be.
+    /// The next commit sequence. Call it under the lock of the commit's database, so that the order
+    /// of sequences is the order of decisions there. `None`: the counter is as far past the log as
+    /// it may be.
     #[inline]
     pub(crate) fn next_sequence(&self) -> Option<u64> {
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed) + 1;
@@ -520,8 +533,9 @@ impl Store {
         self.shared.sequence.fetch_max(through, Ordering::Relaxed);
     }
 
-    /// Lets the views of all databases say that they show everything up to a sequence. What was answered in an earlier
-    /// life may have had a later sequence than the last change, and for nobody shall time go back.
+    /// Lets the views of all databases say that they show everything up to a sequence. What was
+    /// answered in an earlier life may have had a later sequence than the last change, and for
+    /// nobody shall time go back.
     pub(crate) fn raise_views(&self, sequence: u64) {
         for (_, database) in self.shared.catalogue.read().iter() {
             let mut state = database.state.write();
@@ -529,7 +543,8 @@ impl Store {
         }
     }
 
-    /// Puts the keys of all databases in order, and adds up what all entries take, after a start that did neither.
+    /// Puts the keys of all databases in order, and adds up what all entries take, after a start
+    /// that did neither.
     pub(crate) fn finish_loading(&self) {
         for (_, database) in self.shared.catalogue.read().iter() {
             let mut state = database.state.write();
@@ -628,8 +643,8 @@ impl View<'_> {
         self.history_id
     }
 
-    /// The entry of a key, unless it has expired. `hash` is the key's by [`Store::hasher`], `now_ms` the
-    /// [`Store::clock_ms`].
+    /// The entry of a key, unless it has expired. `hash` is the key's by [`Store::hasher`],
+    /// `now_ms` the [`Store::clock_ms`].
     #[inline]
     pub fn get(&self, key: &[u8], hash: u64, now_ms: u64) -> Option<Entry<'_>> {
         self.state
@@ -639,14 +654,16 @@ impl View<'_> {
             .filter(|entry| !entry.is_expired(now_ms))
     }
 
-    /// Looks at the entries of several hashes, so that the gets that follow find them in the processor's caches.
-    /// The look-ups of one call overlap in waiting for memory, which those of separate gets do not.
+    /// Looks at the entries of several hashes, so that the gets that follow find them in the
+    /// processor's caches. The look-ups of one call overlap in waiting for memory, which those of
+    /// separate gets do not.
     #[inline]
     pub fn warm(&self, hashes: impl Iterator<Item = u64>) {
         self.state.index.memory().warm(hashes);
     }
 
-    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at least one.
+    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at
+    /// least one.
     pub fn scan<'a>(
         &'a self,
         range: &Range<'_>,
@@ -661,14 +678,16 @@ impl View<'_> {
             .scan(range, direction, now_ms, budget_rows, visit)
     }
 
-    /// Counts the live entries of a range, walking at most `budget_rows` entries, but at least one. An entry
-    /// counts [`COUNT_ROWS_PER_LOOKUP`](crate::limits::COUNT_ROWS_PER_LOOKUP) times where expired entries wait to be
-    /// swept. All entries of a database without such are counted at once.
+    /// Counts the live entries of a range, walking at most `budget_rows` entries, but at least one.
+    /// An entry counts [`COUNT_ROWS_PER_LOOKUP`](crate::limits::COUNT_ROWS_PER_LOOKUP) times where
+    /// expired entries wait to be swept. All entries of a database without such are counted at
+    /// once.
     pub fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
         self.state.index.memory().count(range, now_ms, budget_rows)
     }
 
-    /// The keys that have expired and are still there, those that expired first at first: work for a sweeper.
+    /// The keys that have expired and are still there, those that expired first at first: work for
+    /// a sweeper.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &[u8]> {
         self.state.index.memory().expired(now_ms)
     }

@@ -1,8 +1,9 @@
 //! Sweeping: the removal of entries whose time has come.
 //!
-//! Nobody sees such an entry any more, so nobody waits for it to be swept: it is done for the memory that it takes,
-//! and so that the removal stands among the changes of the database. What is to be removed is found in a view and
-//! removed by commits like any other, which look again: a key that was written meanwhile stays.
+//! Nobody sees such an entry any more, so nobody waits for it to be swept: it is done for the
+//! memory that it takes, and so that the removal stands among the changes of the database. What is
+//! to be removed is found in a view and removed by commits like any other, which look again: a key
+//! that was written meanwhile stays.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +32,9 @@ pub(crate) struct Schedule {
 struct CommitLoop {
     /// The database whose turn it is.
     turn: DatabaseId,
-    /// The last entry of each database whose removal is on its way, if more wait behind it: its expiry and key. In a
-    /// durable database it stays in view until it is on the device, and must not be asked for again meanwhile.
+    /// The last entry of each database whose removal is on its way, if more wait behind it: its
+    /// expiry and key. In a durable database it stays in view until it is on the device, and must
+    /// not be asked for again meanwhile.
     passed: BTreeMap<DatabaseId, Passed>,
 }
 
@@ -51,12 +53,13 @@ impl Schedule {
         }
     }
 
-    /// An entry that expires at `expires_ms` was stored. Call it under the lock of its database: a sweep then either
-    /// sees the entry or leaves this call's mark in place.
+    /// An entry that expires at `expires_ms` was stored. Call it under the lock of its database: a
+    /// sweep then either sees the entry or leaves this call's mark in place.
     #[inline]
     pub(crate) fn expect(&self, expires_ms: u64) {
         let due_ms = expires_ms.saturating_add(limits::SWEEP_DELAY_MS);
-        // A load first: it is rarely the earliest, and a load is shared, a read-modify-write is not.
+        // A load first: it is rarely the earliest, and a load is shared, a read-modify-write is
+        // not.
         if due_ms < self.due_ms.load(Ordering::Relaxed) {
             self.due_ms.fetch_min(due_ms, Ordering::Relaxed);
         }
@@ -64,17 +67,20 @@ impl Schedule {
 }
 
 impl Store {
-    /// From when on [`Store::sweep`] has something to do, by [`Store::clock_ms`]; `u64::MAX` if no entry has an expiry.
+    /// From when on [`Store::sweep`] has something to do, by [`Store::clock_ms`]; `u64::MAX` if no
+    /// entry has an expiry.
     #[inline]
     pub fn sweep_due_ms(&self) -> u64 {
         self.schedule().due_ms.load(Ordering::Relaxed)
     }
 
     /// If it is time, puts commits into `batch` that remove entries which have expired: at most
-    /// [`SWEEP_KEYS`](limits::SWEEP_KEYS), and if that is not all, it is soon due again. Returns how many.
+    /// [`SWEEP_KEYS`](limits::SWEEP_KEYS), and if that is not all, it is soon due again. Returns
+    /// how many.
     ///
-    /// One thread at a time sweeps; for the others there is nothing to do. The calling thread must hold no [`View`].
-    /// Should the commits come to nothing, the entries are found again some time later.
+    /// One thread at a time sweeps; for the others there is nothing to do. The calling thread must
+    /// hold no [`View`]. Should the commits come to nothing, the entries are found again some time
+    /// later.
     pub fn sweep(&self, now_ms: u64, batch: &mut WriteBatch) -> usize {
         if now_ms < self.sweep_due_ms() {
             return 0;

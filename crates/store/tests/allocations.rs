@@ -1,4 +1,5 @@
-//! In the steady state nothing is allocated: not by reads, and not by writes that keep a value's length.
+//! In the steady state nothing is allocated: not by reads, and not by writes that keep a value's
+//! length.
 
 use std::ops::ControlFlow;
 

@@ -175,8 +175,8 @@ fn a_writer_cuts_its_work_into_slices() {
         );
         committer.slices() - before
     };
-    // One look at the clock per 16 operations, each 10 us later than the one before: a slice is 10 looks, and after
-    // it the clock is read once more.
+    // One look at the clock per 16 operations, each 10 us later than the one before: a slice is 10
+    // looks, and after it the clock is read once more.
     assert_eq!(run(1600, 1, 10_000), 10);
     assert_eq!(run(160, 10, 10_000), 8, "looks after two commits of ten");
     assert_eq!(run(1, 1600, 10_000), 0, "one commit is not cut");
@@ -233,7 +233,8 @@ fn a_writer_cuts_between_commits_that_copy_large_values() {
     }
 }
 
-/// A clock under which every slice is over at once, and which gives a reader time to come to the lock.
+/// A clock under which every slice is over at once, and which gives a reader time to come to the
+/// lock.
 struct SlowClock(u64);
 
 impl Clock for SlowClock {
@@ -248,7 +249,8 @@ impl Clock for SlowClock {
     }
 }
 
-/// Between the slices of one long run readers get in, though the writer wants the lock back at once.
+/// Between the slices of one long run readers get in, though the writer wants the lock back at
+/// once.
 #[test]
 fn readers_get_in_between_slices() {
     let store = new_store();
@@ -309,7 +311,8 @@ fn change(store: &Store, add: impl FnOnce(&mut store::WriteBatch)) -> DatabaseId
     outcomes.get(0).database
 }
 
-/// A database that is dropped in the middle of a run answers the rest as unknown, and keeps no memory booked.
+/// A database that is dropped in the middle of a run answers the rest as unknown, and keeps no
+/// memory booked.
 #[test]
 fn a_drop_between_slices_is_noticed() {
     let store = new_store();
@@ -318,8 +321,9 @@ fn a_drop_between_slices_is_noticed() {
 
     const COMMITS: u32 = 20_000;
 
-    /// From its second look on somebody drops the database. Nothing tells when he waits for the lock that the run holds,
-    /// so each later look gives him a millisecond: there are a thousand of them, and after one he is in between.
+    /// From its second look on somebody drops the database. Nothing tells when he waits for the
+    /// lock that the run holds, so each later look gives him a millisecond: there are a thousand of
+    /// them, and after one he is in between.
     struct DroppingClock(u64, Store, DatabaseId, Option<thread::JoinHandle<()>>);
     impl Clock for DroppingClock {
         fn now_ns(&mut self) -> u64 {

@@ -1,8 +1,9 @@
 //! What the log costs: run with `cargo run --profile quick -p pelton-wal --example log_speed --
 //! FOLDER`.
 //!
-//! Writes groups of records with a sync each, the same bytes to a bare file full of zeros, and reads the log again.
-//! The folder must be on the device that is to be measured; without one it is in the current directory.
+//! Writes groups of records with a sync each, the same bytes to a bare file full of zeros, and
+//! reads the log again. The folder must be on the device that is to be measured; without one it is
+//! in the current directory.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -53,9 +54,9 @@ fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
     fill_and_replay(folder)
 }
 
-/// The sorted times of groups, in microseconds: in the log, and of the same bytes in a bare file that was full of zeros.
-/// In turns, so that both meet the same weather. The making of segments, which a server does ahead and on another thread,
-/// is left out.
+/// The sorted times of groups, in microseconds: in the log, and of the same bytes in a bare file
+/// that was full of zeros. In turns, so that both meet the same weather. The making of segments,
+/// which a server does ahead and on another thread, is left out.
 fn log_and_bare(folder: &Path, records: usize) -> Result<[Vec<f64>; 2], Box<dyn Error>> {
     let mut opened = open(folder, &mut |_| Ok(()))?;
     let mut sequence = opened.recovered.next_sequence;

@@ -1,4 +1,5 @@
-//! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of it is durable.
+//! Reading the groups of a log that is in use, byte by byte as they are, up to a place where all of
+//! it is durable.
 
 use std::fmt;
 use std::io;
@@ -20,8 +21,8 @@ pub struct LogEnd {
     pub place: Place,
 }
 
-/// Reads groups one after the other, and checks each as a start would. The segments that hold them must not be retired
-/// meanwhile.
+/// Reads groups one after the other, and checks each as a start would. The segments that hold them
+/// must not be retired meanwhile.
 #[derive(Debug)]
 pub struct GroupReader {
     disk: Arc<dyn Disk>,
@@ -41,8 +42,8 @@ pub struct RawGroup<'a> {
 }
 
 impl GroupReader {
-    /// Reads from the group on that covers what comes after `sequence`, or from the last one if there is nothing after
-    /// it.
+    /// Reads from the group on that covers what comes after `sequence`, or from the last one if
+    /// there is nothing after it.
     pub fn open(
         disk: Arc<dyn Disk>,
         sequence: u64,
@@ -129,7 +130,8 @@ impl GroupReader {
         Ok(Some(RawGroup { group, bytes }))
     }
 
-    /// The header of the next group, and the bytes of all of it; goes on to the next segment for it.
+    /// The header of the next group, and the bytes of all of it; goes on to the next segment for
+    /// it.
     fn peek(&mut self) -> Result<(Header, u64), GroupError> {
         if let Some(found) = self.header_here()? {
             return Ok(found);

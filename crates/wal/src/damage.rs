@@ -13,24 +13,26 @@ pub struct Damage {
     pub place: Place,
     /// What is whole before it.
     pub last_good: Position,
-    /// A later group that knows the missing one, or a later one, to have been durable, and where it is. `None`: a file
-    /// is missing, or there is nothing at all in the files that is a group of a log.
+    /// A later group that knows the missing one, or a later one, to have been durable, and where it
+    /// is. `None`: a file is missing, or there is nothing at all in the files that is a group of a
+    /// log.
     pub witness: Option<Witness>,
     /// The first file that is missing, although a later one is there; 0: none is.
     pub missing_segment: u64,
-    /// The newest file that was there, which is missing, perhaps with others before it; 0: it is not missing.
+    /// The newest file that was there, which is missing, perhaps with others before it; 0: it is
+    /// not missing.
     pub newest_gone: u64,
     /// The highest sequence in groups that are lost, as far as they can be read.
     pub lost_sequence: u64,
-    /// The folder, a snapshot or a database on disk knows the log to have been durable up to this sequence, which is
-    /// missing; 0: nothing of what they know is missing.
+    /// The folder, a snapshot or a database on disk knows the log to have been durable up to this
+    /// sequence, which is missing; 0: nothing of what they know is missing.
     pub known_sequence: u64,
     /// A file that is shorter than it was made.
     pub cut: Option<Cut>,
 }
 
-/// A file of the log that is shorter than it was made. Files get their name when they are whole, and never shrink: no
-/// crash leaves such a file.
+/// A file of the log that is shorter than it was made. Files get their name when they are whole,
+/// and never shrink: no crash leaves such a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment.

@@ -1,6 +1,7 @@
 //! Groups: what one write and one sync cover.
 //!
-//! A group is a header of 128 bytes, all numbers little-endian, its records, and zeros up to a multiple of 512:
+//! A group is a header of 128 bytes, all numbers little-endian, its records, and zeros up to a
+//! multiple of 512:
 //!
 //! | at | bytes | |
 //! |---|---|---|
@@ -27,7 +28,8 @@ use super::bytes::{u16_at, u32_at, u64_at};
 use super::limits;
 use super::record::{RawRecord, RecordError};
 
-/// Groups begin at multiples of this, so that one can be found behind a damaged one. What a device writes whole.
+/// Groups begin at multiples of this, so that one can be found behind a damaged one. What a device
+/// writes whole.
 pub const ALIGN_BYTES: usize = 512;
 
 /// Bytes of a group beside its records and the zeros behind them.
@@ -44,7 +46,8 @@ const CHECKSUM_AT: usize = 12;
 const FLAG_CLOSING: u16 = 1;
 const FLAG_NEW_HISTORY: u16 = 2;
 
-/// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was lost.
+/// Which log a group belongs to. Drawn at random when a log is made, and when a part of it was
+/// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogId {
     /// Shown to callers: a place in the history is this and a sequence.
@@ -87,8 +90,8 @@ pub struct Header {
     pub closing: bool,
     /// What followed the group before was given up, and the log has another id from here on.
     pub new_history: bool,
-    /// Bytes of the segment that it was written to: a file that has fewer has been cut. 0: not known. A copy of the group
-    /// elsewhere, as in a backup, says it of the original.
+    /// Bytes of the segment that it was written to: a file that has fewer has been cut. 0: not
+    /// known. A copy of the group elsewhere, as in a backup, says it of the original.
     pub segment_bytes: u64,
 }
 
@@ -138,7 +141,8 @@ impl Header {
         out[104..HEADER_BYTES].fill(0);
     }
 
-    /// Reads a header, of which only the form is checked. The checksum of the group decides whether it is one.
+    /// Reads a header, of which only the form is checked. The checksum of the group decides whether
+    /// it is one.
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, NoGroup> {
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
             return Err(NoGroup::Other);
@@ -279,7 +283,8 @@ struct LargeValue {
     bytes: Bytes,
 }
 
-/// Records that wait to be written as one group. Two of them take turns: one is filled while the other is written.
+/// Records that wait to be written as one group. Two of them take turns: one is filled while the
+/// other is written.
 #[derive(Debug)]
 pub struct GroupBuffer {
     /// Room for the header, then the records, but for large values.

@@ -1,4 +1,5 @@
-//! What is known of a log from what goes with it: the newest snapshot, databases on disk, the folder's own file.
+//! What is known of a log from what goes with it: the newest snapshot, databases on disk, the
+//! folder's own file.
 
 use std::fmt;
 
@@ -71,7 +72,8 @@ impl Known {
                 durable_sequence: self.durable_sequence,
             });
         }
-        // Nothing was written behind a clean stop: whoever removed the file that was ready for more took nothing.
+        // Nothing was written behind a clean stop: whoever removed the file that was ready for more
+        // took nothing.
         self.missing_files(scan).filter(|_| !scan.closed)
     }
 

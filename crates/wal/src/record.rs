@@ -129,7 +129,8 @@ impl fmt::Debug for RawRecord<'_> {
     }
 }
 
-/// What is wrong with a record in a group whose checksum is right: it was written by another version.
+/// What is wrong with a record in a group whose checksum is right: it was written by another
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// A kind that the reader does not know.

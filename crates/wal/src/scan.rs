@@ -125,8 +125,8 @@ fn segments(disk: &dyn Disk) -> Result<Vec<FoundSegment>, ReadError> {
     })
 }
 
-/// A folder with the name of a segment is not listed: an error where one stands at a place at which a segment seems to be
-/// missing.
+/// A folder with the name of a segment is not listed: an error where one stands at a place at which
+/// a segment seems to be missing.
 fn check_no_folder(disk: &dyn Disk, ordinals: &[u64]) -> io::Result<()> {
     let first = ordinals.first().map_or(1, |first| first.saturating_sub(1));
     let behind = ordinals.iter().map(|ordinal| ordinal.saturating_add(1));
@@ -227,7 +227,8 @@ impl Scan {
         self.records += u64::from(header.records);
     }
 
-    /// Searches everything behind the last group that counts for one that knows the next to have been durable.
+    /// Searches everything behind the last group that counts for one that knows the next to have
+    /// been durable.
     fn find_damage(&self, disk: &dyn Disk, files: Files) -> Result<Option<Damage>, ReadError> {
         let Some(end) = self.end() else {
             return Ok(None);
@@ -264,7 +265,8 @@ impl Scan {
         Ok(Some(damage))
     }
 
-    /// The first file that was cut where the log ends, or behind it. Before the end nothing is missing.
+    /// The first file that was cut where the log ends, or behind it. Before the end nothing is
+    /// missing.
     fn find_cut(&self, disk: &dyn Disk) -> Result<Option<Cut>, ReadError> {
         let last = self.ends.len().saturating_sub(1);
         for (index, segment) in self.segments.iter().enumerate().skip(last) {
@@ -287,8 +289,9 @@ impl Scan {
         Ok(None)
     }
 
-    /// How large the segment was made in which the next group begins at a place and ends behind the end of the file,
-    /// according to its header; 0: there is none. It is not known to be right: so it must fit what it says itself.
+    /// How large the segment was made in which the next group begins at a place and ends behind the
+    /// end of the file, according to its header; 0: there is none. It is not known to be right: so
+    /// it must fit what it says itself.
     fn begun_bytes(&self, disk: &dyn Disk, ordinal: u64, offset: u64) -> io::Result<u64> {
         let mut reader = reader(disk, ordinal)?;
         let file_bytes = reader.file_bytes();
@@ -354,15 +357,17 @@ impl Scan {
         Some(Place { segment, offset })
     }
 
-    /// The first segment that is not there although a later one is, since they come and go in order; 0: none.
+    /// The first segment that is not there although a later one is, since they come and go in
+    /// order; 0: none.
     fn missing_segment(&self) -> u64 {
         let mut pairs = self.segments.windows(2);
         let gap = pairs.find(|pair| pair[1].ordinal > pair[0].ordinal + 1);
         gap.map_or(0, |pair| pair[0].ordinal + 1)
     }
 
-    /// Whether this looks like a log that was being made when the power went: the first segment alone, with nothing in it
-    /// but perhaps a part of its opening group. A later one alone is what is left of a log.
+    /// Whether this looks like a log that was being made when the power went: the first segment
+    /// alone, with nothing in it but perhaps a part of its opening group. A later one alone is what
+    /// is left of a log.
     fn is_in_the_making(&self, disk: &dyn Disk) -> Result<bool, ReadError> {
         let [segment @ FoundSegment { ordinal: 1, .. }] = self.segments[..] else {
             return Ok(false);
@@ -371,8 +376,8 @@ impl Scan {
         is_zero().map_err(|source| ReadError::device(disk, segment.ordinal, 0, source))
     }
 
-    /// Where the missing group seems to have been: at `end`, or at the beginning of the next segment. Only a message
-    /// rests on it.
+    /// Where the missing group seems to have been: at `end`, or at the beginning of the next
+    /// segment. Only a message rests on it.
     fn missing_place(&self, disk: &dyn Disk, end: Place, witness: Option<Witness>) -> Place {
         let next = Place {
             segment: end.segment + 1,
@@ -431,7 +436,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether a group, if its checksum is right, says that the one after the last that counts was durable.
+    /// Whether a group, if its checksum is right, says that the one after the last that counts was
+    /// durable.
     fn knows_of_loss(&self, header: &Header) -> bool {
         self.chain.is_none_or(|chain| {
             header.log_id == chain.log_id && header.durable.group > chain.position.group

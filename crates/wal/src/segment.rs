@@ -64,8 +64,8 @@ pub fn is_segment(name: &str) -> bool {
 
 /// Is told of each segment that has its name on the device, before anything is written to it.
 pub trait SegmentListener: fmt::Debug + Send + Sync {
-    /// Called on the thread that makes segments ready. The log was durable through `durable_sequence` when the segment was
-    /// asked for.
+    /// Called on the thread that makes segments ready. The log was durable through
+    /// `durable_sequence` when the segment was asked for.
     fn segment_ready(&self, segment: u64, durable_sequence: u64);
 }
 
@@ -88,8 +88,9 @@ pub struct RetiredSegment {
     pub(super) bytes: u64,
 }
 
-/// A file that is open and not needed any more, kept for the sake of its descriptor: where no other can be had, it is
-/// closed, and the next segment gets its place. Shared by the writer, whose full segments come here, and the stock.
+/// A file that is open and not needed any more, kept for the sake of its descriptor: where no other
+/// can be had, it is closed, and the next segment gets its place. Shared by the writer, whose full
+/// segments come here, and the stock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpareDescriptor(Arc<Mutex<Option<Arc<dyn DiskFile>>>>);
 
@@ -116,7 +117,8 @@ impl SpareDescriptor {
     }
 }
 
-/// Whether the log stands still until the next segment is ready. Shared by who waits for it and the stock.
+/// Whether the log stands still until the next segment is ready. Shared by who waits for it and the
+/// stock.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentDemand(Arc<AtomicBool>);
 
@@ -131,7 +133,8 @@ impl SegmentDemand {
     }
 }
 
-/// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a thread of its own.
+/// Makes segments ready and takes them back. Its steps take milliseconds or more: it can live on a
+/// thread of its own.
 #[derive(Debug)]
 pub struct SegmentStock {
     disk: Arc<dyn Disk>,
@@ -139,8 +142,8 @@ pub struct SegmentStock {
     spares: Vec<String>,
     /// Segments that were made ready since some were last taken back.
     taken: usize,
-    /// Segments that are to go, oldest first. One that cannot go keeps the later ones here, since a hole in the row
-    /// would be damage.
+    /// Segments that are to go, oldest first. One that cannot go keeps the later ones here, since a
+    /// hole in the row would be damage.
     leaving: VecDeque<RetiredSegment>,
     /// It is not known which names are durable; only a restart finds out.
     broken: bool,
@@ -152,7 +155,8 @@ pub struct SegmentStock {
 }
 
 impl SegmentStock {
-    /// A stock with the spares that lie in the folder, where what a previous run left half-made is cleared away.
+    /// A stock with the spares that lie in the folder, where what a previous run left half-made is
+    /// cleared away.
     pub(super) fn open(disk: Arc<dyn Disk>, segment_bytes: u64) -> io::Result<SegmentStock> {
         let mut spares = Vec::new();
         for name in disk.list()? {
@@ -194,8 +198,8 @@ impl SegmentStock {
         self.in_use.extend(ordinals);
     }
 
-    /// An error if the folder of the log is no longer where it was opened, or a segment in use is no longer in it: whatever is
-    /// written then is lost at the next start.
+    /// An error if the folder of the log is no longer where it was opened, or a segment in use is
+    /// no longer in it: whatever is written then is lost at the next start.
     pub fn check_place(&self) -> Result<(), PrepareError> {
         let place = self.disk.check_place();
         place.map_err(|source| self.error("", source))?;
@@ -225,9 +229,11 @@ impl SegmentStock {
         self.descriptor.clone()
     }
 
-    /// Makes a segment ready: a spare, or a new file filled with zeros, on the device with its name.
+    /// Makes a segment ready: a spare, or a new file filled with zeros, on the device with its
+    /// name.
     ///
-    /// After an error the next call tries again, but for one that left open which names are durable.
+    /// After an error the next call tries again, but for one that left open which names are
+    /// durable.
     pub fn prepare(&mut self, wanted: WantedSegment) -> Result<ReadySegment, PrepareError> {
         let ready = self.make_ready(wanted)?;
         self.taken += 1;
@@ -267,8 +273,8 @@ impl SegmentStock {
         }
     }
 
-    /// Makes the first segment of a log ready. It must be full of zeros, since what stands at its beginning counts; and
-    /// it is small, since the start waits for it.
+    /// Makes the first segment of a log ready. It must be full of zeros, since what stands at its
+    /// beginning counts; and it is small, since the start waits for it.
     pub(super) fn prepare_first(&mut self, ordinal: u64) -> Result<ReadySegment, PrepareError> {
         self.prepare_new(ordinal, self.segment_bytes.min(limits::FIRST_SEGMENT_BYTES))
     }
@@ -285,7 +291,8 @@ impl SegmentStock {
         installed
     }
 
-    /// Gives a file its place in the row. It is open before: after the name is durable nothing may fail any more.
+    /// Gives a file its place in the row. It is open before: after the name is durable nothing may
+    /// fail any more.
     fn install(
         &mut self,
         source_name: &str,
@@ -397,9 +404,10 @@ impl SegmentStock {
 
 /// Gives a new file its bytes, all zeros, and syncs it.
 ///
-/// Zeros are written while the log is written to an earlier segment, a piece at a time: a sync of the log waits for what the
-/// device has taken in before, so that must not be much. Once the log waits for this segment, the room of the rest is only
-/// reserved: to write it twice takes longer than the metadata that its first use costs.
+/// Zeros are written while the log is written to an earlier segment, a piece at a time: a sync of
+/// the log waits for what the device has taken in before, so that must not be much. Once the log
+/// waits for this segment, the room of the rest is only reserved: to write it twice takes longer
+/// than the metadata that its first use costs.
 fn fill_and_sync(file: &dyn DiskFile, bytes: u64, demand: &SegmentDemand) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes {

@@ -25,13 +25,16 @@ pub struct LogConfig {
     pub segment_bytes: u64,
     /// Drawn at random by the caller, for a log that is made anew, or that loses something.
     pub new_log_id: LogId,
-    /// If something that was durable is missing, give up what comes after it, and begin a new history.
+    /// If something that was durable is missing, give up what comes after it, and begin a new
+    /// history.
     pub accept_loss: bool,
-    /// No sequence up to this one is given out, whatever the log says: the newest that is known from elsewhere.
+    /// No sequence up to this one is given out, whatever the log says: the newest that is known
+    /// from elsewhere.
     pub least_sequence: u64,
     /// The wall clock, in milliseconds since 1970.
     pub now_ms: u64,
-    /// Begin a new history although nothing is lost: the log is a copy of another one, which goes on by itself.
+    /// Begin a new history although nothing is lost: the log is a copy of another one, which goes
+    /// on by itself.
     pub begin_history: bool,
     /// What is known of the log from elsewhere; `None`: nothing, it may begin and end anywhere.
     pub known: Option<Known>,
@@ -96,11 +99,12 @@ pub struct Recovered {
 /// What is done with each record of a log; an error refuses the log.
 pub type VisitRecord<'a> = &'a mut dyn FnMut(&RawRecord<'_>) -> Result<(), RecordError>;
 
-/// Opens the log in a folder, or makes one. All its records go through `visit`, in order, before it is known whether
-/// the log is whole: after an error, what was made of them must be thrown away. When this returns a log, everything in
-/// it is durable.
+/// Opens the log in a folder, or makes one. All its records go through `visit`, in order, before it
+/// is known whether the log is whole: after an error, what was made of them must be thrown away.
+/// When this returns a log, everything in it is durable.
 ///
-/// Whoever calls it holds the lock of the folder. An error before anything is written leaves the folder as it was.
+/// Whoever calls it holds the lock of the folder. An error before anything is written leaves the
+/// folder as it was.
 pub fn open(
     disk: Arc<dyn Disk>,
     config: &LogConfig,
@@ -109,8 +113,8 @@ pub fn open(
     read(disk, config, visit)?.open()
 }
 
-/// The first half of [`open`]: reads the log and changes nothing, so that whoever cannot use what is in it leaves the
-/// folder as it was.
+/// The first half of [`open`]: reads the log and changes nothing, so that whoever cannot use what
+/// is in it leaves the folder as it was.
 pub fn read<'a>(
     disk: Arc<dyn Disk>,
     config: &'a LogConfig,
@@ -199,7 +203,8 @@ impl ReadLog<'_> {
     }
 }
 
-/// Whether the log goes with a snapshot. If its end is missing, this is noted as damage, which may be accepted.
+/// Whether the log goes with a snapshot. If its end is missing, this is noted as damage, which may
+/// be accepted.
 fn fits(disk: &dyn Disk, scan: &mut Scan, known: &Known) -> Result<(), OpenError> {
     match known.misfit(scan) {
         None => Ok(()),
@@ -315,8 +320,8 @@ impl Start<'_> {
         self.finish(tail, base, later)
     }
 
-    /// Opens the log behind `tail`, with a first group whose sequence is above `base`; `later` segments hold nothing
-    /// that counts.
+    /// Opens the log behind `tail`, with a first group whose sequence is above `base`; `later`
+    /// segments hold nothing that counts.
     fn finish(
         mut self,
         tail: Tail,
@@ -345,7 +350,8 @@ impl Start<'_> {
             log.take_segment(self.stock.prepare(wanted)?);
         }
         log.write_opening(base + 1, new_history, self.config.now_ms)?;
-        // After the opening group: until it is durable, what is in them may be what tells of damage.
+        // After the opening group: until it is durable, what is in them may be what tells of
+        // damage.
         self.stock.retire(later.iter().rev().map(retired))?;
         let recovered = Recovered {
             history_id: log.history_id(),
@@ -372,7 +378,8 @@ impl Start<'_> {
         opened.map_err(|source| folder_error(&*self.disk, source))
     }
 
-    /// Opens the segment behind the last one that has groups. One that was cut, which was accepted, is made whole.
+    /// Opens the segment behind the last one that has groups. One that was cut, which was accepted,
+    /// is made whole.
     fn open_next(&self, segment: &FoundSegment) -> Result<Segment, OpenError> {
         let mut next = self.open_segment(segment)?;
         if next.bytes < limits::SEGMENT_BYTES_MIN {
@@ -382,10 +389,12 @@ impl Start<'_> {
         Ok(next)
     }
 
-    /// Writes again, in place, the groups that no later one knows to be durable, and syncs. They may be in the cache of
-    /// the operating system only, and believed clean after a sync that failed.
+    /// Writes again, in place, the groups that no later one knows to be durable, and syncs. They
+    /// may be in the cache of the operating system only, and believed clean after a sync that
+    /// failed.
     ///
-    /// All of them are in the last segment: the writer syncs a segment before it goes on in the next.
+    /// All of them are in the last segment: the writer syncs a segment before it goes on in the
+    /// next.
     fn make_durable(&self, segment: &Segment, chain: Chain) -> Result<(), OpenError> {
         let end = self.scan.ends.last().expect("there is a last group");
         let error = |source| OpenError::Repair {

@@ -51,7 +51,8 @@ pub enum Ending {
     Empty,
     /// With a clean stop.
     Closed,
-    /// In use, or without a clean stop. What may have been written behind the end was never durable.
+    /// In use, or without a clean stop. What may have been written behind the end was never
+    /// durable.
     Open,
     /// Something that was durable is missing.
     Damaged(Damage),
@@ -60,7 +61,8 @@ pub enum Ending {
 /// Reads a whole log, checks every checksum and the form of every record, and shows each group that
 /// counts to `visit`. Changes nothing.
 ///
-/// For a log that nobody writes: what is written while it is read may look like damage. Hold the lock of the folder.
+/// For a log that nobody writes: what is written while it is read may look like damage. Hold the
+/// lock of the folder.
 pub fn verify(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, ReadError> {
     let scan = read(disk, Files::Own, visit)?;
     Ok(Report::of(&scan))
@@ -72,7 +74,8 @@ pub fn verify_copy(disk: &dyn Disk, visit: VisitGroup<'_>) -> Result<Report, Rea
     Ok(Report::of(&scan))
 }
 
-/// The same, and checks that the log goes with a snapshot, or that nothing is missing before it if there is none.
+/// The same, and checks that the log goes with a snapshot, or that nothing is missing before it if
+/// there is none.
 pub fn verify_known(
     disk: &dyn Disk,
     known: &Known,

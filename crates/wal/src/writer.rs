@@ -129,11 +129,13 @@ impl LogWriter {
         }
     }
 
-    /// Writes the group and empties the buffer; an empty one is passed over. It is durable after the next
-    /// [`sync`](LogWriter::sync). After [`WriteError::NoRoom`] the buffer is as it was, and may be tried again.
+    /// Writes the group and empties the buffer; an empty one is passed over. It is durable after
+    /// the next [`sync`](LogWriter::sync). After [`WriteError::NoRoom`] the buffer is as it was,
+    /// and may be tried again.
     ///
     /// # Panics
-    /// If its sequences are not beyond those in the log, or above the [limit](LogWriter::sequence_limit).
+    /// If its sequences are not beyond those in the log, or above the
+    /// [limit](LogWriter::sequence_limit).
     pub fn write_group(
         &mut self,
         group: &mut GroupBuffer,
@@ -189,8 +191,8 @@ impl LogWriter {
         })
     }
 
-    /// The highest sequence that may be given out now. Before a higher one is, something must become durable: a
-    /// [mark](super::RawRecord::mark), if there is nothing else.
+    /// The highest sequence that may be given out now. Before a higher one is, something must
+    /// become durable: a [mark](super::RawRecord::mark), if there is nothing else.
     pub fn sequence_limit(&self) -> u64 {
         self.durable.sequence + limits::SEQUENCE_RESERVE
     }
@@ -221,16 +223,17 @@ impl LogWriter {
         self.work
     }
 
-    /// Writes the closing group of a clean stop and makes everything durable. `last_sequence` is the last one that
-    /// was ever given out: the next start goes on right behind it. Where there is [no room](WriteError::NoRoom) for it,
-    /// the stop is like any other one.
+    /// Writes the closing group of a clean stop and makes everything durable. `last_sequence` is
+    /// the last one that was ever given out: the next start goes on right behind it. Where there is
+    /// [no room](WriteError::NoRoom) for it, the stop is like any other one.
     pub fn close(mut self, last_sequence: u64, now_ms: u64) -> Result<(), WriteError> {
         let special = Special {
             closing: true,
             last_sequence,
             ..Special::default()
         };
-        // First, so that the closing group says that all before it is durable: then damage to it is seen.
+        // First, so that the closing group says that all before it is durable: then damage to it is
+        // seen.
         self.sync()?;
         self.write(&mut GroupBuffer::new(), special, now_ms)?;
         self.sync()?;
@@ -263,9 +266,9 @@ impl LogWriter {
         self.next = Some(segment.0);
     }
 
-    /// Gives away the segments that hold nothing beyond `sequence`, up to which every index has everything, on its
-    /// own device. The current one stays, and so does the one before it until a group in a later one is durable: the
-    /// oldest file must begin with a durable group.
+    /// Gives away the segments that hold nothing beyond `sequence`, up to which every index has
+    /// everything, on its own device. The current one stays, and so does the one before it until a
+    /// group in a later one is durable: the oldest file must begin with a durable group.
     pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
         let mut retired = Vec::new();
         while let Some(oldest) = self.full.front()
@@ -281,7 +284,8 @@ impl LogWriter {
         retired
     }
 
-    /// Writes and syncs the first group of a start, with a mark at a sequence that was never given out.
+    /// Writes and syncs the first group of a start, with a mark at a sequence that was never given
+    /// out.
     pub(super) fn write_opening(
         &mut self,
         sequence: u64,
@@ -397,8 +401,8 @@ impl LogWriter {
     }
 }
 
-/// Makes a segment as large as one group needs it, or leaves it as it was. Everybody waits meanwhile, so the room is reserved
-/// instead of filled.
+/// Makes a segment as large as one group needs it, or leaves it as it was. Everybody waits
+/// meanwhile, so the room is reserved instead of filled.
 pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
     let grown = (segment.file)
         .allocate(segment.bytes, bytes)
@@ -419,8 +423,8 @@ pub(super) fn grow(segment: &mut Segment, bytes: u64) -> io::Result<()> {
 /// Why a group was not written.
 #[derive(Debug)]
 pub enum WriteError {
-    /// It does not fit the current segment, and there is no next one, or it cannot be made large enough. Nothing has
-    /// happened.
+    /// It does not fit the current segment, and there is no next one, or it cannot be made large
+    /// enough. Nothing has happened.
     NoRoom {
         /// Bytes of the group.
         group_bytes: u64,

@@ -1,4 +1,5 @@
-//! Power loss, kills and failures at every step of a run: nothing that was promised is lost, nothing is half there.
+//! Power loss, kills and failures at every step of a run: nothing that was promised is lost,
+//! nothing is half there.
 
 mod common;
 
@@ -99,7 +100,8 @@ fn a_full_disk_or_a_short_write_at_every_step() {
     }
 }
 
-/// The server dies after a failed sync, starts again and reads what only the cache has; then the power goes.
+/// The server dies after a failed sync, starts again and reads what only the cache has; then the
+/// power goes.
 #[test]
 fn what_a_start_accepted_is_durable() {
     for seed in 300..305 {

@@ -115,7 +115,8 @@ fn a_file_that_was_cut_is_damage_wherever_and_however_the_log_ended() {
     }
 }
 
-/// Accepted once, it is over, and what comes later is as durable as ever: cut again, it is seen again.
+/// Accepted once, it is over, and what comes later is as durable as ever: cut again, it is seen
+/// again.
 #[test]
 fn a_cut_that_was_accepted_is_over_and_a_second_one_is_seen() {
     for left in [0, 100, 600, 2_000, 5_000] {

@@ -1,4 +1,5 @@
-//! Changed bytes, lost files, foreign groups: refused with file and offset, or cut where nothing was promised.
+//! Changed bytes, lost files, foreign groups: refused with file and offset, or cut where nothing
+//! was promised.
 
 mod common;
 
@@ -288,7 +289,8 @@ fn files_that_are_no_segments_are_left_alone() {
     assert!(names.contains(&"1.log".into()) && names.contains(&"notes.txt".into()));
 }
 
-/// Somebody stores groups as values, of this log but for what nobody is shown, or of an old copy of it.
+/// Somebody stores groups as values, of this log but for what nobody is shown, or of an old copy of
+/// it.
 #[test]
 fn groups_within_values_are_values() {
     let (disk, mut promise) = make(7, 30);
@@ -364,7 +366,8 @@ fn open_changed(change: impl Fn(&mut [u8])) -> OpenError {
     error
 }
 
-/// Groups with a right checksum that are not the next one, as an earlier use of the file may have left them.
+/// Groups with a right checksum that are not the next one, as an earlier use of the file may have
+/// left them.
 #[test]
 fn a_group_that_does_not_follow_is_cut() {
     let flip = |at: usize| move |group: &mut [u8]| group[at] ^= 1;
@@ -485,7 +488,8 @@ fn verify_tells_the_endings_apart() {
     );
 }
 
-/// Files full of rubbish, of pieces of each other, cut or grown: no panic, nothing out of order, and a way out.
+/// Files full of rubbish, of pieces of each other, cut or grown: no panic, nothing out of order,
+/// and a way out.
 #[test]
 fn rubbish_is_survived() {
     for seed in 0..150 {

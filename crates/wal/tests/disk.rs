@@ -119,7 +119,8 @@ fn after_the_power_is_gone_nothing_works() {
     disk.list().expect("the power is back");
 }
 
-/// The start of a new log waits for the first file only, which is small; later ones have their full size.
+/// The start of a new log waits for the first file only, which is small; later ones have their full
+/// size.
 #[test]
 fn the_first_segment_of_a_log_is_small() {
     use wal::limits::{FILL_SYNC_BYTES, FIRST_SEGMENT_BYTES};

@@ -370,7 +370,8 @@ fn one_that_cannot_go_keeps_the_later_ones() {
     Client::start(&disk, &mut promise, true).expect("the log is whole");
 }
 
-/// A process dies before it is known whether the name of the next segment is durable; its successor uses the file.
+/// A process dies before it is known whether the name of the next segment is durable; its successor
+/// uses the file.
 #[test]
 fn names_of_an_earlier_life_are_made_durable() {
     for seed in 0..30 {

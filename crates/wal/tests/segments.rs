@@ -1,4 +1,5 @@
-//! Segments that come though descriptors, spares or earlier attempts are in the way, and why they do not come.
+//! Segments that come though descriptors, spares or earlier attempts are in the way, and why they
+//! do not come.
 
 mod common;
 
@@ -98,7 +99,8 @@ fn spares_are_as_many_as_were_needed() {
     check(&disk, &mut promise);
 }
 
-/// What is left of a full disk is for what is written, not for spares; the two that are always needed stay.
+/// What is left of a full disk is for what is written, not for spares; the two that are always
+/// needed stay.
 #[test]
 fn spares_leave_most_of_a_full_disk_to_others() {
     let disk = testkit::simulated_disk(7);

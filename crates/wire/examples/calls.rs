@@ -1,4 +1,5 @@
-//! How long the protocol takes for a unary call: receiving, one event loop's turn of fifty, and answering.
+//! How long the protocol takes for a unary call: receiving, one event loop's turn of fifty, and
+//! answering.
 //!
 //! `cargo run --profile quick -p pelton-wire --example calls`
 

@@ -1,5 +1,6 @@
-//! A server without an event loop: one blocking thread for each connection. It shows how a `Connection` is driven, and
-//! is enough for a conformance suite: plain requests get a text, gRPC calls get each message back.
+//! A server without an event loop: one blocking thread for each connection. It shows how a
+//! `Connection` is driven, and is enough for a conformance suite: plain requests get a text, gRPC
+//! calls get each message back.
 //!
 //! `cargo run -p pelton-wire --example hello -- 127.0.0.1:8080`
 

@@ -1,6 +1,8 @@
-//! How long the decoder takes for the header blocks of usual callers: `cargo run --release --example hpack_speed`.
+//! How long the decoder takes for the header blocks of usual callers:
+//! `cargo run --release --example hpack_speed`.
 //!
-//! Each row decodes many different blocks in turn, as a server sees them whose callers have deadlines and trace ids.
+//! Each row decodes many different blocks in turn, as a server sees them whose callers have
+//! deadlines and trace ids.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -35,7 +37,8 @@ enum Form {
     Plain,
     /// Name and value in Huffman code.
     Huffman,
-    /// The name by index, the value in Huffman code, entering the table each time, as grpc-go and tonic do.
+    /// The name by index, the value in Huffman code, entering the table each time, as grpc-go and
+    /// tonic do.
     Indexed,
 }
 

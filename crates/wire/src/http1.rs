@@ -1,4 +1,5 @@
-//! What a connection begins with that is not HTTP/2: enough to answer a person who came to the wrong port.
+//! What a connection begins with that is not HTTP/2: enough to answer a person who came to the
+//! wrong port.
 
 /// What every HTTP/2 connection begins with. RFC 9113 section 3.4.
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +42,8 @@ pub fn recognise(bytes: &[u8]) -> Greeting {
     }
 }
 
-/// What an array begins with in RESP, the protocol of Redis. Every client sends its commands as arrays.
+/// What an array begins with in RESP, the protocol of Redis. Every client sends its commands as
+/// arrays.
 const RESP_ARRAY: u8 = b'*';
 
 /// Elements of such an array have at most so many digits in their number.
@@ -62,7 +64,8 @@ fn recognise_redis(bytes: &[u8]) -> Greeting {
     }
 }
 
-/// A whole error of RESP, after which the connection is to be closed. `text` is what a person reads.
+/// A whole error of RESP, after which the connection is to be closed. `text` is what a person
+/// reads.
 pub fn redis_answer(text: &str) -> Vec<u8> {
     let line = text.lines().next().unwrap_or_default();
     format!("-ERR {line}\r\n").into_bytes()
@@ -71,7 +74,8 @@ pub fn redis_answer(text: &str) -> Vec<u8> {
 /// The content type of a TLS record that holds a handshake message (RFC 8446 section 5.1).
 const TLS_HANDSHAKE: u8 = 22;
 
-/// A record of a handshake: its type, version 3.x, a length, and a client hello in it (RFC 8446 sections 4 and 5.1).
+/// A record of a handshake: its type, version 3.x, a length, and a client hello in it (RFC 8446
+/// sections 4 and 5.1).
 fn recognise_tls(bytes: &[u8]) -> Greeting {
     const CLIENT_HELLO: u8 = 1;
     match bytes {
@@ -135,8 +139,8 @@ fn is_target_and_version(line: &[u8]) -> bool {
     }
 }
 
-/// A whole HTTP/1.1 answer with the status 505 (RFC 9110 section 15.6.6: its text says what is spoken here instead),
-/// after which the connection is to be closed. `text` is what a person reads.
+/// A whole HTTP/1.1 answer with the status 505 (RFC 9110 section 15.6.6: its text says what is
+/// spoken here instead), after which the connection is to be closed. `text` is what a person reads.
 pub fn answer(text: &str) -> Vec<u8> {
     let len = text.len();
     format!(
@@ -151,7 +155,8 @@ mod tests {
     use super::*;
     use testkit::Random;
 
-    /// The first answer that is not `NeedMore`, however the bytes come: it must stay the same with more of them.
+    /// The first answer that is not `NeedMore`, however the bytes come: it must stay the same with
+    /// more of them.
     fn recognised(bytes: &[u8]) -> Greeting {
         let mut answer = Greeting::NeedMore;
         for len in 0..=bytes.len() {

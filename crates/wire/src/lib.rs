@@ -1,7 +1,7 @@
 //! HTTP/2, HPACK and gRPC as pure state machines.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that takes bytes and the
-//! time, and gives events and bytes.
+//! Nothing here does I/O, reads a clock or draws a random number: a [`Connection`] is a value that
+//! takes bytes and the time, and gives events and bytes.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(

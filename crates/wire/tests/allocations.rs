@@ -30,7 +30,8 @@ impl Server {
         server
     }
 
-    /// Serves one read's worth of calls: as an event loop does, answers follow when all events are taken.
+    /// Serves one read's worth of calls: as an event loop does, answers follow when all events are
+    /// taken.
     fn serve(&mut self, input: &[u8]) {
         let mut consumed = 0;
         let mut waiting = [None; 64];

@@ -1,4 +1,5 @@
-//! Header blocks that mean harm: the decoder stays within its limits, and every one beyond them is an error.
+//! Header blocks that mean harm: the decoder stays within its limits, and every one beyond them is
+//! an error.
 
 use testkit::Random;
 use wire::hpack::{DecodeError, Decoder, Encoder, Field, FieldLimits, Fields, Indexing, KnownName};
@@ -9,7 +10,8 @@ const LIMITS: FieldLimits = FieldLimits {
     max_list_bytes: limits::MAX_FIELD_LIST_BYTES,
 };
 
-/// No list is larger than this in memory: its bytes, the slack, and 64 fields, each at most doubled by growth.
+/// No list is larger than this in memory: its bytes, the slack, and 64 fields, each at most doubled
+/// by growth.
 const MAX_FIELDS_MEMORY: usize = 48 << 10;
 
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, DecodeError> {

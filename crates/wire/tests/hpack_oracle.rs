@@ -1,4 +1,5 @@
-//! Our encoder and decoder against another implementation, over thousands of random blocks in both directions.
+//! Our encoder and decoder against another implementation, over thousands of random blocks in both
+//! directions.
 
 use testkit::Random;
 use wire::hpack::{Decoder, Encoder, FieldLimits, Fields, Indexing};

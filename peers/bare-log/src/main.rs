@@ -1,5 +1,6 @@
-//! Writes groups of bytes to a file that is full of zeros, with a `pwrite` and an `fdatasync` each, and nothing else: what
-//! a log of the same groups takes beyond this is its own. One thread. Results are one line of JSON.
+//! Writes groups of bytes to a file that is full of zeros, with a `pwrite` and an `fdatasync` each,
+//! and nothing else: what a log of the same groups takes beyond this is its own. One thread.
+//! Results are one line of JSON.
 
 use std::error::Error;
 use std::fs::{self, File};

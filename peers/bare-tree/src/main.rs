@@ -1,8 +1,10 @@
-//! Writes new random keys into one LSM tree of the engine that databases on disk have, as fast as it takes them: no log, no
-//! sync, no server. What such a database takes beyond this is its own. Results are one line of JSON.
+//! Writes new random keys into one LSM tree of the engine that databases on disk have, as fast as
+//! it takes them: no log, no sync, no server. What such a database takes beyond this is its own.
+//! Results are one line of JSON.
 //!
-//! One thread writes, one flushes, one compacts, as in the server; the memtable is as large, and the writer waits where
-//! the server would slow its own down, so that what is measured can go on for ever.
+//! One thread writes, one flushes, one compacts, as in the server; the memtable is as large, and
+//! the writer waits where the server would slow its own down, so that what is measured can go on
+//! for ever.
 
 use std::error::Error;
 use std::fs;
@@ -149,7 +151,8 @@ fn write(tree: &lsm_tree::Tree, options: &Options, is_broken: impl Fn() -> bool)
     outcome
 }
 
-/// The key of a record: its number, spread over 128 bits (splitmix64, https://prng.di.unimi.it/splitmix64.c).
+/// The key of a record: its number, spread over 128 bits (splitmix64,
+/// https://prng.di.unimi.it/splitmix64.c).
 fn key(record: u64) -> [u8; 16] {
     let spread = |number: u64| {
         let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,6 @@
-//! Sends back what it gets: one thread, one epoll, per message one `epoll_wait`, one `read` and one `write`. What a
-//! round trip costs here is what the kernel takes; what another server takes beyond it is its own.
+//! Sends back what it gets: one thread, one epoll, per message one `epoll_wait`, one `read` and one
+//! `write`. What a round trip costs here is what the kernel takes; what another server takes beyond
+//! it is its own.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};

@@ -118,7 +118,8 @@ impl Tally {
     fn add(&mut self, done: &Done, now_ns: u64) {
         self.ended += 1;
         if !self.measuring {
-            // A call that fails before the measuring begins would fail in it as well; keep it for the report.
+            // A call that fails before the measuring begins would fail in it as well; keep it for
+            // the report.
             self.failures += u64::from(done.answer_bytes.is_none());
             return;
         }
@@ -154,7 +155,8 @@ pub fn run(plan: &Plan, workload: &mut Workload) -> Result<Outcome, Failure> {
     }
     loop {
         wait(&poll, &mut events)?;
-        // One reading of the clock for all that came together: it is the moment at which we could have looked.
+        // One reading of the clock for all that came together: it is the moment at which we could
+        // have looked.
         let now = now_ns();
         for event in &events {
             let index = event.data.u64() as usize;
@@ -192,7 +194,8 @@ fn outcome(tally: Tally, begin: &Meter, end: &Meter) -> Outcome {
     }
 }
 
-/// Opens all connections and waits for the server's SETTINGS on each, which say how many streams it allows.
+/// Opens all connections and waits for the server's SETTINGS on each, which say how many streams it
+/// allows.
 fn open_all(plan: &Plan, workload: &Workload) -> Result<Vec<Connection>, Failure> {
     let mut connections = Vec::with_capacity(plan.connections);
     for index in 0..plan.connections {

@@ -7,16 +7,19 @@ use crate::frames::*;
 use crate::head::{HeadWriter, Variation};
 use crate::workload::Workload;
 
-/// Input that is taken with one read: room for the answers of all calls in flight if they are small, between two bounds.
-/// The smaller has room for any one frame, the larger is what a socket's buffer holds.
+/// Input that is taken with one read: room for the answers of all calls in flight if they are
+/// small, between two bounds. The smaller has room for any one frame, the larger is what a socket's
+/// buffer holds.
 const INPUT_BYTES_PER_CALL: usize = 512;
 const INPUT_BYTES_MIN: usize = 32 * 1024;
 const INPUT_BYTES_MAX: usize = 256 * 1024;
 
-/// The connection's receive window is topped up when this much has come: a rare event, well before it closes.
+/// The connection's receive window is topped up when this much has come: a rare event, well before
+/// it closes.
 const CREDIT_AFTER_BYTES: u32 = 1 << 28;
 
-/// Room for calls that are slower than others, as a multiple of those in flight; see `Connection::send_calls`.
+/// Room for calls that are slower than others, as a multiple of those in flight; see
+/// `Connection::send_calls`.
 const CALL_SLOTS_PER_CALL: usize = 16;
 
 /// What became of one call.
@@ -128,7 +131,8 @@ impl Connection {
         now_ns: u64,
     ) -> Result<(), Failure> {
         while self.in_flight < in_flight {
-            // The slot of the next stream is taken if one call has been overtaken by very many: wait for it.
+            // The slot of the next stream is taken if one call has been overtaken by very many:
+            // wait for it.
             let slot = self.slot(self.next_stream);
             if self.calls[slot].stream != 0 {
                 break;
@@ -325,7 +329,8 @@ impl Connection {
         if call.stream != stream {
             return;
         }
-        // Messages are small: the first frame has all of an answer, or (a large batch) all that is looked at.
+        // Messages are small: the first frame has all of an answer, or (a large batch) all that is
+        // looked at.
         if call.data_bytes == 0 && payload.len() >= 5 {
             call.accepted = workload.accepts(&payload[5..]);
         }

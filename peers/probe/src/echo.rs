@@ -24,7 +24,8 @@ pub struct EchoOutcome {
     pub own_ns: u64,
 }
 
-/// Sends `bytes` at a time for `warm_up` and then `duration`, waiting for them by epoll as the gRPC run does.
+/// Sends `bytes` at a time for `warm_up` and then `duration`, waiting for them by epoll as the gRPC
+/// run does.
 pub fn run(
     address: &str,
     bytes: usize,

@@ -1,4 +1,5 @@
-//! The little of HTTP/2 (RFC 9113), HPACK (RFC 7541) and protobuf that a generator of unary gRPC calls needs.
+//! The little of HTTP/2 (RFC 9113), HPACK (RFC 7541) and protobuf that a generator of unary gRPC
+//! calls needs.
 
 /// Bytes of a frame header (RFC 9113 section 4.1).
 pub const FRAME_HEADER_BYTES: usize = 9;
@@ -79,8 +80,9 @@ impl FrameHeader {
     }
 }
 
-/// Appends the client's side of the greeting: preface, SETTINGS that open the stream windows wide, and a
-/// WINDOW_UPDATE that opens the connection's. The generator takes everything at once, so windows would only be in the way.
+/// Appends the client's side of the greeting: preface, SETTINGS that open the stream windows wide,
+/// and a WINDOW_UPDATE that opens the connection's. The generator takes everything at once, so
+/// windows would only be in the way.
 pub fn write_greeting(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     FrameHeader {
@@ -107,7 +109,8 @@ pub fn write_window_update(out: &mut Vec<u8>, increment_bytes: u32) {
     out.extend_from_slice(&increment_bytes.to_be_bytes());
 }
 
-/// Appends an integer with a prefix of `prefix_bits` (RFC 7541 section 5.1) to a first byte that has `pattern` above it.
+/// Appends an integer with a prefix of `prefix_bits` (RFC 7541 section 5.1) to a first byte that
+/// has `pattern` above it.
 pub fn write_hpack_integer(out: &mut Vec<u8>, pattern: u8, prefix_bits: u32, mut value: usize) {
     let prefix_max = (1usize << prefix_bits) - 1;
     if value < prefix_max {

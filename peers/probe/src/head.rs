@@ -9,12 +9,14 @@ use crate::random::Random;
 /// Whether and how the header blocks of one connection's calls differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variation {
-    /// After the first call every block is the same few indexes: a client without deadline or tracing.
+    /// After the first call every block is the same few indexes: a client without deadline or
+    /// tracing.
     None,
-    /// A different `grpc-timeout` and a unique `traceparent` in each call, and the same `authorization`. Names and the
-    /// constant value stand in the dynamic table.
+    /// A different `grpc-timeout` and a unique `traceparent` in each call, and the same
+    /// `authorization`. Names and the constant value stand in the dynamic table.
     Indexed,
-    /// The same three fields, spelled out in full in each call, as clients on gRPC core send metadata.
+    /// The same three fields, spelled out in full in each call, as clients on gRPC core send
+    /// metadata.
     Literal,
 }
 
@@ -73,7 +75,8 @@ impl HeadWriter {
             write_hpack_indexed(block, SCHEME_HTTP);
         }
         let fields = remembered(path, authority, variation);
-        // Varied fields are remembered for their names only, so later blocks do not refer to their values.
+        // Varied fields are remembered for their names only, so later blocks do not refer to their
+        // values.
         let constant = if variation == Variation::Indexed {
             fields.len() - 2
         } else {
@@ -118,7 +121,8 @@ impl HeadWriter {
         }
     }
 
-    /// Between 4 and 5 seconds in microseconds: a deadline as it comes from a clock, never the same twice in a row.
+    /// Between 4 and 5 seconds in microseconds: a deadline as it comes from a clock, never the same
+    /// twice in a row.
     fn timeout(&mut self) -> [u8; 8] {
         let mut digits = *b"4000000u";
         let mut rest = self.random.below(1_000_000);

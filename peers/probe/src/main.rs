@@ -1,5 +1,6 @@
-//! A small load generator for unary gRPC calls to `pelton.v1.KeyValue` (and Puts to etcd): closed loop, one thread, hardly any work per
-//! call, so that it is not the bottleneck it looks for. Results are one line of JSON.
+//! A small load generator for unary gRPC calls to `pelton.v1.KeyValue` (and Puts to etcd): closed
+//! loop, one thread, hardly any work per call, so that it is not the bottleneck it looks for.
+//! Results are one line of JSON.
 
 mod closed_loop;
 mod connection;

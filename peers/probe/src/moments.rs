@@ -1,5 +1,5 @@
-//! What is measured once instead of in a loop: memory of idle connections, the time from start to the first answer, the
-//! CPU time of a server while another program loads it.
+//! What is measured once instead of in a loop: memory of idle connections, the time from start to
+//! the first answer, the CPU time of a server while another program loads it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -43,8 +43,8 @@ fn call_on_each(connections: &mut [Connection], workload: &mut Workload) -> Resu
     Ok(())
 }
 
-/// Bytes of memory that the server holds for each of `connections` that have made one call each and then stayed idle
-/// for `settle`.
+/// Bytes of memory that the server holds for each of `connections` that have made one call each and
+/// then stayed idle for `settle`.
 pub fn idle_bytes(
     address: &str,
     connections: usize,
@@ -71,7 +71,8 @@ pub fn idle_bytes(
     // They all still work.
     call_on_each(&mut opened, workload)?;
     for connection in &opened {
-        // Closed by a reset: ten thousand ports that wait for late packets would slow down what is measured next.
+        // Closed by a reset: ten thousand ports that wait for late packets would slow down what is
+        // measured next.
         rustix::net::sockopt::set_socket_linger(connection.socket(), Some(Duration::ZERO))
             .map_err(|error| format!("closing: {error}"))?;
     }

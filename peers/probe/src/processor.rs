@@ -4,8 +4,9 @@ use std::fs;
 
 /// CPU time of all threads of a process, in nanoseconds, user and system.
 ///
-/// `/proc/PID/task/*/schedstat` counts nanoseconds; where the kernel has none, `/proc/PID/stat` counts hundredths of a
-/// second. Threads that have ended are missing from the former, which servers that keep their threads do not notice.
+/// `/proc/PID/task/*/schedstat` counts nanoseconds; where the kernel has none, `/proc/PID/stat`
+/// counts hundredths of a second. Threads that have ended are missing from the former, which
+/// servers that keep their threads do not notice.
 pub fn process_ns(pid: u32) -> Result<u64, String> {
     let explain = |error: std::io::Error| format!("CPU time of process {pid}: {error}");
     let mut total_ns = 0;
@@ -27,7 +28,8 @@ pub fn process_ns(pid: u32) -> Result<u64, String> {
 fn process_ticks_ns(pid: u32) -> Result<u64, String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_err(|error| format!("CPU time of process {pid}: {error}"))?;
-    // The second field is the program's name in brackets and may hold blanks; utime and stime are fields 14 and 15.
+    // The second field is the program's name in brackets and may hold blanks; utime and stime are
+    // fields 14 and 15.
     let after_name = text.rsplit(')').next().unwrap_or_default();
     let fields: Vec<u64> = after_name
         .split_whitespace()

@@ -1,4 +1,5 @@
-//! How long the machine lets a program wait that only wants to run: what is lost there no server can give back.
+//! How long the machine lets a program wait that only wants to run: what is lost there no server
+//! can give back.
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
 //! What is called, with which keys and values, and what the answers must look like.
 //!
-//! Messages are those of `pelton.v1.KeyValue` (`proto/pelton/v1/kv.proto`), written field by field; a Put can also be one
-//! of etcd's (`etcdserverpb.KV`).
+//! Messages are those of `pelton.v1.KeyValue` (`proto/pelton/v1/kv.proto`), written field by field;
+//! a Put can also be one of etcd's (`etcdserverpb.KV`).
 
 use crate::frames::{write_bytes_field, write_varint};
 use crate::head::write_hex;
 use crate::random::{Random, spread};
 
-/// Bytes of a key: a number spread over 64 bits, in hexadecimal. Every key has its number, so no table of keys is needed.
+/// Bytes of a key: a number spread over 64 bits, in hexadecimal. Every key has its number, so no
+/// table of keys is needed.
 const KEY_BYTES: usize = 16;
 
 /// Which values keys have.
@@ -20,7 +21,8 @@ pub struct ValueSizes {
 }
 
 impl ValueSizes {
-    /// The bytes of the value of key `number`: always the same for one key, evenly spread between `min` and `max`.
+    /// The bytes of the value of key `number`: always the same for one key, evenly spread between
+    /// `min` and `max`.
     fn of(self, number: u64) -> usize {
         (self.min + spread(!number) % (self.max - self.min + 1)) as usize
     }
@@ -176,7 +178,8 @@ impl Workload {
     /// Whether an answer shows that the call did what it should: false counts as a failed call.
     pub fn accepts(&self, answer: &[u8]) -> bool {
         match self.operation {
-            // A hit is `found` (2 bytes), the value with its head (2 bytes or more) and the version; a miss is empty.
+            // A hit is `found` (2 bytes), the value with its head (2 bytes or more) and the
+            // version; a miss is empty.
             Operation::Get => answer.is_empty() || answer.len() as u64 >= 4 + self.values.min,
             // Its header comes first.
             Operation::EtcdPut => answer.starts_with(&[0x0a]),
@@ -210,7 +213,8 @@ mod tests {
         let mut rest = &message[..];
         let mut records = 0;
         while !rest.is_empty() {
-            // operations, 3+200+... = 223 bytes, which takes a varint of two bytes; in it put, again two.
+            // operations, 3+200+... = 223 bytes, which takes a varint of two bytes; in it put,
+            // again two.
             assert_eq!(rest[0], 0x1a);
             let length = usize::from(rest[1] & 0x7f) | usize::from(rest[2]) << 7;
             let operation = &rest[3..3 + length];

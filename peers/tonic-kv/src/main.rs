@@ -1,6 +1,7 @@
 //! Get and Put of `pelton.v1.KeyValue` on tonic: one thread, a hash map under a reader-writer lock.
 //!
-//! Written the way its users would write it, with nothing tuned and nothing left out that they would have.
+//! Written the way its users would write it, with nothing tuned and nothing left out that they
+//! would have.
 
 use std::collections::HashMap;
 use std::fs;

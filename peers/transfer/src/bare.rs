@@ -5,13 +5,15 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 
-/// Read and written at a time: enough that system calls cost little beside their bytes, little enough for the caches.
+/// Read and written at a time: enough that system calls cost little beside their bytes, little
+/// enough for the caches.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Longest line that says what is wanted.
 const LINE_BYTES: u64 = 4096;
 
-/// Takes one connection after the other: the thread that works is the one whose CPU time is counted.
+/// Takes one connection after the other: the thread that works is the one whose CPU time is
+/// counted.
 pub fn serve(listen: &str, folder: &Path) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
     println!("listening on {}", listener.local_addr()?);
@@ -52,8 +54,8 @@ fn answer(socket: TcpStream, folder: &Path) -> io::Result<()> {
     (&socket).write_all(&bytes.to_be_bytes())
 }
 
-/// Reads into a buffer and writes from it: `io::copy` would have the kernel move the bytes, which no server can do that
-/// looks at them.
+/// Reads into a buffer and writes from it: `io::copy` would have the kernel move the bytes, which
+/// no server can do that looks at them.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut bytes = 0;

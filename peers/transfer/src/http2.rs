@@ -1,6 +1,7 @@
-//! The little of HTTP/2 (RFC 9113) that it takes to send a file: one request on one connection, a PUT or a call of gRPC. Each
-//! write of the client is a DATA frame, or several if it is longer than a frame may be. Frames are gathered before they go to
-//! the socket, so that small writes cost the server more than the client.
+//! The little of HTTP/2 (RFC 9113) that it takes to send a file: one request on one connection, a
+//! PUT or a call of gRPC. Each write of the client is a DATA frame, or several if it is longer than
+//! a frame may be. Frames are gathered before they go to the socket, so that small writes cost the
+//! server more than the client.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -121,7 +122,8 @@ impl Sender {
             .extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         write_frame_header(&mut self.out, 0, SETTINGS, 0, 0);
         let mut block = Vec::new();
-        // RFC 7541: `:method` with a value of its own (name 2, not remembered), `:scheme: http` (6), `:path` (4), `:authority` (1).
+        // RFC 7541: `:method` with a value of its own (name 2, not remembered), `:scheme: http`
+        // (6), `:path` (4), `:authority` (1).
         let method: &[u8] = match self.form {
             Form::Put => b"PUT",
             Form::Chunks => b"POST",
@@ -304,9 +306,9 @@ fn hear(
     Ok(())
 }
 
-/// Whether a header block says that it went wrong: a PUT whose `:status` is neither 200 nor 204 (RFC 7541, static table 8
-/// and 9) nor another that begins with a 2 (section 6.2.2, name 8; as text, or in Huffman's code), or trailers of gRPC
-/// without the status OK.
+/// Whether a header block says that it went wrong: a PUT whose `:status` is neither 200 nor 204
+/// (RFC 7541, static table 8 and 9) nor another that begins with a 2 (section 6.2.2, name 8; as
+/// text, or in Huffman's code), or trailers of gRPC without the status OK.
 fn is_refusal(block: &[u8], flags: u8, form: Form) -> bool {
     match form {
         Form::Put => !matches!(
@@ -349,7 +351,8 @@ fn write_frame_header(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, str
     out.extend_from_slice(&stream.to_be_bytes());
 }
 
-/// A field that is not remembered, its name from the static table (RFC 7541 section 6.2.2), its value not compressed.
+/// A field that is not remembered, its name from the static table (RFC 7541 section 6.2.2), its
+/// value not compressed.
 fn write_field(block: &mut Vec<u8>, name: u8, value: &[u8]) {
     assert!(value.len() < 127, "one byte says how long a value is");
     block.extend_from_slice(&[name, value.len() as u8]);

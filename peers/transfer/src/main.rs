@@ -1,6 +1,6 @@
-//! Moves files, and nothing else: what the kernel and the disk take for themselves when a file goes from one process to
-//! another. Beside it a relay that delays, and a client for plain HTTP/2. Results are told by the time it takes: each
-//! command ends when the work is done.
+//! Moves files, and nothing else: what the kernel and the disk take for themselves when a file goes
+//! from one process to another. Beside it a relay that delays, and a client for plain HTTP/2.
+//! Results are told by the time it takes: each command ends when the work is done.
 
 mod bare;
 mod http2;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Pieces on their way in one direction. At 2.5 ms they are few even on a fast machine; a receiver that stops reading
-/// must not make the relay grow.
+/// Pieces on their way in one direction. At 2.5 ms they are few even on a fast machine; a receiver
+/// that stops reading must not make the relay grow.
 const PIECES: usize = 256;
 
 /// Connections that are passed on at a time, at most as many as the benchmark opens.

@@ -29,7 +29,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the program that `PELTON_BINARY` names. What it stores is volatile unless there is a `--data`.
+    /// Starts the program that `PELTON_BINARY` names. What it stores is volatile unless there is a
+    /// `--data`.
     pub async fn start(arguments: &[&str]) -> Server {
         let binary = env::var("PELTON_BINARY")
             .expect("PELTON_BINARY names the program; run script/test tonic");
@@ -71,8 +72,9 @@ impl Server {
             .expect("the server accepts connections")
     }
 
-    /// A new connection with TLS, which trusts an authority (PEM) and shows its own certificate if it has one. That the
-    /// server refuses the client may be heard here, or with TLS 1.3 only by the first call.
+    /// A new connection with TLS, which trusts an authority (PEM) and shows its own certificate if
+    /// it has one. That the server refuses the client may be heard here, or with TLS 1.3 only by
+    /// the first call.
     pub async fn tls_channel(
         &self,
         authority: &str,

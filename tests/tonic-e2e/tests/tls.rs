@@ -1,4 +1,5 @@
-//! The program as a tonic client sees it over TLS, with both drivers: unary calls, streams, blobs, certificates of clients.
+//! The program as a tonic client sees it over TLS, with both drivers: unary calls, streams, blobs,
+//! certificates of clients.
 
 use std::fs;
 use std::time::Duration;
@@ -163,7 +164,8 @@ fn add_one() -> PipeRequest {
     }
 }
 
-/// Reads answers of a Pipe until `through` batches are done; each says what the counter was with its own batch.
+/// Reads answers of a Pipe until `through` batches are done; each says what the counter was with
+/// its own batch.
 async fn read_answers(
     answers: &mut tonic::Streaming<tonic_e2e::pelton::PipeResponse>,
     batches: std::ops::RangeInclusive<u64>,

@@ -1,5 +1,5 @@
-//! The descriptions of all messages against an independent implementation of protobuf (prost-reflect)
-//! that knows nothing but the files below `proto/`.
+//! The descriptions of all messages against an independent implementation of protobuf
+//! (prost-reflect) that knows nothing but the files below `proto/`.
 
 mod cases;
 mod descriptions;

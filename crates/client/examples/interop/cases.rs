@@ -89,7 +89,8 @@ fn large_unary(channel: &mut Channel) -> Outcome {
     expect_zeros(&answer, LARGE_RESPONSE)
 }
 
-/// Not one of the public cases: those on compressed requests need a server that looks at the flag, which few do.
+/// Not one of the public cases: those on compressed requests need a server that looks at the flag,
+/// which few do.
 fn large_unary_compressed(channel: &mut Channel) -> Outcome {
     let options = CallOptions {
         compress: true,

@@ -1,8 +1,8 @@
 //! The interoperability cases of the gRPC project with this client, against any server of them:
 //! <https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md>.
 //!
-//! `interop HOST:PORT [CASE ...]` runs the cases named, or all, a line for each, each on a connection of its own. The
-//! exit code is 1 if one has failed.
+//! `interop HOST:PORT [CASE ...]` runs the cases named, or all, a line for each, each on a
+//! connection of its own. The exit code is 1 if one has failed.
 
 mod cases;
 mod messages;

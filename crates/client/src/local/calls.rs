@@ -12,8 +12,8 @@ pub(super) struct Running {
     pub(super) messages: u64,
 }
 
-/// Calls by token: one more than the number of its place, since 0 stands for a call that is over. A place is used again, the
-/// last freed first.
+/// Calls by token: one more than the number of its place, since 0 stands for a call that is over. A
+/// place is used again, the last freed first.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     places: Vec<Option<Running>>,
@@ -77,9 +77,9 @@ impl Calls {
 
     /// Removes the calls whose deadline has passed, and adds them to a list.
     ///
-    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found to be gone. Where
-    /// all calls have the same time, that is once in this time for each set of calls that run together, so that a
-    /// deadline costs a call nothing.
+    /// Deadlines are looked for by a walk, at the earliest that was ever set and has not been found
+    /// to be gone. Where all calls have the same time, that is once in this time for each set of
+    /// calls that run together, so that a deadline costs a call nothing.
     pub(super) fn take_expired(&mut self, now_ns: u64, expired: &mut Vec<Running>) {
         if self.next_deadline_ns.is_none_or(|at_ns| at_ns > now_ns) {
             return;

@@ -73,7 +73,8 @@ pub enum Happened<'a> {
         /// Which.
         channel: ChannelKey,
     },
-    /// There is no connection, or none any more. All its calls have ended before, and its name is forgotten.
+    /// There is no connection, or none any more. All its calls have ended before, and its name is
+    /// forgotten.
     Disconnected {
         /// Which.
         channel: ChannelKey,

@@ -1,8 +1,9 @@
 //! The local face: many connections to one server, turned by the thread that uses them.
 //!
-//! Nothing is shared and nothing runs by itself. A turn is: begin calls ([`Local::begin`]), write each connection that
-//! has output once ([`Local::flush`]), wait ([`Local::wait`]), read each connection that has input once and hear what
-//! happened ([`Local::receive`]). So a system call is shared by all calls that begin or end in a turn. Time is passed in.
+//! Nothing is shared and nothing runs by itself. A turn is: begin calls ([`Local::begin`]), write
+//! each connection that has output once ([`Local::flush`]), wait ([`Local::wait`]), read each
+//! connection that has input once and hear what happened ([`Local::receive`]). So a system call is
+//! shared by all calls that begin or end in a turn. Time is passed in.
 
 mod calls;
 mod channel;
@@ -43,7 +44,8 @@ pub struct Local {
     eventful: Vec<ChannelKey>,
     /// Channels that are to be closed without a word from the socket, each with its reason.
     failed: Vec<(ChannelKey, ConnectError)>,
-    /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated anew.
+    /// Calls whose deadline has passed and that are being ended; kept, so that nothing is allocated
+    /// anew.
     expired: Vec<Running>,
     buffer: Box<[u8]>,
     /// The head of a message whose body is shared, while it is put together.
@@ -156,8 +158,8 @@ impl Local {
         Ok(call)
     }
 
-    /// The same for a request of which others hold a part: `encode` appends its head, and returns what follows, which is copied
-    /// only as it goes out; `None`: nothing does.
+    /// The same for a request of which others hold a part: `encode` appends its head, and returns
+    /// what follows, which is copied only as it goes out; `None`: nothing does.
     ///
     /// # Errors
     /// As [`Local::begin`].
@@ -289,8 +291,8 @@ impl Local {
         self.dirty = dirty;
     }
 
-    /// Waits until there is something to receive, but not beyond `timeout_ns` (`None`: for ever), nor beyond what is due
-    /// here by time.
+    /// Waits until there is something to receive, but not beyond `timeout_ns` (`None`: for ever),
+    /// nor beyond what is due here by time.
     ///
     /// # Errors
     /// If the system refuses, which it has no reason to.
@@ -305,7 +307,8 @@ impl Local {
             .wait(if has_work { Some(0) } else { timeout_ns })
     }
 
-    /// After [`Local::wait`]: reads each connection that is ready once, and tells what happened on it.
+    /// After [`Local::wait`]: reads each connection that is ready once, and tells what happened on
+    /// it.
     pub fn receive(&mut self, now_ns: u64, on: &mut impl FnMut(Happened<'_>)) {
         while let Some(ready) = self.sockets.next_ready() {
             let slot = self.by_socket[ready.id.slot as usize];

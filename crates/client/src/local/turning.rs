@@ -19,7 +19,8 @@ use crate::line::{check_agreed, closed_in_handshake, in_words, tls_error};
 use crate::socket::connect_error;
 
 impl Local {
-    /// Connects to the endpoint that stood last, or else to the others. What fails at once is told in the next turn.
+    /// Connects to the endpoint that stood last, or else to the others. What fails at once is told
+    /// in the next turn.
     pub(super) fn dial_preferred(&mut self, key: ChannelKey) {
         let first = self.preferred;
         if let Some(channel) = self.channel(key) {
@@ -47,7 +48,8 @@ impl Local {
         }
     }
 
-    /// Tries the next endpoint that the address stands for; after the last the connection has failed.
+    /// Tries the next endpoint that the address stands for; after the last the connection has
+    /// failed.
     fn dial_next(&mut self, key: ChannelKey, error: io::Error) {
         let count = self.endpoints.len();
         let Some(channel) = self.channel(key) else {
@@ -55,7 +57,8 @@ impl Local {
         };
         channel.socket = None;
         let next = (channel.endpoint + 1) % count;
-        // Its own first one: what is preferred may have changed, since another channel stands by now.
+        // Its own first one: what is preferred may have changed, since another channel stands by
+        // now.
         if next == channel.first_endpoint {
             let error = connect_error(&self.address, error);
             self.failed.push((key, error));
@@ -379,7 +382,8 @@ fn open(bytes: &[u8], pipe: &mut TlsPipe, core: &mut Core) -> Result<(), End> {
 /// `end`: why the connection has ended, if the socket says so.
 fn ending<'a>(what: &'a What, running: &Running, end: Option<&'a str>, now_ns: u64) -> Ending<'a> {
     match what {
-        // A server that keeps the deadline may reset the call at it, and that may be heard before it passes here.
+        // A server that keeps the deadline may reset the call at it, and that may be heard before
+        // it passes here.
         What::Ended(status)
             if status.code() == Code::Cancelled
                 && running.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) =>
@@ -409,8 +413,8 @@ mod tests {
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
-    /// A channel tries all endpoints from its own first one on, also if another channel has found meanwhile which one
-    /// stands.
+    /// A channel tries all endpoints from its own first one on, also if another channel has found
+    /// meanwhile which one stands.
     #[test]
     fn a_channel_tries_every_endpoint_whatever_others_prefer() {
         let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -1,4 +1,5 @@
-//! A server for the tests of the client: `wire`'s server role over one blocking socket, which answers by path.
+//! A server for the tests of the client: `wire`'s server role over one blocking socket, which
+//! answers by path.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

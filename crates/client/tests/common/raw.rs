@@ -81,7 +81,8 @@ impl Raw {
         self.out.extend(frames::headers(stream, fields, end));
     }
 
-    /// One whole message in as few frames as it takes, each with so much padding; none: without the field for it.
+    /// One whole message in as few frames as it takes, each with so much padding; none: without the
+    /// field for it.
     pub fn message(&mut self, stream: u32, bytes: &[u8], padding: Option<u8>, piece: usize) {
         for piece in frames::message(bytes).chunks(piece) {
             match padding {
@@ -129,7 +130,8 @@ impl Raw {
         self.out.clear();
     }
 
-    /// The next frame of the client, after what waits was sent; `None`: it has closed. Settings are acknowledged.
+    /// The next frame of the client, after what waits was sent; `None`: it has closed. Settings are
+    /// acknowledged.
     pub fn next(&mut self) -> Option<Frame> {
         self.flush();
         let mut head = [0; HEADER_BYTES];

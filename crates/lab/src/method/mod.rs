@@ -1,4 +1,5 @@
-//! A unary method of any service: what a JSON request is in bytes, by the service's own descriptors.
+//! A unary method of any service: what a JSON request is in bytes, by the service's own
+//! descriptors.
 
 mod reflection;
 
@@ -12,7 +13,8 @@ pub use reflection::descriptors_of;
 
 use crate::limits;
 
-/// A method as written on a command line: `package.Service/Method`, with or without a slash in front.
+/// A method as written on a command line: `package.Service/Method`, with or without a slash in
+/// front.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodName {
     service: String,
@@ -123,7 +125,8 @@ impl MethodName {
         format!("/{self}")
     }
 
-    /// The bytes of a request in JSON (the JSON mapping of Protocol Buffers), by a `FileDescriptorSet`.
+    /// The bytes of a request in JSON (the JSON mapping of Protocol Buffers), by a
+    /// `FileDescriptorSet`.
     ///
     /// # Errors
     /// If there is no such unary method, or the JSON is no request of it.

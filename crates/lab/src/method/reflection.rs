@@ -1,5 +1,5 @@
-//! Asks a server for its descriptors: `grpc.reflection.v1.ServerReflection`, or `v1alpha` of older servers
-//! (<https://github.com/grpc/grpc/blob/master/doc/server-reflection.md>).
+//! Asks a server for its descriptors: `grpc.reflection.v1.ServerReflection`, or `v1alpha` of older
+//! servers (<https://github.com/grpc/grpc/blob/master/doc/server-reflection.md>).
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};

@@ -9,7 +9,8 @@ use crate::workload::{KVSTORE_KINDS, KeyUse};
 /// Kinds of calls, in their order.
 const NAMES: [&str; 4] = ["create", "retrieve", "update", "delete"];
 
-/// As many times the ceiling is no chance: the delays that it follows from are not those of the server.
+/// As many times the ceiling is no chance: the delays that it follows from are not those of the
+/// server.
 const BEYOND_CEILING: f64 = 1.1;
 
 /// A run of the key-value example's client.
@@ -103,7 +104,8 @@ impl KvstoreReport {
         Some((equal, as_came.unwrap_or(equal)))
     }
 
-    /// The share of all calls that the article's client counts: with equal shares, and as they came.
+    /// The share of all calls that the article's client counts: with equal shares, and as they
+    /// came.
     fn counted_shares(&self) -> (f64, f64) {
         let all: u64 = self.counts().iter().sum();
         match self.leaves_creates_out {

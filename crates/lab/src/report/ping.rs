@@ -205,7 +205,8 @@ mod tests {
         );
     }
 
-    /// Two seconds with three in flight, of which one was answered nothing; a latency of each size up to 1 ms.
+    /// Two seconds with three in flight, of which one was answered nothing; a latency of each size
+    /// up to 1 ms.
     #[test]
     fn figures_follow_from_the_run() {
         let mut table = PingTable::default();

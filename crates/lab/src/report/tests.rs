@@ -204,7 +204,8 @@ fn void_results_say_so_first() {
         slow.tally.succeed(0, 0, 50_000_000, false);
     }
     assert!(report(OPEN, slow).void_reasons().is_empty());
-    // As late, on a machine that wakes nobody in time: the generator is not to blame, and the text says what to do.
+    // As late, on a machine that wakes nobody in time: the generator is not to blame, and the text
+    // says what to do.
     let late_by = |late_ns: u64| {
         let mut outcome = outcome();
         let mut stalls = Stalls {
@@ -232,7 +233,8 @@ fn void_results_say_so_first() {
     assert!(report(Pace::Closed, closed).void_reasons().is_empty());
 }
 
-/// A server that answers more slowly than calls come due: what was asked, what was reached, and since when.
+/// A server that answers more slowly than calls come due: what was asked, what was reached, and
+/// since when.
 #[test]
 fn what_falls_behind_its_rate_says_so() {
     let mut slow = outcome();
@@ -552,7 +554,8 @@ fn bounds_of_void_results_are_exact() {
     assert!(reason(limits::IDLE_PERCENT - 1).contains("busy for only 49 %"));
 }
 
-/// Lag counts from 200 µs on, and if it is more than a tenth of the latency; half of it excuses the machine.
+/// Lag counts from 200 µs on, and if it is more than a tenth of the latency; half of it excuses the
+/// machine.
 #[test]
 fn bounds_of_lag_are_exact() {
     let outcome = |lag_us: u64, latency_us: u64, stall_us: u64| {
@@ -624,7 +627,8 @@ fn cells_of_csv_are_quoted_where_they_must_be() {
     );
 }
 
-/// The report of a simulated run in an open loop: of 1 ms for each call, or of a server that answers nothing.
+/// The report of a simulated run in an open loop: of 1 ms for each call, or of a server that
+/// answers nothing.
 fn simulated(rate: f64, answers: bool, length_ns: u64, asleep: std::ops::Range<u64>) -> Report {
     use crate::worker::tests as worker;
     let window = crate::measure::Window {

@@ -25,8 +25,8 @@ pub(super) fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     reasons
 }
 
-/// Why latencies are higher than the server made them although the generator did what it could: the machine did not wake
-/// it in time.
+/// Why latencies are higher than the server made them although the generator did what it could: the
+/// machine did not wake it in time.
 pub(super) fn noise(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let late =
         Lateness::of(outcome).filter(|late| plan.worker.pace != Pace::Closed && late.is_noise());
@@ -89,7 +89,8 @@ impl std::fmt::Display for Behind {
     }
 }
 
-/// 99th percentiles of a run whose generator was so late that its lag is a part of the latencies that it shows.
+/// 99th percentiles of a run whose generator was so late that its lag is a part of the latencies
+/// that it shows.
 struct Lateness {
     lag_ns: u64,
     latency_ns: u64,
@@ -117,7 +118,8 @@ impl Lateness {
     }
 }
 
-/// The generator took up what was due so late that its own lag is a part of the latencies that it shows.
+/// The generator took up what was due so late that its own lag is a part of the latencies that it
+/// shows.
 fn lag(outcome: &Outcome) -> Option<String> {
     let late = Lateness::of(outcome).filter(|late| !late.is_noise());
     late.map(|late| {

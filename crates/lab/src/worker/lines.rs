@@ -258,7 +258,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         }
     }
 
-    /// Looks after connections: closes those that have had their calls, makes lost ones again, sends what waited for one.
+    /// Looks after connections: closes those that have had their calls, makes lost ones again,
+    /// sends what waited for one.
     pub(super) fn mend_lines(&mut self, transport: &mut T, now_ns: u64) {
         if self.lines.to_mend.is_empty() {
             return;

@@ -1,7 +1,8 @@
 //! One thread's calls: which begin when, on which connection, and how they are counted.
 //!
-//! A worker is a value without socket, thread and clock. It is told the time and what happened; it begins calls on a
-//! [`Transport`]. So a test can put it before a server that stalls for an exactly known time.
+//! A worker is a value without socket, thread and clock. It is told the time and what happened; it
+//! begins calls on a [`Transport`]. So a test can put it before a server that stalls for an exactly
+//! known time.
 
 mod calls;
 mod heads;
@@ -167,7 +168,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         }
     }
 
-    /// Begins to open the connections, the further ones with each turn; nothing in [`Mode::Short`], where calls do.
+    /// Begins to open the connections, the further ones with each turn; nothing in [`Mode::Short`],
+    /// where calls do.
     pub fn connect(&mut self, transport: &mut T, now_ns: u64) {
         if self.plan.mode != Mode::Short {
             self.to_dial = 0..self.plan.connections;
@@ -247,7 +249,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         self.give_up_backlog(now_ns);
     }
 
-    /// The end of sending. What was due and found no place counts as unfinished, unless enough has been sent.
+    /// The end of sending. What was due and found no place counts as unfinished, unless enough has
+    /// been sent.
     fn give_up_backlog(&mut self, now_ns: u64) {
         self.is_running = false;
         let has_all = self.has_all();
@@ -378,7 +381,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                 self.lines.offer_first(line);
                 break;
             }
-            // A closed loop fills a connection in one go; an open one goes round, with a few at a time.
+            // A closed loop fills a connection in one go; an open one goes round, with a few at a
+            // time.
             let (mut began, mut together) = (true, 0);
             while began && self.may_begin(line, transport) {
                 let intended_ns = if is_open_loop {
@@ -531,8 +535,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
         match error {
             CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
             CallError::NotBegun(why) if self.plan.mode != Mode::Short => {
-                // Not the call's fault: a connection that closes, or has had all the calls it can name. It is made anew,
-                // and the call is taken up again.
+                // Not the call's fault: a connection that closes, or has had all the calls it can
+                // name. It is made anew, and the call is taken up again.
                 if matches!(why, NotBegun::Closing { .. }) {
                     self.lines.retire(call.line);
                 }
@@ -614,7 +618,8 @@ impl<W: Workload, T: Transport> Worker<W, T> {
                 if let Some(call) = self.calls.remove(*tag) {
                     let outcome = measure::count_as(ending, call.verdict);
                     self.leave_line(call.line);
-                    // One call on each connection: the connection is its place. Otherwise the tag, which is used again.
+                    // One call on each connection: the connection is its place. Otherwise the tag,
+                    // which is used again.
                     let place = match self.plan.in_flight {
                         1 => call.line,
                         _ => *tag as usize,

@@ -46,7 +46,8 @@ enum Connecting {
     Fails,
 }
 
-/// A server that answers each call after the same time, except that during a stall nothing comes back.
+/// A server that answers each call after the same time, except that during a stall nothing comes
+/// back.
 pub(crate) struct Fake {
     service_ns: u64,
     stall: Range<u64>,
@@ -351,8 +352,8 @@ fn deliver<W: Workload>(worker: &mut Worker<W, Fake>, fake: &mut Fake, now_ns: u
     }
 }
 
-/// What the two histograms must be, from the rules alone: call k is due at k intervals, begins when it is due and one
-/// of the places is free, in order, and ends as the server says.
+/// What the two histograms must be, from the rules alone: call k is due at k intervals, begins when
+/// it is due and one of the places is free, in order, and ends as the server says.
 fn expected(
     interval_ns: u64,
     places: usize,
@@ -380,7 +381,8 @@ fn latency_under_a_stall_is_exact() {
         from_ns: 10 * MS,
         until_ns: 2_010 * MS,
     };
-    // Places that are too few during the stall, of one connection and of several; and so many that nobody waits.
+    // Places that are too few during the stall, of one connection and of several; and so many that
+    // nobody waits.
     for (connections, in_flight) in [(1, 1), (1, 4), (3, 1), (2, 1_000)] {
         let mut fake = Fake::new(300_000, 500 * MS..900 * MS);
         let (latency, uncorrected) = expected(MS, connections * in_flight, &fake, window);
@@ -411,7 +413,8 @@ fn latency_under_a_stall_is_exact() {
     }
 }
 
-/// Calls of 30 ms in two places, from 10 ms on: those that begin at 100 ms end in the window, which begins at 110 ms.
+/// Calls of 30 ms in two places, from 10 ms on: those that begin at 100 ms end in the window, which
+/// begins at 110 ms.
 #[test]
 fn connections_are_dialed_a_few_at_a_time() {
     let (few, many) = (limits::DIALS_AT_ONCE, 2 * limits::DIALS_AT_ONCE + 10);
@@ -471,8 +474,9 @@ fn calls_of_the_warm_up_are_counted_apart() {
     }
 }
 
-/// A server that takes 10 ms for each call falls behind a thousand a second as soon as more than chance explains wait; one that
-/// stalls and makes good for it does not, and one that stalls to the end is behind since then.
+/// A server that takes 10 ms for each call falls behind a thousand a second as soon as more than
+/// chance explains wait; one that stalls and makes good for it does not, and one that stalls to the
+/// end is behind since then.
 #[test]
 fn since_when_an_open_loop_is_behind_is_known() {
     let window = Window {
@@ -529,8 +533,8 @@ fn many_bytes_of_requests_are_put_together_in_several_turns() {
     }
 }
 
-/// A closed loop sends nothing during a stall: as many slow calls as there are places. That is its nature, and why the
-/// open loop is there.
+/// A closed loop sends nothing during a stall: as many slow calls as there are places. That is its
+/// nature, and why the open loop is there.
 #[test]
 fn a_closed_loop_sees_one_slow_call_for_each_place() {
     let window = Window {
@@ -574,7 +578,8 @@ fn lag_of_the_generator_is_told() {
         longest_ns.abs_diff(49 * MS) < 49 * MS / 1_000,
         "{longest_ns}"
     );
-    // Beside them the answer that came while it slept: of all the slow ones the only one that had been sent.
+    // Beside them the answer that came while it slept: of all the slow ones the only one that had
+    // been sent.
     assert_eq!(tally.latency_ns.count_between(MS, u64::MAX), 50);
     assert_eq!(tally.uncorrected_ns.count_between(MS, u64::MAX), 1);
 }
@@ -724,7 +729,8 @@ fn what_does_not_end_is_counted() {
     assert_eq!(tally.oldest_unfinished_ns, oldest_ns);
 }
 
-/// A connection is cut with calls on it: they fail, others go on, and it is made again after a pause.
+/// A connection is cut with calls on it: they fail, others go on, and it is made again after a
+/// pause.
 #[test]
 fn lost_connections_are_made_again() {
     let window = Window {
@@ -766,7 +772,8 @@ fn lost_connections_are_made_again() {
     assert_eq!(tally.reconnects, 1);
 }
 
-/// Where calls come due faster than turns can follow, those of 50 µs begin together; the wait is lag, and part of the latency.
+/// Where calls come due faster than turns can follow, those of 50 µs begin together; the wait is
+/// lag, and part of the latency.
 #[test]
 fn dense_calls_begin_together() {
     let window = Window {
@@ -795,7 +802,8 @@ fn dense_calls_begin_together() {
     assert_eq!((sparse.due, sparse.lag_ns.max()), (2_501, 0));
 }
 
-/// Those that begin together share connections by the system call; all connections have their turns.
+/// Those that begin together share connections by the system call; all connections have their
+/// turns.
 #[test]
 fn calls_that_are_due_together_share_a_connection() {
     let window = Window {
@@ -867,7 +875,8 @@ fn simulate_messages(is_for_each: bool, plan: WorkerPlan, fake: &mut Fake) -> Ta
     simulate_workload(Messages { is_for_each }, MS, plan, fake, window, 0..0)
 }
 
-/// One long call for each connection, or for each call in flight; as many messages are under way in both.
+/// One long call for each connection, or for each call in flight; as many messages are under way in
+/// both.
 #[test]
 fn messages_of_long_calls_are_counted_as_calls() {
     for (is_for_each, streams) in [(false, 2), (true, 6)] {
@@ -968,7 +977,8 @@ fn long_calls_that_end_are_begun_again() {
     }
 }
 
-/// An end with OK is none to a message that waits, and a message that nobody waits for is no answer.
+/// An end with OK is none to a message that waits, and a message that nobody waits for is no
+/// answer.
 #[test]
 fn ends_and_messages_without_a_question_are_no_successes() {
     let mut fake = Fake::new(MS, 0..0);
@@ -1000,7 +1010,8 @@ fn ends_and_messages_without_a_question_are_no_successes() {
     assert_eq!((tally.succeeded, tally.unfinished), (0, 0));
 }
 
-/// A connection that takes no more calls, and has none, is made again at once: nobody has to wait for something else.
+/// A connection that takes no more calls, and has none, is made again at once: nobody has to wait
+/// for something else.
 #[test]
 fn worn_out_connections_without_calls_are_replaced_at_once() {
     let window = Window {

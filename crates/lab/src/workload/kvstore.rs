@@ -1,4 +1,5 @@
-//! Calls of `io.grpc.KeyValueService`, chosen as the client of the article "So You Want to Optimize gRPC" does.
+//! Calls of `io.grpc.KeyValueService`, chosen as the client of the article "So You Want to Optimize
+//! gRPC" does.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -38,8 +39,8 @@ const SHORT_KEY_BYTES: usize = 8;
 /// Whose keys are whose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// Several calls may be about the same key at a time, as in the article: a key may be deleted by one of them before
-    /// another one comes to it. NOT_FOUND and ALREADY_EXISTS are expected.
+    /// Several calls may be about the same key at a time, as in the article: a key may be deleted
+    /// by one of them before another one comes to it. NOT_FOUND and ALREADY_EXISTS are expected.
     Shared,
     /// A key belongs to one call at a time, so every answer is known in advance.
     Owned,
@@ -68,7 +69,8 @@ struct Entry {
 pub struct KvstoreLeft(Arc<Mutex<Vec<u64>>>);
 
 impl KvstoreLeft {
-    /// Returns the calls that delete them, and how many these are; `load` and `seed` are those of the run.
+    /// Returns the calls that delete them, and how many these are; `load` and `seed` are those of
+    /// the run.
     pub fn take(&self, load: KvstoreLoad, seed: u64) -> (KvstoreDeletes, u64) {
         let mut numbers = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         numbers.sort_unstable();
@@ -151,7 +153,8 @@ pub struct KvstoreWorkload {
 }
 
 impl KvstoreWorkload {
-    /// `seed` begins all random numbers: a server that kept the keys of a run with the same seed has them already.
+    /// `seed` begins all random numbers: a server that kept the keys of a run with the same seed
+    /// has them already.
     pub fn new(load: KvstoreLoad, seed: u64) -> KvstoreWorkload {
         let mut random = Random::new(seed);
         KvstoreWorkload {
@@ -194,7 +197,8 @@ impl KvstoreWorkload {
         }
     }
 
-    /// The article skips what needs a key while none is known, and draws again: that ends in a Create.
+    /// The article skips what needs a key while none is known, and draws again: that ends in a
+    /// Create.
     fn choose_kind(&mut self) -> usize {
         match self.random.below(KINDS.len() as u64) as usize {
             _ if self.known.is_empty() => CREATE,
@@ -233,7 +237,8 @@ impl KvstoreWorkload {
         }
     }
 
-    /// 1 byte and an exponentially distributed number more, all random: `key` follows from the number.
+    /// 1 byte and an exponentially distributed number more, all random: `key` follows from the
+    /// number.
     fn write_key(&mut self, number: u64) {
         let mut random = self.random_of(number, 0);
         let sizes = ValueSizes::Exponential(self.load.key_mean_bytes);
@@ -277,8 +282,8 @@ impl KvstoreWorkload {
         }
     }
 
-    /// The same if a key belongs to one call at a time. What became of the key of a failed call is not known: it is not
-    /// used again.
+    /// The same if a key belongs to one call at a time. What became of the key of a failed call is
+    /// not known: it is not used again.
     fn learn_owned(&mut self, kind: usize, entry: Entry, outcome: Result<bool, FailureKind>) {
         let was_there = kind != CREATE;
         match outcome {
@@ -340,8 +345,8 @@ impl Workload for KvstoreWorkload {
         }
     }
 
-    /// As the article's client: an answer to a Retrieve has a value, any other is empty. Owned: it is the value that was
-    /// written last.
+    /// As the article's client: an answer to a Retrieve has a value, any other is empty. Owned: it
+    /// is the value that was written last.
     fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict {
         let Ok(RetrieveResponse { value }) = RetrieveResponse::decode(answer) else {
             return Verdict::Unreadable;
@@ -544,7 +549,8 @@ mod tests {
         assert!((value / 65_537.0 - 1.0).abs() < 0.03, "{value}");
     }
 
-    /// A large key has no larger value than a small one: each follows from random numbers of its own.
+    /// A large key has no larger value than a small one: each follows from random numbers of its
+    /// own.
     #[test]
     fn sizes_of_keys_and_values_do_not_depend_on_each_other() {
         let load = KvstoreLoad {
@@ -577,7 +583,8 @@ mod tests {
         );
     }
 
-    /// Short keys may come twice by chance, so those that were used are remembered: all of them, and no others.
+    /// Short keys may come twice by chance, so those that were used are remembered: all of them,
+    /// and no others.
     #[test]
     fn short_keys_do_not_come_twice() {
         let mut workload = workload(KeyUse::Owned, 11);
@@ -624,7 +631,8 @@ mod tests {
         (workload.chosen.1, entry.number)
     }
 
-    /// Only keys of which it is certain that they are not there, or are somebody else's, are not deleted.
+    /// Only keys of which it is certain that they are not there, or are somebody else's, are not
+    /// deleted.
     #[test]
     fn what_may_be_there_is_left() {
         let lost = FailureKind::ConnectionLost;
@@ -764,7 +772,8 @@ mod tests {
         );
     }
 
-    /// A key that was updated has the value of its version; one whose call did not begin is as it was.
+    /// A key that was updated has the value of its version; one whose call did not begin is as it
+    /// was.
     #[test]
     fn owned_keys_follow_what_was_done() {
         let mut workload = workload(KeyUse::Owned, 3);

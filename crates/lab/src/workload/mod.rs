@@ -21,7 +21,8 @@ pub trait Workload {
     /// The paths of the methods that are called, by kind.
     fn paths(&self) -> Vec<String>;
 
-    /// Whether requests are messages of one long call on each connection, which answers them in order; its kind is 0.
+    /// Whether requests are messages of one long call on each connection, which answers them in
+    /// order; its kind is 0.
     fn is_pipe(&self) -> bool {
         false
     }
@@ -42,15 +43,15 @@ pub trait Workload {
         false
     }
 
-    /// As [`Workload::encode`], but the last part of the request may be one that all requests share: it is returned, and not
-    /// appended.
+    /// As [`Workload::encode`], but the last part of the request may be one that all requests
+    /// share: it is returned, and not appended.
     fn encode_shared(&mut self, out: &mut Vec<u8>) -> Option<SharedBytes> {
         self.encode(out);
         None
     }
 
-    /// What the call chosen last is called until it has [ended](Workload::ended), for workloads that keep an account of
-    /// each; all others say 0.
+    /// What the call chosen last is called until it has [ended](Workload::ended), for workloads
+    /// that keep an account of each; all others say 0.
     fn ticket(&self) -> u32 {
         0
     }
@@ -58,7 +59,8 @@ pub trait Workload {
     /// Looks at an answer with status OK.
     fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict;
 
-    /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure. Returns how it counts.
+    /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure.
+    /// Returns how it counts.
     #[inline]
     fn ended(
         &mut self,

@@ -268,7 +268,8 @@ impl PeltonWorkload {
         take(&operation, &self.load.database);
     }
 
-    /// Appends a write of the only operation of a request as far as its value, which stands last, and returns that.
+    /// Appends a write of the only operation of a request as far as its value, which stands last,
+    /// and returns that.
     fn shared_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) -> SharedBytes {
         let number = self.keys.next(&mut self.random);
         self.format.write(number, &mut self.key);

@@ -1,6 +1,6 @@
-//! A server for whole runs: `wire`'s server role over blocking sockets, a thread for each connection.
-//! A script decides what becomes of each call, so that a test can bring about what real servers do
-//! rarely: refuse, cut, answer twice, answer when the test says so.
+//! A server for whole runs: `wire`'s server role over blocking sockets, a thread for each
+//! connection. A script decides what becomes of each call, so that a test can bring about what real
+//! servers do rarely: refuse, cut, answer twice, answer when the test says so.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

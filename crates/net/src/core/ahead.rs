@@ -1,4 +1,5 @@
-//! For a driver with one connection per thread: waiting for its bytes before a tick, instead of for word of them.
+//! For a driver with one connection per thread: waiting for its bytes before a tick, instead of for
+//! word of them.
 
 use super::Core;
 use crate::handler::ConnectionId;
@@ -34,7 +35,8 @@ impl<P: Port> Core<P> {
         })
     }
 
-    /// Reads by `receive`, which may wait. What comes is taken in with the next tick. Returns whether something came.
+    /// Reads by `receive`, which may wait. What comes is taken in with the next tick. Returns
+    /// whether something came.
     pub(crate) fn read_ahead(
         &mut self,
         id: ConnectionId,

@@ -119,7 +119,8 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// Opens the records that came, and shows the handler what is in them. The answer is what it counts for in the tick.
+    /// Opens the records that came, and shows the handler what is in them. The answer is what it
+    /// counts for in the tick.
     pub(super) fn open_records(&mut self, id: ConnectionId, now_ns: u64) -> usize {
         let was_handshaking = self.table.is_handshaking(id);
         let Some(connection) = self.table.slots.get_mut(id) else {

@@ -49,7 +49,8 @@ impl<P: Port> Core<P> {
         self.watch(id, interest);
     }
 
-    /// Writes once; with TLS once for each [`SEAL_BYTES`](crate::limits::SEAL_BYTES) while the socket takes all.
+    /// Writes once; with TLS once for each [`SEAL_BYTES`](crate::limits::SEAL_BYTES) while the
+    /// socket takes all.
     fn write(&mut self, id: ConnectionId, now_ns: u64) -> Result<(), TransferError> {
         loop {
             let Some(connection) = self.table.slots.get_mut(id) else {

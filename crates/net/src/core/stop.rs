@@ -103,8 +103,8 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// Has all connections end when their output is written. That counts for the time of the drain, but for a little that
-    /// each stop has: whoever asks for a stop waits for both.
+    /// Has all connections end when their output is written. That counts for the time of the drain,
+    /// but for a little that each stop has: whoever asks for a stop waits for both.
     fn flush_all(&mut self, drained_until_ns: u64, now_ns: u64) {
         let least_ns = now_ns + STOP_FLUSH_LEAST_MS * 1_000_000;
         let most_ns = now_ns + STOP_FLUSH_MS * 1_000_000;

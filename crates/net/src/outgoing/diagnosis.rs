@@ -1,7 +1,8 @@
 //! What the kernel knows of a TCP connection, asked through a netlink socket.
 //!
-//! `getsockopt(TCP_INFO)` needs `unsafe` code or a library with it. The same structure is handed out by the kernel's
-//! `NETLINK_SOCK_DIAG` (`linux/inet_diag.h`), which is plain reading and writing of bytes, and which `ss --info` uses.
+//! `getsockopt(TCP_INFO)` needs `unsafe` code or a library with it. The same structure is handed
+//! out by the kernel's `NETLINK_SOCK_DIAG` (`linux/inet_diag.h`), which is plain reading and
+//! writing of bytes, and which `ss --info` uses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +23,8 @@ pub struct TcpFigures {
     pub retransmits: u64,
 }
 
-/// `SOCK_DIAG_BY_FAMILY`, `NLM_F_REQUEST`, `INET_DIAG_INFO`, IPPROTO_TCP and INET_DIAG_NOCOOKIE of the kernel's headers.
+/// `SOCK_DIAG_BY_FAMILY`, `NLM_F_REQUEST`, `INET_DIAG_INFO`, IPPROTO_TCP and INET_DIAG_NOCOOKIE of
+/// the kernel's headers.
 const BY_FAMILY: u16 = 20;
 const REQUEST: u16 = 1;
 const INFO: u16 = 2;
@@ -34,7 +36,8 @@ const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
 
-/// `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which only ever grows at its end.
+/// `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which only ever
+/// grows at its end.
 const RETRANSMITS_AT: usize = 100;
 const SEGMENTS_OUT_AT: usize = 136;
 const SEGMENTS_IN_AT: usize = 140;

@@ -1,7 +1,8 @@
 //! Connections that this side opens, for a caller that turns its own loop.
 //!
-//! There is no handler and no thread here: the caller dials, waits, asks who is ready, reads each of those once and
-//! writes each that has output once. All sockets share one epoll set, so one wait serves them all.
+//! There is no handler and no thread here: the caller dials, waits, asks who is ready, reads each
+//! of those once and writes each that has output once. All sockets share one epoll set, so one wait
+//! serves them all.
 
 mod diagnosis;
 mod endpoint;
@@ -59,7 +60,8 @@ pub enum Read {
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// So many bytes are on their way, perhaps none. If they are not all, the connection is reported as writable later.
+    /// So many bytes are on their way, perhaps none. If they are not all, the connection is
+    /// reported as writable later.
     Bytes(usize),
     /// The connection is broken.
     Broken,
@@ -106,8 +108,8 @@ impl Outgoing {
         })
     }
 
-    /// Begins to connect, without waiting. The connection is reported as writable when that has ended, well or not:
-    /// [`Outgoing::finish_dialing`] says which.
+    /// Begins to connect, without waiting. The connection is reported as writable when that has
+    /// ended, well or not: [`Outgoing::finish_dialing`] says which.
     ///
     /// # Errors
     /// What the system says at once: no descriptors left, nobody at a UNIX socket.
@@ -131,7 +133,8 @@ impl Outgoing {
         Ok(id)
     }
 
-    /// After the first report of a connection: whether it stands. It is reported as readable only from now on.
+    /// After the first report of a connection: whether it stands. It is reported as readable only
+    /// from now on.
     ///
     /// # Errors
     /// Why it does not; it is closed then.
@@ -196,7 +199,8 @@ impl Outgoing {
         }
     }
 
-    /// Writes once. What was not taken waits with the caller until the connection is reported as writable.
+    /// Writes once. What was not taken waits with the caller until the connection is reported as
+    /// writable.
     pub fn write(&mut self, id: ConnectionId, bytes: &[u8]) -> Written {
         let Some(socket) = self.sockets.get_mut(id) else {
             return Written::Broken;
@@ -224,7 +228,8 @@ impl Outgoing {
         self.counters
     }
 
-    /// What the kernel has counted for a TCP connection; `None` for a UNIX socket, and where the kernel does not say.
+    /// What the kernel has counted for a TCP connection; `None` for a UNIX socket, and where the
+    /// kernel does not say.
     pub fn tcp_figures(&mut self, id: ConnectionId) -> Option<TcpFigures> {
         let socket = self.sockets.get_mut(id).filter(|socket| socket.is_tcp)?;
         let local = getsockname(&socket.descriptor).ok()?.try_into().ok()?;

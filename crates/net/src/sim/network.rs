@@ -53,8 +53,9 @@ impl Network {
         self.add(handler, Security::none())
     }
 
-    /// The same, with TLS for the connections that the node accepts, and for those that it opens (to this address, as
-    /// certificates name it). The handshakes draw random numbers of their own: such runs are not the same twice.
+    /// The same, with TLS for the connections that the node accepts, and for those that it opens
+    /// (to this address, as certificates name it). The handshakes draw random numbers of their own:
+    /// such runs are not the same twice.
     pub fn add_secure_node(
         &mut self,
         handler: Box<dyn Handler>,

@@ -20,7 +20,8 @@ use crate::limits::CLIENT_SESSIONS;
 pub enum Trust<'a> {
     /// The authorities that this system trusts.
     System,
-    /// Those with these certificates in PEM, and servers that show one of these certificates themselves; no others.
+    /// Those with these certificates in PEM, and servers that show one of these certificates
+    /// themselves; no others.
     Authorities(&'a [u8]),
     /// Everybody: the connection is secret, and whoever answers may be anybody. For tests.
     Anybody,
@@ -47,7 +48,8 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Checks everything and makes it ready. Reads the authorities of the system if it is to trust them.
+    /// Checks everything and makes it ready. Reads the authorities of the system if it is to trust
+    /// them.
     ///
     /// # Errors
     /// If something cannot be read or does not fit together.

@@ -10,7 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::trusted_leaf::TrustedCertificates;
 
-/// Why certificates and keys cannot be used. Whoever read the files adds their names: see [`TlsConfigError::part`].
+/// Why certificates and keys cannot be used. Whoever read the files adds their names: see
+/// [`TlsConfigError::part`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsConfigError {
     /// There is no certificate in what should hold one.
@@ -160,8 +161,9 @@ pub(super) fn config_error(error: &rustls::Error) -> TlsConfigError {
     }
 }
 
-/// AES-128 comes first: it is about a third cheaper than AES-256 and nobody has broken either. A peer without AES in
-/// hardware asks for ChaCha20, which a server of ours then takes, since it follows the client's order.
+/// AES-128 comes first: it is about a third cheaper than AES-256 and nobody has broken either. A
+/// peer without AES in hardware asks for ChaCha20, which a server of ours then takes, since it
+/// follows the client's order.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     use rustls::crypto::ring::{cipher_suite, default_provider};
     let mut provider = default_provider();

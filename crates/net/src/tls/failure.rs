@@ -7,13 +7,15 @@ use rustls::{CertificateError, Error};
 /// What kind of failure it was. There are few, so that they can be counted one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// The first bytes are not TLS: a plain client came to a port with TLS, or somebody who tries ports.
+    /// The first bytes are not TLS: a plain client came to a port with TLS, or somebody who tries
+    /// ports.
     NotTls,
     /// The peer has no certificate, or one that this side does not accept.
     Certificate,
     /// The two sides have no version, cipher or application protocol in common.
     Incompatible,
-    /// The peer gave up and said why, most often since it does not trust the certificate of this side.
+    /// The peer gave up and said why, most often since it does not trust the certificate of this
+    /// side.
     RefusedByPeer,
     /// The peer broke the rules of TLS, or bytes were changed on their way.
     Broken,
@@ -23,7 +25,8 @@ pub enum FailureKind {
     TimedOut,
     /// The handshake had more than [`HANDSHAKE_BYTES`](crate::limits::HANDSHAKE_BYTES).
     TooLarge,
-    /// More than [`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) were under way, and this was the oldest.
+    /// More than [`HANDSHAKES_PER_LOOP`](crate::limits::HANDSHAKES_PER_LOOP) were under way, and
+    /// this was the oldest.
     CrowdedOut,
 }
 

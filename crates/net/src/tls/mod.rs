@@ -1,7 +1,8 @@
-//! TLS as a layer between a socket and its [`Io`](crate::Io): ciphertext in, plaintext out, and back.
+//! TLS as a layer between a socket and its [`Io`](crate::Io): ciphertext in, plaintext out, and
+//! back.
 //!
-//! [`ServerTls`] belongs to a listener, [`ClientTls`] to a side that connects. A connection of either has a session, which
-//! moves bytes by calls and knows no socket.
+//! [`ServerTls`] belongs to a listener, [`ClientTls`] to a side that connects. A connection of
+//! either has a session, which moves bytes by calls and knows no socket.
 
 mod certificate;
 mod client;
@@ -23,7 +24,8 @@ pub(crate) use session::{Session, sealed_bytes};
 /// What the two sides of a connection have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// The application protocol by its name in ALPN (RFC 7301), such as `h2`; `None`: the peer named none.
+    /// The application protocol by its name in ALPN (RFC 7301), such as `h2`; `None`: the peer
+    /// named none.
     pub application: Option<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,

@@ -7,7 +7,8 @@ use super::{Agreed, TlsFailure};
 use crate::io::Input;
 use crate::limits::PIPE_KEPT_BYTES;
 
-/// TLS of one connection that this side opened. Bytes go in and out by calls; the socket belongs to the caller.
+/// TLS of one connection that this side opened. Bytes go in and out by calls; the socket belongs to
+/// the caller.
 pub struct TlsPipe {
     session: Session,
     incoming: Input,
@@ -28,7 +29,8 @@ impl TlsPipe {
     /// Takes in what came from the socket; plaintext goes to `plain`, piece by piece.
     ///
     /// # Errors
-    /// If the session has come to its end by a fault. What is in [`TlsPipe::output`] tells the peer.
+    /// If the session has come to its end by a fault. What is in [`TlsPipe::output`] tells the
+    /// peer.
     pub fn received(
         &mut self,
         bytes: &[u8],

@@ -19,8 +19,8 @@ pub struct ServerTlsOptions<'a> {
     pub certificate: &'a [u8],
     /// The private key of the certificate, in PEM.
     pub key: &'a [u8],
-    /// Certificates, in PEM, of the authorities that sign those of clients, or of clients themselves: every client must
-    /// have one (mutual TLS).
+    /// Certificates, in PEM, of the authorities that sign those of clients, or of clients
+    /// themselves: every client must have one (mutual TLS).
     pub client_authorities: Option<&'a [u8]>,
     /// Application protocols by their names in ALPN, the preferred one first.
     pub applications: &'a [&'a [u8]],
@@ -52,8 +52,9 @@ impl ServerTls {
         })
     }
 
-    /// Takes another certificate, key and authorities for new connections; those that are open go on. Sessions from
-    /// before are not resumed, so that whoever the new authorities would refuse is refused.
+    /// Takes another certificate, key and authorities for new connections; those that are open go
+    /// on. Sessions from before are not resumed, so that whoever the new authorities would refuse
+    /// is refused.
     ///
     /// # Errors
     /// As [`ServerTls::new`]; what was in use stays in use then.
@@ -68,7 +69,8 @@ impl ServerTls {
         self.current().validity
     }
 
-    /// Whether the certificate in use says for which hosts it holds. No client believes one that does not.
+    /// Whether the certificate in use says for which hosts it holds. No client believes one that
+    /// does not.
     pub fn names_hosts(&self) -> bool {
         self.current().names_hosts
     }

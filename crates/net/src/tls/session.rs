@@ -29,8 +29,8 @@ pub(crate) fn sealed_bytes(plain_bytes: usize) -> usize {
     plain_bytes + (plain_bytes / RECORD_BYTES + 1) * RECORD_OVERHEAD_BYTES + CONTROL_BYTES
 }
 
-/// A session. `incoming` is always the same queue of ciphertext: what is not a whole record stays in it, and the session
-/// relies on finding it there.
+/// A session. `incoming` is always the same queue of ciphertext: what is not a whole record stays
+/// in it, and the session relies on finding it there.
 pub(crate) struct Session {
     side: Side,
     /// The peer has said that nothing follows.
@@ -99,8 +99,8 @@ impl Session {
         self.is_closed
     }
 
-    /// Opens every whole record of `incoming`: plaintext goes to `plain`, what the protocol has to say into `out`.
-    /// After a failure `out` has the alert, and the session is of no further use.
+    /// Opens every whole record of `incoming`: plaintext goes to `plain`, what the protocol has to
+    /// say into `out`. After a failure `out` has the alert, and the session is of no further use.
     pub(crate) fn open(
         &mut self,
         incoming: &mut Input,

@@ -1,9 +1,10 @@
 //! Certificates that the user has given as trusted, when a peer shows one of them itself.
 //!
-//! webpki tells authorities and leaves apart: it refuses a leaf with CA:TRUE, and one that no authority has signed. A
-//! self-signed certificate as `openssl req -x509` makes it is both at once. OpenSSL, Go and curl accept it where it was given
-//! as trusted, since its key is then what the user trusts: so does this. Name, validity, purpose and the signature of the
-//! handshake are checked as for any other.
+//! webpki tells authorities and leaves apart: it refuses a leaf with CA:TRUE, and one that no
+//! authority has signed. A self-signed certificate as `openssl req -x509` makes it is both at once.
+//! OpenSSL, Go and curl accept it where it was given as trusted, since its key is then what the
+//! user trusts: so does this. Name, validity, purpose and the signature of the handshake are
+//! checked as for any other.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -277,7 +277,8 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until all threads sleep: so long that one which spins would have been seen, none has ticked.
+/// Waits until all threads sleep: so long that one which spins would have been seen, none has
+/// ticked.
 pub fn fall_asleep(server: &Server) {
     eventually("idle threads sleep", || {
         let before = server.sum(|thread| thread.ticks);
@@ -286,8 +287,8 @@ pub fn fall_asleep(server: &Server) {
     });
 }
 
-/// Waits for so many deadlines one after the other of which the half are kept to 5 ms. A busy machine is late by itself,
-/// but not each time; a wait that is rounded up is.
+/// Waits for so many deadlines one after the other of which the half are kept to 5 ms. A busy
+/// machine is late by itself, but not each time; a wait that is rounded up is.
 pub fn keep_deadlines(server: &Server, count: usize) {
     eventually("deadlines that are kept", || {
         let mut lateness = server.habits.lateness_ns.lock().expect("no panic");

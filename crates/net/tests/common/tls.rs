@@ -125,7 +125,8 @@ impl Secured {
         }
     }
 
-    /// Until the handshake is done on both sides: the server shows by its tickets that it has accepted.
+    /// Until the handshake is done on both sides: the server shows by its tickets that it has
+    /// accepted.
     pub fn shake_hands(&mut self) -> Result<(), TlsFailure> {
         while self.pipe.is_handshaking() {
             self.flush();

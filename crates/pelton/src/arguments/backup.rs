@@ -9,7 +9,8 @@ use super::store::{ConnectionArguments, OutputFormat};
 /// `pelton backup`
 #[derive(Args, Debug)]
 pub struct BackupArguments {
-    /// The new folder under --backup-root of the server: letters, digits, `-`, `_` and `.`, not beginning with `.`
+    /// The new folder under --backup-root of the server: letters, digits, `-`, `_` and `.`, not
+    /// beginning with `.`
     #[arg(value_name = "NAME")]
     pub name: String,
 

@@ -42,7 +42,8 @@ pub struct UploadArguments {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// The name of the blob; only with a single file [default: the name of the file, without its folder]
+    /// The name of the blob; only with a single file [default: the name of the file, without its
+    /// folder]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -50,7 +51,8 @@ pub struct UploadArguments {
     #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "name")]
     pub prefix: String,
 
-    /// Take folders, too: all files below them, each under its path from there, such as `2026/may.jpg`
+    /// Take folders, too: all files below them, each under its path from there, such as
+    /// `2026/may.jpg`
     #[arg(long, conflicts_with = "name")]
     pub recursive: bool,
 
@@ -84,11 +86,13 @@ pub struct DownloadArguments {
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 
-    /// The file, or the folder of several; `-`: standard output [default: the last part of the name, here]
+    /// The file, or the folder of several; `-`: standard output [default: the last part of the
+    /// name, here]
     #[arg(long, value_name = "PATH")]
     pub to: Option<PathBuf>,
 
-    /// Take all blobs below each NAME, as below a folder, and make the folders that they need; an empty NAME: every blob
+    /// Take all blobs below each NAME, as below a folder, and make the folders that they need; an
+    /// empty NAME: every blob
     #[arg(long)]
     pub recursive: bool,
 
@@ -115,15 +119,16 @@ pub enum BlobCommand {
 
     /// Remove a blob, or all of a prefix
     ///
-    /// A blob that is not there is a miss: exit code 1. With --prefix or --all, blobs are removed one after the other, and
-    /// their number is printed; none is none. A command that is interrupted says how many it has removed.
+    /// A blob that is not there is a miss: exit code 1. With --prefix or --all, blobs are removed
+    /// one after the other, and their number is printed; none is none. A command that is
+    /// interrupted says how many it has removed.
     Delete(DeleteBlobArguments),
 
     /// List uploads that are not complete, or discard some
     ///
-    /// A line has the stored bytes, the age of the last of them, the address that they came from (`-`: not known), `open` if a
-    /// call goes on with it or `idle`, the id (in hexadecimal, after `0x`, if it is no plain text) and the name, separated by
-    /// tabs.
+    /// A line has the stored bytes, the age of the last of them, the address that they came from
+    /// (`-`: not known), `open` if a call goes on with it or `idle`, the id (in hexadecimal, after
+    /// `0x`, if it is no plain text) and the name, separated by tabs.
     Uploads(UploadsArguments),
 }
 

@@ -9,7 +9,8 @@ use super::store::{ConnectionArguments, DatabaseArguments};
 /// `pelton batch`
 #[derive(Args, Debug)]
 pub struct BatchArguments {
-    /// The file with the operations; `-`, or left out when standard input is a file or a pipe: standard input
+    /// The file with the operations; `-`, or left out when standard input is a file or a pipe:
+    /// standard input
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
@@ -37,7 +38,8 @@ pub enum BatchModeArgument {
 /// `pelton transact`
 #[derive(Args, Debug)]
 pub struct TransactArguments {
-    /// The file with the JSON object; `-`, or left out when standard input is a file or a pipe: standard input
+    /// The file with the JSON object; `-`, or left out when standard input is a file or a pipe:
+    /// standard input
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 

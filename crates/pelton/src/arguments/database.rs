@@ -28,9 +28,9 @@ pub enum DatabaseCommand {
 
     /// Move a database with all that is in it from memory to disk, or back
     ///
-    /// Reads go on meanwhile, writes to it are refused with UNAVAILABLE. All or nothing: Ctrl-C gives it up, and the
-    /// database stays what it was, as it does if the server dies. One that is of that kind already stays as it is:
-    /// exit code 1.
+    /// Reads go on meanwhile, writes to it are refused with UNAVAILABLE. All or nothing: Ctrl-C
+    /// gives it up, and the database stays what it was, as it does if the server dies. One that is
+    /// of that kind already stays as it is: exit code 1.
     Convert(ConvertDatabaseArguments),
 }
 
@@ -47,8 +47,9 @@ pub struct CreateDatabaseArguments {
 
     /// When a write is answered: synced, interval=TIME, written or volatile
     ///
-    /// synced: it is on the device; interval=100ms: written at once, and on the device within this time; written:
-    /// written at once, on the device when the system likes; volatile: in memory only.
+    /// synced: it is on the device; interval=100ms: written at once, and on the device within this
+    /// time; written: written at once, on the device when the system likes; volatile: in memory
+    /// only.
     #[arg(long, value_name = "DURABILITY", default_value_t = Durability::Synced)]
     pub durability: Durability,
 

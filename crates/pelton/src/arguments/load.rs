@@ -61,8 +61,8 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "method")]
     pub pipe: bool,
 
-    /// The database to load, whose entries are overwritten and left behind; '' is the default database [default: one
-    /// that is made like the default database, and removed at the end]
+    /// The database to load, whose entries are overwritten and left behind; '' is the default
+    /// database [default: one that is made like the default database, and removed at the end]
     #[arg(long, value_name = "NAME", env = "PELTON_DATABASE")]
     pub database: Option<String>,
 
@@ -82,8 +82,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "SIZE", default_value = "32", value_parser = parse_value_sizes)]
     pub value_size: ValueSizes,
 
-    /// Before the load, store every key once; in a database that is made for the load this is done whenever the mix has
-    /// gets
+    /// Before the load, store every key once; in a database that is made for the load this is done
+    /// whenever the mix has gets
     #[arg(long, conflicts_with = "method")]
     pub fill: bool,
 
@@ -91,8 +91,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "METHOD", requires = "request")]
     pub method: Option<MethodName>,
 
-    /// Its request as JSON, or `@FILE`: the JSON is in this file, `@-`: on standard input; what the method takes is asked from
-    /// the server by reflection
+    /// Its request as JSON, or `@FILE`: the JSON is in this file, `@-`: on standard input; what the
+    /// method takes is asked from the server by reflection
     #[arg(long, value_name = "JSON|@FILE", requires = "method")]
     pub data: Option<String>,
 
@@ -100,7 +100,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE", requires = "method")]
     pub data_file: Option<PathBuf>,
 
-    /// What the method takes, for servers without reflection: a FileDescriptorSet (protoc --include_imports -o FILE)
+    /// What the method takes, for servers without reflection: a FileDescriptorSet (protoc
+    /// --include_imports -o FILE)
     #[arg(long, value_name = "FILE", requires = "data")]
     pub descriptor_set: Option<PathBuf>,
 
@@ -108,7 +109,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = parse_connections)]
     pub connections: usize,
 
-    /// Calls at a time on each connection; only with --mode multiplexed [default: 16, with --rate 1000]
+    /// Calls at a time on each connection; only with --mode multiplexed [default: 16, with --rate
+    /// 1000]
     #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
     pub in_flight: Option<usize>,
 
@@ -116,8 +118,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "MODE", value_enum, default_value_t = LoadMode::Multiplexed)]
     pub mode: LoadMode,
 
-    /// Open loop: so many calls a second, whether the server keeps up or not; without it each place sends its next call
-    /// when its last one was answered
+    /// Open loop: so many calls a second, whether the server keeps up or not; without it each place
+    /// sends its next call when its last one was answered
     #[arg(long, value_name = "NUMBER", value_parser = parse_rate)]
     pub rate: Option<f64>,
 
@@ -141,7 +143,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "TIME", conflicts_with = "pipe")]
     pub deadline: Option<Span>,
 
-    /// What goes with each call: name=value, or name=random for 32 other digits each time; may be repeated
+    /// What goes with each call: name=value, or name=random for 32 other digits each time; may be
+    /// repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_metadata)]
     pub metadata: Vec<MetadataField>,
 

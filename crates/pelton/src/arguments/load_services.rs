@@ -16,16 +16,17 @@ use crate::size::{Size, Span};
 pub enum LoadService {
     /// Load io.grpc.KeyValueService as the client of "So You Want to Optimize gRPC" does
     ///
-    /// Create, Retrieve, Update and Delete in equal shares, on one connection. Prints the line of the article's client,
-    /// counted as that counts, below it all operations, and beside both what the server's delays allow. Exit code 1: the
-    /// result is void, or calls failed. Keys are written to the database that --kvstore-database of the server names, by
-    /// default the default database; those that it has made and not deleted are deleted at the end.
+    /// Create, Retrieve, Update and Delete in equal shares, on one connection. Prints the line of
+    /// the article's client, counted as that counts, below it all operations, and beside both what
+    /// the server's delays allow. Exit code 1: the result is void, or calls failed. Keys are
+    /// written to the database that --kvstore-database of the server names, by default the default
+    /// database; those that it has made and not deleted are deleted at the end.
     Kvstore(KvstoreLoadArguments),
 
     /// Load Ydb.Debug.V1.DebugService as the YDB project's ping benchmark does
     ///
-    /// Prints the table of that benchmark, one row for each number of pings in flight (with --per-worker, one for each ping
-    /// in flight of the last). The first call that fails ends it,
+    /// Prints the table of that benchmark, one row for each number of pings in flight (with
+    /// --per-worker, one for each ping in flight of the last). The first call that fails ends it,
     /// with exit code 1.
     Ping(PingLoadArguments),
 }
@@ -52,7 +53,8 @@ pub struct KvstoreLoadArguments {
     #[arg(long)]
     pub stop_on_error: bool,
 
-    /// The delays that the server was given, for what can be reached at most; the server is not told
+    /// The delays that the server was given, for what can be reached at most; the server is not
+    /// told
     #[arg(long, value_name = "DELAYS", default_value = "read=10ms,write=50ms")]
     pub simulate: Simulation,
 
@@ -72,7 +74,8 @@ pub struct KvstoreLoadArguments {
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub duration: Span,
 
-    /// Begins the random numbers: the same seed chooses the same keys and values [default: another one each time]
+    /// Begins the random numbers: the same seed chooses the same keys and values [default: another
+    /// one each time]
     #[arg(long, value_name = "NUMBER", value_parser = number::whole::<u64>(0, u64::MAX.into()))]
     pub seed: Option<u64>,
 }
@@ -149,9 +152,11 @@ pub struct LoadTarget {
 /// Whose keys are whose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadKeys {
-    /// as in the article: a key may be deleted by one call before another comes to it, which is counted as a race
+    /// as in the article: a key may be deleted by one call before another comes to it, which is
+    /// counted as a race
     Shared,
-    /// a key belongs to one call at a time: any status but OK is an error, and every value is compared
+    /// a key belongs to one call at a time: any status but OK is an error, and every value is
+    /// compared
     Owned,
 }
 

@@ -78,9 +78,10 @@ pub struct Arguments {
 pub enum Command {
     /// Start a server
     ///
-    /// Every setting can be given as a flag, as an environment variable, or in a file; a flag is stronger than a
-    /// variable, a variable is stronger than the file, and the file is stronger than the default. In the file the
-    /// names are those of the flags, without the dashes in front: `max-value = "2MiB"`.
+    /// Every setting can be given as a flag, as an environment variable, or in a file; a flag is
+    /// stronger than a variable, a variable is stronger than the file, and the file is stronger
+    /// than the default. In the file the names are those of the flags, without the dashes in front:
+    /// `max-value = "2MiB"`.
     Serve(Box<ServeArguments>),
 
     /// Write the value of a key
@@ -89,15 +90,17 @@ pub enum Command {
 
     /// Read the value of a key
     ///
-    /// The value is printed as it is, byte by byte; on a terminal a line end is added, and what is no text is refused. With --number, the value of
-    /// `pelton incr` is printed in digits. A miss exits with code 1.
+    /// The value is printed as it is, byte by byte; on a terminal a line end is added, and what is
+    /// no text is refused. With --number, the value of `pelton incr` is printed in digits. A miss
+    /// exits with code 1.
     Get(GetArguments),
 
     /// Remove a key, or all keys of a range
     ///
-    /// A key that is not there is a miss: exit code 1. With --prefix or --all, all keys of the range are removed, in groups
-    /// of at most 1000, and their number is printed; a range without keys is none. This is not one step: others see keys
-    /// go group by group, and a command that is interrupted says how many it has removed.
+    /// A key that is not there is a miss: exit code 1. With --prefix or --all, all keys of the
+    /// range are removed, in groups of at most 1000, and their number is printed; a range without
+    /// keys is none. This is not one step: others see keys go group by group, and a command that is
+    /// interrupted says how many it has removed.
     #[command(visible_alias = "del")]
     Delete(DeleteArguments),
 
@@ -108,41 +111,45 @@ pub enum Command {
 
     /// Add to a number, and print the new one
     ///
-    /// A number is a value of 8 bytes: signed, big-endian. A value of another length, and a sum that does not fit, are a
-    /// miss: exit code 1. The expiry of the entry stays.
+    /// A number is a value of 8 bytes: signed, big-endian. A value of another length, and a sum
+    /// that does not fit, are a miss: exit code 1. The expiry of the entry stays.
     #[command(name = "incr")]
     Increment(IncrementArguments),
 
     /// Do many operations from a file or a pipe, one JSON object a line
     ///
-    /// With --mode atomic all or none takes effect; there may be at most 10 000. With --mode independent there may be
-    /// any number: they are sent in groups while the input is read, and take effect in their order, each for itself.
-    /// Exit code 1: a condition was not met, or a number could not be added to. docs/json.md describes the lines.
+    /// With --mode atomic all or none takes effect; there may be at most 10 000. With --mode
+    /// independent there may be any number: they are sent in groups while the input is read, and
+    /// take effect in their order, each for itself. Exit code 1: a condition was not met, or a
+    /// number could not be added to. docs/json.md describes the lines.
     Batch(BatchArguments),
 
     /// Compare keys, then do one of two lists of operations, all as one atomic step
     ///
-    /// The input is a JSON object with the lists `comparisons`, `when_met` and `when_unmet`, see docs/json.md.
-    /// Exit code 1: a comparison was not met (whatever `when_unmet` did), or the chosen list had no effect.
+    /// The input is a JSON object with the lists `comparisons`, `when_met` and `when_unmet`, see
+    /// docs/json.md. Exit code 1: a comparison was not met (whatever `when_unmet` did), or the
+    /// chosen list had no effect.
     Transact(TransactArguments),
 
     /// Write all entries of a database into a file or to standard output
     ///
-    /// Each page of entries is read at one moment, the whole is not a snapshot. The file appears under its name when it
-    /// is complete. docs/export.md describes both formats.
+    /// Each page of entries is read at one moment, the whole is not a snapshot. The file appears
+    /// under its name when it is complete. docs/export.md describes both formats.
     Export(ExportArguments),
 
     /// Write all entries of an export into a database
     ///
-    /// The format is recognised. Entries that are there under other keys stay. A file is read and checked to its end
-    /// before anything is written; what comes from a pipe is checked as it is read.
+    /// The format is recognised. Entries that are there under other keys stay. A file is read and
+    /// checked to its end before anything is written; what comes from a pipe is checked as it is
+    /// read.
     Import(ImportArguments),
 
     /// Print keys and values in the order of the keys
     ///
-    /// One entry a line, key and value separated by a tab. What could be mistaken (line ends, tabs, backslashes,
-    /// control characters, bytes that are not UTF-8, blanks at either end) is written as \n, \t, \\ or \xNN, which
-    /// --key-encoding escape reads back. With --output json every line is one object.
+    /// One entry a line, key and value separated by a tab. What could be mistaken (line ends, tabs,
+    /// backslashes, control characters, bytes that are not UTF-8, blanks at either end) is written
+    /// as \n, \t, \\ or \xNN, which --key-encoding escape reads back. With --output json every line
+    /// is one object.
     Scan(ScanArguments),
 
     /// Print keys in their order, one a line: `pelton scan --keys-only`
@@ -153,14 +160,14 @@ pub enum Command {
 
     /// Store files as blobs
     ///
-    /// An upload goes on by itself after a broken connection, and where it stopped if the command is given again and the
-    /// file is the same. Each chunk and the whole are compared by checksum.
+    /// An upload goes on by itself after a broken connection, and where it stopped if the command
+    /// is given again and the file is the same. Each chunk and the whole are compared by checksum.
     Upload(UploadArguments),
 
     /// Fetch blobs into files
     ///
-    /// A download goes on by itself after a broken connection. The file appears under its name when it is complete and
-    /// its checksum is right.
+    /// A download goes on by itself after a broken connection. The file appears under its name when
+    /// it is complete and its checksum is right.
     Download(DownloadArguments),
 
     /// List, describe and remove blobs
@@ -173,17 +180,20 @@ pub enum Command {
 
     /// Copy all databases of a running server into a folder; only on the machine of the server
     ///
-    /// The copy shows everything as it was at one commit, while writes go on. It appears under --backup-root of the
-    /// server. Of volatile databases only the description is in it. Ctrl-C gives it up and leaves nothing behind.
+    /// The copy shows everything as it was at one commit, while writes go on. It appears under
+    /// --backup-root of the server. Of volatile databases only the description is in it. Ctrl-C
+    /// gives it up and leaves nothing behind.
     Backup(BackupArguments),
 
     /// Make a data folder of a backup; needs no server
     ///
-    /// Every checksum is checked, and the result is opened once as a server would. It begins a new history: places in
-    /// the history of the old server mean nothing in it. If anything is wrong, nothing is left behind.
+    /// Every checksum is checked, and the result is opened once as a server would. It begins a new
+    /// history: places in the history of the old server mean nothing in it. If anything is wrong,
+    /// nothing is left behind.
     Restore(RestoreArguments),
 
-    /// Have a running server write a snapshot now, so that it needs less of its log; only on the machine of the server
+    /// Have a running server write a snapshot now, so that it needs less of its log; only on the
+    /// machine of the server
     ///
     /// The server does so by itself as the log grows.
     Snapshot(SnapshotArguments),
@@ -191,15 +201,17 @@ pub enum Command {
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),
 
-    /// Ask a server whether it is ready, what it is, how far away, and (on its own machine) what it holds
+    /// Ask a server whether it is ready, what it is, how far away, and (on its own machine) what it
+    /// holds
     Status(StatusArguments),
 
     /// Load a running gRPC server, and measure it
     ///
-    /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers come (closed loop) or
-    /// at a --rate (open loop). If the generator was the limit and not the server, the first line of the result says
-    /// VOID; if --rate was not reached, it says BEHIND. docs/measuring.md says what each figure means. Exit code 1: the
-    /// result is void, the rate was not reached, or calls failed.
+    /// Sends operations to a Pelton server, or one request to any unary method, as fast as answers
+    /// come (closed loop) or at a --rate (open loop). If the generator was the limit and not the
+    /// server, the first line of the result says VOID; if --rate was not reached, it says BEHIND.
+    /// docs/measuring.md says what each figure means. Exit code 1: the result is void, the rate was
+    /// not reached, or calls failed.
     #[command(args_conflicts_with_subcommands = true)]
     Load(Box<LoadArguments>),
 
@@ -227,7 +239,8 @@ pub enum LogCommand {
     /// Print what stands in the log: one line for each group, what one write to the device covered
     Inspect(InspectLogArguments),
 
-    /// Read the log, snapshots and databases on disk and check every checksum; exit code 3 if something durable is missing
+    /// Read the log, snapshots and databases on disk and check every checksum; exit code 3 if
+    /// something durable is missing
     Verify(LogArguments),
 }
 
@@ -319,7 +332,8 @@ pub fn output_format(
     }
 }
 
-/// The same error; where a value comes from a variable, with the name of that, since nobody wrote the flag.
+/// The same error; where a value comes from a variable, with the name of that, since nobody wrote
+/// the flag.
 pub fn with_variable(
     mut error: clap::Error,
     words: impl IntoIterator<Item = OsString>,
@@ -361,8 +375,8 @@ pub fn with_variable(
     error
 }
 
-/// The same commands, for which a variable that is set to nothing is not set: so scripts and files of services write that they
-/// have no value for it.
+/// The same commands, for which a variable that is set to nothing is not set: so scripts and files
+/// of services write that they have no value for it.
 pub fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty = |argument: &clap::Arg| {
         let value = argument.get_env().and_then(std::env::var_os);
@@ -404,7 +418,8 @@ pub fn command() -> clap::Command {
     with_dashes(Arguments::command())
 }
 
-/// The variables of all flags of this name: that of `pelton serve` may be another one than that of a client.
+/// The variables of all flags of this name: that of `pelton serve` may be another one than that of
+/// a client.
 fn variables(command: &clap::Command, flag: &str) -> Vec<String> {
     let here = command
         .get_arguments()

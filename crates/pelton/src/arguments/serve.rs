@@ -15,8 +15,8 @@ use crate::metrics::MetricsAddress;
 use crate::simulation::Simulation;
 use crate::size::{MemoryLimit, Size, Span};
 
-/// All settings of a server, each `None` where it was not given. The same fields are read from flags and environment
-/// (by clap) and from the file (by serde), so the three cannot differ.
+/// All settings of a server, each `None` where it was not given. The same fields are read from
+/// flags and environment (by clap) and from the file (by serde), so the three cannot differ.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
@@ -25,11 +25,13 @@ pub struct ServeArguments {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
-    /// Where to listen: host:port, [ipv6]:port or unix:/path; may be repeated, or several separated by commas
+    /// Where to listen: host:port, [ipv6]:port or unix:/path; may be repeated, or several separated
+    /// by commas
     ///
-    /// With a certificate (--tls-cert, --tls-self-signed) TLS is spoken there, but for UNIX sockets. In front of an address,
-    /// `plain:` means without TLS and `tls:` with it: `--listen tls:0.0.0.0:1978 --listen plain:127.0.0.1:1979`.
-    /// Port 0 lets the system choose one; the line `listening on …` says which. [default: 127.0.0.1:1978]
+    /// With a certificate (--tls-cert, --tls-self-signed) TLS is spoken there, but for UNIX
+    /// sockets. In front of an address, `plain:` means without TLS and `tls:` with it:
+    /// `--listen tls:0.0.0.0:1978 --listen plain:127.0.0.1:1979`. Port 0 lets the system choose
+    /// one; the line `listening on …` says which. [default: 127.0.0.1:1978]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -39,11 +41,12 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_texts")]
     pub listen: Option<Vec<ListenAddress>>,
 
-    /// Also listen on the ports that clients of drop-in services know: 1313 (gupload) and 2137 (YDB ping), on the host given
+    /// Also listen on the ports that clients of drop-in services know: 1313 (gupload) and 2137 (YDB
+    /// ping), on the host given
     ///
-    /// With `=` only: --original-ports=HOST. TLS is spoken on that of gupload if there is a certificate, on that of YDB ping
-    /// never. The key-value example of the gRPC project has no port of its own.
-    /// [without a value: 127.0.0.1]
+    /// With `=` only: --original-ports=HOST. TLS is spoken on that of gupload if there is a
+    /// certificate, on that of YDB ping never. The key-value example of the gRPC project has no
+    /// port of its own. [without a value: 127.0.0.1]
     #[arg(
         long,
         value_name = "HOST",
@@ -57,7 +60,8 @@ pub struct ServeArguments {
 
     /// Certificate of the server in PEM, followed by those between it and the root; needs --tls-key
     ///
-    /// Read anew when the file changes, and on SIGHUP; what does not fit is said in the log, and the old one stays in use.
+    /// Read anew when the file changes, and on SIGHUP; what does not fit is said in the log, and
+    /// the old one stays in use.
     #[arg(long, value_name = "FILE", env = "PELTON_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 
@@ -65,15 +69,18 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "PELTON_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// Only clients with a certificate that is one of these (PEM), or signed by one, may connect with TLS
+    /// Only clients with a certificate that is one of these (PEM), or signed by one, may connect
+    /// with TLS
     ///
     /// Read anew like --tls-cert. [default: clients need no certificate]
     #[arg(long, value_name = "FILE", env = "PELTON_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
 
-    /// TLS for a first try: make a certificate for this machine in a folder, or use the one that is there
+    /// TLS for a first try: make a certificate for this machine in a folder, or use the one that is
+    /// there
     ///
-    /// Clients trust it by DIR/ca.pem. With `=` only: --tls-self-signed=DIR. [without a value: pelton-tls]
+    /// Clients trust it by DIR/ca.pem. With `=` only: --tls-self-signed=DIR. [without a value:
+    /// pelton-tls]
     #[arg(
         long,
         value_name = "DIR",
@@ -86,44 +93,48 @@ pub struct ServeArguments {
 
     /// Folder for the log of all databases that last; made if there is none
     ///
-    /// With --durability volatile and without this flag no folder is used: then no database of the server can last.
-    /// [default: pelton-data]
+    /// With --durability volatile and without this flag no folder is used: then no database of the
+    /// server can last. [default: pelton-data]
     #[arg(long, value_name = "DIR", env = "PELTON_DATA")]
     pub data: Option<PathBuf>,
 
     /// When a write to the default database is answered: synced, interval=TIME, written or volatile
     ///
-    /// synced: it is on the device; interval=100ms: written at once, and on the device within this time; written:
-    /// written at once, on the device when the system likes; volatile: in memory only. [default: synced]
+    /// synced: it is on the device; interval=100ms: written at once, and on the device within this
+    /// time; written: written at once, on the device when the system likes; volatile: in memory
+    /// only. [default: synced]
     #[arg(long, value_name = "DURABILITY", env = "PELTON_DURABILITY")]
     #[serde(default, deserialize_with = "from_text")]
     pub durability: Option<Durability>,
 
-    /// Where the default database is: it goes there at the start if it has no entries, and must be there already if it has
-    /// [default: where it was, in memory if it is new]
+    /// Where the default database is: it goes there at the start if it has no entries, and must be
+    /// there already if it has [default: where it was, in memory if it is new]
     #[arg(long, value_name = "KIND", env = "PELTON_KIND", value_enum)]
     pub kind: Option<KindArgument>,
 
     /// Size of the files of the log, 64KiB to 1GiB; the next one is always made before it is needed
     ///
-    /// Smaller ones suit a small disk, larger ones a great many writes. Files that are there keep their size.
-    /// [default: 64MiB]
+    /// Smaller ones suit a small disk, larger ones a great many writes. Files that are there keep
+    /// their size. [default: 64MiB]
     #[arg(long, value_name = "SIZE", env = "PELTON_LOG_SEGMENT")]
     #[serde(default, deserialize_with = "from_text")]
     pub log_segment: Option<Size>,
 
-    /// Memory that keeps blocks and entries of databases on disk for their reads, 1MiB to 1TiB; beside --memory-limit
+    /// Memory that keeps blocks and entries of databases on disk for their reads, 1MiB to 1TiB;
+    /// beside --memory-limit
     ///
     /// The system's own cache of files comes on top of it. [default: 64MiB]
     #[arg(long, value_name = "SIZE", env = "PELTON_DISK_CACHE")]
     #[serde(default, deserialize_with = "from_text")]
     pub disk_cache: Option<Size>,
 
-    /// Folder in which `pelton backup` makes its copies; made if there is none [default: none, backups are refused]
+    /// Folder in which `pelton backup` makes its copies; made if there is none [default: none,
+    /// backups are refused]
     #[arg(long, value_name = "DIR", env = "PELTON_BACKUP_ROOT")]
     pub backup_root: Option<PathBuf>,
 
-    /// Bytes that the blobs of each database may have together, with unfinished uploads [default: as the disk has room]
+    /// Bytes that the blobs of each database may have together, with unfinished uploads [default:
+    /// as the disk has room]
     #[arg(long, value_name = "SIZE", env = "PELTON_BLOB_QUOTA")]
     #[serde(default, deserialize_with = "from_text")]
     pub blob_quota: Option<Size>,
@@ -133,16 +144,17 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub keep_uploads: Option<Span>,
 
-    /// Start though something is lost: without what is missing of the log, without blobs that nothing names, and without what
-    /// is in databases on disk that are damaged
+    /// Start though something is lost: without what is missing of the log, without blobs that
+    /// nothing names, and without what is in databases on disk that are damaged
     ///
-    /// It has several meanings. Where the log is damaged, cut short or gone: give up what comes after the damage, or is
-    /// missing. Where the file `pelton-data` is damaged: make it anew from what is there. Where more
-    /// files are complete blobs that nothing names than a crash leaves: move them into the folder `set-aside` of the data
-    /// folder, where they stay for seven days; so do folders of databases on disk that the log does not name. Where a
-    /// database on disk is damaged: move its folder alone there, where it stays until somebody removes it, and begin this
-    /// database anew with what the log still has of it. The message of the start that was refused says which of them, and
-    /// what is lost. Not needed after a crash or a power loss.
+    /// It has several meanings. Where the log is damaged, cut short or gone: give up what comes
+    /// after the damage, or is missing. Where the file `pelton-data` is damaged: make it anew from
+    /// what is there. Where more files are complete blobs that nothing names than a crash leaves:
+    /// move them into the folder `set-aside` of the data folder, where they stay for seven days; so
+    /// do folders of databases on disk that the log does not name. Where a database on disk is
+    /// damaged: move its folder alone there, where it stays until somebody removes it, and begin
+    /// this database anew with what the log still has of it. The message of the start that was
+    /// refused says which of them, and what is lost. Not needed after a crash or a power loss.
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,
@@ -151,8 +163,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DRIVER", env = "PELTON_DRIVER", value_enum)]
     pub driver: Option<Driver>,
 
-    /// Event loops, one thread each; with --driver blocking, which has a thread for each connection: calls that compute at
-    /// once
+    /// Event loops, one thread each; with --driver blocking, which has a thread for each
+    /// connection: calls that compute at once
     ///
     /// [default: the CPUs that this process may use; with --driver blocking 64]
     #[arg(long, value_name = "NUMBER", env = "PELTON_THREADS", value_parser = number::setting::<usize>(1, net::limits::MAX_THREADS as i128))]
@@ -165,14 +177,16 @@ pub struct ServeArguments {
 
     /// Memory that keys and values may take: a size, or a share of what this process may use
     ///
-    /// Beyond it, writes that grow are refused with RESOURCE_EXHAUSTED; reads and deletes go on. [default: 70%]
+    /// Beyond it, writes that grow are refused with RESOURCE_EXHAUSTED; reads and deletes go on.
+    /// [default: 70%]
     #[arg(long, value_name = "SIZE|SHARE", env = "PELTON_MEMORY_LIMIT")]
     #[serde(default, deserialize_with = "from_text")]
     pub memory_limit: Option<MemoryLimit>,
 
     /// Largest value, at most 1GiB
     ///
-    /// Above the default, clients need a higher limit for received messages to read what was stored. [default: 4MB]
+    /// Above the default, clients need a higher limit for received messages to read what was
+    /// stored. [default: 4MB]
     #[arg(long, value_name = "SIZE", env = "PELTON_MAX_VALUE")]
     #[serde(default, deserialize_with = "from_text")]
     pub max_value: Option<Size>,
@@ -222,7 +236,8 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub tcp_receive_buffer: Option<Size>,
 
-    /// HTTP/2 window of each call, what a client may send ahead [default: 64KiB, grown as the connection needs]
+    /// HTTP/2 window of each call, what a client may send ahead [default: 64KiB, grown as the
+    /// connection needs]
     #[arg(long, value_name = "SIZE", env = "PELTON_STREAM_WINDOW")]
     #[serde(default, deserialize_with = "from_text")]
     pub stream_window: Option<Size>,
@@ -232,10 +247,11 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub connection_window: Option<Size>,
 
-    /// How long running calls may take to end after SIGTERM, SIGINT or SIGQUIT; a second signal stops at once
-    /// [default: 10s]
+    /// How long running calls may take to end after SIGTERM, SIGINT or SIGQUIT; a second signal
+    /// stops at once [default: 10s]
     ///
-    /// What still runs shortly before that ends with UNAVAILABLE, or UNKNOWN if a write of it may have been done.
+    /// What still runs shortly before that ends with UNAVAILABLE, or UNKNOWN if a write of it may
+    /// have been done.
     #[arg(long, value_name = "TIME", env = "PELTON_DRAIN_TIMEOUT")]
     #[serde(default, deserialize_with = "from_text")]
     pub drain_timeout: Option<Span>,
@@ -250,7 +266,8 @@ pub struct ServeArguments {
     #[serde(default, deserialize_with = "from_text")]
     pub unix_mode: Option<UnixMode>,
 
-    /// Also serve grpc.testing.TestService, for interoperability tests. A value goes with `=` only [default: false]
+    /// Also serve grpc.testing.TestService, for interoperability tests. A value goes with `=` only
+    /// [default: false]
     #[arg(
         long,
         value_name = "BOOL",
@@ -265,16 +282,17 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NAME", env = "PELTON_KVSTORE_DATABASE")]
     pub kvstore_database: Option<String>,
 
-    /// Delay each operation of io.grpc.KeyValueService: read=TIME,write=TIME; with ,serial one after the other
+    /// Delay each operation of io.grpc.KeyValueService: read=TIME,write=TIME; with ,serial one
+    /// after the other
     ///
-    /// As the servers of the article that it comes from do, with read=10ms,write=50ms. No thread is held meanwhile.
-    /// [default: no delay]
+    /// As the servers of the article that it comes from do, with read=10ms,write=50ms. No thread is
+    /// held meanwhile. [default: no delay]
     #[arg(long, value_name = "DELAYS", env = "PELTON_SIMULATE")]
     #[serde(default, deserialize_with = "from_text")]
     pub simulate: Option<Simulation>,
 
-    /// Throw away what messaging.GuploadService and POST /upload receive, as gupload's server does, instead of keeping it
-    /// as blobs. A value goes with `=` only [default: false]
+    /// Throw away what messaging.GuploadService and POST /upload receive, as gupload's server does,
+    /// instead of keeping it as blobs. A value goes with `=` only [default: false]
     #[arg(
         long,
         value_name = "BOOL",
@@ -285,7 +303,8 @@ pub struct ServeArguments {
     )]
     pub discard_uploads: Option<bool>,
 
-    /// Also serve metrics for Prometheus at http://ADDRESS/metrics; a port alone is of this machine only
+    /// Also serve metrics for Prometheus at http://ADDRESS/metrics; a port alone is of this machine
+    /// only
     ///
     /// No access control and no TLS. [default: no metrics are served]
     #[arg(long, value_name = "PORT|HOST:PORT", env = "PELTON_METRICS_LISTEN")]
@@ -307,7 +326,8 @@ pub struct ServeArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
-    /// event loops: each thread serves many connections, and what arrives together is served together
+    /// event loops: each thread serves many connections, and what arrives together is served
+    /// together
     EventLoop,
     /// one thread per connection, which serves one request after the other
     Blocking,
@@ -377,7 +397,8 @@ pub struct CpuList(pub Vec<usize>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixMode(pub u32);
 
-/// The largest CPU number that is believed: far above any machine, and it bounds what `0-…` expands to.
+/// The largest CPU number that is believed: far above any machine, and it bounds what `0-…` expands
+/// to.
 const CPU_MAX: usize = 4095;
 
 impl FromStr for CpuList {

@@ -80,7 +80,8 @@ pub enum KeyEncoding {
 /// The value of a `put` or `append`.
 #[derive(Args, Clone, Debug)]
 pub struct ValueArguments {
-    /// The value; `-`, or left out when standard input is a file or a pipe: read it from standard input
+    /// The value; `-`, or left out when standard input is a file or a pipe: read it from standard
+    /// input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     pub value: Option<OsString>,
 
@@ -119,7 +120,8 @@ pub struct PutArguments {
     #[command(flatten)]
     pub value: ValueArguments,
 
-    /// The value, and that of --if-value, is a whole number: store it as `pelton incr` does, 8 bytes, signed, big-endian
+    /// The value, and that of --if-value, is a whole number: store it as `pelton incr` does, 8
+    /// bytes, signed, big-endian
     #[arg(long)]
     pub number: bool,
 
@@ -130,7 +132,8 @@ pub struct PutArguments {
     #[arg(long, value_name = "TIME", conflicts_with = "keep_ttl", value_parser = parse_time_to_live)]
     pub ttl: Option<Span>,
 
-    /// Keep the expiry of the entry that is there; without it and --ttl the entry stays until it is removed
+    /// Keep the expiry of the entry that is there; without it and --ttl the entry stays until it is
+    /// removed
     #[arg(long)]
     pub keep_ttl: bool,
 
@@ -273,7 +276,8 @@ pub struct ScanArguments {
     #[arg(long)]
     pub reverse: bool,
 
-    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it is still there or not
+    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it
+    /// is still there or not
     #[arg(long, value_name = "KEY")]
     pub start_after: Option<OsString>,
 
@@ -299,7 +303,8 @@ pub struct LsArguments {
     #[arg(long)]
     pub reverse: bool,
 
-    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it is still there or not
+    /// Go on after this key, with --reverse below it: the last key of an earlier page, whether it
+    /// is still there or not
     #[arg(long, value_name = "KEY")]
     pub start_after: Option<OsString>,
 
@@ -361,7 +366,8 @@ pub struct EchoArguments {
 pub struct StatusArguments {
     /// Wait until the server is ready, at most so long; then print only whether it is
     ///
-    /// Exit code 0: it is; 1: it answers and is not; 3: it does not answer, and the last reason is printed.
+    /// Exit code 0: it is; 1: it answers and is not; 3: it does not answer, and the last reason is
+    /// printed.
     #[arg(long, value_name = "TIME")]
     pub wait: Option<Span>,
 

@@ -1,11 +1,14 @@
-//! What to write instead of words that other tools have, where the closest word of ours would be the wrong one.
+//! What to write instead of words that other tools have, where the closest word of ours would be
+//! the wrong one.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// A word of ours that is less like the one that was written is no tip: for `decr` it would be `del`.
+/// A word of ours that is less like the one that was written is no tip: for `decr` it would be
+/// `del`.
 const LEAST_LIKENESS: f64 = 0.85;
 
-/// Commands of other tools, and what does here what they do there. The first word is that of a group of commands.
+/// Commands of other tools, and what does here what they do there. The first word is that of a
+/// group of commands.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("", "decr", "`pelton incr KEY -1` subtracts 1"),
     ("", "incrby", "`pelton incr KEY N` adds N"),
@@ -249,7 +252,8 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The same error with a tip where there is one, and without a tip that leads astray. `words` are the command line.
+/// The same error with a tip where there is one, and without a tip that leads astray. `words` are
+/// the command line.
 pub fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let line = Line::new(words);
     let tip = match error.kind() {

@@ -13,7 +13,8 @@ pub struct TlsArguments {
     #[arg(long, env = "PELTON_TLS")]
     pub tls: bool,
 
-    /// Believe only servers whose certificate is one of these (PEM), or signed by one of these authorities
+    /// Believe only servers whose certificate is one of these (PEM), or signed by one of these
+    /// authorities
     #[arg(long, value_name = "FILE", env = "PELTON_TLS_CA")]
     pub tls_ca: Option<PathBuf>,
 
@@ -39,7 +40,8 @@ pub struct TlsArguments {
     #[arg(long, value_name = "NAME", env = "PELTON_TLS_SERVER_NAME")]
     pub tls_server_name: Option<String>,
 
-    /// Believe any server, whatever its certificate: whoever is in between can read and change everything
+    /// Believe any server, whatever its certificate: whoever is in between can read and change
+    /// everything
     #[arg(long, conflicts_with = "tls_ca")]
     pub tls_insecure: bool,
 }

@@ -1,4 +1,5 @@
-//! The certificate of `pelton serve`: where it comes from, and how it is renewed while the server runs.
+//! The certificate of `pelton serve`: where it comes from, and how it is renewed while the server
+//! runs.
 
 mod self_signed;
 
@@ -92,7 +93,8 @@ impl ServerCertificate {
         Ok(())
     }
 
-    /// Looks whether the files have changed, and says in the log what came of it. `asked`: by somebody who wants an answer.
+    /// Looks whether the files have changed, and says in the log what came of it. `asked`: by
+    /// somebody who wants an answer.
     pub fn look(&self, asked: bool) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         match watched.certificates.look(now_s(), asked) {

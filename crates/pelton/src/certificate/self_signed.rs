@@ -1,4 +1,5 @@
-//! A certificate for a first try: signed by an authority that is made for it, and whose key nobody keeps.
+//! A certificate for a first try: signed by an authority that is made for it, and whose key nobody
+//! keeps.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -27,8 +28,8 @@ pub struct SelfSigned {
 }
 
 impl SelfSigned {
-    /// What is in the folder, if it is good for a while; else something new. `hosts`: names and addresses at which the
-    /// server can be reached, beside those of this machine.
+    /// What is in the folder, if it is good for a while; else something new. `hosts`: names and
+    /// addresses at which the server can be reached, beside those of this machine.
     pub fn in_folder(folder: &Path, hosts: Vec<String>, now_s: u64) -> Result<SelfSigned, Failure> {
         let failed = |what: &dyn std::fmt::Display| {
             Failure::Failed(format!(

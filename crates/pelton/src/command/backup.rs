@@ -16,8 +16,8 @@ use crate::progress::Progress;
 /// How long to wait for a message before the user is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a server that makes a backup or converts a database may say nothing. It tells several times a second how far it has come, but a
-/// device may take long for a sync.
+/// How long a server that makes a backup or converts a database may say nothing. It tells several
+/// times a second how far it has come, but a device may take long for a sync.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// Has the server copy everything into a new folder.

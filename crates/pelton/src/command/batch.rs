@@ -19,7 +19,8 @@ use crate::interrupt::Interrupt;
 use crate::json::{OperationJson, OwnedOperation, read_line};
 use crate::output::{Output, note};
 
-/// Operations in one group whose results may carry values: so many of the default size fit into the largest answer.
+/// Operations in one group whose results may carry values: so many of the default size fit into the
+/// largest answer.
 const GROUP_VALUES: usize = ANSWER_BYTES_MAX as usize / store::limits::VALUE_BYTES - 1;
 
 /// Bytes of an atomic batch that are read: the largest commit that any server can be set to take.

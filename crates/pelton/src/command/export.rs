@@ -94,7 +94,8 @@ fn write_all(
         .map_err(failed)?;
     scan.send(&scan_request(&arguments.database));
     scan.close_send();
-    // Begun with the first page: of a database that does not exist not even an empty export is made.
+    // Begun with the first page: of a database that does not exist not even an empty export is
+    // made.
     let (mut out, mut writer) = (Some(out), None);
     let (mut entries, mut is_complete, mut last_page) = (0, false, Instant::now());
     loop {
@@ -184,7 +185,8 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// All is written: gives the file its name, once it is on the device; that of another file only if it may be replaced.
+    /// All is written: gives the file its name, once it is on the device; that of another file only
+    /// if it may be replaced.
     fn complete(self, may_replace: bool) -> Result<(), Failure> {
         let put = || in_place::put(&self.partial, &self.path, may_replace);
         let named = self.file.sync_all().and_then(|()| put());
@@ -240,8 +242,8 @@ fn open(arguments: &ExportArguments) -> Result<(Box<dyn Write>, Option<Place>), 
     Ok((Box::new(out), Some(place)))
 }
 
-/// Creates the file in which an export is written until it is complete: `NAME.partial`, or with a number where that is there,
-/// since it may be of another export, or somebody's own.
+/// Creates the file in which an export is written until it is complete: `NAME.partial`, or with a
+/// number where that is there, since it may be of another export, or somebody's own.
 fn create_partial(path: &Path) -> Result<(PathBuf, File), Failure> {
     for number in 1..=EXPORT_PARTIAL_NAMES {
         let mut partial = OsString::from(path);

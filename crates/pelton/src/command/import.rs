@@ -74,8 +74,8 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Reads a file to its end, so that a wrong or damaged one is found before anything is written. Returns how many
-/// entries it has.
+/// Reads a file to its end, so that a wrong or damaged one is found before anything is written.
+/// Returns how many entries it has.
 fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
     let progress = Progress::entries("checking", None);
     let nothing = |failure: Failure| failure.with("nothing was written");
@@ -91,8 +91,8 @@ fn check(input: Input, interrupt: &Interrupt) -> Result<u64, Failure> {
     Ok(entries)
 }
 
-/// Makes groups of Puts: what has been read by now, up to the bounds of a group. Counts those that had `expired`, and those
-/// that were `read` and may have been sent.
+/// Makes groups of Puts: what has been read by now, up to the bounds of a group. Counts those that
+/// had `expired`, and those that were `read` and may have been sent.
 fn grouped(
     database: String,
     expired: Arc<AtomicU64>,

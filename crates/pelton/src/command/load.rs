@@ -23,8 +23,8 @@ use crate::exit::{CallFailure, Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
 
-/// Records of one Batch while every key is stored once: few enough that a batch of usual values stays far below what a
-/// server takes.
+/// Records of one Batch while every key is stored once: few enough that a batch of usual values
+/// stays far below what a server takes.
 const FILL_RECORDS: usize = 100;
 
 /// Bytes of values that such a batch has at most.
@@ -176,7 +176,8 @@ fn check(arguments: &LoadArguments, mode: Mode) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the database that was named, or else one that is made for this run and removed after it, however it ends.
+/// Loads the database that was named, or else one that is made for this run and removed after it,
+/// however it ends.
 fn load_database(
     arguments: &LoadArguments,
     plan: &Plan,
@@ -258,7 +259,8 @@ fn load_pelton(
     Ok(Report::new(what, plan, outcome, operations as u64))
 }
 
-/// Whether every key is stored before: in a database that was just made nothing but misses would be read.
+/// Whether every key is stored before: in a database that was just made nothing but misses would be
+/// read.
 fn will_fill(arguments: &LoadArguments, load: &PeltonLoad) -> bool {
     arguments.fill || (arguments.database.is_none() && load.mix.has_gets())
 }
@@ -494,8 +496,8 @@ enum Work {
 const TELL_AFTER_NS: u64 = 2_000_000_000;
 const TELL_EVERY_NS: u64 = 10_000_000_000;
 
-/// How far the run has come, on standard error. Where that is no terminal only what lasts before the load is told of, in a
-/// line now and then.
+/// How far the run has come, on standard error. Where that is no terminal only what lasts before
+/// the load is told of, in a line now and then.
 struct LiveLine {
     work: Work,
     bar: Option<ProgressBar>,

@@ -31,8 +31,8 @@ pub struct OwnDatabase {
     name: String,
 }
 
-/// Refuses keys that cannot all be in the server's memory, if it tells how much it may use. `database` names one that is
-/// there, `None` is one that is made like the default database.
+/// Refuses keys that cannot all be in the server's memory, if it tells how much it may use.
+/// `database` names one that is there, `None` is one that is made like the default database.
 pub fn check_memory(arguments: &LoadArguments, database: Option<&str>) -> Result<(), Failure> {
     let bytes = arguments
         .keys
@@ -124,7 +124,8 @@ impl OwnDatabase {
             confirm_name: &self.name,
         }
         .encode(&mut request);
-        // A server that was full of this load's connections may not have seen yet that they are gone.
+        // A server that was full of this load's connections may not have seen yet that they are
+        // gone.
         let until = Instant::now() + Duration::from_millis(self.connection.timeout.ms);
         let dropped = loop {
             let dropped = Caller::connect(&self.connection)

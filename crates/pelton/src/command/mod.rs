@@ -263,7 +263,8 @@ fn without_method(message: &str, called: &str) -> String {
     message.replacen(&format!(": {called}: "), ": ", 1)
 }
 
-/// The message of a server without the name of a field of the request: who uses the command line knows none.
+/// The message of a server without the name of a field of the request: who uses the command line
+/// knows none.
 fn without_field(message: &str) -> String {
     let found = message.split_once("field ").and_then(|(before, rest)| {
         let (name, behind) = rest.split_once(": ")?;
@@ -338,7 +339,8 @@ fn in_database(database: &str) -> String {
     }
 }
 
-/// Says on standard error that something is not there or not so. With JSON the answer has said it already.
+/// Says on standard error that something is not there or not so. With JSON the answer has said it
+/// already.
 fn say_miss(format: OutputFormat, message: &str) {
     if format == OutputFormat::Text {
         note(format_args!("pelton: {message}"));
@@ -357,7 +359,8 @@ fn show_previous(previous: Option<&EntryMessage<'_>>) -> String {
     }
 }
 
-/// Adds the entry before a write to its answer, null if there was none; nothing if it was not asked for.
+/// Adds the entry before a write to its answer, null if there was none; nothing if it was not asked
+/// for.
 fn insert_previous(
     fields: &mut Map<String, Value>,
     previous: Option<&EntryMessage<'_>>,

@@ -1,4 +1,5 @@
-//! A Pipe from the client's side: groups of operations go out while their answers come in, and nothing grows.
+//! A Pipe from the client's side: groups of operations go out while their answers come in, and
+//! nothing grows.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -25,7 +26,8 @@ const GROUPS_UNDER_WAY: usize = service::limits::PIPE_BATCHES;
 /// Groups that are read ahead of the network.
 const GROUPS_READ_AHEAD: usize = 2;
 
-/// How long to wait for more input, or for the network, before the other and the user are looked at.
+/// How long to wait for more input, or for the network, before the other and the user are looked
+/// at.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Some operations that are sent together.
@@ -49,7 +51,8 @@ pub enum Outcome<'a> {
 /// Takes what became of a group.
 pub type Handle<'a, Place> = dyn FnMut(&[Place], Outcome<'_>) -> Result<(), Failure> + 'a;
 
-/// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the server.
+/// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the
+/// server.
 pub fn read_ahead<Place: Send + 'static>(
     mut next: impl FnMut() -> Result<Option<Group<Place>>, Failure> + Send + 'static,
 ) -> Result<Receiver<Result<Group<Place>, Failure>>, Failure> {
@@ -69,7 +72,8 @@ pub fn read_ahead<Place: Send + 'static>(
 
 /// Sends all groups, and hands over what became of each, in their order.
 ///
-/// What ends the input early (an error in it, Ctrl-C) is the result only when all that was sent before is answered.
+/// What ends the input early (an error in it, Ctrl-C) is the result only when all that was sent
+/// before is answered.
 pub fn run<Place>(
     caller: &mut Caller,
     groups: &Receiver<Result<Group<Place>, Failure>>,
@@ -125,7 +129,8 @@ struct Pipe<'a, Place> {
 }
 
 impl<Place> Pipe<'_, Place> {
-    /// Sends the next group if there is one and room for it; returns how long the network may be waited for.
+    /// Sends the next group if there is one and room for it; returns how long the network may be
+    /// waited for.
     fn send_next(&mut self, groups: &Receiver<Result<Group<Place>, Failure>>) -> Duration {
         let has_room = self.stream.can_send() && self.under_way.len() < GROUPS_UNDER_WAY;
         if self.is_closed || !has_room {

@@ -34,8 +34,8 @@ proto_files! {
     "pelton/v1/kv.proto"
 }
 
-/// Writes the `.proto` files. What is there with another content is left alone unless `--force` is given, and then
-/// nothing at all is written: half a set of files would not fit together.
+/// Writes the `.proto` files. What is there with another content is left alone unless `--force` is
+/// given, and then nothing at all is written: half a set of files would not fit together.
 pub fn write_proto_files(arguments: &ProtoArguments) -> Result<Exit, Failure> {
     let folder = &arguments.folder;
     if !arguments.force

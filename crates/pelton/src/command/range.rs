@@ -83,7 +83,8 @@ pub fn count(arguments: &CountArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Prints a range of entries. The time of `--timeout` begins anew with each page, since a scan may be long.
+/// Prints a range of entries. The time of `--timeout` begins anew with each page, since a scan may
+/// be long.
 pub fn scan(arguments: &ScanArguments) -> Result<Exit, Failure> {
     let database = &arguments.database;
     let range = RangeBytes::new(&arguments.range, database)?;

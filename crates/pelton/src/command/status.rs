@@ -18,10 +18,12 @@ use crate::interrupt;
 use crate::output::{Output, counted, object};
 use crate::size::Size;
 
-/// Calls from which the round trip is taken: the fastest, as the others say more about this machine's scheduler.
+/// Calls from which the round trip is taken: the fastest, as the others say more about this
+/// machine's scheduler.
 const ROUND_TRIPS: usize = 5;
 
-/// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it holds.
+/// Asks a server whether it is ready, what it is, how far away, and, on its own machine, what it
+/// holds.
 pub fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     if let Some(wait) = arguments.wait {
         return wait_until_ready(&arguments.connection, Duration::from_millis(wait.ms));

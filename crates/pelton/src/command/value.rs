@@ -62,8 +62,9 @@ pub fn value(arguments: &ValueArguments, usage: &str) -> Result<Vec<u8>, Failure
     }
 }
 
-/// Whether standard input is /dev/null, which is also what the program finds instead of one that was closed. Where a value
-/// was forgotten or its variable is not set, as in a job of cron or systemd, nothing must not become the value.
+/// Whether standard input is /dev/null, which is also what the program finds instead of one that
+/// was closed. Where a value was forgotten or its variable is not set, as in a job of cron or
+/// systemd, nothing must not become the value.
 fn is_null_device() -> bool {
     let Ok(input) = io::stdin().as_fd().try_clone_to_owned() else {
         return true;
@@ -74,7 +75,8 @@ fn is_null_device() -> bool {
     })
 }
 
-/// Returns the bytes of a number that was written as text, as `pelton incr` stores it. `name` is what was written where.
+/// Returns the bytes of a number that was written as text, as `pelton incr` stores it. `name` is
+/// what was written where.
 pub fn number(text: &[u8], name: &str) -> Result<[u8; NUMBER_BYTES], Failure> {
     let text = String::from_utf8_lossy(text);
     let number: Result<i64, _> = text.trim().parse();

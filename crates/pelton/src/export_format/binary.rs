@@ -28,7 +28,8 @@ const END: u8 = 2;
 const BODY_BYTES_MAX: usize =
     1 + 10 + 10 + 3 + store::limits::KEY_BYTES + store::limits::VALUE_BYTES_MAX;
 
-/// Bytes of a body that are believed in at once: memory for more is taken when they are really there.
+/// Bytes of a body that are believed in at once: memory for more is taken when they are really
+/// there.
 const TRUSTED_BYTES: usize = 1 << 20;
 
 pub struct Writer<W> {

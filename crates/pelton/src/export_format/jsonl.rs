@@ -1,7 +1,7 @@
 //! The form in JSON lines: a head, one line for each entry, an end.
 //!
-//! A file without a head is read too, as the lines of `pelton scan --output json` or of another program; there is no
-//! end to be missed then.
+//! A file without a head is read too, as the lines of `pelton scan --output json` or of another
+//! program; there is no end to be missed then.
 
 use std::io::{self, BufReader, Read, Write};
 

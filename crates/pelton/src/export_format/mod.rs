@@ -74,7 +74,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next entry, with the number of its line or record; `None` at the end, if that is where it should be.
+    /// The next entry, with the number of its line or record; `None` at the end, if that is where
+    /// it should be.
     pub fn next_entry(&mut self) -> Result<Option<(u64, Entry)>, Failure> {
         match self {
             Reader::Jsonl(reader) => reader.next_entry(),

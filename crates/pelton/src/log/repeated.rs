@@ -1,5 +1,5 @@
-//! Leaves out lines that say the same thing again and again: what somebody outside can cause a thousand times a second
-//! must not fill the disk, nor hide the rest.
+//! Leaves out lines that say the same thing again and again: what somebody outside can cause a
+//! thousand times a second must not fill the disk, nor hide the rest.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -40,8 +40,8 @@ impl Allowance {
     }
 }
 
-/// A filter that lets through so many lines of one place in the program in each period: few of those that are always logged,
-/// and many a second of those at level debug and trace.
+/// A filter that lets through so many lines of one place in the program in each period: few of
+/// those that are always logged, and many a second of those at level debug and trace.
 pub struct Repeated {
     begin: Instant,
     /// There are as many as places in the program that log.
@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(Allowance::of(Level::INFO).lines, LOG_LINES_PER_PERIOD);
     }
 
-    /// From one thread in well under a period: the numbers are exact unless the test is stopped in its midst for so long.
+    /// From one thread in well under a period: the numbers are exact unless the test is stopped in
+    /// its midst for so long.
     #[test]
     fn other_places_and_lower_levels_are_not_held_back() {
         let lines = Lines::default();

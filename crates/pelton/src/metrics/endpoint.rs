@@ -71,7 +71,8 @@ impl Bound {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.scrapers.stopped.store(true, Ordering::Release);
-        // Wakes the thread that waits in `accept`; on Linux it does, and fails for no socket that listens.
+        // Wakes the thread that waits in `accept`; on Linux it does, and fails for no socket that
+        // listens.
         let _ = rustix::net::shutdown(&self.bound.listener, rustix::net::Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -139,7 +140,8 @@ impl Scrapers {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a connection on a thread of its own. If there are too many, the oldest is closed first.
+    /// Serves a connection on a thread of its own. If there are too many, the oldest is closed
+    /// first.
     fn begin(self: &Arc<Self>, socket: TcpStream) -> io::Result<()> {
         let number = {
             let mut open = self.open();
@@ -174,7 +176,8 @@ impl Scrapers {
             .inspect_err(|_| self.end(number))
     }
 
-    /// Makes a page for a connection, once there is room for one more: others that do not read theirs are closed for it.
+    /// Makes a page for a connection, once there is room for one more: others that do not read
+    /// theirs are closed for it.
     fn page(&self, number: u64) -> Page<'_> {
         let one_at_a_time = self.rendering.lock();
         let _rendering = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
@@ -348,7 +351,8 @@ fn write_all(socket: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io:
     Ok(())
 }
 
-/// Closing with something unread would reset the connection, and the answer might be lost: waits for the peer's end.
+/// Closing with something unread would reset the connection, and the answer might be lost: waits
+/// for the peer's end.
 fn linger(socket: &mut TcpStream, deadline: Instant) -> io::Result<()> {
     socket.shutdown(Shutdown::Write)?;
     let mut ignored = 0;
@@ -448,7 +452,8 @@ mod tests {
         assert!(ask(&endpoint, request.as_bytes()).starts_with("HTTP/1.1 200 "));
     }
 
-    /// As many as there may be are opened and left, one of them in the middle of a request: the deadline frees them.
+    /// As many as there may be are opened and left, one of them in the middle of a request: the
+    /// deadline frees them.
     #[test]
     fn connections_that_are_left_do_not_stay() {
         let endpoint = endpoint(Duration::from_millis(200));
@@ -464,8 +469,8 @@ mod tests {
         }
     }
 
-    /// Some that say nothing, some in the middle of a request, some that do not read their answer, twice as many as there may
-    /// be: nobody else waits for their deadline, which is never.
+    /// Some that say nothing, some in the middle of a request, some that do not read their answer,
+    /// twice as many as there may be: nobody else waits for their deadline, which is never.
     #[test]
     fn slow_scrapers_hold_up_nobody() {
         let endpoint = endpoint(Duration::from_secs(3_600));
@@ -509,8 +514,8 @@ mod tests {
         socket
     }
 
-    /// Scrapers that do not read pages of some megabytes: what is kept for them all has a bound, whoever reads gets a whole
-    /// page, and everything is given back; and all of it once more.
+    /// Scrapers that do not read pages of some megabytes: what is kept for them all has a bound,
+    /// whoever reads gets a whole page, and everything is given back; and all of it once more.
     #[test]
     fn pages_that_nobody_reads_have_a_bound() {
         // More than the system takes for a connection.
@@ -537,7 +542,8 @@ mod tests {
             );
             drop(slow);
             wait_until_all_is_given_back();
-            // Whoever has read its page and stays is not closed for the room, which would give nothing back.
+            // Whoever has read its page and stays is not closed for the room, which would give
+            // nothing back.
             let mut stays = begin_to_read(&endpoint);
             stays.read_to_end(&mut Vec::new()).expect("it answers");
             let slow = [(); 3].map(|()| begin_to_read(&endpoint));

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: figures that the rooms below count for themselves, added up when somebody asks.
+//! Metrics for Prometheus: figures that the rooms below count for themselves, added up when
+//! somebody asks.
 
 mod endpoint;
 mod exposition;

@@ -1,7 +1,7 @@
 //! docs/limits.md: every constant of every `limits` module, with its value and its reason.
 //!
-//! The page is read from the source files: the comment of a constant is the reason that the page gives, so there is one
-//! place for both.
+//! The page is read from the source files: the comment of a constant is the reason that the page
+//! gives, so there is one place for both.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -122,7 +122,8 @@ fn limit(declaration: &str, reason: &str, known: &[Limit]) -> Limit {
     }
 }
 
-/// The value of an expression for people; what is not a number of our small language stands as it is.
+/// The value of an expression for people; what is not a number of our small language stands as it
+/// is.
 fn value(expression: &str, known: &[Limit]) -> String {
     if let Some(list) = expression
         .strip_prefix('[')
@@ -151,7 +152,8 @@ fn value(expression: &str, known: &[Limit]) -> String {
     evaluate(expression).map_or_else(|| format!("`{expression}`"), grouped)
 }
 
-/// Sums of products of shifted numbers, without brackets but those around a whole summand: what limits are written in.
+/// Sums of products of shifted numbers, without brackets but those around a whole summand: what
+/// limits are written in.
 fn evaluate(expression: &str) -> Option<u64> {
     let sum = |text: &str| text.split(" + ").map(product).sum::<Option<u64>>();
     sum(expression)

@@ -209,7 +209,8 @@ fn variable(argument: &Arg) -> String {
         .map_or(String::new(), |name| format!("`{}`", name.display()))
 }
 
-/// The default as clap knows it, or as the last bracket of the help says it where the program works it out.
+/// The default as clap knows it, or as the last bracket of the help says it where the program works
+/// it out.
 fn default(argument: &Arg) -> String {
     let known: Vec<_> = argument
         .get_default_values()

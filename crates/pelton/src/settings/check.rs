@@ -14,7 +14,8 @@ const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 /// Largest window of HTTP/2 (RFC 9113 section 6.9.1: 2^31-1 octets).
 const WINDOW_MAX: u64 = (1 << 31) - 1;
 
-/// Smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow clients down.
+/// Smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow
+/// clients down.
 const WINDOW_MIN: u64 = 65_535;
 
 /// Smallest file of the log that can be chosen: each change to the next one costs a sync or two.
@@ -23,7 +24,8 @@ const LOG_SEGMENT_MIN: u64 = 64 * 1024;
 /// Smallest cache of databases on disk that can be chosen: a few dozen blocks.
 const DISK_CACHE_MIN: u64 = 1024 * 1024;
 
-/// Largest file of the log that can be chosen: it is filled with zeros at the first start, before anything is answered.
+/// Largest file of the log that can be chosen: it is filled with zeros at the first start, before
+/// anything is answered.
 const LOG_SEGMENT_MAX: u64 = 1 << 30;
 
 impl Settings {
@@ -51,8 +53,8 @@ impl Settings {
         }
     }
 
-    /// Whether each address is there once: the server would find its own socket in the way, and say that another process
-    /// listens there.
+    /// Whether each address is there once: the server would find its own socket in the way, and say
+    /// that another process listens there.
     fn check_addresses(&self) -> Result<(), SettingsError> {
         let named = |setting: &'static str, one: &ListenAddress| (setting, one.address.clone());
         let listen = self.listen.iter().map(|one| named("listen", one));

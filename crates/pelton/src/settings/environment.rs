@@ -17,8 +17,8 @@ pub fn warning_of_variables() -> Option<String> {
     })
 }
 
-/// What a command that is not `serve` says of variables that look as if one of its own was meant. Others pass in silence:
-/// scripts have variables of their own.
+/// What a command that is not `serve` says of variables that look as if one of its own was meant.
+/// Others pass in silence: scripts have variables of their own.
 pub fn warning_of_misspelt_variables() -> Option<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt: Vec<String> = misspelt_variables(names)
@@ -51,7 +51,8 @@ fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, Strin
         .collect()
 }
 
-/// Returns the names that begin with `PELTON_` and mean nothing to any command, in order: most often misspelt ones.
+/// Returns the names that begin with `PELTON_` and mean nothing to any command, in order: most
+/// often misspelt ones.
 fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut known = Vec::new();
     collect(&Arguments::command(), &mut known);
@@ -64,7 +65,8 @@ fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     unknown
 }
 
-/// Kubernetes gives each container the addresses of all services, by their names: a service `pelton` comes like this.
+/// Kubernetes gives each container the addresses of all services, by their names: a service
+/// `pelton` comes like this.
 fn is_from_kubernetes(name: &str) -> bool {
     let is_port = name == "PELTON_PORT" || name.starts_with("PELTON_PORT_");
     is_port || name.starts_with("PELTON_SERVICE_")

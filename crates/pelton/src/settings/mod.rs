@@ -1,4 +1,5 @@
-//! The settings that a server runs with: flags over environment over file over defaults, checked as a whole.
+//! The settings that a server runs with: flags over environment over file over defaults, checked as
+//! a whole.
 
 mod check;
 mod environment;
@@ -24,14 +25,15 @@ pub use environment::{warning_of_misspelt_variables, warning_of_variables};
 pub use error::SettingsError;
 pub use file::SettingsFile;
 
-/// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been around for a century.
+/// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been
+/// around for a century.
 pub const DEFAULT_PORT: u16 = 1978;
 
 /// The data folder unless told otherwise, in the folder in which the server is started.
 pub const DEFAULT_FOLDER: &str = "pelton-data";
 
-/// Share of the memory this process may use that keys and values may take by default, in percent. The rest is for
-/// connections, for the allocator's slack, and for whatever else runs there.
+/// Share of the memory this process may use that keys and values may take by default, in percent.
+/// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
 
 /// What a server runs with. Every value is checked.
@@ -100,8 +102,8 @@ pub enum CertificateSource<'a> {
     SelfSigned(&'a Path),
 }
 
-/// The same error, with the place in the file if that is where the value comes from: then it is wrong without flags and
-/// variables, too.
+/// The same error, with the place in the file if that is where the value comes from: then it is
+/// wrong without flags and variables, too.
 fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
     let SettingsError::OutOfRange { name, value, .. } = &error else {
         return error;

@@ -20,7 +20,8 @@ pub enum Source {
 }
 
 impl Settings {
-    /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to what is measured.
+    /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to
+    /// what is measured.
     pub fn lines(&self) -> Vec<(&'static str, Option<String>)> {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());

@@ -87,7 +87,8 @@ pub fn run(command: &mut Command) -> Answer {
     Answer::from(command.output().expect("the binary runs"))
 }
 
-/// Runs a command that says little to its end, and does not wait for ever for one that should have refused to run.
+/// Runs a command that says little to its end, and does not wait for ever for one that should have
+/// refused to run.
 pub fn run_within_patience(command: &mut Command) -> Answer {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the binary runs");
@@ -209,7 +210,8 @@ impl Server {
             .stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
         let mut stdin = process.stdin.take().expect("piped");
-        // Whoever answers while it reads must not wait for us to listen. What is not read to its end is no failure.
+        // Whoever answers while it reads must not wait for us to listen. What is not read to its
+        // end is no failure.
         thread::scope(|scope| {
             scope.spawn(move || stdin.write_all(input));
             Answer::from(process.wait_with_output().expect("it ends"))
@@ -220,7 +222,8 @@ impl Server {
         self.process.id()
     }
 
-    /// Sends a signal by name, and waits for the end: the exit code, and what was printed meanwhile.
+    /// Sends a signal by name, and waits for the end: the exit code, and what was printed
+    /// meanwhile.
     pub fn stop(mut self, signal: &str) -> (i32, String) {
         let id = self.process.id().to_string();
         let killed = Command::new("kill")

@@ -1,9 +1,11 @@
-//! The queue of jobs for blobs: sources take turns, and reads wait while too much of what was read before is still there.
+//! The queue of jobs for blobs: sources take turns, and reads wait while too much of what was read
+//! before is still there.
 //!
-//! A read counts from its beginning until its piece has been handed on to the connection, or nobody wants it any more: it
-//! is claimed of the account just before it begins, and not while it waits. A source has a bound, and all together have
-//! one. A source with nothing under way may always have one read: a small one where the common bound is reached, or the
-//! account is full. So a download is served, however many others are not read.
+//! A read counts from its beginning until its piece has been handed on to the connection, or nobody
+//! wants it any more: it is claimed of the account just before it begins, and not while it waits. A
+//! source has a bound, and all together have one. A source with nothing under way may always have
+//! one read: a small one where the common bound is reached, or the account is full. So a download
+//! is served, however many others are not read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,7 +38,8 @@ pub(crate) struct Queue {
     account: Arc<Account>,
     jobs: HashMap<Source, VecDeque<Job>>,
     reads: HashMap<Source, Reads>,
-    /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it has any that may begin.
+    /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it
+    /// has any that may begin.
     turns: VecDeque<Turn>,
     /// Sources whose reads wait for room.
     blocked: VecDeque<Source>,
@@ -161,7 +164,8 @@ impl Queue {
                 self.reads.remove(&source);
             }
         }
-        // Each finds out for itself, in its turn. There are no more of them than connections with reads under way.
+        // Each finds out for itself, in its turn. There are no more of them than connections with
+        // reads under way.
         self.turns.extend(self.blocked.drain(..).map(Turn::Read));
     }
 

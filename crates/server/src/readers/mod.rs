@@ -1,9 +1,10 @@
 //! Reads that wait for the device, done beside the loops.
 //!
-//! A loop makes jobs of what its calls wish of databases on disk, and of what their writes must know before they can be
-//! decided. Threads of a [`Pool`] do them, and leave what they brought in the inbox of the loop. That holds for the
-//! threads of the blocking driver, too: so one bound holds for all reads from the device and for what they bring, and a
-//! device that does not answer takes no permit to compute.
+//! A loop makes jobs of what its calls wish of databases on disk, and of what their writes must
+//! know before they can be decided. Threads of a [`Pool`] do them, and leave what they brought in
+//! the inbox of the loop. That holds for the threads of the blocking driver, too: so one bound
+//! holds for all reads from the device and for what they bring, and a device that does not answer
+//! takes no permit to compute.
 
 mod pool;
 mod queue;
@@ -61,7 +62,8 @@ impl Job {
 pub(crate) enum Done {
     /// For calls that read; there may be more of the same job.
     Fetched(Fetched),
-    /// Commits of which as many as were read can be decided now, or will be refused for what could not be read.
+    /// Commits of which as many as were read can be decided now, or will be refused for what could
+    /// not be read.
     Ahead {
         number: u64,
         batch: Box<WriteBatch>,
@@ -116,13 +118,14 @@ impl LoopReaders {
         }
     }
 
-    /// Has the few keys fetched that calls of a connection wish. What that brings comes out of [`LoopReaders::next`], in
-    /// one piece or several.
+    /// Has the few keys fetched that calls of a connection wish. What that brings comes out of
+    /// [`LoopReaders::next`], in one piece or several.
     pub fn fetch(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
         self.fetch_as(connection, fetch, Length::Short, None)
     }
 
-    /// The same where all the calls are of that connection: nothing more is read for them when it has gone.
+    /// The same where all the calls are of that connection: nothing more is read for them when it
+    /// has gone.
     pub fn fetch_own(&mut self, connection: ConnectionId, fetch: Fetch) -> Result<(), Full<Fetch>> {
         let has_left = Arc::clone(self.leaving.entry(connection).or_default());
         self.fetch_as(connection, fetch, Length::Short, Some(has_left))
@@ -168,8 +171,9 @@ impl LoopReaders {
         }
     }
 
-    /// A connection has gone: what waits for its calls is not done, and readers end with what they are at. Few reads of
-    /// several connections share a job: `caller` names the connection of a tag, if that is still there.
+    /// A connection has gone: what waits for its calls is not done, and readers end with what they
+    /// are at. Few reads of several connections share a job: `caller` names the connection of a
+    /// tag, if that is still there.
     pub fn forget(
         &mut self,
         connection: ConnectionId,
@@ -197,8 +201,8 @@ impl LoopReaders {
         Arc::as_ptr(&self.inbox).addr()
     }
 
-    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be waited for, with the number
-    /// of commits that may go to the committer.
+    /// Has read ahead what commits must know. Given back is a batch that need not or cannot be
+    /// waited for, with the number of commits that may go to the committer.
     pub fn read_ahead(
         &self,
         number: u64,
@@ -255,8 +259,9 @@ impl LoopReaders {
         self.waiting.is_empty() && self.inbox.is_over()
     }
 
-    /// Whether something was brought that was not looked at yet: also what lies where the readers put it, since they have
-    /// called the waker for it, once, and a tick may have ended before it got there.
+    /// Whether something was brought that was not looked at yet: also what lies where the readers
+    /// put it, since they have called the waker for it, once, and a tick may have ended before it
+    /// got there.
     pub fn has_brought(&self) -> bool {
         !self.waiting.is_empty() || self.inbox.has_some()
     }

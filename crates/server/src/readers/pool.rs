@@ -157,7 +157,8 @@ impl Pool {
         drop(jobs);
     }
 
-    /// Lets no job begin any more, and waits for the end of those that run. What they bring is for nobody.
+    /// Lets no job begin any more, and waits for the end of those that run. What they bring is for
+    /// nobody.
     pub fn stop(&self) {
         self.lock().is_stopping = true;
         self.has_room.notify_all();
@@ -204,8 +205,8 @@ impl Pool {
         });
     }
 
-    /// Claims room for what one run of a fetch brings, before it is there, and waits until there is some. `false`: the
-    /// server stops.
+    /// Claims room for what one run of a fetch brings, before it is there, and waits until there is
+    /// some. `false`: the server stops.
     fn claim_room(&self) -> bool {
         let mut state = self.lock();
         while !self.has_room(&state) && !state.is_stopping {

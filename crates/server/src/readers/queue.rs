@@ -1,6 +1,7 @@
-//! Jobs that wait for a reader, and who gets the next one: the connections in turn, so that one with thousands of jobs
-//! holds up its own. Long reads (pages of scans, counts) have a part of the readers and come behind short ones, so that a
-//! Get waits for no scan but those that are under way.
+//! Jobs that wait for a reader, and who gets the next one: the connections in turn, so that one
+//! with thousands of jobs holds up its own. Long reads (pages of scans, counts) have a part of the
+//! readers and come behind short ones, so that a Get waits for no scan but those that are under
+//! way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -82,7 +83,8 @@ impl<J> Turns<J> {
     fn forget(&mut self, asker: Asker) -> VecDeque<J> {
         let jobs = self.askers.remove(&asker).unwrap_or_default();
         self.jobs -= jobs.len();
-        // Its turn is passed over. Those of many that left are taken out together, so that each costs the same.
+        // Its turn is passed over. Those of many that left are taken out together, so that each
+        // costs the same.
         if self.order.len() > 2 * self.askers.len() + limits::TURNS_PASSED_OVER {
             self.order.retain(|other| self.askers.contains_key(other));
         }
@@ -112,7 +114,8 @@ impl<J> ReadQueue<J> {
         }
     }
 
-    /// Takes a job, unless too many wait: in all, or of this asker where not much is left. Then it is given back.
+    /// Takes a job, unless too many wait: in all, or of this asker where not much is left. Then it
+    /// is given back.
     pub fn push(&mut self, asker: Asker, length: Length, job: J) -> Result<(), J> {
         let left = limits::READ_JOBS.saturating_sub(self.len());
         let most = (left / limits::LEFT_READ_JOBS_SHARE).max(limits::READ_JOBS_IN_ANY_CASE);
@@ -131,8 +134,8 @@ impl<J> ReadQueue<J> {
         }
     }
 
-    /// Takes out what waits for an asker that has left. What is for another one as well, as `heir` says, waits in its name
-    /// from now on; the rest, which nobody wants any more, is returned.
+    /// Takes out what waits for an asker that has left. What is for another one as well, as `heir`
+    /// says, waits in its name from now on; the rest, which nobody wants any more, is returned.
     pub fn forget(&mut self, asker: Asker, heir: &dyn Fn(&J) -> Option<Asker>) -> Vec<J> {
         let short = self.short.forget(asker).into_iter();
         let short = short.map(|job| (Length::Short, job));

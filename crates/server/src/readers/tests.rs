@@ -298,14 +298,16 @@ fn nobody_else_waits_for_a_device_that_does_not_answer() {
             .expect("it is a message")
             .found
     );
-    // The read was first in the queue; a Get that is sent before the write was answered may see what was before it.
+    // The read was first in the queue; a Get that is sent before the write was answered may see
+    // what was before it.
     let message = bench.wait_ok(write);
     let written = PutResponse::decode(&message).expect("it is a message");
     assert!(written.applied);
     assert_eq!(bench.get_ok("").as_deref(), Some(&b"more"[..]));
 }
 
-/// Long keys that wait for a device are charged, and given back when it has answered or the caller has gone.
+/// Long keys that wait for a device are charged, and given back when it has answered or the caller
+/// has gone.
 #[test]
 fn what_is_kept_for_reads_that_wait_is_charged() {
     let mut bench = Bench::new(true);
@@ -426,8 +428,8 @@ fn writes_keep_their_order_behind_one_that_must_read() {
     assert!(found, "the first was decided before the second");
 }
 
-/// Writes that wait for a reader, for the committer, and for the end of the tick: above the bound for all of them together
-/// nothing more is taken from a peer.
+/// Writes that wait for a reader, for the committer, and for the end of the tick: above the bound
+/// for all of them together nothing more is taken from a peer.
 #[test]
 fn writes_that_wait_are_bounded_wherever_they_wait() {
     const VALUE: usize = 10_000;
@@ -572,7 +574,8 @@ fn without_a_place_calls_are_told_to_come_again() {
     assert!(bench.put_ok("memory", b"memory", Condition::Absent));
 }
 
-/// What was fetched is shown to its calls until so much of the tick is over, and the rest in the next.
+/// What was fetched is shown to its calls until so much of the tick is over, and the rest in the
+/// next.
 #[test]
 fn what_was_fetched_has_a_share_of_each_tick() {
     const CALLS: usize = 3 * limits::READS_PER_JOB;
@@ -758,8 +761,8 @@ fn for_each_table(folder: &Path, act: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// The waker is called once for all that lies in the inbox: who has taken that call, and ends before all is served, must know
-/// of what came since.
+/// The waker is called once for all that lies in the inbox: who has taken that call, and ends
+/// before all is served, must know of what came since.
 #[test]
 fn what_comes_while_a_tick_serves_others_is_not_slept_over() {
     let bench = Bench::new(false);
@@ -792,8 +795,8 @@ fn what_comes_while_a_tick_serves_others_is_not_slept_over() {
     }
 }
 
-/// A read waits for send capacity that writes on its connection have set aside: when they are done, with small answers, the
-/// peer has nothing to say.
+/// A read waits for send capacity that writes on its connection have set aside: when they are done,
+/// with small answers, the peer has nothing to say.
 #[test]
 fn a_read_goes_on_when_a_write_before_it_has_ended() {
     let mut bench = Bench::new(true);
@@ -903,7 +906,8 @@ fn a_sweep_that_failed_is_made_again() {
     assert_eq!(left(), 151, "what has expired is gone, the rest is there");
 }
 
-/// Jobs of a connection that has gone are not done, not even to the end of the one that a reader is at; those of others are.
+/// Jobs of a connection that has gone are not done, not even to the end of the one that a reader is
+/// at; those of others are.
 #[test]
 fn nothing_is_read_for_a_connection_that_has_gone() {
     let mut bench = Bench::new(true);

@@ -1,7 +1,8 @@
-//! Tasks: work that calls ask for and that takes too long for a loop. One runs at a time, on a thread of its own.
+//! Tasks: work that calls ask for and that takes too long for a loop. One runs at a time, on a
+//! thread of its own.
 //!
-//! The call keeps a [`TaskHandle`]; when that goes, whatever the reason, the task is told to stop and cleans up behind
-//! itself. News go into the inbox of the loop that the call lives on.
+//! The call keeps a [`TaskHandle`]; when that goes, whatever the reason, the task is told to stop
+//! and cleans up behind itself. News go into the inbox of the loop that the call lives on.
 
 mod convert;
 mod jobs;
@@ -144,7 +145,8 @@ impl Tasks {
         Ok(handle)
     }
 
-    /// Lets no task begin any more, and waits for the end of the one that runs, which is told to stop.
+    /// Lets no task begin any more, and waits for the end of the one that runs, which is told to
+    /// stop.
     pub fn stop(&self) {
         let running = {
             let mut state = self.lock();
@@ -153,7 +155,8 @@ impl Tasks {
         };
         if let Some(running) = running {
             running.cancel.store(true, Ordering::Relaxed);
-            // In a build that unwinds, a task that panicked has reported it; the log is still closed.
+            // In a build that unwinds, a task that panicked has reported it; the log is still
+            // closed.
             let _ = running.thread.join();
         }
     }
@@ -196,7 +199,8 @@ impl Work {
             Ok(done) => News::Done(done),
             Err(failure) => News::Failed(failure),
         };
-        // Before the call hears of the end and another one can begin. After a stop there is nothing to take.
+        // Before the call hears of the end and another one can begin. After a stop there is nothing
+        // to take.
         self.tasks.lock().running = None;
         tell(&self.inbox, self.call, news);
     }

@@ -289,7 +289,8 @@ fn a_task_that_is_quick_is_answered_while_the_server_stops() {
     assert_eq!(room.wait_for_end(stream), Code::Ok);
 }
 
-/// A call for which the system gives no thread is told that, and so is the log; the next one has its place.
+/// A call for which the system gives no thread is told that, and so is the log; the next one has
+/// its place.
 #[test]
 fn without_a_thread_it_is_said_so() {
     let room = Room::new();

@@ -117,7 +117,8 @@ fn plain_answers_have_a_type_and_only_that_of_a_wrong_method_lists_others() {
     }
 }
 
-/// RFC 9110 section 10.1.1: who waits for it with a body gets an interim answer, and nobody else does.
+/// RFC 9110 section 10.1.1: who waits for it with a body gets an interim answer, and nobody else
+/// does.
 #[test]
 fn a_client_that_waits_before_its_body_is_told_to_go_on() {
     for (expect, has_body, goes_on) in [

@@ -1,4 +1,5 @@
-//! What calls make the server hold is charged to their connection as it comes to be, to the byte, and given back.
+//! What calls make the server hold is charged to their connection as it comes to be, to the byte,
+//! and given back.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -81,7 +82,8 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
     }
 }
 
-/// A whole request that there was no memory for: its peer is not at fault, unless it does not take what it was sent.
+/// A whole request that there was no memory for: its peer is not at fault, unless it does not take
+/// what it was sent.
 #[test]
 fn a_connection_waits_for_memory_with_a_request_that_was_put_back() {
     let mut pair = Pair::open();
@@ -249,7 +251,8 @@ fn large_answers_of_one_connection_wait_for_nobody_while_there_is_memory() {
     assert_eq!(pair.worker.core.calls.len(), 0, "all are answered");
 }
 
-/// Its peer does not read, and others use up the memory: what it asks for is read when there is some again.
+/// Its peer does not read, and others use up the memory: what it asks for is read when there is
+/// some again.
 #[test]
 fn reads_of_a_connection_that_may_hold_no_more_wait() {
     const READS: usize = limits::READS_RESUMED + 6;
@@ -290,7 +293,8 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
     }
 }
 
-/// The value is looked up again when it may be sent, so that nothing is held for a caller that waits.
+/// The value is looked up again when it may be sent, so that nothing is held for a caller that
+/// waits.
 #[test]
 fn a_large_value_is_read_when_there_is_memory_for_it() {
     const VALUE: usize = 100_000;
@@ -411,7 +415,8 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
     }
 }
 
-/// What is free may be claimed to the last byte, and one claim may go beyond it as long as nothing is charged beyond it.
+/// What is free may be claimed to the last byte, and one claim may go beyond it as long as nothing
+/// is charged beyond it.
 #[test]
 fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
     let account = Account::new(1_000);
@@ -467,8 +472,8 @@ impl Waiting {
     }
 }
 
-/// Of two downloads on a connection, one reads what the window of the connection lets out. Were it not promised, both would
-/// read for the same room, and one of them in vain.
+/// Of two downloads on a connection, one reads what the window of the connection lets out. Were it
+/// not promised, both would read for the same room, and one of them in vain.
 #[test]
 fn what_a_download_reads_is_promised_of_the_window_that_it_shares() {
     const BLOB: usize = 100_000;

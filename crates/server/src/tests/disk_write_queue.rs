@@ -19,7 +19,8 @@ use crate::readers::{LoopReaders, Readers};
 const VALUE_BYTES: usize = 3_000_000;
 const RETRY_NS: u64 = limits::READ_AHEAD_RETRY_MS * 1_000_000;
 
-/// A disk_writes before a store on disk with room for two of its values, whose committer runs when the test says so.
+/// A disk_writes before a store on disk with room for two of its values, whose committer runs when
+/// the test says so.
 struct Bench {
     disk_writes: DiskWriteQueue,
     readers: LoopReaders,
@@ -83,7 +84,8 @@ impl Bench {
         bench
     }
 
-    /// A batch with a commit for each of these lists of keys, to whose values it appends; numbered from `tag` on.
+    /// A batch with a commit for each of these lists of keys, to whose values it appends; numbered
+    /// from `tag` on.
     fn appends(&self, tag: u64, keys_of: &[&[u64]]) -> WriteBatch {
         let mut batch = self.store.write_batch();
         for (tag, keys) in (tag..).zip(keys_of) {
@@ -111,7 +113,8 @@ impl Bench {
         assert!(batch.is_empty());
     }
 
-    /// The tags of what has been applied, in order, after the committer ran; nothing else was decided.
+    /// The tags of what has been applied, in order, after the committer ran; nothing else was
+    /// decided.
     fn decided(&mut self) -> Vec<u64> {
         let (applied, abandoned) = self.decided_and_abandoned();
         assert_eq!(abandoned, []);
@@ -156,8 +159,8 @@ fn key(number: u64) -> Vec<u8> {
     format!("large{number}").into_bytes()
 }
 
-/// While others hold the room nothing goes, not even what needs none; afterwards all goes in order. What was read behind
-/// a batch that waits is given back.
+/// While others hold the room nothing goes, not even what needs none; afterwards all goes in order.
+/// What was read behind a batch that waits is given back.
 #[test]
 fn what_finds_no_room_waits_and_keeps_its_order() {
     let mut bench = Bench::new(4);
@@ -211,8 +214,8 @@ fn a_batch_goes_in_parts() {
     }
 }
 
-/// The committer hears of callers that have left once it has their commits: before, it would not know what is meant, and
-/// they would be done.
+/// The committer hears of callers that have left once it has their commits: before, it would not
+/// know what is meant, and they would be done.
 #[test]
 fn what_is_abandoned_in_the_lane_is_not_done() {
     let mut bench = Bench::new(4);

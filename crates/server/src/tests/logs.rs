@@ -6,7 +6,8 @@ use wire::Event;
 use crate::pair::Pair;
 use crate::settings::Detail;
 
-/// A call of Echo that takes 10 ms, one that fails, one of a method that there is not, and the end of the connection.
+/// A call of Echo that takes 10 ms, one that fails, one of a method that there is not, and the end
+/// of the connection.
 fn lines(detail: Detail) -> Vec<String> {
     let mut pair = Pair::accepted(false);
     pair.log_detail(detail);

@@ -1,5 +1,5 @@
-//! Which status a call gets at a stop: UNAVAILABLE invites to repeat it, so that it is only for calls
-//! of which nothing is under way.
+//! Which status a call gets at a stop: UNAVAILABLE invites to repeat it, so that it is only for
+//! calls of which nothing is under way.
 
 use std::sync::Arc;
 
@@ -188,7 +188,8 @@ fn a_stop_takes_no_commit_back() {
     assert!(bench.is_stored());
 }
 
-/// Nobody waits for the answer: what the committer has not begun is not done. It is told at once, and of commits only.
+/// Nobody waits for the answer: what the committer has not begun is not done. It is told at once,
+/// and of commits only.
 #[test]
 fn a_commit_is_taken_back_when_its_caller_is_gone() {
     let mut bench = Bench::new();

@@ -1,4 +1,5 @@
-//! When a worker wants its next tick: asked for too late, something stands still; too early, the loop turns for nothing.
+//! When a worker wants its next tick: asked for too late, something stands still; too early, the
+//! loop turns for nothing.
 
 use net::Handler;
 use net::limits::DRAIN_MS;
@@ -168,7 +169,8 @@ fn a_drain_waits_for_a_peer_as_long_as_it_takes_its_answer() {
     }
 }
 
-/// While others use up the memory, nothing but its alarm brings a connection on that waits for some.
+/// While others use up the memory, nothing but its alarm brings a connection on that waits for
+/// some.
 #[test]
 fn a_connection_that_waits_for_memory_looks_for_it_again() {
     let looks_ns = limits::WINDOWS_SHUT_MS * MILLISECOND_NS;

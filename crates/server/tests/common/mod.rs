@@ -134,7 +134,8 @@ impl Host {
         io.input.push(bytes);
     }
 
-    /// The handler's part of one tick: it receives what has arrived on a connection, and serves the batch.
+    /// The handler's part of one tick: it receives what has arrived on a connection, and serves the
+    /// batch.
     pub fn serve(&mut self, id: ConnectionId) {
         let io = self.table.io(id).expect("it is open");
         io.set_unfinished(false);
@@ -142,7 +143,8 @@ impl Host {
         self.handler.tick(&mut self.table, self.now_ns);
     }
 
-    /// What the connection sends. The buffer stays as large as it is. A connection that is to be closed is closed then.
+    /// What the connection sends. The buffer stays as large as it is. A connection that is to be
+    /// closed is closed then.
     pub fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
         let Some(io) = self.table.io(id) else {
             return Vec::new();
@@ -315,7 +317,8 @@ impl Caller {
             .reset(stream, &mut self.out, ErrorCode::Cancel);
     }
 
-    /// Bytes go to and fro until both sides have nothing to say. A side that has ended closes the connection.
+    /// Bytes go to and fro until both sides have nothing to say. A side that has ended closes the
+    /// connection.
     pub fn exchange(&mut self, host: &mut Host) {
         while host.is_open(self.id) {
             let sent = std::mem::take(&mut self.out);

@@ -121,7 +121,8 @@ impl Call {
         if code != Code::Ok {
             let is_piped = matches!(self.begun, Begun::Pipe { .. });
             let mut outcome = refusal(world, by, code as u32, is_piped);
-            // Its database was dropped, or all that runs was ended: what it had asked for may be done.
+            // Its database was dropped, or all that runs was ended: what it had asked for may be
+            // done.
             if self.received > 0 && is_piped {
                 outcome = Outcome::Unknown;
             }

@@ -23,8 +23,8 @@ struct Known {
     observations: Vec<Observation>,
 }
 
-/// Checks what calls and starts found against what made and dropped databases. What was answered was synced, so lives
-/// do not matter.
+/// Checks what calls and starts found against what made and dropped databases. What was answered
+/// was synced, so lives do not matter.
 pub fn check_catalogue(history: &[Record], lives: &[Life]) {
     let mut all: BTreeMap<Db, Known> = BTreeMap::new();
     for record in history {

@@ -1,13 +1,15 @@
-//! Whether there is an order of all commits of a database in one life of the server in which every answer is right.
+//! Whether there is an order of all commits of a database in one life of the server in which every
+//! answer is right.
 //!
-//! The order is known: each commit has a sequence, and every answer to a write, every page and every batch of reads
-//! names one. So nothing has to be searched. From the commits each key gets a timeline, and each answer is held against
-//! the timelines, within the window of commits between which it must have been given: not before what was visible when
-//! the call began, not after what began when it had ended.
+//! The order is known: each commit has a sequence, and every answer to a write, every page and
+//! every batch of reads names one. So nothing has to be searched. From the commits each key gets a
+//! timeline, and each answer is held against the timelines, within the window of commits between
+//! which it must have been given: not before what was visible when the call began, not after what
+//! began when it had ended.
 //!
-//! The outcome of a lost call is unknown. If anybody saw what it wrote, it happened, then and only once; if not, then a
-//! key that it may have deleted may be absent where its timeline says otherwise, until somebody has seen it there.
-//! Without lost calls nothing is allowed.
+//! The outcome of a lost call is unknown. If anybody saw what it wrote, it happened, then and only
+//! once; if not, then a key that it may have deleted may be absent where its timeline says
+//! otherwise, until somebody has seen it there. Without lost calls nothing is allowed.
 
 use std::collections::HashMap;
 
@@ -247,7 +249,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Every page is the state of its part of the range at its sequence: no key twice, none left out.
+    /// Every page is the state of its part of the range at its sequence: no key twice, none left
+    /// out.
     fn pages(&mut self, pages: &[Page], record: &Record) {
         let Asked::Scan {
             keys,

@@ -279,7 +279,8 @@ impl World {
         (0..count).map(key).collect()
     }
 
-    /// A version to set as a condition: mostly the one that was seen last, which is often still right.
+    /// A version to set as a condition: mostly the one that was seen last, which is often still
+    /// right.
     fn version_of(&mut self, db: Db, key: Key) -> Option<u64> {
         let version = self.versions.get(&(db, key)).copied();
         version.filter(|version| *version > 0)

@@ -162,7 +162,8 @@ impl Durable {
         let counts = self.fault_counts();
         let failures = counts.failed_writes + counts.failed_syncs;
         if std::mem::replace(&mut self.failures, failures) != failures && !self.is_full {
-            // Perhaps one that would have made room: then a group is refused, and the next one tries again.
+            // Perhaps one that would have made room: then a group is refused, and the next one
+            // tries again.
             world.set_full(false);
         }
         let events = std::mem::take(&mut *self.machine.events.borrow_mut());
@@ -280,7 +281,8 @@ impl Durable {
     }
 }
 
-/// All that is there at the beginning of a life. It must fit to what was seen of logs in the one before.
+/// All that is there at the beginning of a life. It must fit to what was seen of logs in the one
+/// before.
 fn dump(world: &mut World, store: &Store, old: usize) -> BTreeMap<Db, Dump> {
     let databases = store.databases();
     databases

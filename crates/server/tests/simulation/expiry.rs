@@ -49,8 +49,8 @@ impl Expires {
         is_possible.then_some(exactly)
     }
 
-    /// What a version has that keeps the time to live of this one, and was written at some moment of a window: none if
-    /// this one was gone.
+    /// What a version has that keeps the time to live of this one, and was written at some moment
+    /// of a window: none if this one was gone.
     pub fn kept(self, written: Window) -> Expires {
         if self.surely_over(written) {
             return Expires::NEVER;

@@ -3,8 +3,8 @@
 use super::history::{Answer, Asked, Seen};
 use super::keys::Key;
 
-/// What an answer says about versions: of a key, or of the whole database. Each must not be older than what was known
-/// when the call began, and a commit must be newer.
+/// What an answer says about versions: of a key, or of the whole database. Each must not be older
+/// than what was known when the call began, and a commit must be newer.
 pub fn facts(asked: &Asked, answer: &Answer, floor: u64, out: &mut Vec<(Option<Key>, u64)>) {
     let mut commit = |keys: &[Key], version: u64| {
         assert!(

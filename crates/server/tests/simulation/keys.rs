@@ -1,7 +1,7 @@
 //! The keys of a simulated world, and what their values say.
 //!
-//! Every value names the call that wrote it, so that whoever reads it learns who was here. The numbers of the keys are
-//! in the order of their bytes.
+//! Every value names the call that wrote it, so that whoever reads it learns who was here. The
+//! numbers of the keys are in the order of their bytes.
 
 use std::ops::Range;
 
@@ -82,7 +82,8 @@ pub fn prefix(of: &Range<Key>) -> [u8; 2] {
     [class(of.start), b'/']
 }
 
-/// The value that the call `by` writes to a key: its number, and bytes that only it would write there.
+/// The value that the call `by` writes to a key: its number, and bytes that only it would write
+/// there.
 pub fn value(by: u64, key: Key, length: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(length.max(8));
     value.extend_from_slice(&by.to_be_bytes());

@@ -1,4 +1,5 @@
-//! The model must notice a wrong answer: a history that is right is told with one lie, of each kind.
+//! The model must notice a wrong answer: a history that is right is told with one lie, of each
+//! kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,7 @@
 //! What of a life of the server the next one has found, and what it had to.
 //!
-//! The log is cut at one place, so what is left of all databases with a log is what was there after one commit. What
-//! was answered must not lie beyond it, as far as the database promises that.
+//! The log is cut at one place, so what is left of all databases with a log is what was there after
+//! one commit. What was answered must not lie beyond it, as far as the database promises that.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ pub enum How {
     Loss,
 }
 
-/// The longest time, beside the interval itself, until a sync that is due is done: the committer's node may pause.
+/// The longest time, beside the interval itself, until a sync that is due is done: the committer's
+/// node may pause.
 const SYNC_LATE_MS: u64 = 60;
 
 /// Which answers of a database must be true after the end of a life: those that came up to a time.
@@ -126,7 +127,8 @@ fn check_life(
     }
 }
 
-/// The part of the logs that was there at the beginning: up to the entry that was the last one then.
+/// The part of the logs that was there at the beginning: up to the entry that was the last one
+/// then.
 fn first_logs(initial: &Dump, logs: &Logs) -> Logs {
     let first = |(key, log): (u16, &Vec<u64>)| {
         let last = initial.get(&key).and_then(|seen| seen.content);
@@ -140,7 +142,8 @@ fn first_logs(initial: &Dump, logs: &Logs) -> Logs {
 }
 
 impl Check<'_> {
-    /// What was left is what was there after the last commit in the log, and every answer that must be true is.
+    /// What was left is what was there after the last commit in the log, and every answer that must
+    /// be true is.
     fn check_end(&self, left: &Dump, end: &End, db: Db) {
         let results = keys::ALL.map(|key| Answer::Get(left.get(&key).copied()));
         let results: Vec<_> = results.collect();

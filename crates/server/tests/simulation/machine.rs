@@ -23,10 +23,12 @@ use super::time::{CommitterClock, Timed, VirtualTime};
 /// The longest time that the committer is busy with something else after a group.
 const BUSY_NS: u64 = 400_000;
 
-/// The committer's node is asked for a snapshot once in so many turns, beside those that it makes by itself.
+/// The committer's node is asked for a snapshot once in so many turns, beside those that it makes
+/// by itself.
 const SNAPSHOT_ASKED_ONCE_IN: u64 = 200;
 
-/// Half of the groups are complete with fewer operations than this and one, so that batches are parted at all places.
+/// Half of the groups are complete with fewer operations than this and one, so that batches are
+/// parted at all places.
 const GROUP_OPERATIONS: u64 = 6;
 
 /// What is behind the server's handler.
@@ -124,8 +126,9 @@ impl Machine {
             .is_some_and(CommitLoop::has_failed)
     }
 
-    /// Starts the server on what the disk has. Sometimes that fails at first: the power goes again, or the disk has an
-    /// error. Then `how` says what the last life has lost by now. Its sequences were above `base`.
+    /// Starts the server on what the disk has. Sometimes that fails at first: the power goes again,
+    /// or the disk has an error. Then `how` says what the last life has lost by now. Its sequences
+    /// were above `base`.
     pub fn start(&mut self, how: &mut How, base: u64) -> Started {
         self.disk.set_capacity_bytes(u64::MAX);
         self.mail.store(false, Ordering::Relaxed);
@@ -226,7 +229,8 @@ impl Machine {
         })
     }
 
-    /// The last sequence in the log that is not of a start that failed: those skip more than any life has.
+    /// The last sequence in the log that is not of a start that failed: those skip more than any
+    /// life has.
     fn last_sequence(&self, base: u64) -> u64 {
         let mut last = base;
         let report = verify(&self.disk, &mut |_, group| {

@@ -1,10 +1,10 @@
 //! Clients and a server over a simulated network, in one thread, from one seed.
 //!
-//! Each round is a world of its own: a server, some nodes with clients that ask for everything at once, a network that
-//! splits, delays, stalls and cuts. In most of them the server has a log on a simulated disk, and
-//! dies again and again, with and without what it had not synced. Every response is compared with a
-//! model. A failure prints the command that repeats its round. How to run more, and what is
-//! covered: docs/internals/simulation.md.
+//! Each round is a world of its own: a server, some nodes with clients that ask for everything at
+//! once, a network that splits, delays, stalls and cuts. In most of them the server has a log on a
+//! simulated disk, and dies again and again, with and without what it had not synced. Every
+//! response is compared with a model. A failure prints the command that repeats its round. How to
+//! run more, and what is covered: docs/internals/simulation.md.
 
 mod blobs;
 mod call;
@@ -47,7 +47,8 @@ const STEADY_ROUNDS: u64 = 20;
 /// Calls of one of them: what the checks keep of them fits into memory easily.
 const STEADY_CALLS: u64 = 34_000;
 
-/// CommitLoop of a usual run in which it dies: together a million operations, and a thousand of each fault.
+/// CommitLoop of a usual run in which it dies: together a million operations, and a thousand of
+/// each fault.
 const DYING_ROUNDS: u64 = 145;
 
 /// Calls of one of them: more would only make the log longer that each start reads.
@@ -205,8 +206,8 @@ impl Sum {
     }
 }
 
-/// Runs rounds, as many as the environment says, or the usual number; returns whether these were at least as many.
-/// Each is one thread's; two go on at a time.
+/// Runs rounds, as many as the environment says, or the usual number; returns whether these were at
+/// least as many. Each is one thread's; two go on at a time.
 fn run_rounds(usual: u64, calls: u64, dies: bool, test: &'static str) -> (Sum, bool) {
     let first_seed = from_environment("PELTON_SEED").unwrap_or(1);
     let rounds = from_environment("PELTON_SIM_ROUNDS").unwrap_or(usual);

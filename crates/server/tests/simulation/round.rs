@@ -57,8 +57,8 @@ pub struct Heard {
 /// Steps without an end of anything after which a round is stuck.
 const PATIENCE_STEPS: u64 = 3_000_000;
 
-/// Steps from the calls that are to be ended by the server until it is stopped: they have arrived, others are on their
-/// way.
+/// Steps from the calls that are to be ended by the server until it is stopped: they have arrived,
+/// others are on their way.
 const STEPS_UNTIL_STOP: u64 = 300;
 
 /// All faults, cutting only for clients that can bear it.

@@ -288,7 +288,8 @@ impl Socket {
     }
 }
 
-/// A deadline for some calls: far away, or such that it may pass before, while or after the call is served.
+/// A deadline for some calls: far away, or such that it may pass before, while or after the call is
+/// served.
 fn timeout_ns(world: &mut World, asked: &Asked, is_commit: bool) -> Option<u64> {
     let short = world.manners == Manners::Rude || !is_commit;
     let is_delayed = matches!(asked, Asked::Echo { delay_ms: 1.., .. });

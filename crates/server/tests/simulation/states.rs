@@ -4,8 +4,8 @@ use super::history::{If, Record, Seen};
 use super::keys::Key;
 use super::timelines::{State, Timeline, Timelines};
 
-/// What an answer shows of a key that contradicts all that is known, but for a Delete whose outcome is unknown: so it
-/// happened, and this version is gone for good.
+/// What an answer shows of a key that contradicts all that is known, but for a Delete whose outcome
+/// is unknown: so it happened, and this version is gone for good.
 #[derive(Clone, Copy, Debug)]
 pub struct Gone {
     pub key: Key,

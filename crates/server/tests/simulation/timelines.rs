@@ -1,4 +1,5 @@
-//! When each key of a database had which state in one life of the server, by the commits that answers tell of.
+//! When each key of a database had which state in one life of the server, by the commits that
+//! answers tell of.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,7 +35,8 @@ pub struct Timelines<'a> {
     timelines: Vec<Timeline>,
     /// Calls that may have written the key, when nobody saw whether.
     pub maybes: Vec<Vec<u64>>,
-    /// For each commit, when its call began; ascending, with the lowest sequence of this and all later ones.
+    /// For each commit, when its call began; ascending, with the lowest sequence of this and all
+    /// later ones.
     lowest_after: Vec<(u64, u64)>,
 }
 
@@ -352,7 +354,8 @@ impl<'a> Timelines<'a> {
             .map_or(u64::MAX, |(_, lowest)| *lowest)
     }
 
-    /// Whether a lost call may have changed the key in a way that nobody saw, before `record` ended.
+    /// Whether a lost call may have changed the key in a way that nobody saw, before `record`
+    /// ended.
     fn maybe(&self, key: Key, ended_at: u64, what: impl Fn(&Asked) -> bool) -> bool {
         self.maybes[usize::from(key)].iter().any(|by| {
             let lost = self.record(*by);

@@ -8,8 +8,8 @@ use super::messages::Logs;
 use super::timelines::Timelines;
 
 impl Timelines<'_> {
-    /// A log has every entry that was answered and seen, once, in the order of their versions, and none that was
-    /// refused. What was there at the beginning is `first`.
+    /// A log has every entry that was answered and seen, once, in the order of their versions, and
+    /// none that was refused. What was there at the beginning is `first`.
     pub fn check_logs(&self, logs: &Logs, first: &Logs) {
         let mut places = HashMap::new();
         for (key, (log, first)) in keys::LOGS.zip(logs.iter().zip(first)) {
@@ -45,7 +45,8 @@ impl Timelines<'_> {
         }
     }
 
-    /// A counter grows by one step with each commit. The steps that no answer tells of are those of lost calls.
+    /// A counter grows by one step with each commit. The steps that no answer tells of are those of
+    /// lost calls.
     pub fn check_counters(&self) {
         for key in keys::COUNTERS {
             let step = keys::step(key);

@@ -20,7 +20,8 @@ const CLOCK_STALE_NS: u64 = 500_000;
 /// How calls may be disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manners {
-    /// Every write is answered: only what changes nothing is cancelled, or has a deadline that may pass.
+    /// Every write is answered: only what changes nothing is cancelled, or has a deadline that may
+    /// pass.
     Polite,
     /// Everything may be cancelled and given deadlines, and sockets are closed without a word.
     Rude,
@@ -273,7 +274,8 @@ impl World {
         }
     }
 
-    /// This database was there when the life of the server began, and what is visible is as new as the log.
+    /// This database was there when the life of the server began, and what is visible is as new as
+    /// the log.
     pub fn found_database(&mut self, db: Db) {
         self.floors.insert(db, self.bases[self.life]);
     }

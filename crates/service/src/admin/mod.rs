@@ -1,8 +1,10 @@
-//! `pelton.v1.Admin`: databases, statistics, backups and snapshots, for those who sit at this machine.
+//! `pelton.v1.Admin`: databases, statistics, backups and snapshots, for those who sit at this
+//! machine.
 //!
-//! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is served whole in one
-//! step, although a list of many databases may take longer than a step of a request should. Backups, snapshots and
-//! conversions are tasks, which the room above does beside its loops.
+//! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is
+//! served whole in one step, although a list of many databases may take longer than a step of a
+//! request should. Backups, snapshots and conversions are tasks, which the room above does beside
+//! its loops.
 
 #[cfg(test)]
 mod task_tests;
@@ -161,8 +163,8 @@ fn invalid(method: Method, invalid: impl Into<Invalid>) -> Status {
 
 // --- create
 
-/// A name that nobody gets: the default database has the empty one, and would be looked for under this. One of an older
-/// server stays what it is.
+/// A name that nobody gets: the default database has the empty one, and would be looked for under
+/// this. One of an older server stays what it is.
 const LOOKS_LIKE_DEFAULT: &str = "default";
 
 impl AdminCall {

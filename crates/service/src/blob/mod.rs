@@ -1,7 +1,8 @@
-//! `pelton.v1.Blob`, and blobs over plain HTTP/2. `proto/pelton/v1/blob.proto` is the promise that this module keeps.
+//! `pelton.v1.Blob`, and blobs over plain HTTP/2. `proto/pelton/v1/blob.proto` is the promise that
+//! this module keeps.
 //!
-//! What waits for the disk is done by the room above ([`Actions::blob`]); [`Storing`] and [`Reading`] are what all protocols have in
-//! common.
+//! What waits for the disk is done by the room above ([`Actions::blob`]); [`Storing`] and
+//! [`Reading`] are what all protocols have in common.
 
 mod download;
 mod list;

@@ -1,5 +1,5 @@
-//! A chunk of an upload that comes in parts: its data are told apart from what stands around them, so that they can be stored
-//! before all of it has come.
+//! A chunk of an upload that comes in parts: its data are told apart from what stands around them,
+//! so that they can be stored before all of it has come.
 
 use crate::keyvalue::messages::Invalid;
 use crate::limits::CHUNK_TAIL_BYTES;
@@ -38,7 +38,8 @@ pub(super) enum Found<'a> {
 impl PartedChunk {
     /// Looks at the first part of a message, of which `left` bytes are still to come.
     ///
-    /// What every encoder makes is known: a chunk, and in it first the data, with little behind them.
+    /// What every encoder makes is known: a chunk, and in it first the data, with little behind
+    /// them.
     pub(super) fn begin(part: &[u8], left: usize) -> Found<'_> {
         let message_bytes = part.len() + left;
         let Some((chunk_bytes, chunk)) = field_head(part, CHUNK_TAG) else {
@@ -98,8 +99,8 @@ impl PartedChunk {
     }
 }
 
-/// The length that a field of bytes at the beginning of `bytes` says, and what follows it; `None`: it is another field, or
-/// its head is not there as a whole.
+/// The length that a field of bytes at the beginning of `bytes` says, and what follows it; `None`:
+/// it is another field, or its head is not there as a whole.
 fn field_head(bytes: &[u8], tag: u8) -> Option<(usize, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
     if first != tag {

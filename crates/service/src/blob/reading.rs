@@ -1,4 +1,5 @@
-//! A download, whatever protocol takes it: what its peer can take is read, and a little ahead of that.
+//! A download, whatever protocol takes it: what its peer can take is read, and a little ahead of
+//! that.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use crate::limits::{
 
 /// A part of a content on its way out.
 ///
-/// Nothing is read before the peer could take it: its windows have room, or it has taken something since more was
-/// read ahead. What it cannot take after all is let go, and read again later. So a download whose peer
-/// does not read holds no more than its windows let out once. For one who reads, one piece is read while another
-/// is sent.
+/// Nothing is read before the peer could take it: its windows have room, or it has taken something
+/// since more was read ahead. What it cannot take after all is let go, and read again later. So a
+/// download whose peer does not read holds no more than its windows let out once. For one who
+/// reads, one piece is read while another is sent.
 pub(crate) struct Reading {
     content: Arc<Content>,
     /// The next byte to send.
@@ -52,8 +53,8 @@ impl Part {
 }
 
 impl Reading {
-    /// From `offset` to below `end`, both within the content. Call it while the view is held that shows the description:
-    /// afterwards the content may go.
+    /// From `offset` to below `end`, both within the content. Call it while the view is held that
+    /// shows the description: afterwards the content may go.
     pub(crate) fn open(
         description: &Description<'_>,
         offset: u64,
@@ -80,8 +81,9 @@ impl Reading {
         self.next == self.end
     }
 
-    /// Takes at most so much of what is there and may be sent now. If there is nothing, it is read as soon as it can be
-    /// sent; [`Reading::news`] or [`State::writable`](crate::State::writable) follows.
+    /// Takes at most so much of what is there and may be sent now. If there is nothing, it is read
+    /// as soon as it can be sent; [`Reading::news`] or [`State::writable`](crate::State::writable)
+    /// follows.
     pub(crate) fn take(&mut self, chunk_bytes: usize, actions: &mut impl Actions) -> Option<Part> {
         self.has_progress |= actions.take_progress();
         let can_send = actions.can_send();
@@ -128,7 +130,8 @@ impl Reading {
         }
     }
 
-    /// Reads what comes next, if the peer can take it, or has taken something since more was read ahead.
+    /// Reads what comes next, if the peer can take it, or has taken something since more was read
+    /// ahead.
     fn read(&mut self, can_send: bool, actions: &mut impl Actions) {
         let is_ahead = self.has_progress && !is_short_of_memory(actions);
         let room = match is_ahead {
@@ -156,7 +159,8 @@ impl Reading {
         });
     }
 
-    /// Returns how much to read next for so much room: to the end of a block, since blocks are read as a whole.
+    /// Returns how much to read next for so much room: to the end of a block, since blocks are read
+    /// as a whole.
     fn step(&self, room: usize) -> usize {
         const BLOCK: u64 = store::blob::limits::BLOCK_BYTES as u64;
         let first = self.next / BLOCK * BLOCK;
@@ -188,8 +192,9 @@ fn is_short_of_memory(actions: &impl Actions) -> bool {
     actions.message_bytes() != usize::MAX
 }
 
-/// How many bytes of data may be sent into so much room, with what is beside them in a message: what would be left of it
-/// keeps all of its piece in memory. Into little room goes a little, which is copied.
+/// How many bytes of data may be sent into so much room, with what is beside them in a message:
+/// what would be left of it keeps all of its piece in memory. Into little room goes a little, which
+/// is copied.
 fn fitting(room: usize) -> usize {
     match room {
         0 => 0,

@@ -197,7 +197,8 @@ fn one_piece_is_read_ahead_for_a_peer_that_takes_what_it_is_sent() {
     assert_eq!(bed.wanted(), Some(64 << 10), "small steps");
 }
 
-/// A download begins with one block and reads more each time, in whole blocks that its peer's windows have room for.
+/// A download begins with one block and reads more each time, in whole blocks that its peer's
+/// windows have room for.
 #[test]
 fn what_is_read_at_a_time_grows() {
     let mut bed = Bed::new(4 * CHUNK);

@@ -251,8 +251,8 @@ impl Storing {
         }
     }
 
-    /// Whether what is gathered is to be stored now: a chunk that is not complete waits until it is, or until there is enough
-    /// of it, as each hand-over costs something.
+    /// Whether what is gathered is to be stored now: a chunk that is not complete waits until it
+    /// is, or until there is enough of it, as each hand-over costs something.
     fn is_worth_storing(&self) -> bool {
         let is_open = self.gathered.chunks.last().is_some_and(|last| last.is_open);
         !is_open || self.gathered.bytes.len() >= self.gathered_bytes()

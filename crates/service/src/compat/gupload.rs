@@ -1,6 +1,8 @@
-//! `messaging.GuploadService`, and `/upload` over plain HTTP/2: uploads that say nothing but their content.
+//! `messaging.GuploadService`, and `/upload` over plain HTTP/2: uploads that say nothing but their
+//! content.
 //!
-//! It is kept as a blob of the default database under a generated name, or thrown away as the original does.
+//! It is kept as a blob of the default database under a generated name, or thrown away as the
+//! original does.
 
 mod names;
 
@@ -173,8 +175,8 @@ fn content(bytes: &[u8]) -> Result<&[u8], Status> {
     }
 }
 
-/// Methods that ask for nothing to be changed (RFC 9110 section 9.2.1): the original answers them like others, but what
-/// looks at a server must not leave blobs.
+/// Methods that ask for nothing to be changed (RFC 9110 section 9.2.1): the original answers them
+/// like others, but what looks at a server must not leave blobs.
 fn is_safe(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
 }

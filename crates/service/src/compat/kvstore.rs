@@ -1,7 +1,9 @@
-//! `io.grpc.KeyValueService`, the key-value example of the gRPC project: keys that are created, changed and deleted.
+//! `io.grpc.KeyValueService`, the key-value example of the gRPC project: keys that are created,
+//! changed and deleted.
 //!
-//! A call is an operation of the store, on the database that the server was told. Failures of the original have no
-//! text, as clients may compare them; those that only this server can have say what is wrong.
+//! A call is an operation of the store, on the database that the server was told. Failures of the
+//! original have no text, as clients may compare them; those that only this server can have say
+//! what is wrong.
 
 use store::tree::Wishes;
 use store::{
@@ -226,7 +228,8 @@ fn decode(bytes: &[u8], method: Method) -> Result<(&[u8], &[u8]), Status> {
     decoded.map_err(|error| not_a_request(method, error))
 }
 
-/// The database of the service. NOT_FOUND would speak of the key, so one that is missing has another status.
+/// The database of the service. NOT_FOUND would speak of the key, so one that is missing has
+/// another status.
 fn database(shared: &Shared) -> Result<DatabaseId, Status> {
     match &*shared.kvstore.database {
         "" => Ok(DatabaseId::DEFAULT),

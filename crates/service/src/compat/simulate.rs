@@ -1,12 +1,14 @@
-//! Delays of `pelton serve --simulate`: how long the key-value example of the gRPC project pretends to work.
+//! Delays of `pelton serve --simulate`: how long the key-value example of the gRPC project pretends
+//! to work.
 //!
-//! A delay is an alarm of the call, so no thread is held. With [`Delays::serial`] calls have their delays one after the
-//! other: each is told when its own ends, as soon as it comes, and that is after all that came before it. So nothing
-//! needs to wake the next one, loops share one number, and a late alarm makes nobody after it later. A call that goes
-//! before its turn leaves its time unused, as in a server in which a thread sleeps for it.
+//! A delay is an alarm of the call, so no thread is held. With [`Delays::serial`] calls have their
+//! delays one after the other: each is told when its own ends, as soon as it comes, and that is
+//! after all that came before it. So nothing needs to wake the next one, loops share one number,
+//! and a late alarm makes nobody after it later. A call that goes before its turn leaves its time
+//! unused, as in a server in which a thread sleeps for it.
 //!
-//! The bytes of requests that wait, and the time that is given out ahead, are shared out among callers, so that one that
-//! takes all that it can get leaves something to the others.
+//! The bytes of requests that wait, and the time that is given out ahead, are shared out among
+//! callers, so that one that takes all that it can get leaves something to the others.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +47,8 @@ pub struct Simulator {
 struct Row {
     /// When the last one ends.
     free_at_ns: u64,
-    /// Whose they are, and when each ends: a caller that has gone before its turn still has its time.
+    /// Whose they are, and when each ends: a caller that has gone before its turn still has its
+    /// time.
     booked: VecDeque<Booked>,
     taken: Shares,
 }
@@ -68,7 +71,8 @@ const ROW: Bounds = Bounds {
 /// One operation's turn. What it takes up is free again when it is dropped.
 #[derive(Debug)]
 pub struct Turn {
-    /// From then on it may be carried out, on the clock of [`Actions::now_ns`](crate::call::Actions::now_ns).
+    /// From then on it may be carried out, on the clock of
+    /// [`Actions::now_ns`](crate::call::Actions::now_ns).
     pub due_ns: u64,
     /// What was asked for.
     pub request: Request,
@@ -102,7 +106,8 @@ impl Simulator {
     /// Gives a request that has just come its turn, and keeps its bytes until then.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if too many calls, too many bytes or too much time wait already, in all or of this caller.
+    /// RESOURCE_EXHAUSTED if too many calls, too many bytes or too much time wait already, in all
+    /// or of this caller.
     pub fn enter(
         &self,
         request: &[u8],
@@ -275,7 +280,8 @@ mod tests {
         assert_eq!(simulator(false).bytes.max, SIMULATED_BYTES);
     }
 
-    /// One caller that goes on and on leaves most of the row to others, also if its calls go before their turn.
+    /// One caller that goes on and on leaves most of the row to others, also if its calls go before
+    /// their turn.
     #[test]
     fn the_row_is_shared_out() {
         let (simulator, waiting) = (simulator(true), WaitingCalls::default());

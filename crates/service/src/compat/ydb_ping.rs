@@ -38,7 +38,8 @@ impl State for YdbPingCall {
         if last {
             actions.finish(Status::OK);
         } else if !actions.can_send() {
-            // One message may go beyond the bound of unsent bytes; the next one waits until there is room.
+            // One message may go beyond the bound of unsent bytes; the next one waits until there
+            // is room.
             actions.hold();
         }
     }

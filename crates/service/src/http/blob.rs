@@ -97,8 +97,8 @@ impl Put {
     }
 }
 
-/// Refuses a part of a content (RFC 9110 section 14.5), which would replace the whole, and one in a form that would be
-/// forgotten.
+/// Refuses a part of a content (RFC 9110 section 14.5), which would replace the whole, and one in a
+/// form that would be forgotten.
 fn whole_and_as_it_is(metadata: &dyn Metadata) -> Result<(), Status> {
     if metadata.first(b"content-range").is_some() {
         let text = "content-range: a blob is stored as a whole; over gRPC an upload can be resumed";

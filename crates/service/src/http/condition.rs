@@ -1,5 +1,5 @@
-//! Conditions in the headers of a request (RFC 9110 section 13). The version of a blob is its entity tag; it has no date that
-//! a caller could name.
+//! Conditions in the headers of a request (RFC 9110 section 13). The version of a blob is its
+//! entity tag; it has no date that a caller could name.
 
 use super::range::{Part, part};
 use crate::call::Metadata;
@@ -35,8 +35,9 @@ fn names(list: &[u8], version: u64, comparison: Comparison) -> bool {
     list.trim_ascii() == b"*" || list.split(|&byte| byte == b',').any(is_it)
 }
 
-/// What a request that changes something makes its condition: the version that must be there, 0 for none. A condition that
-/// cannot be kept is refused, since passing it over would replace what the caller wants to keep.
+/// What a request that changes something makes its condition: the version that must be there, 0 for
+/// none. A condition that cannot be kept is refused, since passing it over would replace what the
+/// caller wants to keep.
 pub(super) fn of_change(metadata: &dyn Metadata) -> Result<Option<u64>, Status> {
     match metadata.first(b"if-none-match") {
         Some(b"*") => return Ok(Some(0)),

@@ -1,8 +1,8 @@
-//! Plain HTTP/2 requests that are more than a question who is there: `/blob/NAME`, by method, and `/upload`, which
-//! [`compat::gupload`](crate::compat::gupload) serves.
+//! Plain HTTP/2 requests that are more than a question who is there: `/blob/NAME`, by method, and
+//! `/upload`, which [`compat::gupload`](crate::compat::gupload) serves.
 //!
-//! They are calls like others: [`route`] finds their [`Method`], and an error ends them with a [`Status`], which the room
-//! above puts into the words of HTTP.
+//! They are calls like others: [`route`] finds their [`Method`], and an error ends them with a
+//! [`Status`], which the room above puts into the words of HTTP.
 
 mod blob;
 mod condition;

@@ -11,7 +11,8 @@ pub(super) enum Part {
     Unsatisfiable,
 }
 
-/// What a header asks for. One that is not understood, or asks for several ranges, is passed over, as the RFC allows.
+/// What a header asks for. One that is not understood, or asks for several ranges, is passed over,
+/// as the RFC allows.
 pub(super) fn part(header: Option<&[u8]>, size_bytes: u64) -> Part {
     let range = header
         .and_then(|header| std::str::from_utf8(header).ok())

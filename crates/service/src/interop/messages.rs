@@ -1,4 +1,5 @@
-//! The messages of the test service, as far as the server looks at them (`proto/grpc/testing/messages.proto`).
+//! The messages of the test service, as far as the server looks at them
+//! (`proto/grpc/testing/messages.proto`).
 
 use std::collections::VecDeque;
 
@@ -78,8 +79,8 @@ pub(super) fn decode_input(bytes: &[u8]) -> Result<InputRequest, Status> {
     })
 }
 
-/// `StreamingOutputCallRequest`: appends the messages asked for to `owed`, or returns how the call is
-/// to end at once.
+/// `StreamingOutputCallRequest`: appends the messages asked for to `owed`, or returns how the call
+/// is to end at once.
 pub(super) fn decode_output(
     bytes: &[u8],
     owed: &mut VecDeque<Response>,
@@ -135,7 +136,8 @@ fn is_true(value: Option<api::BoolValue>) -> bool {
     value.is_some_and(|value| value.value)
 }
 
-/// `SimpleResponse` and `StreamingOutputCallResponse` are the same on the wire: a payload of zeros as field 1.
+/// `SimpleResponse` and `StreamingOutputCallResponse` are the same on the wire: a payload of zeros
+/// as field 1.
 pub(super) fn encode_payload(out: &mut Vec<u8>, payload_bytes: u32) {
     let length = payload_bytes as usize;
     let inside = if length == 0 {

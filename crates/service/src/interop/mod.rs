@@ -1,7 +1,7 @@
 //! `grpc.testing.TestService`: for the public interoperability tests of gRPC, behind a flag.
 //!
-//! <https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md> says in its part on servers what each
-//! method does; the words in quotes here are its names of features.
+//! <https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md> says in its part on
+//! servers what each method does; the words in quotes here are its names of features.
 
 mod messages;
 mod orca;
@@ -115,7 +115,8 @@ fn echo_metadata(metadata: &dyn Metadata, actions: &mut impl Actions) {
     }
 }
 
-/// "EmptyCall", "UnaryCall", "CacheableUnaryCall", "Backend metrics report": "orca_per_query_report"
+/// "EmptyCall", "UnaryCall", "CacheableUnaryCall", "Backend metrics report":
+/// "orca_per_query_report"
 fn answer_unary(
     method: Method,
     bytes: &[u8],
@@ -151,7 +152,8 @@ fn answer_unary(
 
 /// An answer that is different each time, and that a proxy may keep for a minute.
 fn answer_with_time(actions: &mut impl Actions) {
-    // The wall clock is read in milliseconds; the monotonic one tells the calls of a millisecond apart.
+    // The wall clock is read in milliseconds; the monotonic one tells the calls of a millisecond
+    // apart.
     let time_ns = actions.now_ms() * 1_000_000 + actions.now_ns() % 1_000_000;
     actions.add_initial_metadata(b"cache-control", b"max-age=60, public");
     actions.respond(|out| {
@@ -229,7 +231,8 @@ impl Answering {
             if self.is_half_closed {
                 return Err(Status::second_request(method.path()));
             }
-            // Nothing more is expected, whether the caller has ended its side by now or does it later.
+            // Nothing more is expected, whether the caller has ended its side by now or does it
+            // later.
             self.is_half_closed = true;
         }
         self.is_half_closed |= last;
@@ -244,7 +247,8 @@ impl Answering {
         Ok(())
     }
 
-    /// Sends what is owed, as far as time and room allow; then ends the call, or lets the next request come.
+    /// Sends what is owed, as far as time and room allow; then ends the call, or lets the next
+    /// request come.
     fn go_on(&mut self, actions: &mut impl Actions) {
         while let Some(&response) = self.owed.front() {
             if !self.is_time_for(response, actions)
@@ -264,7 +268,8 @@ impl Answering {
         }
     }
 
-    /// "Observe ResponseParameters.interval_us": a pause since the message before, which has just gone out.
+    /// "Observe ResponseParameters.interval_us": a pause since the message before, which has just
+    /// gone out.
     fn is_time_for(&mut self, response: Response, actions: &mut impl Actions) -> bool {
         if response.interval_us == 0 {
             return true;

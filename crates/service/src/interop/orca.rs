@@ -22,7 +22,8 @@ pub(super) fn encode_report(report: &TestOrcaReport<'_>) -> Result<Vec<u8>, Deco
     Ok(out)
 }
 
-/// Returns bytes as the value of a `-bin` trailer travels: base64 without padding (RFC 4648 section 4).
+/// Returns bytes as the value of a `-bin` trailer travels: base64 without padding (RFC 4648 section
+/// 4).
 pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::with_capacity(bytes.len().div_ceil(3) * 4);

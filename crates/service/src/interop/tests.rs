@@ -1,4 +1,5 @@
-//! Each case of the public description that concerns the server, by its name there; then limits and order.
+//! Each case of the public description that concerns the server, by its name there; then limits and
+//! order.
 
 use super::messages::*;
 use super::*;

@@ -11,7 +11,8 @@ use super::refuse;
 use crate::call::Shared;
 use crate::status::Status;
 
-/// The response to an operation of `kind` in the commit `sequence`, unless [`failure`] has something to say.
+/// The response to an operation of `kind` in the commit `sequence`, unless [`failure`] has
+/// something to say.
 #[inline]
 pub(super) fn result<'a>(
     kind: OperationKind,

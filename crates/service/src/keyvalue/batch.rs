@@ -74,7 +74,8 @@ pub(super) fn begin(
             let bytes = bytes_to_fetch(&request, database, allowed_bytes, shared);
             (allowed_bytes, bytes)
         }
-        // Large values are shared with the database, and count once: it is seen as they are gathered.
+        // Large values are shared with the database, and count once: it is seen as they are
+        // gathered.
         false => (named_bytes, 0),
     };
     if !actions.room_for_answer(bytes.len() + expected_bytes) {
@@ -90,7 +91,8 @@ pub(super) fn begin(
     Ok(Step::ReadBatch(Box::new(batch)))
 }
 
-/// The bound on the answer to a request that asks for this one, 0 if it names none: what the server allows of it.
+/// The bound on the answer to a request that asks for this one, 0 if it names none: what the server
+/// allows of it.
 pub(super) fn answer_bound(method: Method, given: u64, shared: &Shared) -> Result<u64, Status> {
     let named = named_bound(method, given)?;
     Ok(named.min(shared.answer_bytes_max))
@@ -105,8 +107,8 @@ fn named_bound(method: Method, given: u64) -> Result<u64, Status> {
     }
 }
 
-/// Hands a batch with a write to the committer; `None`: its request comes once more, when there is memory for the values
-/// in the answer.
+/// Hands a batch with a write to the committer; `None`: its request comes once more, when there is
+/// memory for the values in the answer.
 fn begin_writes(
     request: &BatchRequest<'_>,
     database: DatabaseId,
@@ -147,8 +149,8 @@ pub(super) struct Filled<Kept> {
     pub kept: Kept,
 }
 
-/// Has `fill` push into a commit on a database, and submits it; `None`: the request comes once more, when there is memory
-/// for the values in its answer.
+/// Has `fill` push into a commit on a database, and submits it; `None`: the request comes once
+/// more, when there is memory for the values in its answer.
 pub(super) fn submit_with_room<Kept>(
     (database, mode): (DatabaseId, Mode),
     actions: &mut impl Actions,
@@ -187,8 +189,8 @@ pub(super) fn values_bytes(
         .min(usize::try_from(max_answer_bytes).unwrap_or(usize::MAX))
 }
 
-/// Pushes operations into a commit and hands what must be known of each to `keep`. `list` is where they stand: the
-/// method, and the field.
+/// Pushes operations into a commit and hands what must be known of each to `keep`. `list` is where
+/// they stand: the method, and the field.
 pub(super) fn push_all<'a>(
     list: (Method, &str),
     operations: impl Iterator<Item = Result<(OperationKind, Operation<'a>), Invalid>>,
@@ -220,7 +222,8 @@ fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
 }
 
 impl ReadBatch {
-    /// Says which keys will be looked at: no further ones when their values come to more than the answer may have.
+    /// Says which keys will be looked at: no further ones when their values come to more than the
+    /// answer may have.
     pub(super) fn wish(&self, wishes: &mut Wishes) {
         let bytes = usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX);
         wishes.keys(bytes, keys_of(&self.decoded()));
@@ -239,18 +242,21 @@ impl ReadBatch {
     ) -> Result<(), NotFetched> {
         let mut is_claimed = self.expected_bytes > 0;
         if !is_claimed && !actions.can_send() {
-            // Other calls of the same connection have used its room up meanwhile: `writable` follows.
+            // Other calls of the same connection have used its room up meanwhile: `writable`
+            // follows.
             return Ok(());
         }
         let now_ms = actions.now_ms();
         let mut answer = MessageParts::default();
-        // What it shares with the database, each value once: the peer may be long in taking it, and it may be overwritten.
+        // What it shares with the database, each value once: the peer may be long in taking it, and
+        // it may be overwritten.
         let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
         BatchResponse::encode_applied(&mut answer.own, point_of(shown), []);
         for key in keys_of(&self.decoded()) {
             let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value.len());
-            // Looked at before the value is copied, so that no more than the bound is ever in memory.
+            // Looked at before the value is copied, so that no more than the bound is ever in
+            // memory.
             let bytes = answer.len() + value_bytes + store::limits::ANSWER_BYTES_PER_OPERATION;
             if bytes as u64 > self.max_answer_bytes {
                 let status = refuse::answer_too_large(Method::Batch, self.max_answer_bytes);
@@ -271,7 +277,8 @@ impl ReadBatch {
             if !is_claimed && answer.own.len() > LARGE_ANSWER_BYTES {
                 is_claimed = actions.can_send_large(self.most_copied_bytes(shared));
                 if !is_claimed {
-                    // Made anew when there is memory for it: kept, it would be what there is none for.
+                    // Made anew when there is memory for it: kept, it would be what there is none
+                    // for.
                     return Ok(());
                 }
             }
@@ -374,8 +381,8 @@ pub(super) fn point_after(outcome: &CommitOutcome<'_>, shared: &Shared) -> Resum
     }
 }
 
-/// Appends the inside of the `BatchResponse` for a commit that was not refused; `pushed` are the operations of which it
-/// has outcomes, or of which one has failed.
+/// Appends the inside of the `BatchResponse` for a commit that was not refused; `pushed` are the
+/// operations of which it has outcomes, or of which one has failed.
 pub(super) fn encode_outcome(
     out: &mut Vec<u8>,
     pushed: &[Pushed],

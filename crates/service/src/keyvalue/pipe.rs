@@ -1,9 +1,9 @@
 //! Pipe: a stream of batches, each a commit of its own, answered in the order sent.
 //!
-//! Several commits of one Pipe are under way at a time; the committer takes those of one loop in the order in which
-//! they were submitted, and their outcomes come back in that order. A batch that is refused before it gets there waits
-//! in the same line, so that its answer keeps its place. A batch without a write is a commit too: it must see the
-//! batches before it.
+//! Several commits of one Pipe are under way at a time; the committer takes those of one loop in
+//! the order in which they were submitted, and their outcomes come back in that order. A batch that
+//! is refused before it gets there waits in the same line, so that its answer keeps its place. A
+//! batch without a write is a commit too: it must see the batches before it.
 
 use std::collections::VecDeque;
 
@@ -107,7 +107,8 @@ impl Pipe {
         actions: &mut impl Actions,
     ) {
         if outcome.decision == Decision::Refused(Refusal::UnknownDatabase) {
-            // Nothing that follows can succeed, and such a refusal may overtake what is still on its way to the device.
+            // Nothing that follows can succeed, and such a refusal may overtake what is still on
+            // its way to the device.
             self.acknowledge(actions);
             return actions.finish(refuse::database_gone());
         }
@@ -142,8 +143,8 @@ impl Pipe {
 
     // --- what comes in
 
-    /// What a message asks for. Submits its batch if it has one that can be. `None`: the message comes once more, when
-    /// there is memory for the values in the answer.
+    /// What a message asks for. Submits its batch if it has one that can be. `None`: the message
+    /// comes once more, when there is memory for the values in the answer.
     fn take(
         &mut self,
         bytes: &[u8],
@@ -178,7 +179,8 @@ impl Pipe {
         Waiting::Broken(status)
     }
 
-    /// Takes from the first message what holds for the whole Pipe, and checks that the others do not contradict.
+    /// Takes from the first message what holds for the whole Pipe, and checks that the others do
+    /// not contradict.
     fn aim(
         &mut self,
         request: &BatchRequest<'_>,
@@ -247,8 +249,8 @@ impl Pipe {
         }))
     }
 
-    /// Has room for the answers to all batches under way set aside, if that is more than a little: each message that is
-    /// sent gives back what was set aside.
+    /// Has room for the answers to all batches under way set aside, if that is more than a little:
+    /// each message that is sent gives back what was set aside.
     fn reserve(&self, actions: &mut impl Actions) {
         if self.answer_bytes > LARGE_ANSWER_BYTES as u64 {
             actions.reserve(usize::try_from(self.answer_bytes).unwrap_or(usize::MAX));
@@ -257,7 +259,8 @@ impl Pipe {
 
     // --- what goes out
 
-    /// Answers all that waits for nothing, ends the call if that was all, and holds the caller if too much is under way.
+    /// Answers all that waits for nothing, ends the call if that was all, and holds the caller if
+    /// too much is under way.
     fn go_on(&mut self, actions: &mut impl Actions) {
         while let Some(next) = self.waiting.pop_front() {
             match next {

@@ -51,8 +51,8 @@ impl Rest {
         }
     }
 
-    /// What is kept of the keys, with the copy that waits for a disk; 0 if it is little. It never becomes less: a key that is
-    /// passed has the room of a longer one before it.
+    /// What is kept of the keys, with the copy that waits for a disk; 0 if it is little. It never
+    /// becomes less: a key that is passed has the room of a longer one before it.
     fn held_bytes(&self) -> usize {
         fn length(bound: &Bound<Vec<u8>>) -> usize {
             match bound {
@@ -64,7 +64,8 @@ impl Rest {
         if bytes >= HELD_KEY_BYTES { bytes } else { 0 }
     }
 
-    /// Has what is kept of the keys counted as held by the caller's connection, for a call that has sent nothing yet.
+    /// Has what is kept of the keys counted as held by the caller's connection, for a call that has
+    /// sent nothing yet.
     fn hold_request(&self, actions: &mut impl Actions) {
         let bytes = self.held_bytes();
         if bytes > 0 {
@@ -72,8 +73,8 @@ impl Rest {
         }
     }
 
-    /// The same between two pages, for a call that then holds more than others of its connection which have yet to begin.
-    /// Anew after each page: it is given back when something is sent.
+    /// The same between two pages, for a call that then holds more than others of its connection
+    /// which have yet to begin. Anew after each page: it is given back when something is sent.
     fn hold_ready(&self, actions: &mut impl Actions) {
         let bytes = self.held_bytes();
         if bytes > 0 {
@@ -182,7 +183,8 @@ impl Scan {
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
         self.asked = false;
-        // Asked for while there was room; other calls of the same connection may have used it up since.
+        // Asked for while there was room; other calls of the same connection may have used it up
+        // since.
         if !self.may_go_on(actions) {
             return Ok(());
         }
@@ -265,7 +267,8 @@ impl Scan {
         })
     }
 
-    /// Sends a page of one large entry, whose value comes last so that it can follow the head without being copied.
+    /// Sends a page of one large entry, whose value comes last so that it can follow the head
+    /// without being copied.
     fn send_large<'v>(
         &self,
         entry: &Entry<'v>,
@@ -387,7 +390,8 @@ impl Count {
         wishes.count(&self.rest.range(), rows, self.may_estimate);
     }
 
-    /// Counts one slice. In memory, where an exact count is cheap, whoever would be content with an estimate gets one too.
+    /// Counts one slice. In memory, where an exact count is cheap, whoever would be content with an
+    /// estimate gets one too.
     pub(super) fn read(
         &mut self,
         shown: &Shown<'_>,

@@ -1,4 +1,5 @@
-//! What a caller is told when a request cannot be served: the status table at the top of `kv.proto`.
+//! What a caller is told when a request cannot be served: the status table at the top of
+//! `kv.proto`.
 //!
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
@@ -78,7 +79,8 @@ pub(crate) fn not_fetched() -> Status {
     )
 }
 
-/// Refuses keys that no database can hold. The committer looks at those of writes; this is for reads.
+/// Refuses keys that no database can hold. The committer looks at those of writes; this is for
+/// reads.
 #[inline]
 pub(crate) fn check_key(key: &[u8]) -> Result<(), Status> {
     if key.len() <= store::limits::KEY_BYTES {

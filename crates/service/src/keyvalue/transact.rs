@@ -22,7 +22,8 @@ pub(super) struct Transact {
 }
 
 impl Transact {
-    /// Takes up a request; `None`: it comes once more, when there is memory for the values in its answer.
+    /// Takes up a request; `None`: it comes once more, when there is memory for the values in its
+    /// answer.
     pub(super) fn begin(
         bytes: &[u8],
         shared: &Shared,

@@ -1,6 +1,7 @@
 //! Finds the file that declares something, in a serialized `google.protobuf.FileDescriptorSet`.
 //!
-//! Field numbers are those of `google/protobuf/descriptor.proto`. Whatever is not needed for finding is passed over.
+//! Field numbers are those of `google/protobuf/descriptor.proto`. Whatever is not needed for
+//! finding is passed over.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +125,8 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// `EnumDescriptorProto`. The names of its values stand beside the name of the enum, not below it.
+    /// `EnumDescriptorProto`. The names of its values stand beside the name of the enum, not below
+    /// it.
     fn add_enum(&mut self, scope: &str, bytes: &'a [u8]) -> Result<(), Fault> {
         self.add_with_parts(scope, bytes, &[])?;
         each_bytes(bytes, |field, value| match field {
@@ -152,8 +154,8 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// Adds what `bytes` describes, and the names directly below it which stand in the fields `parts`. All
-    /// descriptors have their name as field 1. Answers with the full name.
+    /// Adds what `bytes` describes, and the names directly below it which stand in the fields
+    /// `parts`. All descriptors have their name as field 1. Answers with the full name.
     fn add_with_parts(
         &mut self,
         scope: &str,

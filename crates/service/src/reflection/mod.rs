@@ -1,5 +1,6 @@
-//! `grpc.reflection.v1.ServerReflection`, and the same under its older name `v1alpha`: a client without `.proto` files
-//! asks what is served (<https://github.com/grpc/grpc/blob/master/doc/server-reflection.md>).
+//! `grpc.reflection.v1.ServerReflection`, and the same under its older name `v1alpha`: a client
+//! without `.proto` files asks what is served
+//! (<https://github.com/grpc/grpc/blob/master/doc/server-reflection.md>).
 //!
 //! The messages of both are the same on the wire, so there is one state machine for both paths.
 
@@ -54,7 +55,8 @@ impl State for ReflectionCall {
         if last {
             actions.finish(Status::OK);
         } else if !actions.can_send() {
-            // One answer may go beyond the bound of unsent bytes; the next question waits until there is room.
+            // One answer may go beyond the bound of unsent bytes; the next question waits until
+            // there is room.
             actions.hold();
         }
     }

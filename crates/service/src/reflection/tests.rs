@@ -226,7 +226,8 @@ fn what_is_asked_of_an_extension_is_read() {
     assert_eq!((message, number), ("a.Base", 200));
 }
 
-/// Two files: `base.proto` with the message `a.Base`, and one that imports it and extends it at both possible places.
+/// Two files: `base.proto` with the message `a.Base`, and one that imports it and extends it at
+/// both possible places.
 fn set_with_extensions() -> Vec<u8> {
     let name = |out: &mut Vec<u8>, name: &str| writer::bytes(out, 1, name.as_bytes());
     let extension = |out: &mut Vec<u8>, field: u32, number: u64| {

@@ -1,5 +1,6 @@
-//! The hand-written message formats against an independent implementation of protobuf (prost) that knows nothing but
-//! the `.proto` files: each reads what the other has written, field by field and by name.
+//! The hand-written message formats against an independent implementation of protobuf (prost) that
+//! knows nothing but the `.proto` files: each reads what the other has written, field by field and
+//! by name.
 
 mod broken;
 mod requests;
@@ -43,7 +44,8 @@ fn message<const N: usize>(name: &str, fields: [(&str, Option<Value>); N]) -> Dy
     message
 }
 
-/// `ours` says to the oracle what `expected` says. (Compared as the oracle writes them, which leaves out defaults.)
+/// `ours` says to the oracle what `expected` says. (Compared as the oracle writes them, which
+/// leaves out defaults.)
 #[track_caller]
 fn assert_same(name: &str, ours: &[u8], expected: &DynamicMessage) {
     let descriptor = POOL

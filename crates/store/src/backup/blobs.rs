@@ -1,4 +1,5 @@
-//! The contents of blobs in a backup: those that the descriptions in it name, no others, each checked as it is copied.
+//! The contents of blobs in a backup: those that the descriptions in it name, no others, each
+//! checked as it is copied.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -29,8 +30,8 @@ pub(super) struct Needed {
 }
 
 impl Described {
-    /// Those that are visible, page by page: whoever describes a blob meanwhile waits for a page at most. What changes
-    /// while this goes on is partly among them, and must come from the log.
+    /// Those that are visible, page by page: whoever describes a blob meanwhile waits for a page at
+    /// most. What changes while this goes on is partly among them, and must come from the log.
     pub(super) fn in_store(store: &Store) -> Described {
         Described::in_pages(store, SLICE_ROWS)
     }
@@ -243,7 +244,8 @@ impl Contents {
     }
 }
 
-/// Whether a folder of contents has those that are needed and no other files. Names the first that should not be there.
+/// Whether a folder of contents has those that are needed and no other files. Names the first that
+/// should not be there.
 pub(super) fn find_foreign(folder: &dyn Disk, needed: &[Needed]) -> io::Result<Option<String>> {
     let numbers: BTreeSet<u64> = needed.iter().map(|needed| needed.number).collect();
     let is_needed =

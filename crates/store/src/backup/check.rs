@@ -35,8 +35,9 @@ pub struct Verified {
     pub blob_bytes: u64,
 }
 
-/// Checks a backup: its manifest, the checksum of each file, the pages of its snapshot, the chain and the records of its
-/// log, and that they belong together. Changes nothing. `watch` is told of the bytes done so far, and may end it.
+/// Checks a backup: its manifest, the checksum of each file, the pages of its snapshot, the chain
+/// and the records of its log, and that they belong together. Changes nothing. `watch` is told of
+/// the bytes done so far, and may end it.
 pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreError> {
     let manifest = read_manifest(source)?;
     let total_bytes = manifest.bytes();
@@ -63,7 +64,8 @@ pub fn verify(source: &dyn Disk, watch: Watch<'_>) -> Result<Verified, RestoreEr
     })
 }
 
-/// Checks that each description has its content, and that there is nothing else. Returns how many they are, and their bytes.
+/// Checks that each description has its content, and that there is nothing else. Returns how many
+/// they are, and their bytes.
 fn check_blobs(
     source: &dyn Disk,
     described: &Described,
@@ -112,7 +114,8 @@ pub(super) fn open_blobs(
     }
 }
 
-/// Goes through all contents. `watch` is told of the bytes done, with those of the files before, and of how many there are.
+/// Goes through all contents. `watch` is told of the bytes done, with those of the files before,
+/// and of how many there are.
 pub(super) fn walk_blobs(
     contents: &mut Contents,
     before_bytes: u64,
@@ -176,7 +179,8 @@ pub(super) fn read_manifest(source: &dyn Disk) -> Result<Manifest, RestoreError>
     Ok(manifest)
 }
 
-/// What is done with each piece of a file that is read: it gets the bytes up to its end, and the piece.
+/// What is done with each piece of a file that is read: it gets the bytes up to its end, and the
+/// piece.
 pub(super) type Piece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>;
 
 /// Reads a file of a backup to its end and checks its checksum. Returns its length.

@@ -1,4 +1,5 @@
-//! Files that are written or read from their beginning to their end, with a checksum over all of it.
+//! Files that are written or read from their beginning to their end, with a checksum over all of
+//! it.
 
 use std::io;
 use std::sync::Arc;

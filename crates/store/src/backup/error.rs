@@ -66,7 +66,8 @@ impl BackupError {
         }
     }
 
-    /// Whether the reason is that something of the server's is not what was written, and not only out of reach for now.
+    /// Whether the reason is that something of the server's is not what was written, and not only
+    /// out of reach for now.
     pub fn is_of_damage(&self) -> bool {
         match self {
             BackupError::Tree(error) => error.is_of_damage(),

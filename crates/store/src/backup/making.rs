@@ -108,8 +108,8 @@ pub struct Progress {
 pub enum Step {
     /// There is more to do.
     More,
-    /// Nothing is done before the log is synced, with a sync that begins now or later: then say so with
-    /// [`log_synced`](Making::log_synced).
+    /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
+    /// with [`log_synced`](Making::log_synced).
     SyncLog,
     /// It is complete and on the device.
     Complete(BackupReport),
@@ -196,7 +196,8 @@ impl Making {
         }
     }
 
-    /// Begins a new file of log after fewer bytes than [`limits::LOG_FILE_BYTES`]: tests want many files.
+    /// Begins a new file of log after fewer bytes than [`limits::LOG_FILE_BYTES`]: tests want many
+    /// files.
     pub fn set_log_file_bytes(&mut self, bytes: u64) {
         self.log_file_bytes = bytes.min(limits::LOG_FILE_BYTES);
     }
@@ -206,7 +207,8 @@ impl Making {
         self.progress
     }
 
-    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard) it.
+    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
+    /// it.
     pub fn step(&mut self, clock: &mut dyn Clock) -> Result<Step, BackupError> {
         if self.base.hold.is_broken() {
             return Err(BackupError::LogGone);
@@ -228,7 +230,8 @@ impl Making {
         Ok(Step::More)
     }
 
-    /// The log is durable up to its end, by a sync that began after [`Step::SyncLog`] was returned. There it is cut.
+    /// The log is durable up to its end, by a sync that began after [`Step::SyncLog`] was returned.
+    /// There it is cut.
     pub fn log_synced(&mut self, end: LogEnd) {
         let Phase::Snapshot(snapshot) = &mut self.phase else {
             unreachable!("it was asked for");

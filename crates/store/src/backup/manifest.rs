@@ -1,6 +1,7 @@
 //! The manifest: what a backup consists of, and that it is complete.
 //!
-//! A text of lines, each a word and its values; the last one holds the CRC32C of all lines before it:
+//! A text of lines, each a word and its values; the last one holds the CRC32C of all lines before
+//! it:
 //!
 //! ```text
 //! pelton-backup
@@ -149,7 +150,8 @@ impl Manifest {
         Some(Manifest { files, ..manifest })
     }
 
-    /// Whether the files can be those of a backup. Their names are used as such: nothing in them may lead elsewhere.
+    /// Whether the files can be those of a backup. Their names are used as such: nothing in them
+    /// may lead elsewhere.
     fn is_sound(&self) -> bool {
         let is_plain =
             |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'.';
@@ -264,8 +266,8 @@ pub(super) fn read(disk: &dyn Disk) -> Result<Manifest, ManifestError> {
     Manifest::decode(&text[..count])
 }
 
-/// Writes the manifest: everything that it names is on the device. When this returns, the backup is complete. One that
-/// could not be read again is not written.
+/// Writes the manifest: everything that it names is on the device. When this returns, the backup is
+/// complete. One that could not be read again is not written.
 pub(super) fn write(disk: &dyn Disk, manifest: &Manifest) -> io::Result<()> {
     let text = manifest.encode();
     if text.len() > limits::MANIFEST_BYTES || Manifest::decode(text.as_bytes()).is_err() {

@@ -1,5 +1,5 @@
-//! Backups: a copy of all databases as they were at one commit, made while commits go on, and a new data folder made of
-//! such a copy.
+//! Backups: a copy of all databases as they were at one commit, made while commits go on, and a new
+//! data folder made of such a copy.
 //!
 //! Design: docs/internals/commit-and-log.md, "Backups". No threads and no clocks: the owner of the
 //! values calls each step.

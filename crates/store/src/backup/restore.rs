@@ -49,8 +49,9 @@ pub struct Restored {
     pub blob_bytes: u64,
 }
 
-/// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history. `target` is empty, and
-/// the caller's; when this fails it is empty again, as far as that can be done, and no server takes it.
+/// Makes a data folder of a backup: every commit up to the cut, none behind it, and a new history.
+/// `target` is empty, and the caller's; when this fails it is empty again, as far as that can be
+/// done, and no server takes it.
 ///
 /// Everything is read and checked as it is copied, and then opened as a server would open it.
 pub fn restore(
@@ -161,8 +162,8 @@ impl Restoring<'_> {
         Ok(file.bytes)
     }
 
-    /// Opens what was copied as a server does, with a new history, brings the contents of the blobs that it describes,
-    /// and closes it.
+    /// Opens what was copied as a server does, with a new history, brings the contents of the blobs
+    /// that it describes, and closes it.
     fn open(
         &self,
         manifest: Manifest,

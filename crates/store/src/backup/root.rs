@@ -44,8 +44,8 @@ impl BackupRoot {
         opened
     }
 
-    /// Removes the folder of a backup that was given up, with what is left in it: links of tables, if what failed was to
-    /// make or to list them.
+    /// Removes the folder of a backup that was given up, with what is left in it: links of tables,
+    /// if what failed was to make or to list them.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_dir_all(self.path_of(name))?;
         self.sync()

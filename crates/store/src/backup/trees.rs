@@ -1,5 +1,5 @@
-//! The files of trees in a backup. A backup has no folders, so their paths become names: `trees/3-17/tables/4` is
-//! `3.17.tables.4.tree`.
+//! The files of trees in a backup. A backup has no folders, so their paths become names:
+//! `trees/3-17/tables/4` is `3.17.tables.4.tree`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,9 @@ pub(super) fn path_of(name: &str) -> Option<PathBuf> {
 /// A temporary file in the folder of a tree, which some backups have.
 const STRAY_PATH: &str = ".tmp-known-tables";
 
-/// Whether a file is one that an earlier version took into a backup although nothing needs it: a temporary file that was
-/// there for a moment, or was left by a full disk. It is checked as all files are, and restored nowhere.
+/// Whether a file is one that an earlier version took into a backup although nothing needs it: a
+/// temporary file that was there for a moment, or was left by a full disk. It is checked as all
+/// files are, and restored nowhere.
 pub(super) fn is_stray(name: &str) -> bool {
     let tree = name
         .strip_suffix(SUFFIX)

@@ -1,4 +1,5 @@
-//! All blobs of a store, beside their descriptions: unfinished uploads, contents that are read, contents that are to go.
+//! All blobs of a store, beside their descriptions: unfinished uploads, contents that are read,
+//! contents that are to go.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -22,7 +23,8 @@ use crate::descriptors::DescriptorBudget;
 /// The bounds of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobConfig {
-    /// Bytes that the blobs of one database may have together, with unfinished uploads and what waits to be removed.
+    /// Bytes that the blobs of one database may have together, with unfinished uploads and what
+    /// waits to be removed.
     pub quota_bytes: u64,
     /// Bytes of the disk that blobs leave free.
     pub free_bytes: u64,
@@ -71,7 +73,8 @@ pub trait Runner: Send + Sync {
         self.run(job);
     }
 
-    /// The same for a read of so many bytes, which may have to wait until what was read before is out of the way.
+    /// The same for a read of so many bytes, which may have to wait until what was read before is
+    /// out of the way.
     fn run_read(&self, _source: u64, _bytes: usize, read: ReadJob) {
         self.run(Box::new(move || read(None)));
     }
@@ -87,7 +90,8 @@ impl Runner for Inline {
     }
 }
 
-/// An upload that was lost although its sender could have gone on with it, for whoever writes a log.
+/// An upload that was lost although its sender could have gone on with it, for whoever writes a
+/// log.
 #[derive(Clone, Debug)]
 pub struct LostUpload {
     /// The database.

@@ -1,9 +1,10 @@
 //! The bounds of unfinished uploads, and which of them make room for others.
 //!
-//! Room is shared out by peers: an upload never takes the place of one whose peer has less than its own peer would have with
-//! it. So whoever fills all places or all bytes with group_sizing of uploads harms only itself. First go uploads that no stream
-//! has; of those that a stream has, only such as bring next to nothing for [`limits::STALLED_UPLOAD_MS`], and only of the
-//! peer that has most. For a peer that has none the time is shorter, [`limits::STALLED_FOR_NEWCOMER_MS`].
+//! Room is shared out by peers: an upload never takes the place of one whose peer has less than its
+//! own peer would have with it. So whoever fills all places or all bytes with group_sizing of
+//! uploads harms only itself. First go uploads that no stream has; of those that a stream has, only
+//! such as bring next to nothing for [`limits::STALLED_UPLOAD_MS`], and only of the peer that has
+//! most. For a peer that has none the time is shorter, [`limits::STALLED_FOR_NEWCOMER_MS`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,8 +71,8 @@ impl OpenUploads {
         }
     }
 
-    /// Returns the share that a peer has of so many places, if it has used it up. Where not one place is left, its share is
-    /// not what stands in its way.
+    /// Returns the share that a peer has of so many places, if it has used it up. Where not one
+    /// place is left, its share is not what stands in its way.
     fn exceeded_share(self, places: usize) -> Option<usize> {
         let left = places.saturating_sub(self.others);
         let share = left.div_ceil(limits::UPLOADS_PEER_SHARE);
@@ -99,9 +100,9 @@ impl State {
 }
 
 impl Blobs {
-    /// Adds an upload, if its database, all of them together, and its peer may have one more. Makes room if it can be made.
-    /// The bounds are looked at and the upload is added under one lock, so that uploads that begin together do not take the
-    /// same place.
+    /// Adds an upload, if its database, all of them together, and its peer may have one more. Makes
+    /// room if it can be made. The bounds are looked at and the upload is added under one lock, so
+    /// that uploads that begin together do not take the same place.
     ///
     /// Returns it, and the one that it takes the key of, if there is one.
     pub(super) fn add_upload(
@@ -175,8 +176,9 @@ impl Blobs {
         permit.ok_or(UploadError::Descriptors { limit, allowed })
     }
 
-    /// Has the peer that asks go on with an upload, if it may have one more that is open, or this one is open for it
-    /// already. Until [`Unfinished::take`] says what came of it, it counts as open.
+    /// Has the peer that asks go on with an upload, if it may have one more that is open, or this
+    /// one is open for it already. Until [`Unfinished::take`] says what came of it, it counts as
+    /// open.
     pub(super) fn claim_upload(
         &self,
         unfinished: &Arc<Unfinished>,
@@ -191,9 +193,9 @@ impl Blobs {
         Ok(())
     }
 
-    /// Whether a peer can have one more upload that a stream has. Each has at most a part of what the open uploads of others
-    /// leave, so that there is always something left for the next peer, however many keep their streams open, and however
-    /// long.
+    /// Whether a peer can have one more upload that a stream has. Each has at most a part of what
+    /// the open uploads of others leave, so that there is always something left for the next peer,
+    /// however many keep their streams open, and however long.
     fn check_share(
         &self,
         state: &State,
@@ -337,9 +339,9 @@ impl Blobs {
         Err(error)
     }
 
-    /// Removes uploads that no stream has, or whose stream brings next to nothing; one that a stream
-    /// resumes meanwhile stays. Returns whether the room of all that were ended is free: if not,
-    /// ending more of them is no use.
+    /// Removes uploads that no stream has, or whose stream brings next to nothing; one that a
+    /// stream resumes meanwhile stays. Returns whether the room of all that were ended is free: if
+    /// not, ending more of them is no use.
     fn evict_all(
         self: &Arc<Blobs>,
         victims: &[Arc<Unfinished>],
@@ -367,8 +369,9 @@ impl Blobs {
         self.end_and_keep(unfinished, progress, Over::Evicted)
     }
 
-    /// Keeps what uploads that no stream has keep of each database's room within its bound. The largest of them may be
-    /// larger than that: it is kept as long as its room is needed for nothing else.
+    /// Keeps what uploads that no stream has keep of each database's room within its bound. The
+    /// largest of them may be larger than that: it is kept as long as its room is needed for
+    /// nothing else.
     pub(super) fn bound_idle_bytes(self: &Arc<Blobs>, database: DatabaseId, now_ms: u64) {
         let _making_room = self.making_room.lock();
         for _ in 0..limits::ROOM_ATTEMPTS {
@@ -438,8 +441,9 @@ impl Shortage {
             let share = shares.entry(unfinished.peer()).or_default();
             let weight = (self.weigh)(unfinished);
             share.weight += weight;
-            // One that is locked is at work, or its stream has just left it and waits for the disk: it cannot go now, and
-            // whoever asks does not wait. One without weight would go for nothing.
+            // One that is locked is at work, or its stream has just left it and waits for the disk:
+            // it cannot go now, and whoever asks does not wait. One without weight would go for
+            // nothing.
             if asking.number == Some(unfinished.number)
                 || weight == 0
                 || !unfinished.is_idle(asking.now_ms, stalled_ms)
@@ -505,7 +509,8 @@ impl Shortage {
         Some((victim, weight))
     }
 
-    /// Those that go where nobody asks: of the peers with most, as many as are needed and there are.
+    /// Those that go where nobody asks: of the peers with most, as many as are needed and there
+    /// are.
     fn of_those_with_most(&self, mut shares: BTreeMap<UploadPeer, Share>) -> Vec<Arc<Unfinished>> {
         for share in shares.values_mut() {
             share.candidates.retain(|candidate| !candidate.has_stream);

@@ -1,5 +1,5 @@
-//! What nobody needs any more: contents of blobs that were replaced or deleted, abandoned uploads, blobs of databases that
-//! were dropped.
+//! What nobody needs any more: contents of blobs that were replaced or deleted, abandoned uploads,
+//! blobs of databases that were dropped.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::store::Store;
 use crate::sweep::SWEEP_TAG;
 
 impl Blobs {
-    /// Takes notice of the outcome of a commit on [`DatabaseId::BLOBS`], whoever asked for it: what it has replaced or
-    /// removed goes. `sealed` is what it was to describe.
+    /// Takes notice of the outcome of a commit on [`DatabaseId::BLOBS`], whoever asked for it: what
+    /// it has replaced or removed goes. `sealed` is what it was to describe.
     pub fn settle(self: &Arc<Blobs>, outcome: &CommitOutcome<'_>, sealed: Option<Sealed>) {
         let is_applied = outcome.decision == Decision::Applied;
         for operation in outcome.operations().filter(|_| is_applied) {
@@ -49,8 +49,9 @@ impl Blobs {
         }
     }
 
-    /// Collects what is due, if it is time. Removals of descriptions go into the batch; their outcomes are to be
-    /// [settled](Blobs::settle) like others. The calling thread must hold no [`View`](crate::View).
+    /// Collects what is due, if it is time. Removals of descriptions go into the batch; their
+    /// outcomes are to be [settled](Blobs::settle) like others. The calling thread must hold no
+    /// [`View`](crate::View).
     pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
         let due_ms = self.collect_due_ms.load(Ordering::Relaxed);
         let next_ms = match self.is_empty() {
@@ -68,7 +69,8 @@ impl Blobs {
         if now_ms < due_ms || !exchanged(due_ms) {
             return;
         }
-        // An upload that was added since it was looked whether there is something may have asked for a collection before.
+        // An upload that was added since it was looked whether there is something may have asked
+        // for a collection before.
         if !self.is_empty() {
             self.collect_within(now_ms);
         }
@@ -81,8 +83,8 @@ impl Blobs {
         self.sweep_dropped(store, batch);
     }
 
-    /// Has what is there looked through in time. To be called behind what adds something: [`collect`](Blobs::collect) looks
-    /// behind its change of the time whether there is something.
+    /// Has what is there looked through in time. To be called behind what adds something:
+    /// [`collect`](Blobs::collect) looks behind its change of the time whether there is something.
     pub(super) fn collect_within(&self, now_ms: u64) {
         let due_ms = now_ms + limits::COLLECT_MS;
         self.collect_due_ms.fetch_min(due_ms, Ordering::Relaxed);
@@ -94,7 +96,8 @@ impl Blobs {
         state.used.is_empty() && state.uploads.is_empty()
     }
 
-    /// When [`collect`](Blobs::collect) is due, in milliseconds since 1970; `u64::MAX`: there is nothing.
+    /// When [`collect`](Blobs::collect) is due, in milliseconds since 1970; `u64::MAX`: there is
+    /// nothing.
     pub fn collect_due_ms(&self) -> u64 {
         self.collect_due_ms.load(Ordering::Relaxed)
     }
@@ -178,7 +181,8 @@ mod tests {
         fn lost(&self, _why: UploadError) {}
     }
 
-    /// An upload that begins while it is looked whether there is something to collect is looked through some day.
+    /// An upload that begins while it is looked whether there is something to collect is looked
+    /// through some day.
     #[test]
     fn an_upload_that_begins_meanwhile_is_collected_in_time() {
         let mut config = StoreConfig::new(1);

@@ -39,9 +39,9 @@ struct OpenContent {
     _permit: DescriptorPermit,
 }
 
-/// Buffers for pieces of all contents. What everybody else has let go of is filled again: memory that is given back at
-/// each piece costs more than the reading. Not more of it is kept than a few downloads need: each would keep its own
-/// otherwise, for as long as its caller does not read.
+/// Buffers for pieces of all contents. What everybody else has let go of is filled again: memory
+/// that is given back at each piece costs more than the reading. Not more of it is kept than a few
+/// downloads need: each would keep its own otherwise, for as long as its caller does not read.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Vec<Bytes>);
 
@@ -82,8 +82,8 @@ pub struct Piece {
 }
 
 impl Blobs {
-    /// Opens a content for reading. Call it while a view is held that shows the description: its content goes only
-    /// after a later one is visible.
+    /// Opens a content for reading. Call it while a view is held that shows the description: its
+    /// content goes only after a later one is visible.
     pub fn open_content(self: &Arc<Blobs>, description: &Description<'_>) -> Arc<Content> {
         let mut state = self.state.lock();
         state.readers.entry(description.number).or_default().count += 1;
@@ -102,7 +102,8 @@ impl Content {
         self.size_bytes
     }
 
-    /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the disk.
+    /// Reads `bytes` from `offset` on, as far as there are so many, and checks them. Waits for the
+    /// disk.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<Piece, ReadError> {
         let read = self.try_read(offset, bytes);
         if let Err(error @ (ReadError::Damaged { .. } | ReadError::Missing { .. })) = &read {

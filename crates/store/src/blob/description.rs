@@ -8,7 +8,8 @@ use crate::catalogue::DatabaseId;
 /// The version of the encoding, its first byte.
 const VERSION: u8 = 1;
 
-/// Bytes of the fields of fixed length: version, database, number, size, checksum, time, length of the SHA-256.
+/// Bytes of the fields of fixed length: version, database, number, size, checksum, time, length of
+/// the SHA-256.
 const HEAD_BYTES: usize = 1 + 4 + 8 + 8 + 4 + 8 + 1;
 
 /// What is known of a blob. Its version is that of its entry.
@@ -73,7 +74,8 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The key of a blob's description: the number of its database, so that those of one stand together, and its name.
+/// The key of a blob's description: the number of its database, so that those of one stand
+/// together, and its name.
 pub fn key(database: DatabaseId, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(4 + name.len());
     key.extend_from_slice(&database.0.to_be_bytes());
@@ -113,7 +115,8 @@ impl fmt::Display for NameError {
     }
 }
 
-/// Checks the name of a blob. No file is named after it, but others may write it to one of that name.
+/// Checks the name of a blob. No file is named after it, but others may write it to one of that
+/// name.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     if !(1..=limits::NAME_BYTES).contains(&name.len()) {
         return Err(NameError::Length(name.len()));

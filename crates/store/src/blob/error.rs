@@ -33,7 +33,8 @@ pub enum UploadError {
         /// The one it has.
         found: u32,
     },
-    /// What was stored of it by an earlier run of the server is not what was written; it was thrown away.
+    /// What was stored of it by an earlier run of the server is not what was written; it was thrown
+    /// away.
     Stored,
     /// The content as a whole is not what was sent; it was thrown away.
     Content {

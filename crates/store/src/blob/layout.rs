@@ -1,9 +1,11 @@
 //! A content file, from its first byte:
 //!
-//! - a page of [`HEAD_BYTES`]: whose upload it is, written once, and two *marks*, each in a sector of its own. A mark says
-//!   that the content up to an offset is on the device, with the checksum up to there; the newer one that is whole counts.
-//! - groups: a page of [`SUMS_BYTES`] with the CRC32C of each block of the group, and the blocks. All groups but the last
-//!   have [`GROUP_BYTES`] of content, all blocks but the last [`limits::BLOCK_BYTES`].
+//! - a page of [`HEAD_BYTES`]: whose upload it is, written once, and two *marks*, each in a sector
+//!   of its own. A mark says that the content up to an offset is on the device, with the checksum
+//!   up to there; the newer one that is whole counts.
+//! - groups: a page of [`SUMS_BYTES`] with the CRC32C of each block of the group, and the blocks.
+//!   All groups but the last have [`GROUP_BYTES`] of content, all blocks but the last
+//!   [`limits::BLOCK_BYTES`].
 //!
 //! All numbers are little-endian.
 
@@ -67,8 +69,9 @@ pub(crate) struct Mark {
     pub(crate) block_crc32c: u32,
     /// When it was written, in milliseconds since 1970.
     pub(crate) touched_ms: u64,
-    /// The last thing of all, written *before* what it speaks of was on the device: it counts only with a description.
-    /// Without one the file is nothing: it was sealed and not described, or deleted, which a loss of power took back.
+    /// The last thing of all, written *before* what it speaks of was on the device: it counts only
+    /// with a description. Without one the file is nothing: it was sealed and not described, or
+    /// deleted, which a loss of power took back.
     pub(crate) is_sealed: bool,
 }
 

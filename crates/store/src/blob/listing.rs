@@ -34,8 +34,9 @@ impl Blobs {
         uploads
     }
 
-    /// Discards the uploads of a name with an id; an empty id names those that cannot be resumed. A stream that has one is
-    /// told. Returns how many there were. One whose description is on its way stays. Waits for the disk.
+    /// Discards the uploads of a name with an id; an empty id names those that cannot be resumed. A
+    /// stream that has one is told. Returns how many there were. One whose description is on its
+    /// way stays. Waits for the disk.
     pub fn discard_uploads(
         self: &Arc<Blobs>,
         database: DatabaseId,

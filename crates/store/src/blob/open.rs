@@ -58,13 +58,15 @@ pub(crate) struct Opening {
     described: HashMap<u64, (DatabaseId, String)>,
     /// Files that nothing names.
     orphans: Vec<u64>,
-    /// Those of them that were blobs, and of which the log does not tell why they are none any more.
+    /// Those of them that were blobs, and of which the log does not tell why they are none any
+    /// more.
     unexplained: u64,
     found: Found,
 }
 
 impl Opening {
-    /// Looks through the folder of contents, if there is one, of a store whose log was read, and ends at `wall_ms`.
+    /// Looks through the folder of contents, if there is one, of a store whose log was read, and
+    /// ends at `wall_ms`.
     pub(crate) fn read(
         store: &Store,
         disk: Option<&dyn Disk>,
@@ -89,8 +91,9 @@ impl Opening {
         (self.unexplained > limits::ORPHANS).then_some(self.unexplained)
     }
 
-    /// Brings the marks of uploads to the device that the last run may have left in the cache of the operating system: what
-    /// their senders are told of from now on must not be taken back by a loss of power.
+    /// Brings the marks of uploads to the device that the last run may have left in the cache of
+    /// the operating system: what their senders are told of from now on must not be taken back by a
+    /// loss of power.
     pub(crate) fn sync_uploads(&self, disk: &dyn Disk) -> io::Result<()> {
         for number in self.state.unfinished.keys() {
             disk.open(&file_name(*number))?.sync()?;
@@ -181,7 +184,8 @@ impl Opening {
         used.unfinished += 1;
         let upload = Unfinished::found(number, &key, mark.offset, mark.touched_ms);
         self.state.unfinished.insert(number, Arc::clone(&upload));
-        // Files come in the order of their numbers: the later one is that of the upload that was begun anew.
+        // Files come in the order of their numbers: the later one is that of the upload that was
+        // begun anew.
         if let Some(before) = self.state.uploads.insert(key, upload) {
             self.state.unfinished.remove(&before.number);
             self.state.unbook(database, before.stored_bytes());

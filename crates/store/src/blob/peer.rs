@@ -2,15 +2,18 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The peer of an upload, by which uploads are bounded: those of one peer make room for each other first.
+/// The peer of an upload, by which uploads are bounded: those of one peer make room for each other
+/// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UploadPeer {
-    /// Not known, as of uploads that an earlier run of the server received: all these count as one peer.
+    /// Not known, as of uploads that an earlier run of the server received: all these count as one
+    /// peer.
     #[default]
     Unknown,
     /// A process of this machine, over a UNIX socket.
     Local,
-    /// An address. Of IPv6 it is the network of 64 bits, since a single machine has all addresses of one.
+    /// An address. Of IPv6 it is the network of 64 bits, since a single machine has all addresses
+    /// of one.
     Address(IpAddr),
 }
 

@@ -21,8 +21,8 @@ impl ContentFile {
         ContentFile { file, size_bytes }
     }
 
-    /// Fills the buffer from `offset` on, which is the beginning of a block. The buffer ends with a block, or with the
-    /// content.
+    /// Fills the buffer from `offset` on, which is the beginning of a block. The buffer ends with a
+    /// block, or with the content.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), CheckError> {
         debug_assert!(offset.is_multiple_of(limits::BLOCK_BYTES as u64));
         let end = offset + buffer.len() as u64;
@@ -62,7 +62,8 @@ impl ContentFile {
     }
 }
 
-/// The block-aligned piece of content to read for `bytes` from `offset` on: where it begins, and its length.
+/// The block-aligned piece of content to read for `bytes` from `offset` on: where it begins, and
+/// its length.
 pub(super) fn aligned(offset: u64, bytes: usize, size_bytes: u64) -> (u64, usize) {
     let block = limits::BLOCK_BYTES as u64;
     let first = offset / block * block;

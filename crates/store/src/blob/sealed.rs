@@ -7,8 +7,8 @@ use super::unfinished::Over;
 use super::upload::Upload;
 use crate::operation::{Condition, Expiry, Operation};
 
-/// A content that is complete and durable, and is not described yet. Dropped before its operation was shown, it is an
-/// unfinished upload again, or goes if that cannot be resumed.
+/// A content that is complete and durable, and is not described yet. Dropped before its operation
+/// was shown, it is an unfinished upload again, or goes if that cannot be resumed.
 #[derive(Debug)]
 pub struct Sealed {
     pub(super) upload: Option<Upload>,
@@ -38,8 +38,9 @@ impl Sealed {
         }
     }
 
-    /// Shows the operation that describes it, for a commit on [`DatabaseId::BLOBS`]. From then on the log may hold it: if
-    /// nobody [settles](Sealed::settle) it, the content stays, and the next start knows whether it is described.
+    /// Shows the operation that describes it, for a commit on [`DatabaseId::BLOBS`]. From then on
+    /// the log may hold it: if nobody [settles](Sealed::settle) it, the content stays, and the next
+    /// start knows whether it is described.
     ///
     /// # Panics
     /// If it was settled.

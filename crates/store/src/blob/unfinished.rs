@@ -24,7 +24,8 @@ pub(super) struct Unfinished {
     /// Empty: it cannot be resumed.
     pub(super) upload_id: Box<[u8]>,
     pub(super) progress: Mutex<Progress>,
-    /// Bytes of content that are written. Read without the lock, which may be held for long; so are the next three.
+    /// Bytes of content that are written. Read without the lock, which may be held for long; so are
+    /// the next three.
     stored_bytes: AtomicU64,
     /// A stream has it.
     has_stream: AtomicBool,
@@ -57,8 +58,8 @@ pub(super) struct Progress {
     pub(super) is_named: bool,
     /// Why it is no unfinished upload any more.
     pub(super) over: Option<Over>,
-    /// All of it is durable, and its description is on its way: no other stream may have it, or the same file would be
-    /// described twice, or removed under its description.
+    /// All of it is durable, and its description is on its way: no other stream may have it, or the
+    /// same file would be described twice, or removed under its description.
     pub(super) is_sealed: bool,
 }
 
@@ -67,7 +68,8 @@ pub(super) struct Progress {
 pub(super) enum Over {
     /// It is described, or only a restart can show whether it is.
     Settled,
-    /// It was abandoned for too long, or cannot be resumed and its stream has ended, or its description was not wanted.
+    /// It was abandoned for too long, or cannot be resumed and its stream has ended, or its
+    /// description was not wanted.
     Gone,
     /// Its sender has begun it anew.
     BegunAnew,
@@ -75,7 +77,8 @@ pub(super) enum Over {
     Evicted,
     /// Somebody has discarded it.
     Discarded,
-    /// What is stored of it cannot be trusted, or is not what was to be stored: its stream was told.
+    /// What is stored of it cannot be trusted, or is not what was to be stored: its stream was
+    /// told.
     Worthless,
     /// The disk has failed while no stream waited for it.
     Failed(Arc<io::Error>),
@@ -189,7 +192,8 @@ impl Unfinished {
         (self.paced_bytes).store(self.stored_bytes(), Ordering::Relaxed);
     }
 
-    /// A stream of a peer is about to go on with it, and it counts as open for it. [`Unfinished::take`] follows.
+    /// A stream of a peer is about to go on with it, and it counts as open for it.
+    /// [`Unfinished::take`] follows.
     pub(super) fn claim(&self, peer: UploadPeer, now_ms: u64) {
         *self.peer.lock() = peer;
         self.begin_pace(now_ms);
@@ -247,8 +251,8 @@ impl Unfinished {
         }
     }
 
-    /// Makes what came durable, while more may come. After an error of the device the upload is over before its stream can
-    /// seal it. `is_told`: the stream waits for what is returned.
+    /// Makes what came durable, while more may come. After an error of the device the upload is
+    /// over before its stream can seal it. `is_told`: the stream waits for what is returned.
     pub(super) fn sync(
         self: &Arc<Unfinished>,
         blobs: &Arc<Blobs>,
@@ -280,7 +284,8 @@ impl Unfinished {
         let pending = writer.prepare_mark(now_ms).map_err(device)?;
         let file = writer.file();
         drop(progress);
-        // Also where that says that the disk is full: what was written before is not to be trusted any more.
+        // Also where that says that the disk is full: what was written before is not to be trusted
+        // any more.
         file.sync().map_err(UploadError::device)?;
         if !is_named {
             blobs.disk.sync_folder().map_err(UploadError::device)?;
@@ -290,7 +295,8 @@ impl Unfinished {
         progress.writer()?.set_mark(pending).map_err(device)
     }
 
-    /// A stream has ended. What is stored is made durable and waits for another one, or goes if it cannot be resumed.
+    /// A stream has ended. What is stored is made durable and waits for another one, or goes if it
+    /// cannot be resumed.
     pub(super) fn leave(self: &Arc<Unfinished>, blobs: &Arc<Blobs>, turn: u64) {
         let Ok(mut progress) = self.lock_turn(turn) else {
             return;
@@ -344,8 +350,8 @@ impl Progress {
 }
 
 impl Blobs {
-    /// Ends an upload that was never described, notifies the stream that has it, and removes what is
-    /// stored. Returns whether it was not over before. Waits for the disk.
+    /// Ends an upload that was never described, notifies the stream that has it, and removes what
+    /// is stored. Returns whether it was not over before. Waits for the disk.
     pub(super) fn end_upload(
         self: &Arc<Blobs>,
         unfinished: &Arc<Unfinished>,

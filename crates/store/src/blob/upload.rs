@@ -59,7 +59,8 @@ pub trait Owner: Send + Sync {
     }
 }
 
-/// A stream's hold on an upload. Dropped, the upload waits for another stream, or is gone if it cannot be resumed.
+/// A stream's hold on an upload. Dropped, the upload waits for another stream, or is gone if it
+/// cannot be resumed.
 #[derive(Debug)]
 pub struct Upload {
     pub(super) blobs: Arc<Blobs>,
@@ -70,7 +71,8 @@ pub struct Upload {
 }
 
 impl Blobs {
-    /// Begins an upload, or goes on with one, which is then taken from the stream that has it. Waits for the disk.
+    /// Begins an upload, or goes on with one, which is then taken from the stream that has it.
+    /// Waits for the disk.
     pub fn begin_upload(
         self: &Arc<Blobs>,
         begin: &Begin,
@@ -150,7 +152,8 @@ impl Blobs {
         }
         let (unfinished, before) = self.add_upload(begin, asking)?;
         if let Some(before) = before {
-            // Another stream was faster. If it is being completed already, it is, and this one begins behind it.
+            // Another stream was faster. If it is being completed already, it is, and this one
+            // begins behind it.
             let _ = self.begin_anew(&before);
         }
         Ok(unfinished)
@@ -224,8 +227,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Reads what an earlier run has stored, once: its checksum would be taken for that of what is there. Nobody waits for
-    /// that but this stream: what is read does not change.
+    /// Reads what an earlier run has stored, once: its checksum would be taken for that of what is
+    /// there. Nobody waits for that but this stream: what is read does not change.
     fn verify(&self) -> Result<(), UploadError> {
         let unfinished = &self.unfinished;
         if !unfinished.is_unverified.load(Ordering::Acquire) {
@@ -273,7 +276,8 @@ impl Upload {
         self.blobs.streams.load(Ordering::Relaxed)
     }
 
-    /// Stores chunks, one behind the other, up to the first that does not fit its checksum. Waits for the disk.
+    /// Stores chunks, one behind the other, up to the first that does not fit its checksum. Waits
+    /// for the disk.
     ///
     /// What comes of a chunk before its end is written, and counts as stored only with the end.
     pub fn write(&self, bytes: &[u8], chunks: &[Chunk], now_ms: u64) -> Result<(), UploadError> {
@@ -304,7 +308,8 @@ impl Upload {
         }
     }
 
-    /// How many of the chunks, and of the bytes, are what was sent, and what is wrong with the next chunk.
+    /// How many of the chunks, and of the bytes, are what was sent, and what is wrong with the next
+    /// chunk.
     fn check(
         &self,
         bytes: &[u8],
@@ -376,8 +381,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Has what came made durable when there is enough of it, beside what follows; if the disk is too slow for that,
-    /// what follows waits.
+    /// Has what came made durable when there is enough of it, beside what follows; if the disk is
+    /// too slow for that, what follows waits.
     fn sync_soon(&self, now_ms: u64) -> Result<(), UploadError> {
         let unmarked_bytes = self.lock()?.writer()?.unmarked_bytes();
         let (blobs, turn) = (Arc::clone(&self.blobs), self.turn);
@@ -396,7 +401,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Ends an upload: checks the whole and makes it durable. Waits for the disk. What comes back wants to be described.
+    /// Ends an upload: checks the whole and makes it durable. Waits for the disk. What comes back
+    /// wants to be described.
     pub fn finish(self, end: &End, now_ms: u64) -> Result<Sealed, UploadError> {
         match self.seal(end, now_ms) {
             Ok((size_bytes, crc32c)) => Ok(Sealed {

@@ -27,8 +27,8 @@ impl From<io::Error> for CheckError {
     }
 }
 
-/// Fails unless a file that was written in one go has nothing but its head, its checksums and the content, each in its
-/// place. The content itself is for a [walk](Walk).
+/// Fails unless a file that was written in one go has nothing but its head, its checksums and the
+/// content, each in its place. The content itself is for a [walk](Walk).
 pub(crate) fn check_form(
     file: &dyn DiskFile,
     number: u64,
@@ -80,7 +80,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins one through a file that must have this number, size and checksum, perhaps into an empty file.
+    /// Begins one through a file that must have this number, size and checksum, perhaps into an
+    /// empty file.
     pub(crate) fn new(
         source: Arc<dyn DiskFile>,
         target: Option<Arc<dyn DiskFile>>,
@@ -104,8 +105,8 @@ impl Walk {
         })
     }
 
-    /// Does a little. Answers of how many bytes, or `None` if everything is well and, where there is a copy, that is
-    /// durable but for its name.
+    /// Does a little. Answers of how many bytes, or `None` if everything is well and, where there
+    /// is a copy, that is durable but for its name.
     pub(crate) fn step(&mut self) -> Result<Option<u64>, CheckError> {
         let left_bytes = self.size_bytes - self.offset;
         if left_bytes == 0 {

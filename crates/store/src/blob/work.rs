@@ -1,4 +1,5 @@
-//! Work that waits for a disk, in a form in which it can be handed over: what a call wants done, and what it is told.
+//! Work that waits for a disk, in a form in which it can be handed over: what a call wants done,
+//! and what it is told.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub struct Chunk {
     pub bytes: usize,
     /// The checksum that the whole chunk was sent with.
     pub crc32c: Option<u32>,
-    /// More of the chunk follows: the first of the chunks that come next goes on with it. Only the last may be open.
+    /// More of the chunk follows: the first of the chunks that come next goes on with it. Only the
+    /// last may be open.
     pub is_open: bool,
 }
 
@@ -216,7 +218,8 @@ impl Work {
     }
 }
 
-/// How much may be read from `offset` on if so many bytes of whole blocks are granted: a block, if it is less.
+/// How much may be read from `offset` on if so many bytes of whole blocks are granted: a block, if
+/// it is less.
 fn granted_bytes(offset: u64, granted: usize) -> usize {
     let into = (offset % BLOCK_BYTES as u64) as usize;
     (granted / BLOCK_BYTES).max(1) * BLOCK_BYTES - into

@@ -31,7 +31,8 @@ pub(super) struct ContentWriter {
     is_sealed: bool,
     /// A mark that sealed and does not count any more is still to be overwritten.
     has_old_seal: bool,
-    /// What was before a chunk that is written and not complete: it may turn out not to be what was sent.
+    /// What was before a chunk that is written and not complete: it may turn out not to be what was
+    /// sent.
     open: Option<Box<OpenChunk>>,
     /// For its descriptor.
     permit: Option<DescriptorPermit>,
@@ -122,7 +123,8 @@ impl ContentWriter {
         })
     }
 
-    /// Reads what the last mark speaks of, and fails with [`io::ErrorKind::InvalidData`] unless it is what was written.
+    /// Reads what the last mark speaks of, and fails with [`io::ErrorKind::InvalidData`] unless it
+    /// is what was written.
     pub(super) fn verify(file: &Arc<dyn DiskFile>) -> io::Result<()> {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "what was stored is damaged");
         let mut page = vec![0; HEAD_BYTES as usize];
@@ -234,8 +236,8 @@ impl ContentWriter {
 
     /// Adds content. After an error everything is as before, and it can be tried again.
     ///
-    /// What a mark needs has its room in the file before the content that it speaks of: on a full disk what was stored can
-    /// still be marked.
+    /// What a mark needs has its room in the file before the content that it speaks of: on a full
+    /// disk what was stored can still be marked.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let in_group = GROUP_BYTES - self.offset % GROUP_BYTES;
         if (bytes.len() as u64) < in_group {
@@ -296,8 +298,8 @@ impl ContentWriter {
         self.crc32c = crc32c::crc32c_append(self.crc32c, piece);
     }
 
-    /// Writes what a mark needs beside the content. After a sync of the [file](ContentWriter::file) that begins now or
-    /// later, [`set_mark`](ContentWriter::set_mark) may follow.
+    /// Writes what a mark needs beside the content. After a sync of the [file](ContentWriter::file)
+    /// that begins now or later, [`set_mark`](ContentWriter::set_mark) may follow.
     pub(super) fn prepare_mark(&mut self, now_ms: u64) -> io::Result<Pending> {
         self.write_sums()?;
         Ok(Pending(self.next_mark(now_ms)))
@@ -329,7 +331,8 @@ impl ContentWriter {
             return Ok(());
         }
         let pending = self.prepare_mark(now_ms)?;
-        // Not to be taken for a write that found no room, behind which what was written before is as it was.
+        // Not to be taken for a write that found no room, behind which what was written before is
+        // as it was.
         self.file.sync().map_err(io::Error::other)?;
         self.set_mark(pending)
     }
@@ -450,8 +453,8 @@ mod tests {
         content
     }
 
-    /// Each write of the call fails once: of the content, the checksums of the group that ends, those of the next, and what is
-    /// behind; twice, and then it succeeds.
+    /// Each write of the call fails once: of the content, the checksums of the group that ends,
+    /// those of the next, and what is behind; twice, and then it succeeds.
     #[test]
     fn an_append_that_fails_behind_the_end_of_a_group_leaves_nothing() {
         let group = GROUP_BYTES as usize;

@@ -5,8 +5,9 @@ use crate::hash::KeyHasher;
 use crate::limits;
 use crate::log::{Record, RecordKind};
 
-/// Records on their way to the indexes. A record changes a place in memory that is seldom in the processor's caches; so
-/// the places of several are looked up together before the first of them is changed.
+/// Records on their way to the indexes. A record changes a place in memory that is seldom in the
+/// processor's caches; so the places of several are looked up together before the first of them is
+/// changed.
 pub(super) struct ReadAhead {
     hasher: KeyHasher,
     waiting: Vec<Waiting>,

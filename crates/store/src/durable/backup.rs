@@ -46,22 +46,24 @@ fn sync(committer: &mut DurableCommitter) -> Result<LogEnd, BackupError> {
 }
 
 impl CommitLoop {
-    /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two rounds.
+    /// From what a [`backup`](crate::backup::Making) begins that begins now. Call it between two
+    /// rounds.
     pub fn backup_base(&mut self, clock: &mut dyn Clock) -> Result<Base, BackupError> {
         let hub = self.hub().clone();
         base(&hub, self.committer(), clock)
     }
 
-    /// Syncs the log and says where it ends, for a backup that asks for it. Call it between two rounds.
+    /// Syncs the log and says where it ends, for a backup that asks for it. Call it between two
+    /// rounds.
     pub fn backup_sync(&mut self) -> Result<LogEnd, BackupError> {
         sync(self.committer())
     }
 }
 
 impl Durable {
-    /// Copies everything into an empty folder, as it is at one commit, while everything goes on. `server` is the name and
-    /// version that stand in the copy. Takes as long as it takes, on the thread that calls; if it fails, what it made is
-    /// removed.
+    /// Copies everything into an empty folder, as it is at one commit, while everything goes on.
+    /// `server` is the name and version that stand in the copy. Takes as long as it takes, on the
+    /// thread that calls; if it fails, what it made is removed.
     pub fn backup(
         &self,
         target: Arc<dyn Disk>,

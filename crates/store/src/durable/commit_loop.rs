@@ -1,4 +1,5 @@
-//! CommitLoop of the durable committer: from the mailboxes through a group and back to the mailboxes.
+//! CommitLoop of the durable committer: from the mailboxes through a group and back to the
+//! mailboxes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::garbage::Garbage;
 use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
 use crate::tree::TreeError;
 
-/// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs, and a simulation
-/// without a thread.
+/// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs,
+/// and a simulation without a thread.
 pub struct CommitLoop {
     committer: DurableCommitter,
     hub: Arc<Hub>,
@@ -69,14 +70,14 @@ impl CommitLoop {
         &mut self.committer
     }
 
-    /// A mailbox for a loop. `waker` is called within [`round`](CommitLoop::round) when there are outcomes in it, at most
-    /// twice in one.
+    /// A mailbox for a loop. `waker` is called within [`round`](CommitLoop::round) when there are
+    /// outcomes in it, at most twice in one.
     pub fn register(&self, waker: Waker) -> Mailbox {
         self.hub.register(waker)
     }
 
-    /// Carries one group from the mailboxes to the log and its outcomes back. Returns whether there was anything to do;
-    /// if so, there may be more.
+    /// Carries one group from the mailboxes to the log and its outcomes back. Returns whether there
+    /// was anything to do; if so, there may be more.
     pub fn round(&mut self, clock: &mut dyn Clock) -> bool {
         self.committer.prepare_segment();
         let retired = self.take_retired();
@@ -181,7 +182,8 @@ impl CommitLoop {
         }
     }
 
-    /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything on its own device.
+    /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything
+    /// on its own device.
     pub fn retire_through(&self, sequence: u64) {
         self.hub.retire_through(sequence);
     }
@@ -206,12 +208,14 @@ impl CommitLoop {
         self.committer.take_events()
     }
 
-    /// Writes what is sealed of databases on disk to the device, and merges what is due, for a committer without threads.
+    /// Writes what is sealed of databases on disk to the device, and merges what is due, for a
+    /// committer without threads.
     pub fn flush_trees(&mut self) -> Result<(), TreeError> {
         self.committer.trees().flush()
     }
 
-    /// Seals what is in the memtables of all databases on disk, as far as the log is durable: what a keeper flushes then.
+    /// Seals what is in the memtables of all databases on disk, as far as the log is durable: what
+    /// a keeper flushes then.
     pub fn seal_trees(&mut self) {
         let durable_sequence = self.committer.log().durable().sequence;
         (self.committer.trees()).seal_older_than(u64::MAX, durable_sequence);
@@ -229,7 +233,8 @@ impl CommitLoop {
 
     // --- snapshots
 
-    /// Asks for a snapshot. It is made by [`step_snapshot`](CommitLoop::step_snapshot), and told of by an [`Event`].
+    /// Asks for a snapshot. It is made by [`step_snapshot`](CommitLoop::step_snapshot), and told of
+    /// by an [`Event`].
     pub fn ask_for_snapshot(&mut self) {
         self.snapshot_asked = true;
     }
@@ -244,8 +249,8 @@ impl CommitLoop {
         self.committer.set_group_operations(operations);
     }
 
-    /// Does a little of a snapshot that somebody has asked for, or that is due; returns whether there was anything to
-    /// do. Call it between rounds, in turns with them.
+    /// Does a little of a snapshot that somebody has asked for, or that is due; returns whether
+    /// there was anything to do. Call it between rounds, in turns with them.
     pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
         let Some(mut making) = self.making.take() else {
             return self.begin_snapshot(clock);
@@ -336,8 +341,8 @@ impl CommitLoop {
         self.committer.retire_segments(retired);
     }
 
-    /// Ends a clean stop: what is in the mailboxes, a snapshot if it is cheap, a sync, the closing group. No loop may
-    /// commit any more.
+    /// Ends a clean stop: what is in the mailboxes, a snapshot if it is cheap, a sync, the closing
+    /// group. No loop may commit any more.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         while self.round(clock) {}
         self.close_with(clock, &mut |_| {})

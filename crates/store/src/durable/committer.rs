@@ -33,12 +33,13 @@ use crate::snapshot::{Header, SnapshotError, SnapshotReport};
 use crate::store::Store;
 use crate::tree::{TreeIndex, Trees};
 
-/// Commits the write batches of loops to databases with a log. A value without thread and clock; its I/O is that of
-/// the log.
+/// Commits the write batches of loops to databases with a log. A value without thread and clock;
+/// its I/O is that of the log.
 ///
-/// The steps of a group, in this order: [`decide`](DurableCommitter::decide), [`write`](DurableCommitter::write),
-/// [`publish`](DurableCommitter::publish) what needs no sync, [`sync`](DurableCommitter::sync) if it is
-/// [wanted](DurableCommitter::wants_sync), publish the rest.
+/// The steps of a group, in this order: [`decide`](DurableCommitter::decide),
+/// [`write`](DurableCommitter::write), [`publish`](DurableCommitter::publish) what needs no sync,
+/// [`sync`](DurableCommitter::sync) if it is [wanted](DurableCommitter::wants_sync), publish the
+/// rest.
 #[derive(Debug)]
 pub struct DurableCommitter {
     store: Store,
@@ -130,25 +131,27 @@ pub enum Event {
     Failed(String),
     /// There is no room for more of the log: writes that need some are refused, until there is.
     Full(String),
-    /// No more of the log can be made ready, for another reason: writes that need room are refused until that is over.
+    /// No more of the log can be made ready, for another reason: writes that need room are refused
+    /// until that is over.
     NotReady(String),
     /// There is room again, or what hindered is over.
     RoomAgain,
-    /// Segments that nobody needs could not be removed: the folder grows until that is tried again, with the next ones.
+    /// Segments that nobody needs could not be removed: the folder grows until that is tried again,
+    /// with the next ones.
     NotRetired(String),
     /// There is a new snapshot.
     SnapshotMade(SnapshotReport),
     /// A snapshot could not be made: nothing is lost, but the log grows until one can.
     SnapshotFailed(String),
-    /// A folder of a database on disk could not be made, or a flush or compaction of one has failed. Nothing is lost; what
-    /// failed is tried again.
+    /// A folder of a database on disk could not be made, or a flush or compaction of one has
+    /// failed. Nothing is lost; what failed is tried again.
     TreeFailed(String),
     /// The database on disk that had failed works again.
     TreeWorks(String),
     /// A thread whose work can wait has the priority of those that answer calls.
     NoPriority(String),
-    /// The folder's own file was damaged, which was accepted: it was made anew, and an end of the log that is missing was not
-    /// noticed.
+    /// The folder's own file was damaged, which was accepted: it was made anew, and an end of the
+    /// log that is missing was not noticed.
     FolderRemade,
 }
 
@@ -158,8 +161,8 @@ pub enum Event {
 pub enum Progress {
     /// It is done, or refused.
     Done,
-    /// The log needs its next segment. Bring it ([`take_segment`](DurableCommitter::take_segment)) or say that there
-    /// is none ([`no_segment`](DurableCommitter::no_segment)), and call again.
+    /// The log needs its next segment. Bring it ([`take_segment`](DurableCommitter::take_segment))
+    /// or say that there is none ([`no_segment`](DurableCommitter::no_segment)), and call again.
     NeedsSegment,
 }
 
@@ -254,7 +257,8 @@ impl DurableCommitter {
         self.group_operations = operations;
     }
 
-    /// Refuses the commits of a loop that are not decided, and whose callers have left, by their tags.
+    /// Refuses the commits of a loop that are not decided, and whose callers have left, by their
+    /// tags.
     pub(super) fn abandon(&mut self, from: usize, mut tags: Vec<u64>) {
         if tags.is_empty() {
             return;
@@ -275,8 +279,8 @@ impl DurableCommitter {
         self.gathered.clear();
     }
 
-    /// Decides commits, in the order gathered, until the group is complete or nothing is left. Batches that are done
-    /// go to `done`.
+    /// Decides commits, in the order gathered, until the group is complete or nothing is left.
+    /// Batches that are done go to `done`.
     pub fn decide(&mut self, clock: &mut dyn Clock, done: &mut dyn FnMut(usize, WriteBatch)) {
         debug_assert!(self.decider.group().is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());
@@ -377,7 +381,8 @@ impl DurableCommitter {
                 Progress::NeedsSegment
             }
             Err(WriteError::NoRoom { source, .. }) => {
-                // With a source, the next segment is there and only this group too large for it: smaller ones go on.
+                // With a source, the next segment is there and only this group too large for it:
+                // smaller ones go on.
                 let refusal = match &source {
                     Some(source) => match NoRoom::of(source) {
                         Some(NoRoom::Disk | NoRoom::Quota) => Refusal::LogFull,
@@ -414,8 +419,8 @@ impl DurableCommitter {
         }
     }
 
-    /// Makes the commits of the group that follow a rule visible, and hands out their outcomes, by loop. `deliver`
-    /// may exchange the list for an empty one.
+    /// Makes the commits of the group that follow a rule visible, and hands out their outcomes, by
+    /// loop. `deliver` may exchange the list for an empty one.
     pub fn publish(
         &mut self,
         rule: Rule,
@@ -466,8 +471,8 @@ impl DurableCommitter {
         self.trees.rebook();
     }
 
-    /// How long to wait before the next group, in nanoseconds, so that the device keeps up with databases on disk; at most
-    /// [`DELAY_NS`](crate::tree::limits::DELAY_NS).
+    /// How long to wait before the next group, in nanoseconds, so that the device keeps up with
+    /// databases on disk; at most [`DELAY_NS`](crate::tree::limits::DELAY_NS).
     pub fn delay_ns(&self) -> u64 {
         self.delay_ns
     }
@@ -528,7 +533,8 @@ impl DurableCommitter {
         &mut self.trees
     }
 
-    /// Whether something waits for a sync: a commit of the group, the bound on sequences, or an interval that is over.
+    /// Whether something waits for a sync: a commit of the group, the bound on sequences, or an
+    /// interval that is over.
     pub fn wants_sync(&self, clock: &mut dyn Clock) -> bool {
         let is_due = self.sync_due_ns != u64::MAX && clock.now_ns() >= self.sync_due_ns;
         !self.failed && (self.decider.needs_sync() || is_due || self.sync_asked)
@@ -600,8 +606,8 @@ impl DurableCommitter {
         self.events.push(Event::Failed(why));
     }
 
-    /// Writes nothing more until a restart: the data folder is gone from its place, or it is not known which files of the log
-    /// have their names on the device. Call it between two groups.
+    /// Writes nothing more until a restart: the data folder is gone from its place, or it is not
+    /// known which files of the log have their names on the device. Call it between two groups.
     pub(super) fn give_up(&mut self, error: &PrepareError) {
         // What was answered before its sync is there, for those who put the folder back.
         self.sync();
@@ -658,7 +664,8 @@ impl DurableCommitter {
         }
     }
 
-    /// Says that no segment could be made ready: commits that grow a database are refused until there is one.
+    /// Says that no segment could be made ready: commits that grow a database are refused until
+    /// there is one.
     pub fn no_segment(&mut self, error: &PrepareError) {
         let why = error.to_string();
         let (refusal, event) = match error {
@@ -702,8 +709,8 @@ impl DurableCommitter {
         }
     }
 
-    /// Gives away the segments that nobody needs any more once every index has, on its own device, what the log holds
-    /// up to a sequence: they are for [`SegmentStock::retire`].
+    /// Gives away the segments that nobody needs any more once every index has, on its own device,
+    /// what the log holds up to a sequence: they are for [`SegmentStock::retire`].
     pub fn retire_through(&mut self, sequence: u64) -> Vec<RetiredSegment> {
         let retired = self.log.retire_through(sequence);
         self.show_statistics();
@@ -731,8 +738,8 @@ impl DurableCommitter {
 
     // --- snapshots
 
-    /// What a snapshot is of that begins now: everything up to the last sequence in the log is visible, and the
-    /// catalogue is as that left it. `None`: the log has failed.
+    /// What a snapshot is of that begins now: everything up to the last sequence in the log is
+    /// visible, and the catalogue is as that left it. `None`: the log has failed.
     ///
     /// Call it between two groups.
     pub fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
@@ -780,7 +787,8 @@ impl DurableCommitter {
         !self.failed && (self.snapshots).is_cheap(self.log.work().bytes, &self.store)
     }
 
-    /// A snapshot that began with [`snapshot_base`](DurableCommitter::snapshot_base) has come to this.
+    /// A snapshot that began with [`snapshot_base`](DurableCommitter::snapshot_base) has come to
+    /// this.
     pub(super) fn snapshot_ended(
         &mut self,
         result: Result<SnapshotReport, SnapshotError>,
@@ -829,8 +837,8 @@ impl DurableCommitter {
         self.log.is_short_of(ALIGN_BYTES as u64) && self.log.wanted_segment().is_some()
     }
 
-    /// Ends a clean stop: syncs, and writes the closing group. Nothing must be gathered, and no loop may commit any
-    /// more.
+    /// Ends a clean stop: syncs, and writes the closing group. Nothing must be gathered, and no
+    /// loop may commit any more.
     pub fn close(self, clock: &mut dyn Clock) -> Result<(), WriteError> {
         debug_assert!(self.gathered.is_empty());
         let now_ms = self.store.clock_ms(clock.now_ms());

@@ -26,7 +26,8 @@ struct List {
 }
 
 impl Errands {
-    /// Has something done on the committer's thread, and waits for it. `None`: the committer has stopped.
+    /// Has something done on the committer's thread, and waits for it. `None`: the committer has
+    /// stopped.
     pub(super) fn send<R: Send + 'static>(
         &self,
         signal: &Signal,

@@ -12,9 +12,10 @@ use crate::record::{CommitRecord, Whole};
 use crate::tree::TreeWriter;
 
 impl Work {
-    /// Decides a commit that creates or drops a database. It completes the group if it takes effect, so that what
-    /// comes behind it finds the catalogue changed. `growth_entries` is by how much the group has changed the number of
-    /// entries in the database. Returns whether it was decided.
+    /// Decides a commit that creates or drops a database. It completes the group if it takes
+    /// effect, so that what comes behind it finds the catalogue changed. `growth_entries` is by how
+    /// much the group has changed the number of entries in the database. Returns whether it was
+    /// decided.
     pub(super) fn change_catalogue(
         &mut self,
         batch: &WriteBatch,
@@ -71,7 +72,8 @@ impl Work {
         true
     }
 
-    /// What a change of the catalogue will do, if it is allowed. Gives the commit the id of a new database.
+    /// What a change of the catalogue will do, if it is allowed. Gives the commit the id of a new
+    /// database.
     fn plan_catalogue(
         &self,
         batch: &WriteBatch,
@@ -105,7 +107,8 @@ impl Work {
         })
     }
 
-    /// The same for a database on disk. Whether it is empty was read ahead; what has changed since is taken for an entry.
+    /// The same for a database on disk. Whether it is empty was read ahead; what has changed since
+    /// is taken for an entry.
     fn plan_tree_drop(
         &self,
         batch: &WriteBatch,

@@ -203,8 +203,8 @@ impl Decider {
         self.work.is_over = false;
     }
 
-    /// Whether the group that is decided is empty, as Appends to large values were passed over for the sake of others of which
-    /// there are none. They may be decided now.
+    /// Whether the group that is decided is empty, as Appends to large values were passed over for
+    /// the sake of others of which there are none. They may be decided now.
     pub(super) fn rests_for_nobody(&mut self) -> bool {
         self.work.operations == 0 && self.work.group.is_empty() && self.work.shares.end_rest()
     }
@@ -248,8 +248,9 @@ impl Decider {
         self.touched.iter().filter_map(|id| self.databases.get(id))
     }
 
-    /// Decides commits of a batch of a loop from `next` on, which it moves; those that have no turn in the group are passed
-    /// over, and must be [put back](Decider::put_back). Returns whether these were all; otherwise the group is complete.
+    /// Decides commits of a batch of a loop from `next` on, which it moves; those that have no turn
+    /// in the group are passed over, and must be [put back](Decider::put_back). Returns whether
+    /// these were all; otherwise the group is complete.
     pub(super) fn decide(
         &mut self,
         from: usize,
@@ -378,8 +379,8 @@ impl Decider {
         true
     }
 
-    /// Has the group synced, with a record that raises the last sequence in the log to `sequence`, if nothing else in
-    /// it is as high.
+    /// Has the group synced, with a record that raises the last sequence in the log to `sequence`,
+    /// if nothing else in it is as high.
     pub(super) fn add_mark(&mut self, sequence: u64, written_sequence: u64) {
         if sequence > written_sequence.max(self.work.records.last_sequence()) {
             self.work.records.push(&RawRecord::mark(sequence));
@@ -426,13 +427,15 @@ impl Work {
             || self.records.is_full_beside(copied_bytes)
     }
 
-    /// Whether a commit of a loop waits for a later group, with all of its connection that come behind it.
+    /// Whether a commit of a loop waits for a later group, with all of its connection that come
+    /// behind it.
     #[inline]
     fn passes_over(&mut self, from: usize, commit: &CommitRecord) -> bool {
         !commit.is_abandoned && (self.shares).holds(from, commit.source, commit.rewrites)
     }
 
-    /// The next sequence; `None` completes the group, since the log must be synced before there is one.
+    /// The next sequence; `None` completes the group, since the log must be synced before there is
+    /// one.
     pub(super) fn next_sequence(&mut self) -> Option<u64> {
         let sequence = self.store.next_sequence();
         self.is_complete |= sequence.is_none();
@@ -502,7 +505,8 @@ impl Work {
         (verdict, What::Keys(places), self.effects.growth_bytes())
     }
 
-    /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is not known.
+    /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
+    /// not known.
     fn decide_keys(
         &mut self,
         pending: &PendingDatabase,

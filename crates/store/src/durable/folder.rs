@@ -1,10 +1,11 @@
 //! The data folder: whose it is, which version wrote it, and what its log must have.
 //!
-//! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the folder's identity, and, if
-//! there was ever a log in it, `log` and a sequence, through which it was durable, and `segment` and the number of its
-//! newest file. The last line is `end` and a checksum of all lines before it. It is written anew at
-//! each start and clean stop, and for each new file of the log, so that a folder whose
-//! log is gone, or ends too early, is not taken for a new one.
+//! The file `pelton-data` is a text: [`HEADING`], `format` and the version, `folder` and the
+//! folder's identity, and, if there was ever a log in it, `log` and a sequence, through which it
+//! was durable, and `segment` and the number of its newest file. The last line is `end` and a
+//! checksum of all lines before it. It is written anew at each start and clean stop, and for each
+//! new file of the log, so that a folder whose log is gone, or ends too early, is not taken for a
+//! new one.
 
 use std::fmt;
 use std::io;
@@ -21,12 +22,13 @@ use crate::snapshot;
 /// The version of the folder's layout that this code writes.
 pub const FOLDER_VERSION: u32 = 4;
 
-/// The first version, whose file says nothing of the log, and whose groups nothing of the size of their segment. It is
-/// read, and becomes one of this version when a server has started.
+/// The first version, whose file says nothing of the log, and whose groups nothing of the size of
+/// their segment. It is read, and becomes one of this version when a server has started.
 const FOLDER_VERSION_1: u32 = 1;
 
-/// The second version, which says neither the identity of the folder nor the newest file of its log, and whose trees have
-/// not noted their tables. It is read, and becomes one of this version when a server has started.
+/// The second version, which says neither the identity of the folder nor the newest file of its
+/// log, and whose trees have not noted their tables. It is read, and becomes one of this version
+/// when a server has started.
 const FOLDER_VERSION_2: u32 = 2;
 
 /// The third version, whose file has no checksum. It is read, and becomes one of this version when
@@ -80,7 +82,8 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
         source,
     };
     let disk = RealDisk::open_or_create(path).map_err(failed)?;
-    // A folder that has only folders in it is not ours either, and the file layer does not see them.
+    // A folder that has only folders in it is not ours either, and the file layer does not see
+    // them.
     let has_files = !disk.list().map_err(failed)?.is_empty();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -110,8 +113,8 @@ pub(super) struct Claimed {
     pub(super) was_damaged: bool,
 }
 
-/// Locks a data folder and checks its version; an empty one becomes a data folder. With `accept_loss` one whose own file is
-/// damaged is taken too.
+/// Locks a data folder and checks its version; an empty one becomes a data folder. With
+/// `accept_loss` one whose own file is damaged is taken too.
 pub(super) fn claim(
     disk: &Arc<dyn Disk>,
     drawn: LogId,
@@ -256,7 +259,8 @@ fn state_in(bytes: &[u8]) -> Option<Result<FolderState, u32>> {
     let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
     let mut state = FolderState::default();
     match version {
-        // Nobody knows how far its log came. But the version that made it made its log in the same moment.
+        // Nobody knows how far its log came. But the version that made it made its log in the same
+        // moment.
         FOLDER_VERSION_1 => state.durable_sequence = 1,
         FOLDER_VERSION_2 | FOLDER_VERSION_3 | FOLDER_VERSION => {
             for line in lines {
@@ -311,8 +315,8 @@ fn encode(version: u32, state: FolderState) -> String {
 pub(crate) fn mark(disk: &dyn Disk, state: FolderState) -> io::Result<()> {
     if disk.list()?.iter().any(|name| name == NEW_NAME) {
         disk.remove(NEW_NAME)?;
-        // What an attempt before has left, perhaps in part, is gone for certain: else the renaming below could outlive a
-        // power loss that its removal does not.
+        // What an attempt before has left, perhaps in part, is gone for certain: else the renaming
+        // below could outlive a power loss that its removal does not.
         disk.sync_folder()?;
     }
     let text = encode(FOLDER_VERSION, state);
@@ -333,9 +337,9 @@ impl FolderFile {
         *self.state.lock()
     }
 
-    /// Notes what a start has found, or made: that the log is durable through a sequence, and which is its newest file.
-    /// So much of it is missed from now on if it is gone. A folder without an identity has the one
-    /// that is given from then on.
+    /// Notes what a start has found, or made: that the log is durable through a sequence, and which
+    /// is its newest file. So much of it is missed from now on if it is gone. A folder without an
+    /// identity has the one that is given from then on.
     ///
     /// Where the disk is full, the folder goes on with what it knows: that is less, and true.
     pub(super) fn note_start(

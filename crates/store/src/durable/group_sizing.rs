@@ -2,9 +2,9 @@
 
 use crate::limits::WORK_NS_PER_OPERATION;
 
-/// Callers who wait for their answers come back together: those of a group with the answers of that group. If all of them
-/// are in one group, nobody has work while the device syncs, and the device rests while they come back. In two group_sizing
-/// one is synced while the other comes back.
+/// Callers who wait for their answers come back together: those of a group with the answers of that
+/// group. If all of them are in one group, nobody has work while the device syncs, and the device
+/// rests while they come back. In two group_sizing one is synced while the other comes back.
 ///
 /// Where a sync takes longer than that, a second one for the other half would only cost more.
 #[derive(Debug, Default)]

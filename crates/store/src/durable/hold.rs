@@ -30,8 +30,8 @@ struct Hold {
     is_broken: Arc<AtomicBool>,
 }
 
-/// Keeps the log behind a sequence until it is dropped, or until there is no room for so much log: the server comes before
-/// its backup.
+/// Keeps the log behind a sequence until it is dropped, or until there is no room for so much log:
+/// the server comes before its backup.
 pub struct LogHold {
     hub: Arc<Hub>,
     number: u64,
@@ -39,8 +39,8 @@ pub struct LogHold {
 }
 
 impl Holds {
-    /// Up to which sequence segments may be retired, of those that are asked for. Holds are broken where the log has become
-    /// too large for them.
+    /// Up to which sequence segments may be retired, of those that are asked for. Holds are broken
+    /// where the log has become too large for them.
     pub(super) fn bound(&self, asked_sequence: u64, log_bytes: u64) -> u64 {
         let mut held = self.held.lock();
         let least = held.list.iter().map(|hold| hold.sequence).min();
@@ -60,7 +60,8 @@ impl Holds {
         !self.held.lock().list.is_empty()
     }
 
-    /// Gives up all holds, since there is no room for more log. Returns up to which sequence segments should be retired.
+    /// Gives up all holds, since there is no room for more log. Returns up to which sequence
+    /// segments should be retired.
     pub(super) fn break_all(&self) -> u64 {
         self.held.lock().break_all()
     }
@@ -78,8 +79,8 @@ impl Held {
 impl LogHold {
     /// Keeps what comes after a sequence. `None`: there are too many holds.
     ///
-    /// Call it on the committer's thread, and with a sequence up to which no index needs the log: whatever was asked to be
-    /// retired before is not behind it.
+    /// Call it on the committer's thread, and with a sequence up to which no index needs the log:
+    /// whatever was asked to be retired before is not behind it.
     pub(super) fn new(hub: &Arc<Hub>, sequence: u64) -> Option<LogHold> {
         let mut held = hub.holds.held.lock();
         if held.list.len() >= limits::LOG_HOLDS {

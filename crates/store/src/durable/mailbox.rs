@@ -100,7 +100,8 @@ impl Hub {
         }
     }
 
-    /// Waits for a sync that begins after this call. Returns up to where the log is durable then; `None`: it failed.
+    /// Waits for a sync that begins after this call. Returns up to where the log is durable then;
+    /// `None`: it failed.
     pub(super) fn sync(&self) -> Option<u64> {
         let mut syncs = self.syncs.lock();
         syncs.asked += 1;
@@ -146,8 +147,8 @@ impl Hub {
         self.signal.wake();
     }
 
-    /// Up to which sequence segments should be retired of a log of so many bytes; 0: nobody has asked since this was asked
-    /// last, or somebody holds them.
+    /// Up to which sequence segments should be retired of a log of so many bytes; 0: nobody has
+    /// asked since this was asked last, or somebody holds them.
     pub(super) fn take_retire_sequence(&self, log_bytes: u64) -> u64 {
         match self.retire_sequence.swap(0, Ordering::Relaxed) {
             0 => 0,
@@ -163,7 +164,8 @@ impl Hub {
         }
     }
 
-    /// Tells the committer what has happened on another thread; `None`: something was flushed or compacted.
+    /// Tells the committer what has happened on another thread; `None`: something was flushed or
+    /// compacted.
     pub(super) fn tell(&self, event: Option<Event>) {
         self.tree_news.lock().extend(event);
         self.has_tree_news.store(true, Ordering::Release);
@@ -283,8 +285,8 @@ impl Mailbox {
         self.announce(is_first);
     }
 
-    /// Says that the callers of some commits that were submitted have left, by their tags: what is not decided yet of
-    /// them is refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)).
+    /// Says that the callers of some commits that were submitted have left, by their tags: what is
+    /// not decided yet of them is refused ([`Refusal::Abandoned`](crate::Refusal::Abandoned)).
     pub fn abandon(&self, tags: &mut Vec<u64>) {
         if tags.is_empty() {
             return;
@@ -325,9 +327,9 @@ impl Mailbox {
         (mail.spare_batches, mail.spare_outcomes) = (Vec::new(), Vec::new());
     }
 
-    /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits of one connection
-    /// ([`Source`](crate::Source)) on one database have their outcomes in the order in which they were submitted, but for
-    /// those that were abandoned.
+    /// Exchanges the list for the next one of outcomes that have come, if there is one. The commits
+    /// of one connection ([`Source`](crate::Source)) on one database have their outcomes in the
+    /// order in which they were submitted, but for those that were abandoned.
     pub fn take(&self, outcomes: &mut Outcomes) -> bool {
         let mut mail = self.slot.mail.lock();
         let Some(delivered) = mail.delivered.pop_front() else {
@@ -361,8 +363,9 @@ impl fmt::Debug for Mailbox {
 
 /// Wakes the committer's thread; costs next to nothing while it is awake.
 ///
-/// Each side first says what it does and then looks what the other one does, in one order for all (SeqCst). So it
-/// cannot be that the thread sleeps and somebody who has brought work believes it awake.
+/// Each side first says what it does and then looks what the other one does, in one order for all
+/// (SeqCst). So it cannot be that the thread sleeps and somebody who has brought work believes it
+/// awake.
 #[derive(Default)]
 pub(super) struct Signal {
     has_work: AtomicBool,
@@ -397,7 +400,8 @@ impl Signal {
         let _ = self.thread.set(thread);
     }
 
-    /// Sleeps until there is work, or for the time given; may return early. Only for the thread that is named.
+    /// Sleeps until there is work, or for the time given; may return early. Only for the thread
+    /// that is named.
     pub(super) fn sleep(&self, longest: Option<Duration>) {
         self.is_asleep.store(true, Ordering::SeqCst);
         if !self.has_work.load(Ordering::SeqCst) {

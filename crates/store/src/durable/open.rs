@@ -57,8 +57,8 @@ pub struct Opened {
 }
 
 impl Store {
-    /// Opens the store in a folder, or makes one: every database that was created there, with all that is in the log.
-    /// The default database is as `config` says, each time.
+    /// Opens the store in a folder, or makes one: every database that was created there, with all
+    /// that is in the log. The default database is as `config` says, each time.
     ///
     /// An error means that nothing was changed, unless it says otherwise.
     pub fn open(
@@ -69,7 +69,8 @@ impl Store {
         Store::open_with_trees(config, disk, log_config, None)
     }
 
-    /// The same with a place for databases on disk, which is made if it is not there. Without one there can be none.
+    /// The same with a place for databases on disk, which is made if it is not there. Without one
+    /// there can be none.
     pub fn open_with_trees(
         config: StoreConfig,
         disk: Arc<dyn Disk>,
@@ -81,7 +82,8 @@ impl Store {
         Store::open_locked(config, disk, log_config, trees, claimed)
     }
 
-    /// Opens the store in a folder that was filled from a backup, and is not marked as a data folder yet.
+    /// Opens the store in a folder that was filled from a backup, and is not marked as a data
+    /// folder yet.
     pub(crate) fn open_restored(
         config: StoreConfig,
         disk: Arc<dyn Disk>,
@@ -170,7 +172,8 @@ impl Store {
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
         store.skip_sequences(recovered.next_sequence - 1);
         for (&id, writer) in &mut trees.writers {
-            // What was answered in an earlier life may have had a later sequence than the last change.
+            // What was answered in an earlier life may have had a later sequence than the last
+            // change.
             writer.end_commit(recovered.next_sequence - 1);
             store.set_tree(id, writer.index().clone());
         }
@@ -215,8 +218,8 @@ impl Store {
     }
 }
 
-/// Loads the newest snapshot, if there is one. It alone counts: should it be damaged, nobody knows whether an older one
-/// would do.
+/// Loads the newest snapshot, if there is one. It alone counts: should it be damaged, nobody knows
+/// whether an older one would do.
 fn load_newest(
     disk: &dyn Disk,
     replay: &mut Replay<'_>,
@@ -333,7 +336,8 @@ fn wall_ms(snapshot: Option<&Summary>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.header.wall_ms)
 }
 
-/// Removes what an earlier life left. What cannot be removed now is tried again at the next start; it does no harm.
+/// Removes what an earlier life left. What cannot be removed now is tried again at the next start;
+/// it does no harm.
 fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
     let _ = snapshot::remove_unfinished(disk);
     let _ = snapshot::remove_older(disk, base_sequence(snapshot));

@@ -139,7 +139,8 @@ impl PendingGroup {
         self.bytes.shrink_to(limits::KEPT_BYTES);
     }
 
-    /// Takes over the effects of a commit, and lists them in the overlay of its database. Returns their places.
+    /// Takes over the effects of a commit, and lists them in the overlay of its database. Returns
+    /// their places.
     pub(super) fn add(
         &mut self,
         effects: &Effects,
@@ -285,7 +286,8 @@ impl PendingDatabase {
     }
 }
 
-/// The state that a commit on a database in memory is decided against: the overlay before the index.
+/// The state that a commit on a database in memory is decided against: the overlay before the
+/// index.
 pub(super) struct PendingView<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) is_cleared: bool,
@@ -306,8 +308,9 @@ impl Pending for PendingView<'_> {
     }
 }
 
-/// The same for a database on disk: the overlay, then the memtables, then what was read ahead. If the memtables know
-/// nothing of a key, what was read ahead is how it is: they know all that came later.
+/// The same for a database on disk: the overlay, then the memtables, then what was read ahead. If
+/// the memtables know nothing of a key, what was read ahead is how it is: they know all that came
+/// later.
 pub(super) struct PendingTree<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) group: &'a PendingGroup,

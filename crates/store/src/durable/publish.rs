@@ -126,8 +126,8 @@ impl Publisher {
         trees.book(id);
     }
 
-    /// Puts an empty tree in the place of one that is cleared. Its folder is made by those who keep the trees: a sync
-    /// would wait for that here.
+    /// Puts an empty tree in the place of one that is cleared. Its folder is made by those who keep
+    /// the trees: a sync would wait for that here.
     fn clear_tree(&mut self, database: &Database, commit: &PendingCommit, trees: &mut TreeWriters) {
         let generation = Generation {
             database: commit.database,

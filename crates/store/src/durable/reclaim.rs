@@ -1,4 +1,5 @@
-//! The thread that frees what was dropped, cleared or converted: nothing that a write waits for is done by it.
+//! The thread that frees what was dropped, cleared or converted: nothing that a write waits for is
+//! done by it.
 
 use std::io;
 use std::sync::mpsc::{
@@ -53,7 +54,8 @@ impl Reclaim {
         })
     }
 
-    /// Hands over what is to be freed. What the queue has no room for comes back: it is to be brought again.
+    /// Hands over what is to be freed. What the queue has no room for comes back: it is to be
+    /// brought again.
     pub(super) fn take(&self, garbage: Garbage) -> Garbage {
         let Some(queue) = self.queue.as_ref().filter(|_| !garbage.is_empty()) else {
             return garbage;
@@ -69,8 +71,8 @@ impl Reclaim {
         }
     }
 
-    /// Ends the thread when the folders that were handed over are removed, or a bound on that time is over, which holds for
-    /// what is discarded later too.
+    /// Ends the thread when the folders that were handed over are removed, or a bound on that time
+    /// is over, which holds for what is discarded later too.
     pub(super) fn finish(mut self) {
         if let Some(trees) = self.store.trees() {
             trees.close_cleanly();
@@ -86,8 +88,8 @@ impl Reclaim {
 }
 
 impl Drop for Reclaim {
-    /// Waits until no folder is touched any more, for as long as it takes to remove one file. What is in memory is freed
-    /// behind that, or goes with the process.
+    /// Waits until no folder is touched any more, for as long as it takes to remove one file. What
+    /// is in memory is freed behind that, or goes with the process.
     fn drop(&mut self) {
         if self.queue.is_none() {
             return;
@@ -189,7 +191,8 @@ mod tests {
     use crate::store::StoreConfig;
     use crate::value::{Entry, Value};
 
-    /// What a full queue turns away is not counted as waiting to be freed, nor what comes when the thread has ended.
+    /// What a full queue turns away is not counted as waiting to be freed, nor what comes when the
+    /// thread has ended.
     #[test]
     fn what_comes_back_is_not_counted() {
         let store = Store::new(StoreConfig::new(1), true, None).expect("the defaults are well");

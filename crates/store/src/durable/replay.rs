@@ -17,7 +17,8 @@ use crate::store::Store;
 use crate::tree::{Generation, TreeError, TreeIndex};
 use crate::value::Entry;
 
-/// Applies a snapshot, and the records of the log behind it, to the indexes. What they take in memory is added up when all are there.
+/// Applies a snapshot, and the records of the log behind it, to the indexes. What they take in
+/// memory is added up when all are there.
 pub(super) struct Replay<'a> {
     store: &'a Store,
     /// Everything up to this sequence came with the snapshot.

@@ -11,8 +11,9 @@ use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter
 
 /// The trees that were found, and which of them the snapshot and the log speak of.
 ///
-/// What the log says of a generation may be older than what is on the device: a database that was cleared or dropped later
-/// has lost its folder. So a tree that is not there is an error only if it is still of use at the end.
+/// What the log says of a generation may be older than what is on the device: a database that was
+/// cleared or dropped later has lost its folder. So a tree that is not there is an error only if it
+/// is still of use at the end.
 pub(super) struct ReplayTrees<'a> {
     trees: Option<&'a Trees>,
     found: BTreeMap<Generation, Result<TreeWriter, TreeError>>,
@@ -33,7 +34,8 @@ pub(super) struct ReplayTrees<'a> {
     given_up: BTreeMap<Generation, GivenUp>,
 }
 
-/// A tree that is damaged, and in whose place its database goes on with what the log still has of it.
+/// A tree that is damaged, and in whose place its database goes on with what the log still has of
+/// it.
 #[derive(Debug)]
 struct GivenUp {
     error: TreeError,
@@ -45,7 +47,8 @@ struct GivenUp {
     empty_through: u64,
 }
 
-/// A database on disk that was damaged, and that was begun anew since the start was told to accept a loss.
+/// A database on disk that was damaged, and that was begun anew since the start was told to accept
+/// a loss.
 #[derive(Debug)]
 pub struct LostTree {
     /// Its name; empty: the default one.
@@ -153,7 +156,8 @@ impl<'a> ReplayTrees<'a> {
         })
     }
 
-    /// There is a snapshot: what began before this sequence, and is not in its catalogue, is of no use.
+    /// There is a snapshot: what began before this sequence, and is not in its catalogue, is of no
+    /// use.
     pub(super) fn has_snapshot(&mut self, base_sequence: u64) {
         self.base_sequence = base_sequence;
     }
@@ -200,7 +204,8 @@ impl<'a> ReplayTrees<'a> {
         self.begin(id, generation, false);
     }
 
-    /// The same for a tree that the snapshot knows, which had a list of tables with at least this number.
+    /// The same for a tree that the snapshot knows, which had a list of tables with at least this
+    /// number.
     pub(super) fn expect_list(&mut self, id: DatabaseId, generation: Generation, least: u64) {
         if let Some(Ok(writer)) = self.found.get(&generation)
             && let Err(error) = writer.index().check_list(least, self.base_sequence)
@@ -215,8 +220,8 @@ impl<'a> ReplayTrees<'a> {
         self.begin(id, generation, true);
     }
 
-    /// The log has the commit that begins a tree which the snapshot knows, and so everything that was ever in it: if it is
-    /// missing, it was not made yet.
+    /// The log has the commit that begins a tree which the snapshot knows, and so everything that
+    /// was ever in it: if it is missing, it was not made yet.
     pub(super) fn begins_in_log(&mut self, generation: Generation) {
         let has_later = self.has_later(generation);
         if let Some(given_up) = self.given_up.get_mut(&generation)
@@ -263,7 +268,8 @@ impl<'a> ReplayTrees<'a> {
         self.current.insert(id, current);
     }
 
-    /// What takes the place of a tree that cannot be used: nothing, or an empty one if a loss is accepted.
+    /// What takes the place of a tree that cannot be used: nothing, or an empty one if a loss is
+    /// accepted.
     fn give_up(&mut self, generation: Generation, error: TreeError, is_in_log: bool) -> State {
         let Some(trees) = self.trees.filter(|_| self.gives_up(&error)) else {
             return State::Lost(error);
@@ -283,7 +289,8 @@ impl<'a> ReplayTrees<'a> {
         self.accept_loss && error.can_be_given_up()
     }
 
-    /// Whether there is a later generation of the same database, for which an older one was removed.
+    /// Whether there is a later generation of the same database, for which an older one was
+    /// removed.
     fn has_later(&self, generation: Generation) -> bool {
         let later = generation.sequence + 1..=u64::MAX;
         let generation = |sequence| Generation {
@@ -365,8 +372,8 @@ impl<'a> ReplayTrees<'a> {
         }
     }
 
-    /// The content of a database that came into memory cannot be read. Returns whether it is given up as a whole, so that
-    /// the database is to begin anew, empty.
+    /// The content of a database that came into memory cannot be read. Returns whether it is given
+    /// up as a whole, so that the database is to begin anew, empty.
     pub(super) fn lose(&mut self, id: DatabaseId, error: TreeError) -> bool {
         let is_of = |retained: &&mut Retained| retained.tree.generation().database == id;
         let gives_up = self.gives_up(&error);
@@ -404,8 +411,8 @@ impl<'a> ReplayTrees<'a> {
         problems
     }
 
-    /// Makes what is not made, removes what is over, and sets aside what nothing names and what is given up. Call it when the
-    /// log that was replayed is durable, up to `last_sequence`.
+    /// Makes what is not made, removes what is over, and sets aside what nothing names and what is
+    /// given up. Call it when the log that was replayed is durable, up to `last_sequence`.
     pub(super) fn finish(
         mut self,
         now_ms: u64,
@@ -456,8 +463,9 @@ impl<'a> ReplayTrees<'a> {
         Ok(replayed)
     }
 
-    /// Moves the folders of trees that are given up out of the way, and makes those that were begun in their place. A crash
-    /// between the two leaves a database whose folder is missing, which the next start can give up as well.
+    /// Moves the folders of trees that are given up out of the way, and makes those that were begun
+    /// in their place. A crash between the two leaves a database whose folder is missing, which the
+    /// next start can give up as well.
     fn set_aside_given_up(
         &mut self,
         trees: &Trees,

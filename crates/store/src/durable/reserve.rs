@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::outcome::Refusal;
 
-/// The bound on commit sequences: so far past what is durable in the log that a restart, which begins beyond it, can
-/// give none out for the second time.
+/// The bound on commit sequences: so far past what is durable in the log that a restart, which
+/// begins beyond it, can give none out for the second time.
 pub(crate) struct Reserve {
     /// The highest sequence that may be given out.
     limit: AtomicU64,

@@ -6,12 +6,14 @@ use crate::blob::UploadPeer;
 use crate::limits;
 use crate::record::Source;
 
-/// Shares out what the Appends of a group may copy ([`GROUP_REWRITTEN_BYTES`](limits::GROUP_REWRITTEN_BYTES)).
+/// Shares out what the Appends of a group may copy
+/// ([`GROUP_REWRITTEN_BYTES`](limits::GROUP_REWRITTEN_BYTES)).
 ///
-/// A commit that has no turn is passed over, and all of its connection that come behind it, so that they stay in order.
-/// Other connections go on: whoever copies nothing waits for one group, however much others want copied. Where addresses
-/// want more than one group takes, they take turns, so that none waits for all that another one has asked for. A group with much
-/// copied is followed by one with none, if there is anything else for that.
+/// A commit that has no turn is passed over, and all of its connection that come behind it, so that
+/// they stay in order. Other connections go on: whoever copies nothing waits for one group, however
+/// much others want copied. Where addresses want more than one group takes, they take turns, so
+/// that none waits for all that another one has asked for. A group with much copied is followed by
+/// one with none, if there is anything else for that.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// Bytes copied in the group.
@@ -83,7 +85,8 @@ impl Shares {
         self.copied_bytes
     }
 
-    /// Lets the group copy after all, as there is nothing else for it; returns whether that changes anything.
+    /// Lets the group copy after all, as there is nothing else for it; returns whether that changes
+    /// anything.
     pub(super) fn end_rest(&mut self) -> bool {
         let was_resting = std::mem::take(&mut self.rests);
         if was_resting {
@@ -93,7 +96,8 @@ impl Shares {
         was_resting
     }
 
-    /// The group is over: those that were passed over have their turn before those that were served.
+    /// The group is over: those that were passed over have their turn before those that were
+    /// served.
     pub(super) fn end_group(&mut self) {
         let has_rested = std::mem::take(&mut self.rests);
         self.rests = self.copied_bytes >= limits::RESTING_REWRITTEN_BYTES;

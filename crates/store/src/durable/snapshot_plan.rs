@@ -13,7 +13,8 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(super) struct SnapshotPlan {
     disk: Arc<dyn Disk>,
-    /// Bytes of log since the newest snapshot from which on another one is due, be that as small as it may.
+    /// Bytes of log since the newest snapshot from which on another one is due, be that as small as
+    /// it may.
     floor_bytes: u64,
     /// Bytes of log beyond the newest snapshot that were there at the start.
     replayed_bytes: u64,
@@ -69,7 +70,8 @@ impl SnapshotPlan {
         self.sequence
     }
 
-    /// Up to which the log is of no use any more, with the newest snapshot and what the trees had when it was begun.
+    /// Up to which the log is of no use any more, with the newest snapshot and what the trees had
+    /// when it was begun.
     pub(super) fn replay_sequence(&self) -> u64 {
         self.replay_sequence
     }
@@ -102,7 +104,8 @@ impl SnapshotPlan {
         self.replayed_bytes + written_bytes - self.base_bytes
     }
 
-    /// Wants one with everything up to this sequence: then what a database was converted from can go.
+    /// Wants one with everything up to this sequence: then what a database was converted from can
+    /// go.
     pub(super) fn want(&mut self, sequence: u64) {
         self.wanted_sequence = self.wanted_sequence.max(sequence);
     }
@@ -119,7 +122,8 @@ impl SnapshotPlan {
             && (self.retry_ns == 0 || clock.now_ns() >= self.retry_ns)
     }
 
-    /// Whether one is worth it at a clean stop: cheap, and cheaper to load than the log is to replay.
+    /// Whether one is worth it at a clean stop: cheap, and cheaper to load than the log is to
+    /// replay.
     pub(super) fn is_cheap(&self, written_bytes: u64, store: &Store) -> bool {
         let log_bytes = self.log_bytes(written_bytes);
         if log_bytes <= limits::STOP_LOG_BYTES {

@@ -72,7 +72,8 @@ impl SnapshotQueue {
         self.changed.notify_all();
     }
 
-    /// What the committer does between two groups: gives what it is asked for, and asks for a snapshot when one is due.
+    /// What the committer does between two groups: gives what it is asked for, and asks for a
+    /// snapshot when one is due.
     pub(super) fn serve(&self, committer: &mut DurableCommitter, clock: &mut dyn Clock) {
         let is_due = committer.wants_snapshot(clock);
         if !is_due && !self.has_news.swap(false, Ordering::Acquire) {

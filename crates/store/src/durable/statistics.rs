@@ -2,11 +2,12 @@
 
 use crate::durations::Durations;
 
-/// What the log takes and what was done with it. All but the counts since the start are as they are now.
+/// What the log takes and what was done with it. All but the counts since the start are as they are
+/// now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// Bytes on the device of the segments that hold groups, whether full or not. Those made ready for later are not
-    /// counted.
+    /// Bytes on the device of the segments that hold groups, whether full or not. Those made ready
+    /// for later are not counted.
     pub segment_bytes: u64,
     /// How many segments these are.
     pub segments: u64,
@@ -34,8 +35,8 @@ pub struct LogStatistics {
     pub snapshots_failed: u64,
     /// There is no room for more of the log: commits that grow a database are refused.
     pub is_full: bool,
-    /// No more of the log can be made ready for another reason, such as an error of the device or a want of file
-    /// descriptors: commits that grow a database are refused.
+    /// No more of the log can be made ready for another reason, such as an error of the device or a
+    /// want of file descriptors: commits that grow a database are refused.
     pub is_not_ready: bool,
     /// A write or sync has failed: all commits to databases with a log are refused until a restart.
     pub has_failed: bool,

@@ -1,4 +1,5 @@
-//! The durable committer on a thread of its own, with another one for work on files that takes long.
+//! The durable committer on a thread of its own, with another one for work on files that takes
+//! long.
 
 use std::fmt;
 use std::io;
@@ -30,7 +31,8 @@ use crate::tree::{Keeper, KeeperEvent};
 /// Told of what happens, on the committer's thread: it should be quick.
 pub type Reporter = Box<dyn FnMut(Event) + Send>;
 
-/// The durable committer, running. Dropped without a [stop](Durable::stop), its threads end as if the process had died.
+/// The durable committer, running. Dropped without a [stop](Durable::stop), its threads end as if
+/// the process had died.
 pub struct Durable {
     hub: Arc<Hub>,
     stop: Arc<Stop>,
@@ -79,37 +81,39 @@ impl Durable {
         &self.hub
     }
 
-    /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in it: once for each
-    /// group, or twice if some of them waited for the sync and some did not.
+    /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in
+    /// it: once for each group, or twice if some of them waited for the sync and some did not.
     pub fn register(&self, waker: Waker) -> Mailbox {
         self.hub.register(waker)
     }
 
-    /// Waits until everything that any view has shown is durable, also that of databases whose writes are not synced.
-    /// `false`: the log has failed, or the committer has stopped.
+    /// Waits until everything that any view has shown is durable, also that of databases whose
+    /// writes are not synced. `false`: the log has failed, or the committer has stopped.
     pub fn sync(&self) -> bool {
         self.hub.sync().is_some()
     }
 
-    /// Makes a snapshot of what is there now, and waits until it is on the device. Meanwhile everything goes on.
+    /// Makes a snapshot of what is there now, and waits until it is on the device. Meanwhile
+    /// everything goes on.
     pub fn snapshot(&self) -> Result<SnapshotReport, SnapshotError> {
         self.hub.snapshot_queue.request()
     }
 
-    /// Makes no more snapshots, and gives up the one that is being made: call it before whoever waits for one is waited
-    /// for. A clean [stop](Durable::stop) makes one of its own where that is cheap.
+    /// Makes no more snapshots, and gives up the one that is being made: call it before whoever
+    /// waits for one is waited for. A clean [stop](Durable::stop) makes one of its own where that
+    /// is cheap.
     pub fn end_snapshots(&self) {
         self.hub.snapshot_queue.end();
     }
 
-    /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has everything on its
-    /// own device.
+    /// Lets segments of the log go that hold nothing beyond a sequence, up to which every index has
+    /// everything on its own device.
     pub fn retire_through(&self, sequence: u64) {
         self.hub.retire_through(sequence);
     }
 
-    /// Carries out what is in the mailboxes, syncs, writes the closing group, and ends the threads. Call it when no loop
-    /// commits any more. A second call does nothing.
+    /// Carries out what is in the mailboxes, syncs, writes the closing group, and ends the threads.
+    /// Call it when no loop commits any more. A second call does nothing.
     pub fn stop(&self) -> Result<(), WriteError> {
         self.stop.asked.store(true, Ordering::Release);
         self.hub.signal.wake();
@@ -195,8 +199,8 @@ impl<C: Clock> Runner<C> {
         let hub = self.rounds.hub().clone();
         hub.signal.set_thread(thread::current());
         loop {
-            // A round takes the wake-up of whatever came before it. So the rest is looked at behind it, and what comes
-            // later keeps the thread from sleeping.
+            // A round takes the wake-up of whatever came before it. So the rest is looked at behind
+            // it, and what comes later keeps the thread from sleeping.
             let worked = self.round();
             self.helper.poll(self.rounds.committer(), &mut self.clock);
             // At once: nothing else may come for hours.
@@ -239,7 +243,8 @@ impl<C: Clock> Runner<C> {
         if !is_clean {
             return Ok(());
         }
-        // What could not be handed over goes with the committer, and so before the folder is unlocked.
+        // What could not be handed over goes with the committer, and so before the folder is
+        // unlocked.
         reclaim.finish();
         rounds.committer().give_stock(stock);
         rounds.serve_snapshots(&mut clock);
@@ -457,7 +462,8 @@ impl Helper {
         }
     }
 
-    /// What is never tried again is no passing shortage: callers and operators are told that a restart is needed.
+    /// What is never tried again is no passing shortage: callers and operators are told that a
+    /// restart is needed.
     fn give_up_if_final(&mut self, error: PrepareError) {
         if error.is_final() {
             self.given_up.get_or_insert(error);

@@ -13,7 +13,8 @@ use crate::tree::{
 pub(super) struct TreeWriters {
     store: Store,
     open: BTreeMap<DatabaseId, Open>,
-    /// Flushes and compacts them on threads of its own. Without one, whoever runs the committer has that done.
+    /// Flushes and compacts them on threads of its own. Without one, whoever runs the committer has
+    /// that done.
     keeper: Option<Keeper>,
 }
 
@@ -85,8 +86,8 @@ impl TreeWriters {
         }
     }
 
-    /// Everything up to this sequence is on the device or was never for a tree, if everything up to `visible_sequence` is
-    /// visible.
+    /// Everything up to this sequence is on the device or was never for a tree, if everything up to
+    /// `visible_sequence` is visible.
     pub(super) fn flushed_through(&self, visible_sequence: u64) -> u64 {
         let unflushed = self
             .open
@@ -99,8 +100,8 @@ impl TreeWriters {
             .min(visible_sequence)
     }
 
-    /// Seals what should be sealed, as far as the log is durable. Call it between groups. Returns whether something waits
-    /// for a sync of the log.
+    /// Seals what should be sealed, as far as the log is durable. Call it between groups. Returns
+    /// whether something waits for a sync of the log.
     pub(super) fn maintain(&mut self, durable_sequence: u64) -> bool {
         let mut waits = false;
         for id in self.to_seal() {
@@ -121,7 +122,8 @@ impl TreeWriters {
             .iter()
             .filter(|(_, open)| open.writer.wants_seal());
         let mut full: Vec<_> = full.map(|(&id, _)| id).collect();
-        // One whose folder cannot be made keeps what it has: to wait for it would be to wait for ever.
+        // One whose folder cannot be made keeps what it has: to wait for it would be to wait for
+        // ever.
         let sealable = (self.open.iter()).filter(|(_, open)| open.writer.can_seal());
         let active = sealable.map(|(&id, open)| (open.writer.active_bytes(), id));
         let limit_bytes = self.store.memory_limit_bytes();
@@ -140,8 +142,8 @@ impl TreeWriters {
         full
     }
 
-    /// Seals the trees that have something in memory that is older than a sequence: what keeps the log from being
-    /// shortened.
+    /// Seals the trees that have something in memory that is older than a sequence: what keeps the
+    /// log from being shortened.
     pub(super) fn seal_older_than(&mut self, sequence: u64, durable_sequence: u64) {
         let mut has_sealed = false;
         for open in self.open.values_mut() {
@@ -182,8 +184,8 @@ impl TreeWriters {
         }
     }
 
-    /// How long the one who commits should wait before the next group, in nanoseconds, if the last one was for these
-    /// databases.
+    /// How long the one who commits should wait before the next group, in nanoseconds, if the last
+    /// one was for these databases.
     pub(super) fn delay_ns(&self, touched: impl Iterator<Item = DatabaseId>) -> u64 {
         // To wait for one whose folder takes nothing would hold up all others for nothing.
         let takes_some = |index: &&TreeIndex| index.trouble() == Trouble::None;
@@ -197,15 +199,15 @@ impl TreeWriters {
         delays.max().unwrap_or(0)
     }
 
-    /// Whether the folder of a tree could not be made when that was tried last: then it is not worth while to begin
-    /// another one.
+    /// Whether the folder of a tree could not be made when that was tried last: then it is not
+    /// worth while to begin another one.
     pub(super) fn cannot_be_made(&self) -> bool {
         self.indexes()
             .any(|index| !index.is_made() && index.trouble() != Trouble::None)
     }
 
-    /// Writes all sealed memtables to the device, and merges what is due, on this thread. An error of one keeps nothing
-    /// from the others.
+    /// Writes all sealed memtables to the device, and merges what is due, on this thread. An error
+    /// of one keeps nothing from the others.
     pub(super) fn flush(&mut self) -> Result<(), TreeError> {
         let flush = |index: &TreeIndex| -> Result<(), TreeError> {
             while index.flush()? {}

@@ -1,5 +1,5 @@
-//! Which databases on disk a data folder must have, by its snapshot and its log, and whether their trees are whole. For a
-//! folder of which no server has the lock; changes nothing.
+//! Which databases on disk a data folder must have, by its snapshot and its log, and whether their
+//! trees are whole. For a folder of which no server has the lock; changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,10 +1,11 @@
 //! The index of a memory database: hash tables for the keys, and one ordered index beside them.
 //!
-//! - **256 hash tables**, chosen by middle bits of the hash (a table itself uses the top and the low bits): a table
-//!   that grows stalls everybody while it moves its slots, and a 256th of the slots is a 256th of the stall.
-//! - **One ordered index** of the keys alone, which only inserts and removals touch. Scans walk it and look each key
-//!   up. An ordered index per table would have to be merged at each scan, which costs a hundred times as much for
-//!   short ones.
+//! - **256 hash tables**, chosen by middle bits of the hash (a table itself uses the top and the
+//!   low bits): a table that grows stalls everybody while it moves its slots, and a 256th of the
+//!   slots is a 256th of the stall.
+//! - **One ordered index** of the keys alone, which only inserts and removals touch. Scans walk it
+//!   and look each key up. An ordered index per table would have to be merged at each scan, which
+//!   costs a hundred times as much for short ones.
 //! - **One index of expiries**, touched only by entries that have one.
 
 mod key;
@@ -29,7 +30,8 @@ const TABLES: usize = 256;
 /// A slot's share of its table, which is between 7/16 and 7/8 full, with a control byte each.
 const SLOT_BYTES: usize = (size_of::<Slot>() + 1) * 3 / 2;
 
-/// A key's share of an ordered index: nodes are about two thirds full, and one in eleven is an inner node.
+/// A key's share of an ordered index: nodes are about two thirds full, and one in eleven is an
+/// inner node.
 const ORDERED_KEY_BYTES: usize = size_of::<Key>() * 8 / 5;
 
 /// An expiry's share of the index of expiries.
@@ -41,7 +43,8 @@ const KEPT_CAPACITY: usize = 64;
 /// Which table a hash belongs to.
 #[inline]
 pub(crate) fn table_of(hash: u64) -> usize {
-    // Bits 48 to 55: hashbrown tells slots apart by the topmost seven bits and places them by the lowest.
+    // Bits 48 to 55: hashbrown tells slots apart by the topmost seven bits and places them by the
+    // lowest.
     (hash >> 48) as usize % TABLES
 }
 
@@ -120,8 +123,8 @@ impl MemoryIndex {
 
     /// Brings what the hashes lead to into the processor's caches.
     ///
-    /// In two steps for some dozens at a time: an entry can only be fetched when its slot has come, and a processor does
-    /// not look far enough ahead to fetch the next slots meanwhile.
+    /// In two steps for some dozens at a time: an entry can only be fetched when its slot has come,
+    /// and a processor does not look far enough ahead to fetch the next slots meanwhile.
     #[inline]
     pub(crate) fn warm(&self, mut hashes: impl Iterator<Item = u64>) {
         let mut touched = 0;
@@ -142,7 +145,8 @@ impl MemoryIndex {
         std::hint::black_box(touched);
     }
 
-    /// Puts an entry, in the place of one of the same key. A large old value is returned: to free it takes time.
+    /// Puts an entry, in the place of one of the same key. A large old value is returned: to free
+    /// it takes time.
     pub(crate) fn put(&mut self, hash: u64, entry: &Entry<'_>) -> Option<Bytes> {
         match self.put_in_table(hash, entry) {
             Some(old_value) => old_value,
@@ -153,8 +157,9 @@ impl MemoryIndex {
         }
     }
 
-    /// Puts an entry at a start, where nobody walks the index before [`finish_loading`](MemoryIndex::finish_loading): to
-    /// put all keys in order at once is several times as fast as one by one.
+    /// Puts an entry at a start, where nobody walks the index before
+    /// [`finish_loading`](MemoryIndex::finish_loading): to put all keys in order at once is several
+    /// times as fast as one by one.
     pub(crate) fn load(&mut self, hash: u64, entry: &Entry<'_>) {
         if self.put_in_table(hash, entry).is_none() {
             self.unordered.push(Key::new(entry.key));
@@ -197,7 +202,8 @@ impl MemoryIndex {
         None
     }
 
-    /// Removes the entry of a key, if there is one. A large old value is returned: to free it takes time.
+    /// Removes the entry of a key, if there is one. A large old value is returned: to free it takes
+    /// time.
     pub(crate) fn remove(&mut self, key: &[u8], hash: u64) -> Option<Bytes> {
         let table = &mut self.tables[table_of(hash)];
         let occupied = table

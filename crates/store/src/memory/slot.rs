@@ -10,8 +10,8 @@ const HEADER_BYTES: usize = 18;
 /// A line of memory, on most processors.
 const LINE_BYTES: usize = 64;
 
-/// One entry: 24 bytes in the table. The hash stays beside it so that a table can grow without touching
-/// the entries, and a look-up follows a pointer only where the whole hash agrees.
+/// One entry: 24 bytes in the table. The hash stays beside it so that a table can grow without
+/// touching the entries, and a look-up follows a pointer only where the whole hash agrees.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) hash: u64,
@@ -88,7 +88,8 @@ impl Slot {
         }
     }
 
-    /// Puts another entry of the same key in place. A large old value is returned: to free it takes time.
+    /// Puts another entry of the same key in place. A large old value is returned: to free it takes
+    /// time.
     pub(super) fn replace(&mut self, entry: &Entry<'_>) -> Option<Bytes> {
         debug_assert_eq!(self.key(), entry.key);
         if let Body::Small(bytes) = &mut self.body

@@ -51,8 +51,9 @@ impl MemoryIndex {
         ScanEnd::Complete
     }
 
-    /// Counts the live entries of a range, walking at most `budget_rows` entries (less where their expiry
-    /// must be looked up). All entries of a database in which nothing has expired are counted at once.
+    /// Counts the live entries of a range, walking at most `budget_rows` entries (less where their
+    /// expiry must be looked up). All entries of a database in which nothing has expired are
+    /// counted at once.
     pub(crate) fn count(&self, range: &Range<'_>, now_ms: u64, budget_rows: u32) -> CountSlice<'_> {
         if range.is_empty() {
             return CountSlice {

@@ -39,7 +39,8 @@ pub fn list(disk: &dyn Disk) -> io::Result<Vec<u64>> {
     Ok(sequences)
 }
 
-/// Removes the snapshots whose base is below a sequence. Call it when the one of that sequence is on the device.
+/// Removes the snapshots whose base is below a sequence. Call it when the one of that sequence is
+/// on the device.
 pub fn remove_older(disk: &dyn Disk, sequence: u64) -> io::Result<()> {
     let mut older = list(disk)?;
     older.retain(|&other| other < sequence);

@@ -15,17 +15,18 @@ pub struct Header {
     pub history_id: u64,
     /// The base: everything up to this sequence is in it.
     pub sequence: u64,
-    /// Up to this sequence, at or before the base, the log is of no use: the snapshot has what is in memory, and trees have
-    /// what is on disk.
+    /// Up to this sequence, at or before the base, the log is of no use: the snapshot has what is
+    /// in memory, and trees have what is on disk.
     pub replay_sequence: u64,
     /// The log's clock at that moment, in milliseconds since 1970.
     pub wall_ms: u64,
     /// The number that the next database gets. Numbers are not used again.
     pub next_database: u32,
-    /// The databases that there were after the commit of that sequence, volatile ones too, in the order of their numbers.
+    /// The databases that there were after the commit of that sequence, volatile ones too, in the
+    /// order of their numbers.
     pub databases: Vec<DatabaseInfo>,
-    /// The number of the list of tables that each tree had, at least, at that moment. The log is shortened on the strength of
-    /// what these tables hold.
+    /// The number of the list of tables that each tree had, at least, at that moment. The log is
+    /// shortened on the strength of what these tables hold.
     pub tree_lists: BTreeMap<Generation, u64>,
 }
 
@@ -46,8 +47,8 @@ const FIRST_BYTES: usize = 32;
 const LONG_FIRST_BYTES: usize = FIRST_BYTES + 8;
 const CLOSING_BYTES: usize = 32;
 
-/// Number and length of the name. Behind them the configuration, for a database on disk the commit that its tree begins with
-/// and (from format 2 on) the number of its list of tables, and the name.
+/// Number and length of the name. Behind them the configuration, for a database on disk the commit
+/// that its tree begins with and (from format 2 on) the number of its list of tables, and the name.
 const DATABASE_BYTES: usize = 4 + 2;
 
 impl Header {

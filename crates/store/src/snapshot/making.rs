@@ -21,7 +21,8 @@ use crate::value::Value;
 /// A snapshot in the making: see docs/internals/commit-and-log.md. Each [`step`](Making::step) does
 /// a little and returns.
 ///
-/// Dropped before it is installed, it leaves its half file; [`discard`](Making::discard) removes that.
+/// Dropped before it is installed, it leaves its half file; [`discard`](Making::discard) removes
+/// that.
 #[derive(Debug)]
 pub struct Making {
     store: Store,
@@ -56,8 +57,8 @@ enum Phase {
 pub enum Step {
     /// There is more to do.
     More,
-    /// Nothing is done before the log is synced, with a sync that begins now or later: then say so with
-    /// [`log_synced`](Making::log_synced).
+    /// Nothing is done before the log is synced, with a sync that begins now or later: then say so
+    /// with [`log_synced`](Making::log_synced).
     SyncLog,
     /// It is on the device under its name.
     Installed(SnapshotReport),
@@ -85,7 +86,8 @@ pub struct SnapshotReport {
 }
 
 impl Making {
-    /// Begins one in the folder `disk`, which may be another one than that of the log. `base` says what it is of.
+    /// Begins one in the folder `disk`, which may be another one than that of the log. `base` says
+    /// what it is of.
     pub fn new(store: &Store, base: Header, disk: Arc<dyn Disk>) -> Result<Making, SnapshotError> {
         let name = new_name(base.sequence);
         let error = |source| SnapshotError::new(disk.describe(&name), source);
@@ -126,7 +128,8 @@ impl Making {
         self.writer.page(PageKind::Catalogue, &self.body)
     }
 
-    /// Puts fewer entries than [`limits::SLICE_ROWS`] into a page, at least one: tests want many pages.
+    /// Puts fewer entries than [`limits::SLICE_ROWS`] into a page, at least one: tests want many
+    /// pages.
     pub fn set_slice_rows(&mut self, rows: u32) {
         self.slice_rows = rows.clamp(1, limits::SLICE_ROWS);
     }
@@ -141,7 +144,8 @@ impl Making {
         self.header.sequence
     }
 
-    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard) it.
+    /// Does a little. After an error the only thing left to do is to [`discard`](Making::discard)
+    /// it.
     pub fn step(&mut self, clock: &mut dyn Clock) -> Result<Step, SnapshotError> {
         let done = match &mut self.phase {
             Phase::Entries { place, behind } => {
@@ -156,7 +160,8 @@ impl Making {
         done.map_err(|source| self.error(source))
     }
 
-    /// The log is durable up to this sequence, by a sync that began after [`Step::SyncLog`] was returned.
+    /// The log is durable up to this sequence, by a sync that began after [`Step::SyncLog`] was
+    /// returned.
     pub fn log_synced(&mut self, durable_sequence: u64) {
         debug_assert!(matches!(self.phase, Phase::SyncLog), "it was asked for");
         debug_assert!(durable_sequence >= self.header.sequence);
@@ -185,7 +190,8 @@ impl Making {
         let (id, config) = (database.id, database.config);
         self.body.clear();
         let last = match (config.kind, config.durability) {
-            // Nothing is written for it: not the page before once more either. What is on disk stays there.
+            // Nothing is written for it: not the page before once more either. What is on disk
+            // stays there.
             (Kind::Disk, _) | (_, Durability::Volatile) => None,
             _ => self.read_page(id, behind.as_deref(), clock),
         };
@@ -230,7 +236,8 @@ impl Making {
             // A database that was dropped meanwhile: its record in the log says so.
             let view = self.store.view(id)?;
             begin_ns = clock.now_ns();
-            // At time 0 nothing has expired: what waits to be swept goes with the rest, and so does its removal.
+            // At time 0 nothing has expired: what waits to be swept goes with the rest, and so does
+            // its removal.
             let _ = view.scan(&range, Direction::Forward, 0, u32::MAX, &mut |entry| {
                 encode_entry_head(entry, &mut body.bytes);
                 body.entries += 1;

@@ -1,5 +1,5 @@
-//! Snapshots of all memory databases that have a log, in one file: a start loads it and replays only what the log holds
-//! beyond it, and what it covers can be removed from the log.
+//! Snapshots of all memory databases that have a log, in one file: a start loads it and replays
+//! only what the log holds beyond it, and what it covers can be removed from the log.
 //!
 //! Design: docs/internals/commit-and-log.md, "Snapshots". No threads and no clocks: the owner of
 //! the values calls each step.

@@ -1,7 +1,7 @@
 //! Pages: what a snapshot file is made of.
 //!
-//! The file begins with a prelude of 16 bytes: `PeltnSnp`, the version of the format (2 bytes), zeros. Then pages, each a
-//! head of 40 bytes, all numbers little-endian, and a body:
+//! The file begins with a prelude of 16 bytes: `PeltnSnp`, the version of the format (2 bytes),
+//! zeros. Then pages, each a head of 40 bytes, all numbers little-endian, and a body:
 //!
 //! | at | bytes | |
 //! |---|---|---|
@@ -15,11 +15,13 @@
 //! | 32 | 1 | kind: 1 first, 2 catalogue, 3 entries, 4 closing |
 //! | 33 | 7 | 0 |
 //!
-//! An entry is 22 bytes (version 8, expiry 8, length of the value 4, length of the key 2), the key, the value.
+//! An entry is 22 bytes (version 8, expiry 8, length of the value 4, length of the key 2), the key,
+//! the value.
 
 use crate::value::{Entry, Value};
 
-/// The version of the format of snapshots with databases on disk: the catalogue says which list of tables each had.
+/// The version of the format of snapshots with databases on disk: the catalogue says which list of
+/// tables each had.
 pub const FORMAT_VERSION: u16 = 2;
 
 /// The version before, without these lists. It is read, and written where no database is on disk.

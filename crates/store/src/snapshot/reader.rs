@@ -13,7 +13,8 @@ use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind
 use crate::catalogue::{DatabaseId, Durability};
 use crate::value::Entry;
 
-/// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without an error.
+/// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without
+/// an error.
 pub trait Visitor {
     /// Shown first. An error says what makes no sense to the visitor.
     fn header(&mut self, header: &Header) -> Result<(), &'static str>;

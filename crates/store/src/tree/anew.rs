@@ -1,8 +1,9 @@
 //! Trees that were begun anew, in the place of one that was damaged and given up.
 //!
-//! Such a tree has the name of the one before, since the snapshot and the log know it by that, and its lists of tables are
-//! numbered from the beginning. A snapshot from before names a later list, and would take the tree for an older copy of
-//! itself. So a file in its folder says behind which sequence it began: a snapshot up to there says nothing of its lists.
+//! Such a tree has the name of the one before, since the snapshot and the log know it by that, and
+//! its lists of tables are numbered from the beginning. A snapshot from before names a later list,
+//! and would take the tree for an older copy of itself. So a file in its folder says behind which
+//! sequence it began: a snapshot up to there says nothing of its lists.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,7 +20,8 @@ const HEADING: &str =
 pub(crate) struct Anew {
     /// Everything up to this sequence was in the log when it began.
     pub(crate) behind: u64,
-    /// Commits up to this one are not put into it: its database was in memory from then on, without what had been in it.
+    /// Commits up to this one are not put into it: its database was in memory from then on, without
+    /// what had been in it.
     pub(crate) empty_through: u64,
 }
 

@@ -20,11 +20,12 @@ pub struct TreeReport {
     pub bytes: u64,
 }
 
-/// Reads everything in the folder of a tree with its checksums. It may have no list with a lower number than `least`, unless
-/// it was begun anew since a snapshot of `base_sequence`.
+/// Reads everything in the folder of a tree with its checksums. It may have no list with a lower
+/// number than `least`, unless it was begun anew since a snapshot of `base_sequence`.
 ///
 /// # Errors
-/// If the folder is missing, an older copy, or damaged, with the file that is; or if it cannot be read.
+/// If the folder is missing, an older copy, or damaged, with the file that is; or if it cannot be
+/// read.
 pub(crate) fn verify(
     folder: &Path,
     (generation, owner): (Generation, u64),
@@ -64,7 +65,8 @@ pub(crate) fn verify(
     Ok(report)
 }
 
-/// The first table in the list that is not there or has changed, in words. `None`: there is none, or nobody can say.
+/// The first table in the list that is not there or has changed, in words. `None`: there is none,
+/// or nobody can say.
 pub(super) fn find_wrong(folder: &Path) -> Option<String> {
     let list = manifest::check(folder).ok()?;
     let tables = tables_of(folder, &list).ok()?;

@@ -105,8 +105,9 @@ impl TreeError {
         matches!(self, TreeError::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
     }
 
-    /// Whether a start may give the tree up, if it is told to accept a loss: it is damaged, or the device cannot read it. What
-    /// is only out of reach, as for want of rights or of file descriptors, is not given up.
+    /// Whether a start may give the tree up, if it is told to accept a loss: it is damaged, or the
+    /// device cannot read it. What is only out of reach, as for want of rights or of file
+    /// descriptors, is not given up.
     pub fn can_be_given_up(&self) -> bool {
         match self {
             TreeError::Io { source, .. } => source.raw_os_error() == Some(Errno::IO.raw_os_error()),
@@ -139,8 +140,9 @@ impl TreeError {
     }
 }
 
-/// Whether a read has brought less than there is: what is missing lies within the file. The engine (3.1.10) reads once and
-/// gives numbers in words only; were these words others, it would be damage, as where the file is too short.
+/// Whether a read has brought less than there is: what is missing lies within the file. The engine
+/// (3.1.10) reads once and gives numbers in words only; were these words others, it would be
+/// damage, as where the file is too short.
 fn is_cut_short(error: &io::Error) -> bool {
     let numbers = || {
         let text = error.to_string();

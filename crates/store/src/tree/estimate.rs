@@ -7,8 +7,8 @@ use lsm_tree::Table;
 use super::key::stored_range;
 use crate::range::Range;
 
-/// About how many entries tables hold in a range. Memtables are left out: they are bounded, and hardly count where an
-/// exact number takes long.
+/// About how many entries tables hold in a range. Memtables are left out: they are bounded, and
+/// hardly count where an exact number takes long.
 pub(super) fn entries<'a>(tables: impl Iterator<Item = &'a Table>, range: &Range<'_>) -> u64 {
     if range.is_empty() {
         return 0;
@@ -22,8 +22,8 @@ pub(super) fn entries<'a>(tables: impl Iterator<Item = &'a Table>, range: &Range
     tables.map(share_of).sum()
 }
 
-/// Which share of what lies between two keys lies in a range, if keys are spread evenly over the kinds of bytes that these
-/// two have.
+/// Which share of what lies between two keys lies in a range, if keys are spread evenly over the
+/// kinds of bytes that these two have.
 fn share(min: &[u8], max: &[u8], range: &Range<'_>) -> f64 {
     let same = min.iter().zip(max).take_while(|(one, other)| one == other);
     let same = same.count();

@@ -22,7 +22,8 @@ impl Trouble {
 /// Figures of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStatistics {
-    /// Entries, by estimate: overwritten ones that are not yet compacted away count, deleted ones too.
+    /// Entries, by estimate: overwritten ones that are not yet compacted away count, deleted ones
+    /// too.
     pub entries: u64,
     /// Bytes of tables on the device.
     pub disk_bytes: u64,

@@ -38,7 +38,8 @@ pub struct TreeConfig {
     pub memtable_bytes: u64,
     /// Bytes of a table at which compaction begins the next one.
     pub table_bytes: u64,
-    /// Bytes of blocks and of [rows](limits::ROWS_SHARE) that are kept in memory for all trees together.
+    /// Bytes of blocks and of [rows](limits::ROWS_SHARE) that are kept in memory for all trees
+    /// together.
     pub cache_bytes: u64,
     /// Files that all trees together keep open.
     pub open_files: usize,
@@ -58,7 +59,8 @@ impl Default for TreeConfig {
     }
 }
 
-/// A database from a commit on that made it, or cleared it. Its folder is named `DATABASE-SEQUENCE`.
+/// A database from a commit on that made it, or cleared it. Its folder is named
+/// `DATABASE-SEQUENCE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation {
     /// The database.
@@ -93,7 +95,8 @@ impl Generation {
 #[derive(Clone)]
 pub struct Trees {
     folder: Arc<Path>,
-    /// The same, open, as soon as it is there: the engine goes by paths, and must not work in a folder that came there instead.
+    /// The same, open, as soon as it is there: the engine goes by paths, and must not work in a
+    /// folder that came there instead.
     place: Arc<OnceLock<File>>,
     config: TreeConfig,
     cache: Arc<Cache>,
@@ -135,7 +138,8 @@ impl Trees {
         })
     }
 
-    /// Says in which data folder this is: trees that were noted to be of another one are not opened.
+    /// Says in which data folder this is: trees that were noted to be of another one are not
+    /// opened.
     pub(crate) fn set_owner(&self, owner: u64) {
         self.owner.store(owner, Ordering::Relaxed);
     }
@@ -176,9 +180,9 @@ impl Trees {
         Ok(found)
     }
 
-    /// Begins an empty tree without a folder, which costs no time: it is [made](TreeIndex::make) by somebody who may wait
-    /// for the device. Until then its memtable has all of it, and the log must keep what is in there. `older` is the
-    /// generation before, if there is one.
+    /// Begins an empty tree without a folder, which costs no time: it is [made](TreeIndex::make) by
+    /// somebody who may wait for the device. Until then its memtable has all of it, and the log
+    /// must keep what is in there. `older` is the generation before, if there is one.
     pub fn begin(&self, generation: Generation, older: Option<&TreeIndex>) -> TreeWriter {
         let (lineage, tickets) = match older {
             Some(older) => (older.shared.lineage, older.shared.tickets.clone()),
@@ -198,8 +202,9 @@ impl Trees {
         Ok(writer)
     }
 
-    /// Makes an empty tree under an unfinished name, of which no start takes notice, to be filled by
-    /// [`TreeWriter::load`]. It must be closed, all handles of it, before it is [named](Trees::name).
+    /// Makes an empty tree under an unfinished name, of which no start takes notice, to be filled
+    /// by [`TreeWriter::load`]. It must be closed, all handles of it, before it is
+    /// [named](Trees::name).
     pub fn prepare(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         self.check_place()?;
         let folder = self.unfinished(generation);
@@ -208,15 +213,16 @@ impl Trees {
         self.open_folder(folder, generation)
     }
 
-    /// Gives a prepared tree its name, on the device, and opens it. A start removes what the log does not know.
+    /// Gives a prepared tree its name, on the device, and opens it. A start removes what the log
+    /// does not know.
     pub fn name(&self, generation: Generation) -> Result<TreeWriter, TreeError> {
         let folder = self.folder.join(generation.name());
         self.finish_folder(generation, &folder)?;
         self.open_generation(generation)
     }
 
-    /// Renames an unfinished tree. If there is one of that name, it goes: it can only be from an attempt of which the log
-    /// does not know.
+    /// Renames an unfinished tree. If there is one of that name, it goes: it can only be from an
+    /// attempt of which the log does not know.
     fn finish_folder(&self, generation: Generation, folder: &Path) -> Result<(), TreeError> {
         self.check_place()?;
         self.remove_if_there(folder)?;
@@ -244,7 +250,8 @@ impl Trees {
         self.engine(&tree.folder, &tree.counters, &tree.stop)
     }
 
-    /// Moves a tree that is given up out of the way; returns where it is now. `None`: it is not there.
+    /// Moves a tree that is given up out of the way; returns where it is now. `None`: it is not
+    /// there.
     pub(crate) fn give_up(
         &self,
         generation: Generation,
@@ -261,16 +268,16 @@ impl Trees {
         moved.map_err(|error| TreeError::io(&self.folder.join(name), error))
     }
 
-    /// Removes the folder of a discarded tree, file by file. What cannot be removed now, or not before the
-    /// [end](Trees::close), goes at the next start.
+    /// Removes the folder of a discarded tree, file by file. What cannot be removed now, or not
+    /// before the [end](Trees::close), goes at the next start.
     pub(super) fn discard_folder(&self, folder: &Path) {
         if self.check_place().is_ok() {
             let _ = self.remove_files(folder);
         }
     }
 
-    /// An error if the folder of all trees is no longer where it was opened. Ask before anything is written: the paths of
-    /// the engine may lead into the folder of another server.
+    /// An error if the folder of all trees is no longer where it was opened. Ask before anything is
+    /// written: the paths of the engine may lead into the folder of another server.
     pub(crate) fn check_place(&self) -> Result<(), TreeError> {
         match self.place.get() {
             Some(place) => check_place(place, &self.folder).map_err(|error| self.error(error)),
@@ -317,13 +324,14 @@ impl Trees {
         }
     }
 
-    /// Removes no folder any more: what is discarded stays until the next start, which may begin as soon as the data
-    /// folder is unlocked.
+    /// Removes no folder any more: what is discarded stays until the next start, which may begin as
+    /// soon as the data folder is unlocked.
     pub(crate) fn close(&self) {
         self.close_within(Duration::ZERO);
     }
 
-    /// The same after the [time](TreeConfig::stop_ms) that a clean stop has, in which what is discarded is removed as ever.
+    /// The same after the [time](TreeConfig::stop_ms) that a clean stop has, in which what is
+    /// discarded is removed as ever.
     pub(crate) fn close_cleanly(&self) {
         self.close_within(Duration::from_millis(self.config.stop_ms));
     }
@@ -359,7 +367,8 @@ impl Trees {
         self.open_folder(folder, generation)
     }
 
-    /// The same for a start that may be refused: all files stay, by a second name, until it is certain that it is not.
+    /// The same for a start that may be refused: all files stay, by a second name, until it is
+    /// certain that it is not.
     pub(crate) fn open_held(
         &self,
         generation: Generation,
@@ -506,7 +515,8 @@ impl Default for Counters {
     }
 }
 
-/// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks rarely.
+/// Keeps everything, and ends a compaction that nobody wants any more: the engine itself looks
+/// rarely.
 struct StopFilter(Arc<AtomicBool>);
 
 impl Factory for StopFilter {

@@ -1,19 +1,23 @@
-//! Memtables between writer and engine: a writer never waits for the engine, and never frees what takes long to free.
+//! Memtables between writer and engine: a writer never waits for the engine, and never frees what
+//! takes long to free.
 //!
-//! The engine installs tables under a lock, and syncs files meanwhile, after a compaction as large as a table. To seal a
-//! memtable takes that lock too. So the writer only notes that it has sealed one, and goes on in the next, which the
-//! engine does not know yet: the tree is *ahead*. Views that begin then look into that memtable beside the engine. Whoever
-//! may wait hands both memtables over to the engine; that is done before the next one is sealed, so that no more than one
-//! is unknown.
+//! The engine installs tables under a lock, and syncs files meanwhile, after a compaction as large
+//! as a table. To seal a memtable takes that lock too. So the writer only notes that it has sealed
+//! one, and goes on in the next, which the engine does not know yet: the tree is *ahead*. Views
+//! that begin then look into that memtable beside the engine. Whoever may wait hands both memtables
+//! over to the engine; that is done before the next one is sealed, so that no more than one is
+//! unknown.
 //!
-//! While the tree is ahead, its commits do not raise the engine's counter of numbers. A version that the engine makes
-//! then comes before all commits that it does not know, and becomes the one into which the memtable is put that has them.
-//! So each view finds them: in the version that it reads in, or beside it.
+//! While the tree is ahead, its commits do not raise the engine's counter of numbers. A version
+//! that the engine makes then comes before all commits that it does not know, and becomes the one
+//! into which the memtable is put that has them. So each view finds them: in the version that it
+//! reads in, or beside it.
 //!
-//! A tree begins in the same way, before there is an engine: to make a folder takes syncs, and whoever begins a tree, in a
-//! commit, must not wait for these. Until somebody who may wait has *made* it, its only memtable has all of it, nothing is
-//! sealed, and the log keeps the commit that began it: a start that finds no folder begins it anew. What fails is tried
-//! again, while the tree goes on in memory, up to a bound.
+//! A tree begins in the same way, before there is an engine: to make a folder takes syncs, and
+//! whoever begins a tree, in a commit, must not wait for these. Until somebody who may wait has
+//! *made* it, its only memtable has all of it, nothing is sealed, and the log keeps the commit that
+//! began it: a start that finds no folder begins it anew. What fails is tried again, while the tree
+//! goes on in memory, up to a bound.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,8 +28,8 @@ use super::error::TreeError;
 use super::index::{Memtables, Sealed, Shared, reads_at};
 
 impl Shared {
-    /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not handed over yet. `None`: the
-    /// tree is not made.
+    /// Goes on in an empty memtable. Waits for the engine only if the one sealed before was not
+    /// handed over yet. `None`: the tree is not made.
     pub(super) fn seal(&self, first: u64, last: u64) -> Option<Arc<Memtable>> {
         let tree = self.engine.get()?;
         self.hand_over();
@@ -43,7 +47,8 @@ impl Shared {
         Some(next)
     }
 
-    /// Tells the engine what was sealed, and what commits go into now. Waits while the engine installs tables.
+    /// Tells the engine what was sealed, and what commits go into now. Waits while the engine
+    /// installs tables.
     pub(super) fn hand_over(&self) {
         if !self.is_ahead() {
             return;
@@ -71,7 +76,8 @@ impl Shared {
         self.raise_numbers();
     }
 
-    /// Makes the folder of a tree that has none, and opens it. `false`: it has one, or was discarded.
+    /// Makes the folder of a tree that has none, and opens it. `false`: it has one, or was
+    /// discarded.
     pub(super) fn make(&self) -> Result<bool, TreeError> {
         let is_made = || self.engine.get().is_some() || self.discarded.load(Ordering::Acquire);
         if is_made() {
@@ -97,8 +103,8 @@ impl Shared {
         self.ahead_of.load(Ordering::Acquire) != 0
     }
 
-    /// How many numbers the engine has drawn since the last commit that it knows. The two are not of one moment: the
-    /// sequence may have gone on.
+    /// How many numbers the engine has drawn since the last commit that it knows. The two are not
+    /// of one moment: the sequence may have gone on.
     pub(super) fn drawn_numbers(&self) -> u64 {
         let known = match self.ahead_of.load(Ordering::Acquire) {
             0 => self.visible.load(Ordering::Acquire),
@@ -107,10 +113,12 @@ impl Shared {
         self.counters.numbers.get().saturating_sub(reads_at(known))
     }
 
-    /// What a view that begins now must look into: the engine if there is one, and a memtable that it does not know.
+    /// What a view that begins now must look into: the engine if there is one, and a memtable that
+    /// it does not know.
     pub(super) fn beside_engine(&self) -> (Option<&Tree>, Option<Arc<Memtable>>) {
         let memtables: &Memtables = &self.memtables.read();
-        // Under the lock: so either the engine has the memtable of a tree that is being made, or the view has it.
+        // Under the lock: so either the engine has the memtable of a tree that is being made, or
+        // the view has it.
         let tree = self.engine.get();
         let is_beside = tree.is_none() || self.is_ahead();
         (tree, is_beside.then(|| memtables.active.clone()))
@@ -140,7 +148,8 @@ impl Shared {
         self.trim();
     }
 
-    /// Lets memtables go that nobody needs any more; whether there were such. They are not freed by that.
+    /// Lets memtables go that nobody needs any more; whether there were such. They are not freed by
+    /// that.
     pub(super) fn trim(&self) -> bool {
         // Whoever takes a ticket later sees everything that is in them.
         let tickets = self.tickets.lock();
@@ -157,8 +166,9 @@ impl Shared {
         leaving.len() > had
     }
 
-    /// Frees the memtables that have left, on a thread for which that may take a while, and without a lock. Older versions
-    /// of the engine have them too for a time: were these the last, they would be freed while a new version is installed.
+    /// Frees the memtables that have left, on a thread for which that may take a while, and without
+    /// a lock. Older versions of the engine have them too for a time: were these the last, they
+    /// would be freed while a new version is installed.
     pub(super) fn free_memtables(&self) {
         let is_free = |memtable: &mut Arc<Memtable>| Arc::strong_count(memtable) == 1;
         let free: Vec<_> = self.leaving.lock().extract_if(.., is_free).collect();

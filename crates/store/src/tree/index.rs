@@ -48,7 +48,8 @@ pub struct TreeIndex {
 
 /// What the handles share.
 pub(super) struct Shared {
-    /// Not there before the tree is [made](TreeIndex::make). It comes under the lock of the memtables.
+    /// Not there before the tree is [made](TreeIndex::make). It comes under the lock of the
+    /// memtables.
     pub(super) engine: OnceLock<Tree>,
     /// Held by the one who makes it.
     pub(super) making: Mutex<()>,
@@ -66,8 +67,8 @@ pub(super) struct Shared {
     /// How many views there are of each sequence.
     views: Mutex<BTreeMap<u64, usize>>,
     pub(super) memtables: RwLock<Memtables>,
-    /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not know the active one. This
-    /// is the sequence behind the last commit before that.
+    /// Not 0: the engine does not know yet that the last sealed memtable is sealed, and does not
+    /// know the active one. This is the sequence behind the last commit before that.
     pub(super) ahead_of: AtomicU64,
     /// Held by the one who tells it.
     pub(super) handing_over: Mutex<()>,
@@ -75,20 +76,22 @@ pub(super) struct Shared {
     pub(super) leaving: Mutex<Vec<Arc<Memtable>>>,
     /// Held by the one who compacts.
     pub(super) compacting: Mutex<()>,
-    /// As it was after the last flush or compaction. To ask the engine would wait while it installs tables, and writers ask
-    /// for each group.
+    /// As it was after the last flush or compaction. To ask the engine would wait while it installs
+    /// tables, and writers ask for each group.
     pub(super) first_level_runs: AtomicUsize,
     /// The same.
     disk_bytes: AtomicU64,
     /// The same, of tables.
     table_entries: AtomicU64,
-    /// The number of the list of tables, as it was then or before. The folder names this list, or a later one.
+    /// The number of the list of tables, as it was then or before. The folder names this list, or a
+    /// later one.
     list: AtomicU64,
     /// Of all generations of the database.
     pub(super) tickets: Arc<Tickets>,
     /// What the folder has noted of its tables.
     pub(super) known_tables: Mutex<KnownTables>,
-    /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone.
+    /// The generation that this one goes back to by clears alone: whatever was in one of these
+    /// before is gone.
     pub(super) lineage: Generation,
     /// The folder goes with the last handle.
     pub(super) discarded: AtomicBool,
@@ -97,7 +100,8 @@ pub(super) struct Shared {
     /// Why the last attempt to bring something to the device has failed.
     trouble: AtomicU8,
     pub(super) stop: Arc<AtomicBool>,
-    /// A flush or compaction has failed, and the folder may name another list of tables than the engine has.
+    /// A flush or compaction has failed, and the folder may name another list of tables than the
+    /// engine has.
     pub(super) is_unsettled: AtomicBool,
 }
 
@@ -106,7 +110,8 @@ pub(super) struct Memtables {
     pub(super) active: Arc<Memtable>,
     /// Oldest first.
     pub(super) sealed: Vec<Sealed>,
-    /// Those that are in tables too, and are kept for [tickets](Ticket). Oldest first, and older than the sealed ones.
+    /// Those that are in tables too, and are kept for [tickets](Ticket). Oldest first, and older
+    /// than the sealed ones.
     pub(super) flushed: Vec<Sealed>,
 }
 
@@ -131,8 +136,8 @@ impl TreeIndex {
         self.shared.generation
     }
 
-    /// The generation that this one goes back to by clears alone: whatever was in one of these before is gone. A conversion
-    /// begins with content, and another lineage.
+    /// The generation that this one goes back to by clears alone: whatever was in one of these
+    /// before is gone. A conversion begins with content, and another lineage.
     pub fn lineage(&self) -> Generation {
         self.shared.lineage
     }
@@ -142,13 +147,14 @@ impl TreeIndex {
         &self.shared.folder
     }
 
-    /// What readers see now, held still until the view is dropped. Nobody waits for it meanwhile; but what was
-    /// overwritten since stays on the device.
+    /// What readers see now, held still until the view is dropped. Nobody waits for it meanwhile;
+    /// but what was overwritten since stays on the device.
     pub fn view(&self) -> TreeView {
         TreeView::new(self.clone())
     }
 
-    /// A view for somebody who reads what a commit rests on, and a [`Ticket`] to go with the commit.
+    /// A view for somebody who reads what a commit rests on, and a [`Ticket`] to go with the
+    /// commit.
     pub fn view_for_commit(&self) -> (TreeView, Ticket) {
         let shared = &self.shared;
         // Under the lock, so that no memtable goes of which this view does not see everything.
@@ -163,8 +169,9 @@ impl TreeIndex {
         self.shared.visible.load(Ordering::Acquire)
     }
 
-    /// Up to here everything is in tables on the device: a replay begins behind it, and must give this tree no commit up
-    /// to it. After compaction it can be lower than it was, if deletions have vanished together with what they deleted.
+    /// Up to here everything is in tables on the device: a replay begins behind it, and must give
+    /// this tree no commit up to it. After compaction it can be lower than it was, if deletions
+    /// have vanished together with what they deleted.
     pub fn persisted_sequence(&self) -> u64 {
         let tree = self.shared.engine.get();
         let highest = tree.and_then(Tree::get_highest_persisted_seqno);
@@ -172,14 +179,15 @@ impl TreeIndex {
         highest.max(self.shared.generation.sequence)
     }
 
-    /// The number of a list of tables that the folder names, unless it names a later one. What was flushed before this is
-    /// asked is in it. Never waits for the device.
+    /// The number of a list of tables that the folder names, unless it names a later one. What was
+    /// flushed before this is asked is in it. Never waits for the device.
     pub fn list(&self) -> u64 {
         self.shared.list.load(Ordering::Relaxed)
     }
 
-    /// An error if the list of tables has a lower number than a snapshot of this base knows: what the log was shortened for
-    /// is not in this folder. One that was [begun anew](TreeIndex::make_anew) later is right.
+    /// An error if the list of tables has a lower number than a snapshot of this base knows: what
+    /// the log was shortened for is not in this folder. One that was
+    /// [begun anew](TreeIndex::make_anew) later is right.
     pub(crate) fn check_list(&self, least: u64, base_sequence: u64) -> Result<(), TreeError> {
         let list = self.list();
         let folder = &self.shared.folder;
@@ -194,19 +202,21 @@ impl TreeIndex {
         })
     }
 
-    /// Makes the folder of a tree that was [begun](Trees::begin) without one, on the device. `false`: it has one. Call it on
-    /// a thread that may wait for the device.
+    /// Makes the folder of a tree that was [begun](Trees::begin) without one, on the device.
+    /// `false`: it has one. Call it on a thread that may wait for the device.
     pub fn make(&self) -> Result<bool, TreeError> {
         self.shared.make()
     }
 
-    /// The same for a tree that takes the place of one that was given up: its folder says how it begins.
+    /// The same for a tree that takes the place of one that was given up: its folder says how it
+    /// begins.
     pub(crate) fn make_anew(&self, anew: Anew) -> Result<bool, TreeError> {
         let _ = self.shared.begins_anew.set(anew);
         self.shared.make()
     }
 
-    /// Up to here commits must not be put into it though they are not in tables: see [`Anew::empty_through`].
+    /// Up to here commits must not be put into it though they are not in tables: see
+    /// [`Anew::empty_through`].
     pub(crate) fn empty_through(&self) -> u64 {
         anew::noted(&self.shared.folder).map_or(0, |anew| anew.empty_through)
     }
@@ -226,8 +236,8 @@ impl TreeIndex {
         !self.shared.memtables.read().sealed.is_empty()
     }
 
-    /// Makes the tree if that was not done, and writes the sealed memtables to tables. `false`: there was nothing to do.
-    /// Call it on a thread that may wait for the device.
+    /// Makes the tree if that was not done, and writes the sealed memtables to tables. `false`:
+    /// there was nothing to do. Call it on a thread that may wait for the device.
     pub fn flush(&self) -> Result<bool, TreeError> {
         let flushed = self.make().and_then(|made| {
             let flushed = self.flush_memtables(self.shared.watermark())?;
@@ -242,8 +252,9 @@ impl TreeIndex {
         flushed
     }
 
-    /// The same for a tree that nobody reads yet and that is being [loaded](super::TreeWriter::load). The engine keeps
-    /// what it had before for readers of commits, and no commit comes meanwhile: it would keep every memtable.
+    /// The same for a tree that nobody reads yet and that is being
+    /// [loaded](super::TreeWriter::load). The engine keeps what it had before for readers of
+    /// commits, and no commit comes meanwhile: it would keep every memtable.
     pub(crate) fn flush_unread(&self) -> Result<bool, TreeError> {
         // Above the number that the version with the new tables draws.
         self.flush_memtables(self.shared.counters.numbers.get() + 1)
@@ -273,14 +284,15 @@ impl TreeIndex {
         Ok(flushed.is_some())
     }
 
-    /// Tells the engine of a memtable that was sealed. A flush does that too. Call it on a thread that may wait for the
-    /// device.
+    /// Tells the engine of a memtable that was sealed. A flush does that too. Call it on a thread
+    /// that may wait for the device.
     pub fn hand_over(&self) {
         self.shared.hand_over();
     }
 
-    /// Lets go the memtables that are on the device and that no [`Ticket`] keeps any more; whether there were such. They
-    /// are freed by the next flush or compaction, also one that finds nothing to do.
+    /// Lets go the memtables that are on the device and that no [`Ticket`] keeps any more; whether
+    /// there were such. They are freed by the next flush or compaction, also one that finds nothing
+    /// to do.
     pub fn trim(&self) -> bool {
         self.shared.trim()
     }
@@ -300,8 +312,9 @@ impl TreeIndex {
         self.shared.disk_bytes.load(Ordering::Relaxed)
     }
 
-    /// About how many entries there are: those in memtables, and those in tables as they were after the last flush or
-    /// compaction. What is overwritten counts until it is merged. Never waits for the device.
+    /// About how many entries there are: those in memtables, and those in tables as they were after
+    /// the last flush or compaction. What is overwritten counts until it is merged. Never waits for
+    /// the device.
     pub fn entries(&self) -> u64 {
         let in_memory = {
             let memtables = self.shared.memtables.read();
@@ -311,7 +324,8 @@ impl TreeIndex {
         in_memory as u64 + self.shared.table_entries.load(Ordering::Relaxed)
     }
 
-    /// Merges some tables, if that is due. `false`: it was not. Call it on a thread that may wait for the device.
+    /// Merges some tables, if that is due. `false`: it was not. Call it on a thread that may wait
+    /// for the device.
     pub fn compact(&self) -> Result<bool, TreeError> {
         let shared = &*self.shared;
         let Some(tree) = shared.engine.get() else {
@@ -342,18 +356,19 @@ impl TreeIndex {
         }
     }
 
-    /// Notes in the folder what tells its tables from others of the same name, where an earlier version or a restore has
-    /// left a folder without. For a start that is not refused any more.
+    /// Notes in the folder what tells its tables from others of the same name, where an earlier
+    /// version or a restore has left a folder without. For a start that is not refused any more.
     pub(crate) fn note_tables(&self) {
         if let Some(tree) = self.shared.engine.get() {
             self.shared.note_known_tables(tree);
         }
     }
 
-    /// Visits the files that make the tree as it is between two changes of its set of tables, by their paths within its
-    /// folder, until the visitor answers `false`. What else is in the folder (temporary files, what others put there) is
-    /// left out: a copy of the tree has no use for it. Waits for a flush or compaction that goes on, and these wait for it: for
-    /// something that is quick, such as links. What is sealed in memory and not flushed is not among them.
+    /// Visits the files that make the tree as it is between two changes of its set of tables, by
+    /// their paths within its folder, until the visitor answers `false`. What else is in the folder
+    /// (temporary files, what others put there) is left out: a copy of the tree has no use for it.
+    /// Waits for a flush or compaction that goes on, and these wait for it: for something that is
+    /// quick, such as links. What is sealed in memory and not flushed is not among them.
     pub fn visit_files(
         &self,
         visit: &mut dyn FnMut(&Path, &Path) -> bool,
@@ -408,8 +423,8 @@ impl TreeIndex {
         Trouble::of(self.shared.trouble.load(Ordering::Relaxed))
     }
 
-    /// Whether so much waits for the device that even commits that grow nothing must be refused: each takes a little
-    /// memory, and nothing frees any.
+    /// Whether so much waits for the device that even commits that grow nothing must be refused:
+    /// each takes a little memory, and nothing frees any.
     pub fn is_overfull(&self) -> bool {
         let bound = (limits::SEALED_MEMTABLES_MAX as u64 + 2) * self.shared.config.memtable_bytes;
         self.memtable_bytes() > bound
@@ -435,14 +450,14 @@ impl TreeIndex {
         }
     }
 
-    /// Begins a walk that looks for entries with an expiry; `false`: there can be none. What the walk sees, and what is put
-    /// meanwhile, is [noted](Shared::note_expiry) again.
+    /// Begins a walk that looks for entries with an expiry; `false`: there can be none. What the
+    /// walk sees, and what is put meanwhile, is [noted](Shared::note_expiry) again.
     pub(super) fn begin_expiry_walk(&self) -> bool {
         self.shared.may_expire.swap(false, Ordering::Relaxed)
     }
 
-    /// Removes the folder when the last handle, view and writer of this tree is gone. That takes a while: let it happen
-    /// on a thread that may pause.
+    /// Removes the folder when the last handle, view and writer of this tree is gone. That takes a
+    /// while: let it happen on a thread that may pause.
     pub fn discard(&self) {
         self.stop_compaction();
         self.shared.discarded.store(true, Ordering::Release);
@@ -459,8 +474,8 @@ fn table_entries(tree: &Tree) -> u64 {
     live.sum()
 }
 
-/// The number of the list of tables. Each change of the set of tables writes a list of its own, with a higher number, and
-/// it is on the device before the engine has it.
+/// The number of the list of tables. Each change of the set of tables writes a list of its own,
+/// with a higher number, and it is on the device before the engine has it.
 fn list(tree: &Tree) -> u64 {
     tree.current_version().id()
 }
@@ -551,7 +566,8 @@ impl Shared {
     /// A commit is in the memtable as a whole: from now on views show it.
     pub(super) fn show(&self, sequence: u64) {
         self.visible.fetch_max(sequence, Ordering::AcqRel);
-        // Versions that come from now on are later than views of this commit, if they have what it is in.
+        // Versions that come from now on are later than views of this commit, if they have what it
+        // is in.
         if !self.is_ahead() {
             self.raise_numbers();
         }
@@ -583,8 +599,9 @@ impl Shared {
         reads_at(oldest.unwrap_or_else(|| self.visible.load(Ordering::Acquire)))
     }
 
-    /// Removes what a failed flush has left: without it, each attempt on a full disk would leave more. Those of a
-    /// compaction that goes on meanwhile are among these numbers, so then nothing is removed before the next start.
+    /// Removes what a failed flush has left: without it, each attempt on a full disk would leave
+    /// more. Those of a compaction that goes on meanwhile are among these numbers, so then nothing
+    /// is removed before the next start.
     fn remove_tables(&self, tree: &Tree, ids: std::ops::Range<u64>) {
         let Some(_nobody_compacts) = self.compacting.try_lock() else {
             return;

@@ -1,4 +1,5 @@
-//! The threads that flush and compact the trees: one for each of the two, so that a long compaction keeps no flush waiting.
+//! The threads that flush and compact the trees: one for each of the two, so that a long compaction
+//! keeps no flush waiting.
 
 use std::fmt;
 use std::io;
@@ -19,7 +20,8 @@ use crate::background::{Background, PriorityError};
 pub enum KeeperEvent {
     /// A thread has the priority of those that answer calls.
     NoPriority(PriorityError),
-    /// A flush or compaction has failed and will be tried again. Nothing is lost; but the log grows until a flush works.
+    /// A flush or compaction has failed and will be tried again. Nothing is lost; but the log grows
+    /// until a flush works.
     Failed(Generation, TreeError),
     /// The tree that had failed works again.
     Works(Generation),
@@ -30,8 +32,9 @@ pub enum KeeperEvent {
 /// Told of what happens, on one of the threads.
 pub type Reporter = Arc<dyn Fn(KeeperEvent) + Send + Sync>;
 
-/// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: the tree that is being flushed is flushed,
-/// and none after it, since the log has what memtables hold; a compaction is broken off.
+/// Flushes and compacts trees, on two threads of its own. Dropped, it ends them: the tree that is
+/// being flushed is flushed, and none after it, since the log has what memtables hold; a compaction
+/// is broken off.
 pub struct Keeper {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -102,7 +105,8 @@ impl Keeper {
     }
 }
 
-/// Whichever thread has time first tells the engine what was sealed: before the next memtable is full.
+/// Whichever thread has time first tells the engine what was sealed: before the next memtable is
+/// full.
 fn compact(tree: &TreeIndex) -> Result<bool, TreeError> {
     tree.hand_over();
     tree.compact()

@@ -1,7 +1,8 @@
 //! How keys are stored: as they are, but for those that consist of zeros alone.
 //!
-//! The engine takes no empty key. So a key of zeros alone, the empty one among them, gets a zero more. Every other key
-//! stays between the same neighbours: where it has its first byte that is not zero, a key of zeros has a zero or its end.
+//! The engine takes no empty key. So a key of zeros alone, the empty one among them, gets a zero
+//! more. Every other key stays between the same neighbours: where it has its first byte that is not
+//! zero, a key of zeros has a zero or its end.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -44,8 +45,8 @@ pub(super) fn stored_range<'a>(range: &Range<'a>) -> (StoredBound<'a>, StoredBou
     )
 }
 
-/// A longer end lies between the longest key that it begins with and whatever comes behind that one: `cut` says on which
-/// side that key is.
+/// A longer end lies between the longest key that it begins with and whatever comes behind that
+/// one: `cut` says on which side that key is.
 fn shortened<'a>(
     bound: Bound<&'a [u8]>,
     cut: impl FnOnce(&'a [u8]) -> Bound<&'a [u8]>,

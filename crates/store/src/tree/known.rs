@@ -1,10 +1,11 @@
 //! What tells the tables of a tree from others of the same name.
 //!
-//! The engine (3.1.10) names its tables by numbers that begin anew in each tree, and believes whatever whole table it finds
-//! under a number. So the file `known-tables` keeps of each table its size and an identity, and whose tree it is; a start
-//! compares. A table that is in the engine's list and not noted here, since the process ended between the two, is read as
-//! a whole and compared with the checksum in that list; so are all tables where this file is damaged. A tree without it is
-//! taken as it is: an earlier version, or a restore, has left it so.
+//! The engine (3.1.10) names its tables by numbers that begin anew in each tree, and believes
+//! whatever whole table it finds under a number. So the file `known-tables` keeps of each table its
+//! size and an identity, and whose tree it is; a start compares. A table that is in the engine's
+//! list and not noted here, since the process ended between the two, is read as a whole and
+//! compared with the checksum in that list; so are all tables where this file is damaged. A tree
+//! without it is taken as it is: an earlier version, or a restore, has left it so.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -118,8 +119,8 @@ impl KnownTables {
         }
     }
 
-    /// Notes the tables that a tree has now. What fails is noted by the next one; until then a start reads what is missing
-    /// here.
+    /// Notes the tables that a tree has now. What fails is noted by the next one; until then a
+    /// start reads what is missing here.
     pub(super) fn note(&mut self, folder: &Path, origin: Origin, tree: &Tree) -> io::Result<()> {
         let mut now = KnownTables::none(origin);
         for table in tree.current_version().iter_tables() {
@@ -254,7 +255,8 @@ pub(super) fn bytes_of(path: &Path) -> io::Result<u64> {
     fs::metadata(path).map(|found| found.len())
 }
 
-/// A checksum of what a table says of itself, which the engine has read and checked when it opened it.
+/// A checksum of what a table says of itself, which the engine has read and checked when it opened
+/// it.
 fn identity_of(table: &Table) -> u128 {
     let meta = &table.metadata;
     let mut hasher = Xxh3Default::new();

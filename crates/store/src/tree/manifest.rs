@@ -1,7 +1,7 @@
 //! The engine's list of tables, checked before the engine reads it.
 //!
-//! The file `current` names the list and holds its checksum, which the engine (3.1.10) writes and does not look at: a
-//! list that is damaged can make it allocate whatever a damaged length says.
+//! The file `current` names the list and holds its checksum, which the engine (3.1.10) writes and
+//! does not look at: a list that is damaged can make it allocate whatever a damaged length says.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,7 +12,8 @@ use super::error::TreeError;
 /// Number of the list (8 bytes), checksum (16), kind of the checksum, all little-endian.
 const CURRENT_BYTES: usize = 25;
 
-/// A file that takes the place of `current`; if a crash leaves it, the next start removes it, as it does those of the engine.
+/// A file that takes the place of `current`; if a crash leaves it, the next start removes it, as it
+/// does those of the engine.
 const TEMPORARY: &str = ".tmp-current";
 
 /// The list of tables that a folder names.
@@ -23,7 +24,8 @@ pub(super) struct List {
 }
 
 impl List {
-    /// The numbers of the tables and their checksums, each of all bytes of its file; `None`: the list makes no sense.
+    /// The numbers of the tables and their checksums, each of all bytes of its file; `None`: the
+    /// list makes no sense.
     pub(super) fn tables(&self) -> Option<Vec<(u64, u128)>> {
         let mut section = Bytes(section(&self.bytes, b"tables")?);
         let mut tables = Vec::new();
@@ -42,9 +44,9 @@ impl List {
     }
 }
 
-/// A part of an archive of the engine, by its name. At the end of the archive stand 8 bytes each with the place and the
-/// length of its contents; these are a heading of 4 bytes, a count of 4, and for each part place, length (8 bytes each), and
-/// its name behind the length of that (2).
+/// A part of an archive of the engine, by its name. At the end of the archive stand 8 bytes each
+/// with the place and the length of its contents; these are a heading of 4 bytes, a count of 4, and
+/// for each part place, length (8 bytes each), and its name behind the length of that (2).
 fn section<'a>(archive: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut end = Bytes(archive.get(archive.len().checked_sub(16)?..)?);
     let contents = usize::try_from(end.number::<8>()?).ok()?;
@@ -116,7 +118,8 @@ pub(super) fn check(folder: &Path) -> Result<List, TreeError> {
     Ok(List { number, bytes })
 }
 
-/// Has the file `current` name the list of this number, which is there, and brings that to the device.
+/// Has the file `current` name the list of this number, which is there, and brings that to the
+/// device.
 pub(super) fn name(folder: &Path, number: u64) -> Result<(), TreeError> {
     let named = || -> io::Result<()> {
         let current = folder.join("current");

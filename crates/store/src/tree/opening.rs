@@ -1,8 +1,9 @@
 //! What a start does before the engine opens the folder of a tree.
 //!
-//! The engine (3.1.10) takes the types of files for granted, and ends the process where a table is a folder. And it removes,
-//! as it opens a folder, whatever the list of tables does not name. So the types are checked here; and what may be removed
-//! is kept by a second name until it is certain that the server starts: a start that is refused leaves all as it was.
+//! The engine (3.1.10) takes the types of files for granted, and ends the process where a table is
+//! a folder. And it removes, as it opens a folder, whatever the list of tables does not name. So
+//! the types are checked here; and what may be removed is kept by a second name until it is certain
+//! that the server starts: a start that is refused leaves all as it was.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -23,8 +24,8 @@ const FOREIGN: [&str; 2] = [".DS_Store", "._"];
 /// The file that names the list of tables.
 const CURRENT: &str = "current";
 
-/// Whether the engine reads what is at this path within the folder of a tree: the lists of tables, the name of the one that
-/// holds, and the tables with their folder.
+/// Whether the engine reads what is at this path within the folder of a tree: the lists of tables,
+/// the name of the one that holds, and the tables with their folder.
 pub(super) fn is_of_engine(path: &Path) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(path) = path.to_str() else {
@@ -40,7 +41,8 @@ pub(super) fn is_of_engine(path: &Path) -> bool {
 pub(super) fn check_types(folder: &Path) -> Result<(), TreeError> {
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => {}
-        // A link to nothing, or in a ring, is none either. What the device does not let us see may be one.
+        // A link to nothing, or in a ring, is none either. What the device does not let us see may
+        // be one.
         Err(error) if !is_of_link(&error) => return Err(TreeError::io(folder, error)),
         _ => return Err(TreeError::damaged(folder, "it is not a folder")),
     }
@@ -165,8 +167,8 @@ fn may_be_removed(part: &str, name: &str) -> bool {
     }
 }
 
-/// The files of a tree under second names, until it is certain that the server starts. Dropped before, it puts those back
-/// that were removed.
+/// The files of a tree under second names, until it is certain that the server starts. Dropped
+/// before, it puts those back that were removed.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// The folder of the tree.

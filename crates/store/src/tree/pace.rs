@@ -25,9 +25,9 @@ impl Pressure {
         Pressure::of(0, 0.0, 0)
     }
 
-    /// By the sealed memtables, how full the active one is (0 to 1), and the runs of tables in the first level. The
-    /// delay grows with the square of what is behind, so that it sets in gently, and without a jump when a memtable is
-    /// sealed.
+    /// By the sealed memtables, how full the active one is (0 to 1), and the runs of tables in the
+    /// first level. The delay grows with the square of what is behind, so that it sets in gently,
+    /// and without a jump when a memtable is sealed.
     pub(super) fn of(sealed: usize, active_share: f64, first_level_runs: usize) -> Pressure {
         if sealed >= limits::SEALED_MEMTABLES_MAX {
             return Pressure::Refuse;

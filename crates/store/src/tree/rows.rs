@@ -1,9 +1,10 @@
 //! Entries that were read lately, where a loop finds them without waiting for anybody.
 //!
-//! A set-associative cache for all trees together: a hash names a set, and a set has room for a few rows, of which the
-//! oldest goes. It is right because of two rules, both kept under the lock of the set: whoever changes a key takes its row
-//! out *before* the commit becomes visible, and leaves the sequence of that commit in the set; and a row comes in only from a
-//! view that is not older than this sequence. So a row that is there is what every view sees that could be taken now.
+//! A set-associative cache for all trees together: a hash names a set, and a set has room for a few
+//! rows, of which the oldest goes. It is right because of two rules, both kept under the lock of
+//! the set: whoever changes a key takes its row out *before* the commit becomes visible, and leaves
+//! the sequence of that commit in the set; and a row comes in only from a view that is not older
+//! than this sequence. So a row that is there is what every view sees that could be taken now.
 
 use std::fmt;
 use std::sync::OnceLock;

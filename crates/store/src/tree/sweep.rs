@@ -1,8 +1,9 @@
-//! The sweep of databases on disk: it walks them, a slice at a time, and has removed what has expired.
+//! The sweep of databases on disk: it walks them, a slice at a time, and has removed what has
+//! expired.
 //!
-//! A tree has no list of what expires when. Nobody sees what has expired, so that the sweep has time: it is for the room
-//! that entries take, and so that their removal stands among the changes of the database. It walks only databases in which
-//! something can expire.
+//! A tree has no list of what expires when. Nobody sees what has expired, so that the sweep has
+//! time: it is for the room that entries take, and so that their removal stands among the changes
+//! of the database. It walks only databases in which something can expire.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,8 +49,8 @@ impl TreeSweep {
 }
 
 impl Store {
-    /// From when on [`Store::sweep_trees`] has something to do, by [`Store::clock_ms`]; `u64::MAX`: never, or somebody is at
-    /// it.
+    /// From when on [`Store::sweep_trees`] has something to do, by [`Store::clock_ms`]; `u64::MAX`:
+    /// never, or somebody is at it.
     #[inline]
     pub fn tree_sweep_due_ms(&self) -> u64 {
         self.tree_sweep().due_ms.load(Ordering::Relaxed)
@@ -72,12 +73,14 @@ impl Store {
         self.tree_sweep().due_ms.store(due_ms, Ordering::Relaxed);
     }
 
-    /// Walks a slice of the databases on disk, and puts commits into `batch`, which is empty, that remove what has expired
-    /// there, with what they must know: on a thread that may wait for the device. Sets when it is due again. What finds no room
-    /// ([`ReadAhead`](crate::ReadAhead)) comes with the next slice.
+    /// Walks a slice of the databases on disk, and puts commits into `batch`, which is empty, that
+    /// remove what has expired there, with what they must know: on a thread that may wait for the
+    /// device. Sets when it is due again. What finds no room ([`ReadAhead`](crate::ReadAhead))
+    /// comes with the next slice.
     ///
     /// # Errors
-    /// If a tree could not be read. The walk goes on: with the next database if it was the walk that failed.
+    /// If a tree could not be read. The walk goes on: with the next database if it was the walk
+    /// that failed.
     pub fn sweep_trees(&self, batch: &mut WriteBatch) -> Result<(), TreeError> {
         let mut place = self.tree_sweep().place.lock();
         let walked = self.sweep_slice(&mut place, batch);
@@ -126,8 +129,9 @@ impl Store {
         Ok(true)
     }
 
-    /// Takes the commits from the given one on out of a batch, for which there was no room to read what they must know. Returns
-    /// the last key that stays in it, if there is one; `None`: there was room for all.
+    /// Takes the commits from the given one on out of a batch, for which there was no room to read
+    /// what they must know. Returns the last key that stays in it, if there is one; `None`: there
+    /// was room for all.
     fn leave_out_unread(&self, batch: &mut WriteBatch, read: usize) -> Option<Option<Box<[u8]>>> {
         if read == batch.len() {
             return None;
@@ -168,7 +172,8 @@ impl Store {
     }
 }
 
-/// How many of some entries, with their bytes, one commit removes: at least one, and as many as may be read for it.
+/// How many of some entries, with their bytes, one commit removes: at least one, and as many as may
+/// be read for it.
 fn commit_of(entries: &[(Vec<u8>, usize)], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |(_, more): &&(Vec<u8>, usize)| {

@@ -1,5 +1,6 @@
-//! Tickets: whoever has read a tree for a commit holds one until the commit is decided. What came later stays in memory
-//! meanwhile, be it on the device or not, so that the one who decides learns of it without reading the device.
+//! Tickets: whoever has read a tree for a commit holds one until the commit is decided. What came
+//! later stays in memory meanwhile, be it on the device or not, so that the one who decides learns
+//! of it without reading the device.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,8 +50,8 @@ impl Locked<'_> {
     }
 }
 
-/// Says that somebody has read a tree as it was at a sequence, and that a commit rests on it which is not decided yet. Goes
-/// when it is dropped.
+/// Says that somebody has read a tree as it was at a sequence, and that a commit rests on it which
+/// is not decided yet. Goes when it is dropped.
 pub struct Ticket {
     tickets: Arc<Tickets>,
     sequence: u64,

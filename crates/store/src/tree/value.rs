@@ -1,7 +1,8 @@
-//! How values are stored: a byte that says what follows, the version, the expiry if there is one, the value.
+//! How values are stored: a byte that says what follows, the version, the expiry if there is one,
+//! the value.
 //!
-//! The low four bits of the first byte are the number of bytes of the version (little-endian, without leading zeros);
-//! the topmost bit says that eight bytes of expiry follow.
+//! The low four bits of the first byte are the number of bytes of the version (little-endian,
+//! without leading zeros); the topmost bit says that eight bytes of expiry follow.
 
 use std::fmt;
 
@@ -21,7 +22,8 @@ pub(super) struct Stored<'a> {
 
 const EXPIRES: u8 = 0x80;
 
-/// What is stored under a key, owned: the bytes are shared with the memtable or block that they are in.
+/// What is stored under a key, owned: the bytes are shared with the memtable or block that they are
+/// in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnedValue(Slice);
 
@@ -43,8 +45,8 @@ impl OwnedValue {
         }
     }
 
-    /// The same value, to be kept for a while: a small one without the block or memtable that it is a part of, so that no
-    /// more is kept than is counted.
+    /// The same value, to be kept for a while: a small one without the block or memtable that it is
+    /// a part of, so that no more is kept than is counted.
     pub fn detached(self) -> OwnedValue {
         match self.0.len() {
             0..DETACHED_BYTES => OwnedValue(Slice::from(&self.0[..])),

@@ -20,8 +20,8 @@ use super::writer::entry;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::value::Entry;
 
-/// A tree between two commits. What it has lent stays in memory until it is dropped, so a view is for one batch of reads
-/// with a bound. Reads may wait for the device.
+/// A tree between two commits. What it has lent stays in memory until it is dropped, so a view is
+/// for one batch of reads with a bound. Reads may wait for the device.
 pub struct TreeView {
     index: TreeIndex,
     sequence: u64,
@@ -120,7 +120,8 @@ impl TreeView {
         Ok(found.filter(|entry| !entry.is_expired(now_ms)))
     }
 
-    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at least one.
+    /// Visits the live entries of a range in order, walking at most `budget_rows` entries, but at
+    /// least one.
     pub fn scan<'a>(
         &'a self,
         range: &Range<'_>,
@@ -149,7 +150,8 @@ impl TreeView {
         })
     }
 
-    /// Counts the live entries of a range exactly, walking at most `budget_rows` entries, but at least one.
+    /// Counts the live entries of a range exactly, walking at most `budget_rows` entries, but at
+    /// least one.
     pub fn count(
         &self,
         range: &Range<'_>,
@@ -166,8 +168,9 @@ impl TreeView {
         Ok(CountSlice { count, passed })
     }
 
-    /// Visits the keys of a range that have expired and are still there, with the bytes that are stored under each, walking at most `budget_rows` entries, but at
-    /// least one: work for a sweeper. Returns the key that the walk has passed; `None`: it is at the end.
+    /// Visits the keys of a range that have expired and are still there, with the bytes that are
+    /// stored under each, walking at most `budget_rows` entries, but at least one: work for a
+    /// sweeper. Returns the key that the walk has passed; `None`: it is at the end.
     pub fn expired<'a>(
         &'a self,
         range: &Range<'_>,
@@ -193,14 +196,15 @@ impl TreeView {
         Ok(passed.map(|key| given(self.fetched.keep(key))))
     }
 
-    /// About how many entries a range has, without a look into tables. What was overwritten or removed counts until
-    /// compaction has dropped it.
+    /// About how many entries a range has, without a look into tables. What was overwritten or
+    /// removed counts until compaction has dropped it.
     pub fn estimate(&self, range: &Range<'_>) -> u64 {
         let version = self.engine().map(Tree::current_version);
         version.map_or(0, |version| estimate::entries(version.iter_tables(), range))
     }
 
-    /// Visits what is stored in a range; returns the last key if the budget was spent before the end.
+    /// Visits what is stored in a range; returns the last key if the budget was spent before the
+    /// end.
     pub(super) fn walk(
         &self,
         range: &Range<'_>,

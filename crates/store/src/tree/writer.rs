@@ -106,15 +106,15 @@ impl TreeWriter {
         self.last_in_active = sequence;
     }
 
-    /// Puts an entry of whatever version, as if it had always been there. For a tree that nobody reads yet, and each key
-    /// once.
+    /// Puts an entry of whatever version, as if it had always been there. For a tree that nobody
+    /// reads yet, and each key once.
     pub fn load(&mut self, entry: &Entry<'_>) {
         let value = self.encode(entry);
         self.insert_at(self.sequence, entry.key, value, ValueType::Value);
     }
 
-    /// The commit is whole: from now on views show it. Also for commits that change nothing here, so that views say
-    /// that they show them.
+    /// The commit is whole: from now on views show it. Also for commits that change nothing here,
+    /// so that views say that they show them.
     pub fn end_commit(&mut self, sequence: u64) {
         debug_assert!(sequence >= self.sequence, "commits come in order");
         self.sequence = sequence;
@@ -122,8 +122,8 @@ impl TreeWriter {
         self.index.shared.show(sequence);
     }
 
-    /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal). That of a tree that is not made
-    /// cannot be.
+    /// Whether the memtable is full, so that it should be [sealed](TreeWriter::seal). That of a
+    /// tree that is not made cannot be.
     pub fn wants_seal(&self) -> bool {
         let is_full = self.active.size() >= self.index.shared.config.memtable_bytes;
         is_full && self.index.is_made()
@@ -139,9 +139,10 @@ impl TreeWriter {
         !self.active.is_empty() && self.index.is_made()
     }
 
-    /// Seals the memtable, so that it can be flushed, and begins the next one. `false`: nothing was done, since it is
-    /// empty, or not all of it is durable in the log: a flush would put on the device what a power loss can take
-    /// from the log. Nor is anything sealed in a tree that is not [made](TreeIndex::make).
+    /// Seals the memtable, so that it can be flushed, and begins the next one. `false`: nothing was
+    /// done, since it is empty, or not all of it is durable in the log: a flush would put on the
+    /// device what a power loss can take from the log. Nor is anything sealed in a tree that is not
+    /// [made](TreeIndex::make).
     ///
     /// # Panics
     ///
@@ -160,7 +161,8 @@ impl TreeWriter {
         true
     }
 
-    /// The first commit that is not on the device, be it the one that has begun the tree; `None`: all are.
+    /// The first commit that is not on the device, be it the one that has begun the tree; `None`:
+    /// all are.
     pub fn unflushed_from(&self) -> Option<u64> {
         if !self.index.is_made() {
             return Some(self.index.generation().sequence);
@@ -177,8 +179,9 @@ impl TreeWriter {
         self.last_in_active
     }
 
-    /// What memtables know of a key, without a look at the device: the newest commit, ended or not. It may have
-    /// expired. They know of everything that came later than the oldest [`Ticket`](super::Ticket).
+    /// What memtables know of a key, without a look at the device: the newest commit, ended or not.
+    /// It may have expired. They know of everything that came later than the oldest
+    /// [`Ticket`](super::Ticket).
     pub fn find_in_memory(&self, key: &[u8]) -> InMemory {
         let key = stored(key);
         let memtables = self.index.shared.memtables.read();

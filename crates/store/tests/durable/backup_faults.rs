@@ -19,7 +19,8 @@ struct Run {
     is_over: bool,
 }
 
-/// Runs a plan and makes a backup in its midst, a step after each turn. What fails is discarded if `discard`.
+/// Runs a plan and makes a backup in its midst, a step after each turn. What fails is discarded if
+/// `discard`.
 fn run(model: &Model, disk: &SimulatedDisk, target: &SimulatedDisk, discard: bool) -> Run {
     let mut client = Client::open(disk);
     let (mut making, mut complete, mut failed) = (None, None, false);

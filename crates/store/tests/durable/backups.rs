@@ -1,4 +1,5 @@
-//! Backups made while commits go on: what is restored is what there was after the commit at which they were cut.
+//! Backups made while commits go on: what is restored is what there was after the commit at which
+//! they were cut.
 //!
 //! The reference is a run that carries out one commit at a time and notes what is there after each.
 
@@ -191,7 +192,8 @@ pub fn verified(source: &SimulatedDisk) -> Result<Verified, RestoreError> {
     backup::verify(source, &mut |_, _| ControlFlow::Continue(()))
 }
 
-/// Restores a backup; what is there must be what there was at the cut, and stay so, with room for more.
+/// Restores a backup; what is there must be what there was at the cut, and stay so, with room for
+/// more.
 pub fn check(model: &Model, source: &SimulatedDisk, cut: u64, what: &str) {
     let checked = verified(source).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(checked.manifest.cut.sequence, cut, "{what}");
@@ -301,7 +303,8 @@ fn a_backup_of_a_server_at_rest_is_whole() {
     let target = testkit::simulated_disk(2);
     let cut = client.backup(&target).expect("nothing fails");
     check(&model, &target, cut, "at rest");
-    // What it tells of its progress: about what it comes to in the end, with heads of files and pages and the log.
+    // What it tells of its progress: about what it comes to in the end, with heads of files and
+    // pages and the log.
     let manifest = verified(&target).expect("it is whole").manifest;
     let bytes = manifest.bytes();
     assert!(

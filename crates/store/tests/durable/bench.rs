@@ -57,7 +57,8 @@ impl Durable {
     fn crash(&mut self, way: usize, clock: &mut dyn Clock) {
         let disk = self.disk.clone();
         if way == 0 {
-            // Goes on with another store before the old one is stopped: then nothing of it can be in the way.
+            // Goes on with another store before the old one is stopped: then nothing of it can be
+            // in the way.
             let spare =
                 Durable::open(self.config, &testkit::simulated_disk(0)).expect("it is empty");
             let Durable { rounds, .. } = std::mem::replace(self, spare);

@@ -1,8 +1,8 @@
-//! A crash at every step of the disk. What is there afterwards must be what there was after some commit, and not before
-//! the last one that was answered.
+//! A crash at every step of the disk. What is there afterwards must be what there was after some
+//! commit, and not before the last one that was answered.
 //!
-//! The reference is a run without faults that carries out one commit at a time. A run of groups must give the same
-//! answers, since a commit sees all earlier ones, published or not.
+//! The reference is a run without faults that carries out one commit at a time. A run of groups
+//! must give the same answers, since a commit sees all earlier ones, published or not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,7 +39,8 @@ fn config() -> StoreConfig {
     config
 }
 
-/// All that readers can see: for each database, by its name, its configuration and content as one number.
+/// All that readers can see: for each database, by its name, its configuration and content as one
+/// number.
 pub type State = BTreeMap<String, u64>;
 
 pub fn state_of(store: &Store) -> State {
@@ -122,7 +123,8 @@ impl Reference {
                 let is_of_catalogue = matches!(commit, Planned::Create(..) | Planned::Drop(_));
                 reference.answers.push(answer(&outcome));
                 let state = state_of(&durable.store);
-                // What changes nothing waits for nothing, though others of its group may be lost that need no sync.
+                // What changes nothing waits for nothing, though others of its group may be lost
+                // that need no sync.
                 let has_changed = reference.states.last() != Some(&state);
                 reference
                     .synced
@@ -231,7 +233,8 @@ fn check_state(reference: &Reference, store: &Store, least: usize, most: usize, 
     );
 }
 
-/// After a failure: reads go on, and show what was answered. Some databases need no sync, so each is at its own place.
+/// After a failure: reads go on, and show what was answered. Some databases need no sync, so each
+/// is at its own place.
 fn check_visible(reference: &Reference, store: &Store, run: &Run, what: &str) {
     verify(store);
     let possible = &reference.states[run.synced..=run.submitted];

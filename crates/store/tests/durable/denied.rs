@@ -1,5 +1,5 @@
-//! Files that may not be opened, made, renamed or removed (EACCES): whoever runs the server is told which and why, nothing
-//! is lost, and it is over when the permissions are back.
+//! Files that may not be opened, made, renamed or removed (EACCES): whoever runs the server is told
+//! which and why, nothing is lost, and it is over when the permissions are back.
 
 use store::durable::Event;
 use store::{DatabaseId, Decision, Durability, Refusal};
@@ -115,8 +115,8 @@ fn segments_that_may_not_be_removed_are_told() {
     assert!(!names.contains(&first), "{names:?}");
 }
 
-/// Each file that a start needs may be denied to it, and each change that it makes: it says which and why, or does without
-/// it, and loses nothing.
+/// Each file that a start needs may be denied to it, and each change that it makes: it says which
+/// and why, or does without it, and loses nothing.
 #[test]
 fn a_start_that_is_denied_a_file_says_which_and_loses_nothing() {
     for is_access in [true, false] {

@@ -89,7 +89,8 @@ impl Client {
         has(&self.durable.store, database, key)
     }
 
-    /// Asserts that nothing was told since the last time but why the log is not ready, and that figures say the same.
+    /// Asserts that nothing was told since the last time but why the log is not ready, and that
+    /// figures say the same.
     pub fn expect_not_ready(&mut self, file: &str, cause: &str) {
         let events = self.durable.rounds.take_events();
         let is_told = |why: &String| why.contains(file) && why.contains(cause);
@@ -107,8 +108,8 @@ fn has(store: &Store, database: DatabaseId, key: &[u8]) -> bool {
     view.get(key, store.hasher().hash(key), 1000).is_some()
 }
 
-/// What comes between the look of somebody who wants to drop an empty database and the drop is not dropped with it, also if
-/// it is in the same group and nobody sees it yet.
+/// What comes between the look of somebody who wants to drop an empty database and the drop is not
+/// dropped with it, also if it is in the same group and nobody sees it yet.
 #[test]
 fn a_drop_of_what_is_empty_sees_its_own_group() {
     let disk = testkit::simulated_disk(10);
@@ -411,7 +412,8 @@ fn an_interval_is_kept() {
     assert_eq!(log.syncs, waiting.syncs + 1);
     assert_eq!(log.written_sequence, log.durable_sequence);
     assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
-    // The second time as the first: what is not durable becomes more with each write, and nothing with a sync.
+    // The second time as the first: what is not durable becomes more with each write, and nothing
+    // with a sync.
     for round in 1..=2 {
         let now_ms = client.clock.now_ms;
         for number in 1..=3 {
@@ -465,8 +467,8 @@ fn the_last_segment_is_kept_for_what_does_not_grow() {
     assert_eq!(client.one(&[delete(b"small")]), Decision::Applied);
 }
 
-/// Not even a mark fits any more, and the last sequence that may be given out is spent: whoever asks for a write is told
-/// so, and the committer rests until there is room.
+/// Not even a mark fits any more, and the last sequence that may be given out is spent: whoever
+/// asks for a write is told so, and the committer rests until there is room.
 #[test]
 fn a_full_disk_with_a_spent_reserve_refuses_and_rests() {
     let disk = testkit::simulated_disk(9);

@@ -96,8 +96,8 @@ fn figures_of_the_log_are_those_of_its_files() {
     }
 }
 
-/// Where nothing else is synced, each sync of the disk is one that is counted, and each that somebody waited for has taken
-/// its time.
+/// Where nothing else is synced, each sync of the disk is one that is counted, and each that
+/// somebody waited for has taken its time.
 #[test]
 fn each_sync_is_counted_once() {
     let disk = testkit::simulated_disk(2);

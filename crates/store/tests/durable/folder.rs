@@ -178,7 +178,8 @@ fn the_making_of_a_folder_may_be_interrupted() {
     assert!(step > 5);
 }
 
-/// A second power loss, at any step of the start that follows the first, may keep a renaming and lose what came before it.
+/// A second power loss, at any step of the start that follows the first, may keep a renaming and
+/// lose what came before it.
 #[test]
 fn the_second_making_of_a_folder_may_be_interrupted_too() {
     const STEPS: usize = 24;
@@ -302,7 +303,8 @@ fn a_snapshot_that_is_no_file_is_named() {
     open(&folder.0).expect("it is whole");
 }
 
-/// What has the name of something of ours and is of another type: a refusal that names it, and nothing is changed.
+/// What has the name of something of ours and is of another type: a refusal that names it, and
+/// nothing is changed.
 #[test]
 fn what_is_of_the_wrong_type_is_refused_by_name() {
     type Make = fn(&Path);

@@ -163,7 +163,8 @@ fn the_end_of_a_log_is_missed_behind_a_clean_stop() {
         durable.rounds.close(&mut clock).expect("it is whole");
         disk.lose_power();
 
-        // All that is behind some group reads as zeros, as after a repair of the file system, and the size is right.
+        // All that is behind some group reads as zeros, as after a repair of the file system, and
+        // the size is right.
         let zeroed = disk.fork();
         let report = wal::verify(&zeroed, &mut |_, _| Ok(())).expect("it can be read");
         let last = report.segments.iter().rfind(|one| one.groups > 0);
@@ -300,7 +301,8 @@ fn a_full_disk_does_not_keep_the_folder_from_being_opened() {
     assert_ne!(text(&disk), before);
 }
 
-/// Descriptions that are gone though the log is whole: here, because it is that of an emptier folder.
+/// Descriptions that are gone though the log is whole: here, because it is that of an emptier
+/// folder.
 #[test]
 fn more_contents_than_a_crash_leaves_are_not_set_aside_without_being_told_to() {
     let many = usize::try_from(store::blob::limits::ORPHANS).expect("a small number") + 1;
@@ -353,7 +355,8 @@ fn more_contents_than_a_crash_leaves_are_not_set_aside_without_being_told_to() {
     assert_eq!(set_aside(&one_less).len(), many - 1);
 }
 
-/// However many blobs were removed: the log tells of them, so that files which a loss of power brings back are no riddle.
+/// However many blobs were removed: the log tells of them, so that files which a loss of power
+/// brings back are no riddle.
 #[test]
 fn removed_blobs_that_come_back_are_set_aside_without_a_question() {
     let many = usize::try_from(store::blob::limits::ORPHANS).expect("a small number") + 1;

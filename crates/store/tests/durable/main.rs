@@ -1,4 +1,5 @@
-//! The durable store over the simulated disk: what every engine must do, and what a crash must leave.
+//! The durable store over the simulated disk: what every engine must do, and what a crash must
+//! leave.
 
 mod backup_faults;
 mod backups;

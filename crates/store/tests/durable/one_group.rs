@@ -1,5 +1,5 @@
-//! Several writes of the same keys in one commit, and in one group: each sees those before it, the last one stays, and a
-//! restart brings back what was answered.
+//! Several writes of the same keys in one commit, and in one group: each sees those before it, the
+//! last one stays, and a restart brings back what was answered.
 
 use store::{
     Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, OperationStatus, Outcomes,
@@ -89,7 +89,8 @@ fn run(client: &mut Client, commits: &[Vec<Expected<'_>>], is_one_group: bool) {
     );
 }
 
-/// What the key has in the end must be the same whether all came in one group or not, and after a loss of power.
+/// What the key has in the end must be the same whether all came in one group or not, and after a
+/// loss of power.
 #[test]
 fn writes_of_one_key_in_one_group_follow_each_other() {
     let mut ends = Vec::new();
@@ -150,7 +151,8 @@ fn writes_of_one_key_in_one_group_follow_each_other() {
     assert_eq!(ends[0], ends[1]);
 }
 
-/// An overwrite of the same size, and of another one, with a time to live that comes and goes, in one group.
+/// An overwrite of the same size, and of another one, with a time to live that comes and goes, in
+/// one group.
 #[test]
 fn expiries_in_one_group_follow_each_other() {
     let disk = testkit::simulated_disk(2);
@@ -187,7 +189,8 @@ fn expiries_in_one_group_follow_each_other() {
     }
 }
 
-/// Each rule publishes what is its own, and what one group has decided is never published a second time by the next.
+/// Each rule publishes what is its own, and what one group has decided is never published a second
+/// time by the next.
 #[test]
 fn databases_of_all_durabilities_in_one_group_get_each_answer_once() {
     let disk = testkit::simulated_disk(3);
@@ -260,8 +263,8 @@ fn an_interval_is_due_again_after_each_sync() {
     }
 }
 
-/// Commits that copy much and come to nothing fill no group of the log: others do not wait for all of
-/// them.
+/// Commits that copy much and come to nothing fill no group of the log: others do not wait for all
+/// of them.
 #[test]
 fn a_group_ends_when_its_appends_have_copied_enough() {
     let disk = testkit::simulated_disk(5);
@@ -295,7 +298,8 @@ fn a_group_ends_when_its_appends_have_copied_enough() {
             }
             groups.push(answered);
         }
-        // Two of them copy more than `GROUP_REWRITTEN_BYTES`. What is behind the last of them copies nothing.
+        // Two of them copy more than `GROUP_REWRITTEN_BYTES`. What is behind the last of them
+        // copies nothing.
         assert_eq!(
             groups,
             [2, 2, 2, 2, 2, 2, 2, 2, 2, 3],

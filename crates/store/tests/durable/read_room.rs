@@ -1,4 +1,5 @@
-//! What is read for commits on disk before they are decided: bounded for all of them together, and given back.
+//! What is read for commits on disk before they are decided: bounded for all of them together, and
+//! given back.
 
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, Kind, Mode, Outcomes,
@@ -109,8 +110,8 @@ fn commits_that_must_know_much_are_read_in_parts() {
     }
     for round in 0..2 {
         let mut batch = store.write_batch();
-        // Two fit, and the third goes beyond the room; then one that fits, one that needs four, and one that knows what
-        // that one has read.
+        // Two fit, and the third goes beyond the room; then one that fits, one that needs four, and
+        // one that knows what that one has read.
         appends(
             &mut batch,
             &[&[0], &[1], &[2], &[3], &[4, 5, 6, 7], &[7], &[0]],
@@ -146,8 +147,8 @@ fn commits_that_must_know_much_are_read_in_parts() {
     }
 }
 
-/// Batches that each need more than the room: one goes beyond it, the others wait and read nothing in vain; each has its
-/// turn, though its commits are on several databases.
+/// Batches that each need more than the room: one goes beyond it, the others wait and read nothing
+/// in vain; each has its turn, though its commits are on several databases.
 #[test]
 fn batches_that_need_more_than_the_room_have_their_turns() {
     let mut client = Client::new();
@@ -205,7 +206,8 @@ fn batches_that_need_more_than_the_room_have_their_turns() {
     assert_eq!(rounds, 6);
 }
 
-/// A commit that must know more than one may is refused, wherever in it the excess is; one value is always read.
+/// A commit that must know more than one may is refused, wherever in it the excess is; one value is
+/// always read.
 #[test]
 fn a_commit_that_must_know_too_much_is_refused() {
     let mut client = Client::new();
@@ -238,8 +240,8 @@ fn a_commit_that_must_know_too_much_is_refused() {
     }
 }
 
-/// Two batches whose reads are old when they are decided together: what was written since then is still in memory for both,
-/// though it was brought into tables.
+/// Two batches whose reads are old when they are decided together: what was written since then is
+/// still in memory for both, though it was brought into tables.
 #[test]
 fn what_joined_batches_have_read_is_followed_by_what_came_later() {
     let mut client = Client::new();
@@ -275,8 +277,8 @@ fn what_joined_batches_have_read_is_followed_by_what_came_later() {
     }
 }
 
-/// Large entries that have expired are removed as fast as there is room to read them, and none is passed over, however
-/// large: a commit reads no more than it may know.
+/// Large entries that have expired are removed as fast as there is room to read them, and none is
+/// passed over, however large: a commit reads no more than it may know.
 #[test]
 fn large_entries_that_have_expired_are_removed_in_one_walk() {
     let mut client = Client::new();

@@ -1,5 +1,5 @@
-//! The thread that prepares segments beside the committer that takes them: late, early and failing, in every order of
-//! two.
+//! The thread that prepares segments beside the committer that takes them: late, early and failing,
+//! in every order of two.
 
 use std::fmt;
 use std::io;
@@ -230,7 +230,8 @@ impl Client {
         client
     }
 
-    /// Hands over commits of which each takes most of a segment, as groups of their own where they come one by one.
+    /// Hands over commits of which each takes most of a segment, as groups of their own where they
+    /// come one by one.
     fn submit(&mut self, commits: u64) {
         for _ in 0..commits {
             let mut batch = self.store.write_batch();
@@ -287,8 +288,8 @@ impl Client {
         }
     }
 
-    /// Two groups wait at once, the second behind the first. They need two segments, and get no third one: the next test
-    /// begins with it.
+    /// Two groups wait at once, the second behind the first. They need two segments, and get no
+    /// third one: the next test begins with it.
     fn two_wait(&mut self) {
         self.gate.wait_until(true);
         self.submit(1);
@@ -398,8 +399,8 @@ fn segments_come_late_early_and_not_in_every_order() {
     assert_eq!(refused.len(), 16, "two at each of eight failures");
 }
 
-/// Whether the new name is durable is not known, so nothing more is prepared until a restart: that is a failed log, and not
-/// a shortage that passes.
+/// Whether the new name is durable is not known, so nothing more is prepared until a restart: that
+/// is a failed log, and not a shortage that passes.
 #[test]
 fn a_folder_that_cannot_be_synced_is_a_failed_log() {
     let mut client = Client::start(&GatedDisk::new(2));

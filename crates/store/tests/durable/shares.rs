@@ -1,5 +1,5 @@
-//! Appends to large values beside the writes of others: who waits for whom, and what comes of commits whose callers have
-//! left.
+//! Appends to large values beside the writes of others: who waits for whom, and what comes of
+//! commits whose callers have left.
 
 use store::blob::UploadPeer;
 use store::{
@@ -26,7 +26,8 @@ fn commit(batch: &mut WriteBatch, tag: u64, from: Source, operation: &Operation<
     commit.submit();
 }
 
-/// Carries out one group; returns the tags of what was done in it, and of what was refused since its caller had left.
+/// Carries out one group; returns the tags of what was done in it, and of what was refused since
+/// its caller had left.
 fn group(client: &mut Client) -> (Vec<u64>, Vec<u64>) {
     let (mut done, mut abandoned) = (Vec::new(), Vec::new());
     client.durable.rounds.round(&mut client.clock);
@@ -55,9 +56,9 @@ fn len(client: &Client, key: &[u8]) -> usize {
     entry.map_or(0, |entry| entry.value.len())
 }
 
-/// A hundred Appends to a large value wait. A Put of another address and one of another connection of the same address
-/// are in the next group, also where they come later, and the Appends go on in their order: in every second group, as the
-/// others have one without them.
+/// A hundred Appends to a large value wait. A Put of another address and one of another connection
+/// of the same address are in the next group, also where they come later, and the Appends go on in
+/// their order: in every second group, as the others have one without them.
 #[test]
 fn puts_wait_for_one_group_however_many_appends_wait() {
     for durability in [Durability::Synced, Durability::Interval { ms: 50 }] {
@@ -100,8 +101,8 @@ fn puts_wait_for_one_group_however_many_appends_wait() {
     }
 }
 
-/// Addresses that want more copied than a group takes are served in turn, whoever came first and with however many
-/// connections.
+/// Addresses that want more copied than a group takes are served in turn, whoever came first and
+/// with however many connections.
 #[test]
 fn addresses_take_turns_with_what_a_group_copies() {
     let disk = testkit::simulated_disk(5);
@@ -131,7 +132,8 @@ fn addresses_take_turns_with_what_a_group_copies() {
     }
 }
 
-/// What is not decided when its caller leaves is not done; the rest was. Nobody else's commit is touched.
+/// What is not decided when its caller leaves is not done; the rest was. Nobody else's commit is
+/// touched.
 #[test]
 fn commits_whose_callers_have_left_are_dropped() {
     let disk = testkit::simulated_disk(5);

@@ -1,4 +1,5 @@
-//! A snapshot file that is not as it was written is refused, whatever has changed, in bounded memory and without a panic.
+//! A snapshot file that is not as it was written is refused, whatever has changed, in bounded
+//! memory and without a panic.
 
 use std::collections::BTreeMap;
 

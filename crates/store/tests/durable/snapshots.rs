@@ -1,4 +1,5 @@
-//! Snapshots: what is in them comes back, with what the log holds beyond them; what does not fit is refused.
+//! Snapshots: what is in them comes back, with what the log holds beyond them; what does not fit is
+//! refused.
 
 use std::ops::ControlFlow;
 
@@ -192,7 +193,8 @@ fn filled(disk: &SimulatedDisk) -> (Client, DatabaseId) {
     (client, other)
 }
 
-/// Whatever happens in the midst of the walk: the snapshot and the log behind it give what was there.
+/// Whatever happens in the midst of the walk: the snapshot and the log behind it give what was
+/// there.
 #[test]
 fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
     for (name, change) in CHANGES {
@@ -224,7 +226,8 @@ fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
     }
 }
 
-/// An entry whose time has come is in the snapshot until it is swept, and the clock does not go back behind it.
+/// An entry whose time has come is in the snapshot until it is swept, and the clock does not go
+/// back behind it.
 #[test]
 fn the_clock_of_a_snapshot_counts() {
     let disk = testkit::simulated_disk(1);
@@ -264,8 +267,8 @@ fn the_log_is_shortened_again_and_again() {
         most = most.max(disk.list().expect("it can be listed").len());
     }
     assert!(snapshots > 8, "{snapshots}");
-    // The format file; two snapshots, for a moment; as many segments as a snapshot is due after, the current one, the
-    // next one, and two spares.
+    // The format file; two snapshots, for a moment; as many segments as a snapshot is due after,
+    // the current one, the next one, and two spares.
     assert!(most <= 1 + 2 + 3 + 1 + 2, "{:?}", disk.list());
     let before = state_of(&client.durable.store);
     disk.lose_power();
@@ -518,7 +521,8 @@ fn values(store: &Store, database: DatabaseId) -> Vec<Vec<u8>> {
 
 // --- what goes wrong while one is made
 
-/// Whichever step fails: it is told, the half file goes, serving goes on, and a later attempt succeeds.
+/// Whichever step fails: it is told, the half file goes, serving goes on, and a later attempt
+/// succeeds.
 #[test]
 fn a_failed_snapshot_does_no_harm() {
     for fault in [Fault::Error, Fault::Full] {

@@ -34,7 +34,8 @@ fn synced_equals_the_model() {
     run_property(&make(Durability::Synced));
 }
 
-/// Everything was answered before each crash, so nothing may be missing; and nothing may be there again.
+/// Everything was answered before each crash, so nothing may be missing; and nothing may be there
+/// again.
 #[test]
 fn synced_equals_the_model_across_crashes() {
     run_property(&|mut config: StoreConfig| {

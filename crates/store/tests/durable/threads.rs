@@ -45,8 +45,8 @@ fn log_config_large() -> LogConfig {
     }
 }
 
-/// One loop: keeps some commits in flight until it has had all its answers. Every commit raises the counter that all
-/// share, and puts a key of its own.
+/// One loop: keeps some commits in flight until it has had all its answers. Every commit raises the
+/// counter that all share, and puts a key of its own.
 fn run_loop(number: u64, store: &Store, durable: &Durable) {
     let (woken, this) = (Arc::new(AtomicU64::new(0)), thread::current());
     let waker = woken.clone();
@@ -195,8 +195,8 @@ fn a_failure_is_reported() {
     );
 }
 
-/// A data folder that is moved or removed while a server uses it is noticed: nothing more is written, least of all into the
-/// folder that comes to its path.
+/// A data folder that is moved or removed while a server uses it is noticed: nothing more is
+/// written, least of all into the folder that comes to its path.
 #[test]
 fn a_data_folder_that_is_gone_from_its_place() {
     for is_moved in [true, false] {
@@ -266,8 +266,8 @@ fn commit(store: &Store, durable: &Durable) -> Decision {
     outcomes.get(0).decision
 }
 
-/// A file of the log that somebody removes while a server uses it is noticed soon: what would be answered from then on
-/// would be lost at the next start.
+/// A file of the log that somebody removes while a server uses it is noticed soon: what would be
+/// answered from then on would be lost at the next start.
 #[test]
 fn a_file_of_the_log_that_is_gone() {
     let folder = TestFolder::new("unlinked");
@@ -306,7 +306,8 @@ fn a_file_of_the_log_that_is_gone() {
     assert!(view.get(b"key", hash, 1).is_some());
 }
 
-/// Time that stands still in the midst of the first snapshot, until the test has done what it wants.
+/// Time that stands still in the midst of the first snapshot, until the test has done what it
+/// wants.
 #[derive(Clone)]
 struct HeldClock {
     time: RunningClock,
@@ -434,7 +435,8 @@ fn large_commits_and_late_syncs() {
         "a group of these is larger than a segment: {newest:?}"
     );
     let until = Instant::now() + Duration::from_secs(60);
-    // The current one and the next; the one before is kept until something in the current one is durable.
+    // The current one and the next; the one before is kept until something in the current one is
+    // durable.
     while segments().len() > 3 {
         assert!(
             Instant::now() < until,
@@ -498,8 +500,8 @@ impl Clock for SlowClock {
     }
 }
 
-/// Small Appends to a large value are little to send and much to do: a stop does not wait for those that nobody waits for,
-/// and what it has decided is there, in order.
+/// Small Appends to a large value are little to send and much to do: a stop does not wait for those
+/// that nobody waits for, and what it has decided is there, in order.
 #[test]
 fn a_stop_does_not_decide_all_that_waits() {
     const APPENDS: u64 = 400;

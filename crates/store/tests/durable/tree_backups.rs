@@ -110,7 +110,8 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
     }
 }
 
-/// Files that are no part of a tree: what a full disk leaves of the server's own, and what others put there.
+/// Files that are no part of a tree: what a full disk leaves of the server's own, and what others
+/// put there.
 fn add_strangers(trees: &Path) {
     for tree in fs::read_dir(trees).expect("it is there") {
         let tree = tree.expect("it can be read").path();
@@ -124,7 +125,8 @@ fn add_strangers(trees: &Path) {
     }
 }
 
-/// Adds to a backup what earlier versions took into it: a temporary file of each tree. Returns how many.
+/// Adds to a backup what earlier versions took into it: a temporary file of each tree. Returns how
+/// many.
 fn add_stray_files(backup: &Path) -> usize {
     let manifest = fs::read_to_string(backup.join(MANIFEST_NAME)).expect("it is text");
     let (lines, _) = manifest

@@ -1,5 +1,5 @@
-//! A durable store with databases on disk: the log on a simulated disk, the trees in a real folder. CommitLoop, flushes and
-//! compactions are run by whoever has the batch.
+//! A durable store with databases on disk: the log on a simulated disk, the trees in a real folder.
+//! CommitLoop, flushes and compactions are run by whoever has the batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl OnDisk {
     /// Ends in one way or another, and starts again.
     pub fn crash(&mut self, way: usize, clock: &mut dyn Clock) {
         let (disk, folder) = (self.disk.clone(), self.folder.clone());
-        // Goes on with another store before the old one is stopped: then nothing of it can be in the way.
+        // Goes on with another store before the old one is stopped: then nothing of it can be in
+        // the way.
         let spare = OnDisk::open(
             self.config,
             &testkit::simulated_disk(0),

@@ -1,5 +1,5 @@
-//! What goes wrong with the folder of one database on disk: it concerns that database alone, is told by its name, and is
-//! over when the folder can be made.
+//! What goes wrong with the folder of one database on disk: it concerns that database alone, is
+//! told by its name, and is over when the folder can be made.
 
 use std::path::{Path, PathBuf};
 
@@ -312,8 +312,8 @@ fn no_commit_makes_a_folder() {
         assert_eq!(decisions, [APPLIED; 4]);
         assert!(client.has(other, b"b") && !client.has(other, b"a"));
         assert_eq!(client.folders(), before, "round {round}");
-        // Much is written elsewhere and snapshots are made, so that the log is shortened as far as it may be; then the
-        // power is lost.
+        // Much is written elsewhere and snapshots are made, so that the log is shortened as far as
+        // it may be; then the power is lost.
         let filler = format!("filler-{round}");
         assert_eq!(client.create(&filler, Kind::Memory), APPLIED);
         for number in 0..60u8 {
@@ -412,7 +412,8 @@ fn a_refused_group_leaves_no_folder() {
     }
 }
 
-/// Converted to and fro, dropped and made again by the same name, with what is written between; each time again.
+/// Converted to and fro, dropped and made again by the same name, with what is written between;
+/// each time again.
 #[test]
 fn the_second_time_is_as_the_first() {
     let mut client = Client::new();
@@ -488,7 +489,8 @@ fn a_conversion_that_is_refused_can_be_tried_again() {
     }
 }
 
-/// Where the device is far behind, deletes are taken for longer than what grows, but not without end.
+/// Where the device is far behind, deletes are taken for longer than what grows, but not without
+/// end.
 #[test]
 fn what_waits_for_the_device_has_a_bound() {
     let mut client = Client::new();
@@ -533,8 +535,8 @@ fn what_waits_for_the_device_has_a_bound() {
     }
 }
 
-/// What a database was converted from takes room until a snapshot has what it became: one is made for that, however little
-/// there is in the log.
+/// What a database was converted from takes room until a snapshot has what it became: one is made
+/// for that, however little there is in the log.
 #[test]
 fn a_tree_that_was_converted_goes_by_itself() {
     let mut client = Client::new();

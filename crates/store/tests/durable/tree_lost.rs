@@ -1,5 +1,5 @@
-//! A database on disk that is damaged: a start that is told to accept a loss gives this one up, keeps its folder aside, and
-//! has everything of all others.
+//! A database on disk that is damaged: a start that is told to accept a loss gives this one up,
+//! keeps its folder aside, and has everything of all others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ fn accepting() -> LogConfig {
     }
 }
 
-/// Two databases on disk and one in memory, with tables, a snapshot, and some changes in the log alone, after a crash.
+/// Two databases on disk and one in memory, with tables, a snapshot, and some changes in the log
+/// alone, after a crash.
 struct Crashed {
     disk: SimulatedDisk,
     folder: Arc<TempFolder>,
@@ -305,8 +306,8 @@ fn a_database_that_has_begun_anew_works() {
     crashed.end(opened);
 }
 
-/// A database that came into memory since the snapshot, and is made from its tree at each start: if that cannot be read, it
-/// has what came later, at each start the same.
+/// A database that came into memory since the snapshot, and is made from its tree at each start: if
+/// that cannot be read, it has what came later, at each start the same.
 #[test]
 fn a_tree_that_a_database_in_memory_is_made_from() {
     let mut client = Client::new();
@@ -361,8 +362,8 @@ fn a_tree_that_a_database_in_memory_is_made_from() {
     }
 }
 
-/// A crash after the damaged folder was moved, before another one was made: the flag helps once more, and nothing is moved
-/// or lost a second time.
+/// A crash after the damaged folder was moved, before another one was made: the flag helps once
+/// more, and nothing is moved or lost a second time.
 #[test]
 fn a_crash_while_a_database_is_given_up_loses_nothing_more() {
     let crashed = Crashed::new();

@@ -1,6 +1,7 @@
-//! Loss of power with databases on disk: the folder of trees as it is after each step and in the midst of it, with the log
-//! as it is then and later. What a start finds must be what there was after a commit, and not before the last one that was
-//! answered; and what is written afterwards must stay too.
+//! Loss of power with databases on disk: the folder of trees as it is after each step and in the
+//! midst of it, with the log as it is then and later. What a start finds must be what there was
+//! after a commit, and not before the last one that was answered; and what is written afterwards
+//! must stay too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,8 +24,8 @@ pub type Content = BTreeMap<Vec<u8>, (Vec<u8>, u64, u64)>;
 /// Kind and content of each database.
 pub type State = BTreeMap<String, (Kind, Content)>;
 
-/// States of the device in the midst of a step. Before the list of tables of a tree is replaced, everything new may be
-/// there, in part or whole; afterwards everything old may still be there.
+/// States of the device in the midst of a step. Before the list of tables of a tree is replaced,
+/// everything new may be there, in part or whole; afterwards everything old may still be there.
 fn between(random: &mut Random, before: &Files, after: &Files) -> Vec<Files> {
     let is_current = |name: &Path| name.file_name().is_some_and(|name| name == "current");
     let mut states = Vec::new();
@@ -53,7 +54,8 @@ fn between(random: &mut Random, before: &Files, after: &Files) -> Vec<Files> {
     states
 }
 
-/// The name of a new file while a step is not done: a tree that is made has its own name when it is whole.
+/// The name of a new file while a step is not done: a tree that is made has its own name when it is
+/// whole.
 fn name_before(before: &Files, name: &Path) -> PathBuf {
     // trees/1-23/tables/4
     let tree: PathBuf = name.components().take(2).collect();
@@ -280,7 +282,8 @@ impl Run {
             let least = |log: usize| if is_synced { log } else { 0 };
             self.check(&after, place, least(place));
             checked += 1;
-            // A conversion syncs the log before it changes the folder: the log as it was then is not here.
+            // A conversion syncs the log before it changes the folder: the log as it was then is
+            // not here.
             if before == after || (step == Step::Convert && !is_synced) {
                 continue;
             }
@@ -289,7 +292,8 @@ impl Run {
                 self.check(&state, log, least(log));
                 checked += 1;
             }
-            // A flush takes its time, and the log goes on meanwhile, as long as nobody relies on the flush.
+            // A flush takes its time, and the log goes on meanwhile, as long as nobody relies on
+            // the flush.
             let next = place + 1;
             let known = snapshots(&self.moments[place].log);
             let is_plain = |moment: &Moment| {

@@ -1,5 +1,5 @@
-//! Commits that rest on what was read ahead, while others commit, and memtables are flushed: what was read may be old when
-//! the commit is decided, and nobody looks again.
+//! Commits that rest on what was read ahead, while others commit, and memtables are flushed: what
+//! was read may be old when the commit is decided, and nobody looks again.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -295,7 +295,8 @@ fn a_missing_tree_is_named() {
     assert_eq!(opened.expect("it is back").store.databases().len(), 1);
 }
 
-/// What was read on disk means nothing once the database has been in memory, though it is on disk again.
+/// What was read on disk means nothing once the database has been in memory, though it is on disk
+/// again.
 #[test]
 fn what_was_read_before_a_conversion_is_not_believed() {
     let mut clock = StandingClock { now_ms: 1000 };

@@ -1,5 +1,5 @@
-//! Starts on folders of trees that are not as they were left: an older copy, what nothing names, what is no tree at all. A
-//! start that is refused changes nothing.
+//! Starts on folders of trees that are not as they were left: an older copy, what nothing names,
+//! what is no tree at all. A start that is refused changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,8 @@ fn flush(client: &mut Client) {
 }
 
 impl Crashed {
-    /// `between` is called with the folder of the tree when some of it is on the device, before more is.
+    /// `between` is called with the folder of the tree when some of it is on the device, before
+    /// more is.
     fn new(between: &mut dyn FnMut(&Path)) -> Crashed {
         let mut client = Client::new();
         write(&mut client, 0);
@@ -459,7 +460,8 @@ fn no_tree_is_given_up_for_a_damaged_file_of_the_data_folder() {
     }
 }
 
-/// A tree that was begun, and whose folder was not made before a crash, is not made by a start that is refused.
+/// A tree that was begun, and whose folder was not made before a crash, is not made by a start that
+/// is refused.
 #[test]
 fn a_start_that_is_refused_makes_no_tree() {
     let mut client = Client::new();

@@ -1,4 +1,5 @@
-//! Databases on disk with all threads: loops, the committer, flushes and compactions, and conversions to and fro.
+//! Databases on disk with all threads: loops, the committer, flushes and compactions, and
+//! conversions to and fro.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,8 +38,8 @@ fn open_with(folder: &TempFolder, change: impl Fn(&mut TreeConfig)) -> Opened {
     opened.expect("nothing is wrong with the folder")
 }
 
-/// Commits one after the other; one that is refused since the database is another one now is tried again. Returns how
-/// many were.
+/// Commits one after the other; one that is refused since the database is another one now is tried
+/// again. Returns how many were.
 fn run_loop(number: u64, store: &Store, durable: &Durable) -> u64 {
     let (woken, this) = (Arc::new(AtomicU64::new(0)), thread::current());
     let waker = woken.clone();

@@ -35,7 +35,8 @@ fn a_database_on_disk_equals_the_model() {
     run_property(&|config| Box::new(make(config, Durability::Synced)));
 }
 
-/// Everything was answered before each crash, so nothing may be missing; and nothing may be there again.
+/// Everything was answered before each crash, so nothing may be missing; and nothing may be there
+/// again.
 #[test]
 fn a_database_on_disk_equals_the_model_across_crashes() {
     run_property(&|config| {
@@ -45,8 +46,9 @@ fn a_database_on_disk_equals_the_model_across_crashes() {
     });
 }
 
-/// Many databases with a little in memory each, which is far from a full memtable, and together more than all the memory: what
-/// was written is brought to the device before it fills the memory, so that everything is accepted, again and again.
+/// Many databases with a little in memory each, which is far from a full memtable, and together
+/// more than all the memory: what was written is brought to the device before it fills the memory,
+/// so that everything is accepted, again and again.
 #[test]
 fn many_small_memtables_do_not_fill_the_memory() {
     let mut clock = StandingClock { now_ms: 1 };

@@ -1,4 +1,5 @@
-//! The tests that every engine must pass: what a caller may rely on, checked through the public contract alone.
+//! The tests that every engine must pass: what a caller may rely on, checked through the public
+//! contract alone.
 //!
 //! An engine's tests implement [`Engine`] and call [`run_cases`] and [`run_property`].
 
@@ -22,21 +23,22 @@ pub trait Engine {
     /// The store.
     fn store(&self) -> &Store;
 
-    /// Carries out a batch. Returns when all its outcomes are there. Afterwards the store may be another one with the
-    /// same content: one that was opened again.
+    /// Carries out a batch. Returns when all its outcomes are there. Afterwards the store may be
+    /// another one with the same content: one that was opened again.
     fn run(&mut self, batch: &mut WriteBatch, clock: &mut dyn Clock, outcomes: &mut Outcomes);
 
     /// The configuration of this engine's databases, but for their limits.
     fn database_config(&self) -> DatabaseConfig;
 
-    /// Whether its databases are on disk: then a Put that needs not know what was there does not say it either, nobody
-    /// sweeps, and what is full is another matter.
+    /// Whether its databases are on disk: then a Put that needs not know what was there does not
+    /// say it either, nobody sweeps, and what is full is another matter.
     fn is_on_disk(&self) -> bool {
         self.database_config().kind == Kind::Disk
     }
 }
 
-/// Makes an engine with an empty default database; the kind and durability of `config` are the engine's own to set.
+/// Makes an engine with an empty default database; the kind and durability of `config` are the
+/// engine's own to set.
 pub type Make<'a> = &'a dyn Fn(StoreConfig) -> Box<dyn Engine>;
 
 /// Runs all cases, each on a fresh engine.

@@ -1,4 +1,5 @@
-//! The contract in the simplest possible code: a sorted map, copied before each commit that may fail.
+//! The contract in the simplest possible code: a sorted map, copied before each commit that may
+//! fail.
 
 use std::collections::BTreeMap;
 

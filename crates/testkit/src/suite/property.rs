@@ -21,8 +21,8 @@ const STEPS: usize = 60;
 /// Small enough for Appends to meet it.
 const VALUE_BYTES_MAX: usize = 40_000;
 
-/// Runs the rounds, from the seed in the environment variable `PELTON_SEED` on if it is set. When one fails, its seed
-/// is printed.
+/// Runs the rounds, from the seed in the environment variable `PELTON_SEED` on if it is set. When
+/// one fails, its seed is printed.
 pub fn run_property(make: Make<'_>) {
     let variable = |name: &str| {
         std::env::var(name)
@@ -57,8 +57,8 @@ struct Round {
     last_sequence: u64,
 }
 
-/// What the operations are about. Few keys and values, so that they meet; with keys and values at the borders of
-/// the forms in which they are stored.
+/// What the operations are about. Few keys and values, so that they meet; with keys and values at
+/// the borders of the forms in which they are stored.
 struct Words {
     keys: Vec<Vec<u8>>,
     values: Vec<Vec<u8>>,

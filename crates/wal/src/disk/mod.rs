@@ -1,7 +1,8 @@
 //! The file layer: one folder with named files, as small as the log needs it.
 //!
-//! What is written is on the device only after [`DiskFile::sync`]; that a file was made, renamed or removed, only
-//! after [`Disk::sync_folder`]. Until then a power loss may take any part of it back, in any order.
+//! What is written is on the device only after [`DiskFile::sync`]; that a file was made, renamed or
+//! removed, only after [`Disk::sync_folder`]. Until then a power loss may take any part of it back,
+//! in any order.
 //!
 //! Two implementations: [`RealDisk`], and, for tests, `SimulatedDisk` (feature `simulated`), which
 //! takes them at their word.
@@ -26,8 +27,8 @@ pub use real::{RealDisk, check_place};
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
 pub use window::Window;
 
-/// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or below the limit on the size
-/// of a file.
+/// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or
+/// below the limit on the size of a file.
 pub fn is_full(error: &io::Error) -> bool {
     NoRoom::of(error).is_some()
 }
@@ -109,20 +110,22 @@ pub trait Disk: Debug + Send + Sync {
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Renames a file, over another one if there is one of the new name. Either name may be one in a folder within, with
-    /// a slash; both folders are to be synced then, that of the new name first.
+    /// Renames a file, over another one if there is one of the new name. Either name may be one in
+    /// a folder within, with a slash; both folders are to be synced then, that of the new name
+    /// first.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Makes durable which files there are, and what they are called.
     fn sync_folder(&self) -> io::Result<()>;
 
-    /// Gives the file at a path of the file system a name here too; where that cannot be, it is copied. It must not change
-    /// any more.
+    /// Gives the file at a path of the file system a name here too; where that cannot be, it is
+    /// copied. It must not change any more.
     fn link_from(&self, _from: &Path, _name: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// An error if the folder is no longer where it was opened: what is written to it then is lost, or nobody finds it.
+    /// An error if the folder is no longer where it was opened: what is written to it then is lost,
+    /// or nobody finds it.
     fn check_place(&self) -> io::Result<()> {
         Ok(())
     }
@@ -180,16 +183,18 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Reads at most as much as fits; 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes a first part of the bytes, of the length that is returned. Grows the file where needed.
+    /// Writes a first part of the bytes, of the length that is returned. Grows the file where
+    /// needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Reserves the room of a range behind the end of the file, which grows to `to` and reads as zeros there. Where the file system
-    /// cannot do that, zeros are written.
+    /// Reserves the room of a range behind the end of the file, which grows to `to` and reads as
+    /// zeros there. Where the file system cannot do that, zeros are written.
     fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         self.write_zeros(from, to)
     }
 
-    /// Writes zeros from one place to another: real ones, which need neither room nor metadata when they are overwritten.
+    /// Writes zeros from one place to another: real ones, which need neither room nor metadata when
+    /// they are overwritten.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = vec![0; ZEROS_BYTES.min(to - from) as usize];
         let mut offset = from;
@@ -201,8 +206,8 @@ pub trait DiskFile: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Makes durable what was written. After an error nothing is known about it, and a later sync that succeeds says
-    /// nothing about what was written before the error.
+    /// Makes durable what was written. After an error nothing is known about it, and a later sync
+    /// that succeeds says nothing about what was written before the error.
     fn sync(&self) -> io::Result<()>;
 
     /// Reads until the buffer is full or the file ends; returns how much there was.
@@ -234,7 +239,8 @@ pub trait DiskFile: Debug + Send + Sync {
     }
 }
 
-/// The lock of a folder; dropped, it is released. The operating system releases that of a process that dies.
+/// The lock of a folder; dropped, it is released. The operating system releases that of a process
+/// that dies.
 #[derive(Debug)]
 pub struct FolderLock {
     /// Whatever holds the lock for as long as it lives.

@@ -17,8 +17,8 @@ use super::{Disk, DiskFile, FolderLock};
 /// The file whose lock says that a server uses the folder.
 const LOCK_NAME: &str = "lock";
 
-/// A folder of the file system: the folder that was opened, wherever it is moved, and never another one that came to its
-/// path since.
+/// A folder of the file system: the folder that was opened, wherever it is moved, and never another
+/// one that came to its path since.
 #[derive(Debug)]
 pub struct RealDisk {
     /// For messages, and to see whether the folder is still there.
@@ -44,8 +44,9 @@ impl RealDisk {
         })
     }
 
-    /// Opens a folder that exists, to read what is in it and no more: it may be on a medium that cannot be written, or belong
-    /// to somebody else. Its lock keeps servers off, not others that read.
+    /// Opens a folder that exists, to read what is in it and no more: it may be on a medium that
+    /// cannot be written, or belong to somebody else. Its lock keeps servers off, not others that
+    /// read.
     pub fn open_read_only(path: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let disk = RealDisk::open(path)?;
         Ok(RealDisk {
@@ -116,12 +117,13 @@ impl RealDisk {
     }
 }
 
-/// The rights of files and folders that are made, before those are taken away that the user takes from all.
+/// The rights of files and folders that are made, before those are taken away that the user takes
+/// from all.
 const FILE_MODE: u32 = 0o666;
 const FOLDER_MODE: u32 = 0o777;
 
-/// Locks a folder, and the file in it that older versions lock alone; `None`: somebody else has one of them. The folder
-/// cannot be deleted from under the lock as the file can.
+/// Locks a folder, and the file in it that older versions lock alone; `None`: somebody else has one
+/// of them. The folder cannot be deleted from under the lock as the file can.
 fn flocked(
     folder: File,
     file: Option<File>,

@@ -135,7 +135,8 @@ pub fn open(disk: &SimulatedDisk) -> (LogWriter, SegmentStock, Recovered, Vec<Ow
 /// What a log must hold.
 #[derive(Debug, Default)]
 pub struct Promise {
-    /// The groups that were handed to the log, in order: those that a loss took back are gone for ever.
+    /// The groups that were handed to the log, in order: those that a loss took back are gone for
+    /// ever.
     pub groups: Vec<Vec<Owned>>,
     /// How many of them were reported written.
     pub written: usize,
@@ -148,7 +149,8 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Checks what a start found, when everything up to the `kept`-th group had to be there; it is the truth from then on.
+    /// Checks what a start found, when everything up to the `kept`-th group had to be there; it is
+    /// the truth from then on.
     pub fn check(&mut self, recovered: &Recovered, records: &[Owned], kept: usize) {
         let first = records.first().map(|record| record.sequence);
         let begin = match first {
@@ -203,7 +205,8 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Starts, and checks what is there: everything durable, or everything written if only the process had died.
+    /// Starts, and checks what is there: everything durable, or everything written if only the
+    /// process had died.
     pub fn start(
         disk: &SimulatedDisk,
         promise: &'a mut Promise,

@@ -1,7 +1,7 @@
 //! Base64 with the standard alphabet (RFC 4648 section 4), for `-bin` metadata.
 //!
-//! Our own, because it is short, and because what gRPC asks for, padding or not as the sender likes, is what general
-//! libraries make a matter of configuration.
+//! Our own, because it is short, and because what gRPC asks for, padding or not as the sender
+//! likes, is what general libraries make a matter of configuration.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -30,7 +30,8 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what `text` stands for, with or without padding. `None`, and `out` as it was, if it is not base64.
+/// Appends what `text` stands for, with or without padding. `None`, and `out` as it was, if it is
+/// not base64.
 pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let before = out.len();
     let decoded = decode_unpadded(without_padding(text)?, out);

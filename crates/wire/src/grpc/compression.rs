@@ -1,7 +1,7 @@
 //! Compression of messages: gzip (RFC 1952) and none.
 //!
-//! The gzip frame is our own, around the raw deflate of a library: so its state is reused from message to message, and
-//! the output is bounded while it is made, not afterwards.
+//! The gzip frame is our own, around the raw deflate of a library: so its state is reused from
+//! message to message, and the output is bounded while it is made, not afterwards.
 
 use std::cell::RefCell;
 
@@ -45,8 +45,8 @@ impl Encoding {
     }
 }
 
-/// The status of a call whose `grpc-encoding` we do not know (gRPC documentation, "Compression": UNIMPLEMENTED, and the
-/// answer says in `grpc-accept-encoding` what is known).
+/// The status of a call whose `grpc-encoding` we do not know (gRPC documentation, "Compression":
+/// UNIMPLEMENTED, and the answer says in `grpc-accept-encoding` what is known).
 pub fn unknown_encoding(value: &[u8]) -> Status {
     let shown =
         String::from_utf8_lossy(&value[..value.len().min(limits::MAX_SHOWN_BYTES)]).into_owned();
@@ -137,8 +137,9 @@ const DEFLATE_RATIO: usize = 1_032;
 const OUTPUT_STEP_BYTES: usize = 4096;
 
 thread_local! {
-    // Scratch memory, reset before each message. Kept by each connection it would be 340 KiB for whoever sends one
-    // compressed message, which is more than all else that a quiet connection has.
+    // Scratch memory, reset before each message. Kept by each connection it would be 340 KiB for
+    // whoever sends one compressed message, which is more than all else that a quiet connection
+    // has.
     static INFLATER: RefCell<Inflater> = const { RefCell::new(Inflater { state: None }) };
     static DEFLATER: RefCell<Deflater> = const { RefCell::new(Deflater { state: None }) };
 }
@@ -172,12 +173,12 @@ impl Inflater {
         Inflater::default()
     }
 
-    /// Replaces `out` by what `message` stands for. The message must be one gzip member: more would let a few bytes
-    /// cost the setting up of many.
+    /// Replaces `out` by what `message` stands for. The message must be one gzip member: more would
+    /// let a few bytes cost the setting up of many.
     ///
     /// # Errors
-    /// If it is damaged, or larger than `max_bytes`, which is noticed while it is decompressed. `out` then holds
-    /// something of no use.
+    /// If it is damaged, or larger than `max_bytes`, which is noticed while it is decompressed.
+    /// `out` then holds something of no use.
     pub fn gunzip(
         &mut self,
         message: &[u8],
@@ -202,7 +203,8 @@ impl Inflater {
     }
 }
 
-/// A gzip member that is decompressed in steps. About 40 KiB from the first step on, beside what it becomes.
+/// A gzip member that is decompressed in steps. About 40 KiB from the first step on, beside what it
+/// becomes.
 #[derive(Debug)]
 pub(crate) struct Unzipping {
     state: Option<Box<Decompress>>,
@@ -230,8 +232,8 @@ impl Unzipping {
         self.announced_bytes
     }
 
-    /// Goes on for at most `most_bytes` of output, and returns how many it made. `message` is the same each time. It has
-    /// ended when it made less.
+    /// Goes on for at most `most_bytes` of output, and returns how many it made. `message` is the
+    /// same each time. It has ended when it made less.
     ///
     /// # Errors
     /// If it is damaged, or becomes more than it announced.
@@ -317,7 +319,8 @@ fn inflate(
 ) -> Result<usize, InflateError> {
     let mut len = 0;
     loop {
-        // The buffer grows as the output comes, twofold at most; one byte beyond the limit shows that it is passed.
+        // The buffer grows as the output comes, twofold at most; one byte beyond the limit shows
+        // that it is passed.
         let room = (len + OUTPUT_STEP_BYTES)
             .max(len * 2)
             .min(max_bytes.saturating_add(1));
@@ -393,7 +396,8 @@ impl Deflater {
 
     /// Appends `message` as one gzip member.
     pub fn gzip(&mut self, message: &[u8], out: &mut Vec<u8>) {
-        // Fast rather than thorough: a server that compresses answers pays for it in the time of all others.
+        // Fast rather than thorough: a server that compresses answers pays for it in the time of
+        // all others.
         let state = self
             .state
             .get_or_insert_with(|| Box::new(Compress::new(Compression::fast(), false)));
@@ -504,8 +508,8 @@ mod tests {
         assert_eq!(gunzip(&twice, MAX), Err(InflateError::Damaged));
     }
 
-    /// As much as a member announces is made of it, in steps of any size; one that is cut before its end is damage, though
-    /// its length still says what it should become.
+    /// As much as a member announces is made of it, in steps of any size; one that is cut before
+    /// its end is damage, though its length still says what it should become.
     #[test]
     fn a_member_in_steps_is_whole_or_damaged() {
         let content: Vec<u8> = (0..2_000_u32).map(|at| (at % 97) as u8).collect();

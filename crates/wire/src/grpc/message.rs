@@ -1,5 +1,5 @@
-//! Messages in a stream of DATA payloads: one byte that says whether the message is compressed, four bytes of its
-//! length, the message (gRPC over HTTP/2, "Length-Prefixed-Message").
+//! Messages in a stream of DATA payloads: one byte that says whether the message is compressed,
+//! four bytes of its length, the message (gRPC over HTTP/2, "Length-Prefixed-Message").
 
 use std::ops::Range;
 
@@ -58,7 +58,8 @@ pub enum Step {
     NeedMore,
     /// One message, as it was sent.
     Message {
-        /// Where in the data the whole message lies. If none, it came in pieces and lies in [`Deframer::gathered`].
+        /// Where in the data the whole message lies. If none, it came in pieces and lies in
+        /// [`Deframer::gathered`].
         whole: Option<Range<usize>>,
         /// Whether it is compressed with the encoding of the call.
         compressed: bool,
@@ -74,9 +75,9 @@ pub enum Step {
 
 /// Finds the messages of one direction of one stream.
 ///
-/// A message that lies in one payload is reported in place. Only one that is cut by the end of a payload is copied, to
-/// a buffer that grows as its bytes arrive, and because of what a prefix claims only where the caller asks for it
-/// ([`Deframer::reserve_message`]).
+/// A message that lies in one payload is reported in place. Only one that is cut by the end of a
+/// payload is copied, to a buffer that grows as its bytes arrive, and because of what a prefix
+/// claims only where the caller asks for it ([`Deframer::reserve_message`]).
 #[derive(Debug, Default)]
 pub struct Deframer {
     gathered: Vec<u8>,
@@ -95,10 +96,12 @@ impl Deframer {
         Deframer::default()
     }
 
-    /// Looks at `data` from `*at` on, up to the end of one message or of the data, and moves `*at` behind it.
+    /// Looks at `data` from `*at` on, up to the end of one message or of the data, and moves `*at`
+    /// behind it.
     ///
     /// # Errors
-    /// The call ends with [`MessageError::status`]; nothing that follows in the stream has a meaning.
+    /// The call ends with [`MessageError::status`]; nothing that follows in the stream has a
+    /// meaning.
     #[inline]
     pub fn push(
         &mut self,
@@ -122,9 +125,9 @@ impl Deframer {
         self.gather(data, at, max_message_bytes)
     }
 
-    /// The same, but nothing is gathered of a message that is cut: what there is of it is reported at once, as a
-    /// [`Step::Part`]. A message that is compressed is gathered all the same, and so is one for which
-    /// [`Deframer::gather_whole`] was called.
+    /// The same, but nothing is gathered of a message that is cut: what there is of it is reported
+    /// at once, as a [`Step::Part`]. A message that is compressed is gathered all the same, and so
+    /// is one for which [`Deframer::gather_whole`] was called.
     ///
     /// # Errors
     /// As for [`Deframer::push`].
@@ -157,7 +160,8 @@ impl Deframer {
         Ok(Step::Part { range, left })
     }
 
-    /// Takes the first part of a message back, which is then gathered: it is reported once more, as a whole.
+    /// Takes the first part of a message back, which is then gathered: it is reported once more, as
+    /// a whole.
     ///
     /// Only for the last [`Step::Part`], if that was the first of its message and not the last.
     pub fn gather_whole(&mut self, part: &[u8]) {
@@ -218,7 +222,8 @@ impl Deframer {
         })
     }
 
-    /// Appends to the buffer, which grows to twice what is there at most, and never beyond the message.
+    /// Appends to the buffer, which grows to twice what is there at most, and never beyond the
+    /// message.
     fn append(&mut self, bytes: &[u8], message_len: usize) {
         let needed = self.gathered.len() + bytes.len();
         if needed > self.gathered.capacity() {
@@ -228,8 +233,8 @@ impl Deframer {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Takes memory for all of the message that is being gathered, which the caller has accounted for: a large one is
-    /// then not moved again and again as it grows.
+    /// Takes memory for all of the message that is being gathered, which the caller has accounted
+    /// for: a large one is then not moved again and again as it grows.
     pub fn reserve_message(&mut self) {
         let missing = self.missing().unwrap_or(0);
         self.gathered.reserve_exact(missing);
@@ -240,7 +245,8 @@ impl Deframer {
         &self.gathered
     }
 
-    /// Whether a message has begun and not ended. If so at the end of the stream, it is [`MessageError::Truncated`].
+    /// Whether a message has begun and not ended. If so at the end of the stream, it is
+    /// [`MessageError::Truncated`].
     pub fn is_mid_message(&self) -> bool {
         self.prefix_len > 0
     }
@@ -269,7 +275,8 @@ impl Deframer {
         self.gathered.capacity()
     }
 
-    /// Takes the buffer away, for a pool. Whoever does it in the middle of a message must give it back unchanged.
+    /// Takes the buffer away, for a pool. Whoever does it in the middle of a message must give it
+    /// back unchanged.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.gathered)
     }

@@ -48,16 +48,16 @@ pub fn is_valid_key(key: &[u8]) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.'))
 }
 
-/// Whether the bytes are a text value: printable ASCII and space. Space at either end is refused because it may not
-/// stand there in HTTP/2 (RFC 9113 section 8.2.1).
+/// Whether the bytes are a text value: printable ASCII and space. Space at either end is refused
+/// because it may not stand there in HTTP/2 (RFC 9113 section 8.2.1).
 pub fn is_valid_text(value: &[u8]) -> bool {
     value.iter().all(|byte| matches!(byte, b' '..=b'~'))
         && value.first() != Some(&b' ')
         && value.last() != Some(&b' ')
 }
 
-/// Decodes the value of a `-bin` key: base64 with or without padding, several values joined by commas. Calls `each`
-/// with every value, decoded to `buffer`, which is reused.
+/// Decodes the value of a `-bin` key: base64 with or without padding, several values joined by
+/// commas. Calls `each` with every value, decoded to `buffer`, which is reused.
 ///
 /// # Errors
 /// [`MetadataError::BadBase64`]; the values before the wrong one have been handed over.
@@ -79,7 +79,8 @@ pub fn encode_binary(bytes: &[u8], out: &mut Vec<u8>) {
     base64::encode(bytes, out);
 }
 
-/// A list of valid metadata, in the order in which it is sent. Binary values lie in it as they are, not as base64.
+/// A list of valid metadata, in the order in which it is sent. Binary values lie in it as they are,
+/// not as base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
     entries: Vec<(Cow<'static, str>, Vec<u8>)>,

@@ -1,4 +1,5 @@
-//! gRPC over HTTP/2: messages, status, metadata, timeouts, compression. Pure functions and small state machines.
+//! gRPC over HTTP/2: messages, status, metadata, timeouts, compression. Pure functions and small
+//! state machines.
 
 mod base64;
 pub mod compression;

@@ -52,7 +52,8 @@ codes! {
 }
 
 impl Code {
-    /// Reads the value of `grpc-status`. A number that we do not know, or no number, is [`Code::Unknown`].
+    /// Reads the value of `grpc-status`. A number that we do not know, or no number, is
+    /// [`Code::Unknown`].
     pub fn parse(value: &[u8]) -> Code {
         match value {
             [digit @ b'0'..=b'9'] => Code::from_u8(digit - b'0'),
@@ -70,8 +71,8 @@ impl Code {
         DIGITS[self as usize]
     }
 
-    /// What an HTTP status means for a call whose answer is not gRPC (gRPC documentation, "HTTP to gRPC Status Code
-    /// Mapping").
+    /// What an HTTP status means for a call whose answer is not gRPC (gRPC documentation, "HTTP to
+    /// gRPC Status Code Mapping").
     pub const fn from_http(status: u16) -> Code {
         match status {
             400 => Code::Internal,
@@ -90,7 +91,8 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// How a call ends: a code, a text for people, and trailing metadata. OK and constant texts allocate nothing.
+/// How a call ends: a code, a text for people, and trailing metadata. OK and constant texts
+/// allocate nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     code: Code,
@@ -155,9 +157,10 @@ impl std::fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// Appends the value of `grpc-message`: all but printable ASCII without `%` is percent-encoded (gRPC over HTTP/2,
-/// "Percent-Encoded"), and so are spaces at either end, which may not stand there in a field value (RFC 9113 section
-/// 8.2.1). A text that would go beyond [`limits::MAX_STATUS_MESSAGE_BYTES`] is cut after a whole character.
+/// Appends the value of `grpc-message`: all but printable ASCII without `%` is percent-encoded
+/// (gRPC over HTTP/2, "Percent-Encoded"), and so are spaces at either end, which may not stand
+/// there in a field value (RFC 9113 section 8.2.1). A text that would go beyond
+/// [`limits::MAX_STATUS_MESSAGE_BYTES`] is cut after a whole character.
 pub fn encode_message(message: &str, out: &mut Vec<u8>) {
     let end = out.len() + limits::MAX_STATUS_MESSAGE_BYTES;
     let inner = message.trim_matches(' ');
@@ -187,8 +190,9 @@ pub fn encode_message(message: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the value of `grpc-message`. What is not a percent sign with two hexadecimal digits stands for itself, and
-/// what is not UTF-8 then is replaced: a text for people is never lost because of an error in it.
+/// Reads the value of `grpc-message`. What is not a percent sign with two hexadecimal digits stands
+/// for itself, and what is not UTF-8 then is replaced: a text for people is never lost because of
+/// an error in it.
 pub fn decode_message(value: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;

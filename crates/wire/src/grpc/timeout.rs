@@ -1,5 +1,5 @@
-//! The time that a caller gives its call: the value of `grpc-timeout`, at most eight digits and a unit (gRPC over
-//! HTTP/2, "Timeout").
+//! The time that a caller gives its call: the value of `grpc-timeout`, at most eight digits and a
+//! unit (gRPC over HTTP/2, "Timeout").
 
 use crate::limits;
 
@@ -67,8 +67,9 @@ pub struct TimeoutValue {
 }
 
 impl TimeoutValue {
-    /// In the shortest unit in which `timeout_ns` has at most eight digits, rounded up: rounded down, a server could
-    /// give up before its caller does. No time left is one nanosecond, since the number must be positive.
+    /// In the shortest unit in which `timeout_ns` has at most eight digits, rounded up: rounded
+    /// down, a server could give up before its caller does. No time left is one nanosecond, since
+    /// the number must be positive.
     pub fn new(timeout_ns: u64) -> TimeoutValue {
         const MAX_NUMBER: u64 = 10u64.pow(MAX_DIGITS as u32) - 1;
         let (unit, number) = UNITS

@@ -6,8 +6,9 @@ use super::integer::{self, IntegerError};
 use super::{DEFAULT_TABLE_BYTES, static_table};
 use crate::limits;
 
-/// Why a header block could not be decoded. Each is a connection error of type COMPRESSION_ERROR (RFC 9113 section
-/// 4.3), also the limits: the two sides no longer agree about the table, or the peer means harm.
+/// Why a header block could not be decoded. Each is a connection error of type COMPRESSION_ERROR
+/// (RFC 9113 section 4.3), also the limits: the two sides no longer agree about the table, or the
+/// peer means harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// The block ends inside a field.
@@ -83,8 +84,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder with an empty table. `max_table_bytes` is what is advertised as SETTINGS_HEADER_TABLE_SIZE; less than
-    /// 4096 is raised to it, because the peer may use as much until it has seen the SETTINGS.
+    /// A decoder with an empty table. `max_table_bytes` is what is advertised as
+    /// SETTINGS_HEADER_TABLE_SIZE; less than 4096 is raised to it, because the peer may use as much
+    /// until it has seen the SETTINGS.
     pub fn new(max_table_bytes: usize) -> Decoder {
         debug_assert!(
             max_table_bytes <= limits::MAX_DECODER_TABLE_BYTES,
@@ -97,8 +99,8 @@ impl Decoder {
         }
     }
 
-    /// Counts every change of the dynamic table, size updates too. While it stands still, a block that is equal byte
-    /// by byte has the same meaning.
+    /// Counts every change of the dynamic table, size updates too. While it stands still, a block
+    /// that is equal byte by byte has the same meaning.
     pub fn changes(&self) -> u64 {
         self.table.changes()
     }
@@ -108,7 +110,8 @@ impl Decoder {
         self.table.memory_bytes()
     }
 
-    /// Decodes one whole header block, CONTINUATION frames already joined, into `fields`, which is cleared before.
+    /// Decodes one whole header block, CONTINUATION frames already joined, into `fields`, which is
+    /// cleared before.
     ///
     /// # Errors
     /// Every error must end the connection: the table is no longer what the peer believes.
@@ -132,8 +135,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// Applies the size updates at the beginning of a block. There may be two, the smallest size since the last block
-    /// and the final one (RFC 7541 section 4.2). More only make the decoder work.
+    /// Applies the size updates at the beginning of a block. There may be two, the smallest size
+    /// since the last block and the final one (RFC 7541 section 4.2). More only make the decoder
+    /// work.
     #[inline]
     fn size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], DecodeError> {
         let mut rest = block;

@@ -6,8 +6,9 @@ use super::fields::SHORT_BYTES;
 use super::names::KnownName;
 use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES};
 
-/// Entries, newest first, over one buffer of bytes. Entries are evicted in the order in which they came, so that the
-/// bytes in use are always one piece: new ones are appended, and when the buffer is full the piece moves to its front.
+/// Entries, newest first, over one buffer of bytes. Entries are evicted in the order in which they
+/// came, so that the bytes in use are always one piece: new ones are appended, and when the buffer
+/// is full the piece moves to its front.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     entries: VecDeque<Entry>,
@@ -92,7 +93,8 @@ impl DynamicTable {
         self.entries.iter()
     }
 
-    /// The name and value of an entry, and at least as many bytes after them as make up [`SHORT_BYTES`].
+    /// The name and value of an entry, and at least as many bytes after them as make up
+    /// [`SHORT_BYTES`].
     #[inline]
     pub(super) fn bytes_from(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.position.wrapping_sub(self.origin) as usize..]
@@ -113,8 +115,8 @@ impl DynamicTable {
         self.evict_to(max_size);
     }
 
-    /// Inserts an entry after evicting what stands in its way. One that is larger than the table empties it, which is
-    /// not an error. RFC 7541 section 4.4.
+    /// Inserts an entry after evicting what stands in its way. One that is larger than the table
+    /// empties it, which is not an error. RFC 7541 section 4.4.
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], facts: Facts) {
         self.changes += 1;
         let len = name.len() + value.len();
@@ -150,8 +152,9 @@ impl DynamicTable {
         }
     }
 
-    /// Makes sure that `len` bytes can be appended. Moves the bytes in use to the front if that frees at least half of
-    /// the buffer, so that each byte is moved about once; otherwise doubles the buffer.
+    /// Makes sure that `len` bytes can be appended. Moves the bytes in use to the front if that
+    /// frees at least half of the buffer, so that each byte is moved about once; otherwise doubles
+    /// the buffer.
     #[inline]
     fn make_room(&mut self, len: usize) {
         if self.used + len + SHORT_BYTES > self.bytes.len() {

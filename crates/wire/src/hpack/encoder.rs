@@ -13,19 +13,21 @@ pub enum Indexing {
     Incremental,
     /// Does not: a field whose value is seldom the same, such as a deadline or a trace id.
     Without,
-    /// Must not, here and at every intermediary: a short secret that a table would let an attacker guess
-    /// (RFC 7541 section 7.1.3).
+    /// Must not, here and at every intermediary: a short secret that a table would let an attacker
+    /// guess (RFC 7541 section 7.1.3).
     Never,
 }
 
 /// The sending end of a connection's header compression.
 ///
-/// The table stays within 4096 bytes whatever the peer offers. A server that sends with [`Indexing::Without`] only
-/// never fills it, so that its blocks are constant bytes unless [`Encoder::has_size_update`].
+/// The table stays within 4096 bytes whatever the peer offers. A server that sends with
+/// [`Indexing::Without`] only never fills it, so that its blocks are constant bytes unless
+/// [`Encoder::has_size_update`].
 #[derive(Debug)]
 pub struct Encoder {
     table: DynamicTable,
-    /// The smallest size since the last block, if it was changed: it must be signalled (RFC 7541 section 4.2).
+    /// The smallest size since the last block, if it was changed: it must be signalled (RFC 7541
+    /// section 4.2).
     smallest_unsent: Option<usize>,
 }
 
@@ -45,7 +47,8 @@ impl Encoder {
         }
     }
 
-    /// The peer has sent SETTINGS_HEADER_TABLE_SIZE. The next block begins with what RFC 7541 section 4.2 asks for.
+    /// The peer has sent SETTINGS_HEADER_TABLE_SIZE. The next block begins with what RFC 7541
+    /// section 4.2 asks for.
     pub fn set_peer_table_bytes(&mut self, bytes: u32) {
         let size = (bytes as usize).min(limits::MAX_ENCODER_TABLE_BYTES);
         if size != self.table.max_size() {
@@ -59,7 +62,8 @@ impl Encoder {
         self.smallest_unsent.is_some()
     }
 
-    /// Counts every change of the dynamic table. While it stands still, the same fields make the same bytes.
+    /// Counts every change of the dynamic table. While it stands still, the same fields make the
+    /// same bytes.
     pub fn changes(&self) -> u64 {
         self.table.changes()
     }
@@ -110,7 +114,8 @@ impl Encoder {
         }
     }
 
-    /// The index of an entry of the dynamic table with this name and value, and of the newest with this name.
+    /// The index of an entry of the dynamic table with this name and value, and of the newest with
+    /// this name.
     fn find(&self, name: &[u8], value: &[u8]) -> (Option<usize>, Option<usize>) {
         let mut name_index = None;
         for (at, entry) in self.table.entries().enumerate() {

@@ -8,8 +8,8 @@ use super::names::{KnownName, is_valid_name, is_valid_value};
 use super::static_table;
 use crate::limits;
 
-/// What one header block may contain. Beyond it the connection ends: a decoder that skips what is too much no longer
-/// agrees with its peer about the table, or keeps paying for it.
+/// What one header block may contain. Beyond it the connection ends: a decoder that skips what is
+/// too much no longer agrees with its peer about the table, or keeps paying for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldLimits {
     /// Number of fields; each crumb of a cookie counts.
@@ -134,13 +134,14 @@ impl Fields {
         self.entries.is_empty()
     }
 
-    /// Bytes of all names and values and 32 more for each field, as SETTINGS_MAX_HEADER_LIST_SIZE counts them.
+    /// Bytes of all names and values and 32 more for each field, as SETTINGS_MAX_HEADER_LIST_SIZE
+    /// counts them.
     pub fn list_bytes(&self) -> usize {
         self.list_bytes
     }
 
-    /// Whether every field may stand in an HTTP/2 message by its bytes. If not, the message is malformed
-    /// (RFC 9113 section 8.2.1).
+    /// Whether every field may stand in an HTTP/2 message by its bytes. If not, the message is
+    /// malformed (RFC 9113 section 8.2.1).
     pub fn all_valid(&self) -> bool {
         self.all_valid
     }
@@ -256,8 +257,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Appends the entry at `index` of the dynamic table, 0 being the newest. It is copied: a later field of the same
-    /// block may evict it.
+    /// Appends the entry at `index` of the dynamic table, 0 being the newest. It is copied: a later
+    /// field of the same block may evict it.
     #[inline]
     pub(super) fn add_dynamic(
         &mut self,
@@ -309,7 +310,8 @@ impl Fields {
         })
     }
 
-    /// Copies a string that is not encoded: the first `len` bytes of `source`, which may go on behind them.
+    /// Copies a string that is not encoded: the first `len` bytes of `source`, which may go on
+    /// behind them.
     #[inline]
     pub(super) fn add_raw(
         &mut self,
@@ -360,7 +362,8 @@ impl Fields {
         }
     }
 
-    /// Appends a field of which at least the value came as a literal, and says whether the value is valid.
+    /// Appends a field of which at least the value came as a literal, and says whether the value is
+    /// valid.
     #[inline]
     pub(super) fn finish_literal(&mut self, name: Name, value: Span) -> bool {
         let value_is_valid = is_valid_value(self.bytes(value));
@@ -381,8 +384,9 @@ impl Fields {
         self.entries.push(entry);
     }
 
-    /// Copies the first `len` bytes of `source` to the arena and says where they begin. If the source goes on behind
-    /// them, a short piece is copied together with what follows: a copy of a fixed length is a few instructions.
+    /// Copies the first `len` bytes of `source` to the arena and says where they begin. If the
+    /// source goes on behind them, a short piece is copied together with what follows: a copy of a
+    /// fixed length is a few instructions.
     #[inline]
     fn copy(&mut self, source: &[u8], len: usize) -> u32 {
         self.reserve(len + SHORT_BYTES);

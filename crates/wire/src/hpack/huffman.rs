@@ -1,11 +1,13 @@
 //! The Huffman code of HPACK. RFC 7541 section 5.2 and appendix B.
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols, and the shorter
-//! code is the smaller number. So the lengths say everything, and all tables are computed from them at compile time.
+//! The code is canonical: codes of one length are consecutive numbers in the order of their
+//! symbols, and the shorter code is the smaller number. So the lengths say everything, and all
+//! tables are computed from them at compile time.
 //!
-//! The decoder looks at 12 bits at a time. A table says which one or two symbols they begin with; two, almost always,
-//! for the digits and lower-case letters that trace ids, paths and tokens are made of. The tables are 12 KiB, of which
-//! one kind of text touches a small part. A state machine over whole bytes needs 256 KiB for the same speed.
+//! The decoder looks at 12 bits at a time. A table says which one or two symbols they begin with;
+//! two, almost always, for the digits and lower-case letters that trace ids, paths and tokens are
+//! made of. The tables are 12 KiB, of which one kind of text touches a small part. A state machine
+//! over whole bytes needs 256 KiB for the same speed.
 
 /// The longest code, that of the end-of-string symbol, is as long as this.
 const MAX_CODE_BITS: usize = 30;
@@ -139,14 +141,16 @@ static LOOKUPS: Lookups = {
     lookups
 };
 
-/// The symbol and the number of bits of the code that the `bits` low bits of `window` begin with, or zeros.
+/// The symbol and the number of bits of the code that the `bits` low bits of `window` begin with,
+/// or zeros.
 const fn first_symbol(window: usize, bits: usize) -> (u32, usize) {
     let mut len = 1;
     while len <= bits {
         let code = (window >> (bits - len)) as u32;
         let length = LENGTHS[len];
         if code < length.first + length.count {
-            // Not below the first code of this length: a smaller one would have been found among the shorter.
+            // Not below the first code of this length: a smaller one would have been found among
+            // the shorter.
             return (
                 SYMBOLS[length.offset as usize + (code - length.first) as usize] as u32,
                 len,
@@ -176,7 +180,8 @@ fn long_symbol(bits: u64) -> (usize, u32) {
 /// Why a string could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HuffmanError {
-    /// The end-of-string symbol, or a padding that is not the first bits of it or longer than seven bits.
+    /// The end-of-string symbol, or a padding that is not the first bits of it or longer than seven
+    /// bits.
     Invalid,
     /// The string does not fit.
     TooLong,
@@ -191,7 +196,8 @@ pub(super) fn max_decoded_len(encoded_len: usize) -> usize {
     encoded_len * 8 / 5
 }
 
-/// A string in Huffman code, and behind it ones without end: its padding continued (RFC 7541 section 5.2).
+/// A string in Huffman code, and behind it ones without end: its padding continued (RFC 7541
+/// section 5.2).
 ///
 /// The next eight bytes are always read ahead, so that nobody waits for them.
 struct Bits<'a> {
@@ -230,14 +236,16 @@ impl Bits<'_> {
     /// Makes at least 56 bits valid.
     #[inline]
     fn refill(&mut self) {
-        // Bits of a byte that does not fit whole come in as well; next time the same bits are added once more.
+        // Bits of a byte that does not fit whole come in as well; next time the same bits are added
+        // once more.
         self.window |= self.ahead >> self.valid;
         self.ahead_at += (63 - self.valid as usize) / 8;
         self.valid |= 56;
         self.ahead = self.word();
     }
 
-    /// Takes one or two symbols. If there are none, the code is longer than 12 bits, or the end has come.
+    /// Takes one or two symbols. If there are none, the code is longer than 12 bits, or the end has
+    /// come.
     #[inline]
     fn take_symbols(&mut self) -> (u16, u32) {
         let index = (self.window >> (64 - LOOKUP_BITS)) as usize;
@@ -275,8 +283,8 @@ fn last_word(rest: &[u8]) -> u64 {
     }
 }
 
-/// Decodes `encoded` to the front of `target` and says how many bytes came out. The last [`SLACK_BYTES`] of `target`
-/// are not part of what may be used, but are written to.
+/// Decodes `encoded` to the front of `target` and says how many bytes came out. The last
+/// [`SLACK_BYTES`] of `target` are not part of what may be used, but are written to.
 pub(super) fn decode(encoded: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
     let mut bits = Bits::new(encoded);
     let mut len = 0;
@@ -296,8 +304,9 @@ pub(super) fn decode(encoded: &[u8], target: &mut [u8]) -> Result<usize, Huffman
         *place = text.to_le_bytes();
         len += text_len as usize;
 
-        // In the ones behind the end nothing is found, since no code of up to 12 bits consists of ones. So only a
-        // wrong string, whose last bits are the beginning of a code, can have led beyond it.
+        // In the ones behind the end nothing is found, since no code of up to 12 bits consists of
+        // ones. So only a wrong string, whose last bits are the beginning of a code, can have led
+        // beyond it.
         let left = bits.left().ok_or(HuffmanError::Invalid)?;
         if left < 8 && bits.window.leading_ones() as usize >= left {
             return if len + SLACK_BYTES <= target.len() {

@@ -1,7 +1,7 @@
 //! Integers with a prefix of N bits. RFC 7541 section 5.1.
 
-/// No length, index or table size of HPACK comes near this, and with it nothing that is added up can overflow.
-/// It is also what bounds the bytes of one integer: four beyond the prefix.
+/// No length, index or table size of HPACK comes near this, and with it nothing that is added up
+/// can overflow. It is also what bounds the bytes of one integer: four beyond the prefix.
 const MAX: u32 = 1 << 28;
 
 /// Why an integer could not be read.
@@ -13,8 +13,8 @@ pub(super) enum IntegerError {
     TooLarge,
 }
 
-/// Reads the integer whose first byte is `first`, of which the low `prefix_bits` belong to it. What follows the first
-/// byte is taken from the front of `rest`.
+/// Reads the integer whose first byte is `first`, of which the low `prefix_bits` belong to it. What
+/// follows the first byte is taken from the front of `rest`.
 #[inline]
 pub(super) fn decode(first: u8, prefix_bits: u32, rest: &mut &[u8]) -> Result<usize, IntegerError> {
     let all_ones = (1u8 << prefix_bits) - 1;
@@ -42,7 +42,8 @@ fn decode_long(prefix: u32, rest: &mut &[u8]) -> Result<usize, IntegerError> {
     Err(IntegerError::TooLarge)
 }
 
-/// Appends `value` with a prefix of `prefix_bits`; `flags` are the bits of the first byte above the prefix.
+/// Appends `value` with a prefix of `prefix_bits`; `flags` are the bits of the first byte above the
+/// prefix.
 pub(super) fn encode(value: usize, prefix_bits: u32, flags: u8, out: &mut Vec<u8>) {
     let all_ones = (1usize << prefix_bits) - 1;
     if value < all_ones {

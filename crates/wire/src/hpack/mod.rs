@@ -1,12 +1,13 @@
 //! HPACK, the header compression of HTTP/2 (RFC 7541).
 //!
-//! [`Decoder`] turns one whole header block into [`Fields`]; [`Encoder`] appends one field after the other to a block.
-//! Both keep their dynamic table between blocks, so that one of each belongs to one connection for its life, and every
-//! [`DecodeError`] is the end of that connection.
+//! [`Decoder`] turns one whole header block into [`Fields`]; [`Encoder`] appends one field after
+//! the other to a block. Both keep their dynamic table between blocks, so that one of each belongs
+//! to one connection for its life, and every [`DecodeError`] is the end of that connection.
 //!
-//! The decoder is on the hot path of every request whose deadline or trace id makes its block unique. It allocates
-//! nothing once its buffers have grown to what the connection needs, and what can be said about a field once (is the
-//! name known, may it stand in a message at all) is remembered with the table entry and handed out for nothing.
+//! The decoder is on the hot path of every request whose deadline or trace id makes its block
+//! unique. It allocates nothing once its buffers have grown to what the connection needs, and what
+//! can be said about a field once (is the name known, may it stand in a message at all) is
+//! remembered with the table entry and handed out for nothing.
 
 mod decoder;
 mod dynamic_table;

@@ -2,7 +2,8 @@
 
 /// The field names that HTTP/2 or gRPC give a meaning to. Everything else is [`KnownName::Other`].
 ///
-/// A table entry remembers it, so that an indexed field is recognised without looking at its name again.
+/// A table entry remembers it, so that an indexed field is recognised without looking at its name
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is the name it spells")]
@@ -15,8 +16,8 @@ pub enum KnownName {
     Status,
     /// Any other name that begins with a colon: never allowed (RFC 9113 section 8.3).
     UnknownPseudo,
-    /// `connection`, `proxy-connection`, `keep-alive`, `transfer-encoding`, `upgrade`: not allowed in HTTP/2
-    /// (RFC 9113 section 8.2.2).
+    /// `connection`, `proxy-connection`, `keep-alive`, `transfer-encoding`, `upgrade`: not allowed
+    /// in HTTP/2 (RFC 9113 section 8.2.2).
     ConnectionSpecific,
     Te,
     Host,
@@ -85,8 +86,9 @@ impl KnownName {
     }
 }
 
-/// Whether the bytes may stand as a field name in HTTP/2: one or more characters of an HTTP token (RFC 9110 section
-/// 5.1), none of them upper case, with one colon before the name of a pseudo-header field (RFC 9113 section 8.2.1).
+/// Whether the bytes may stand as a field name in HTTP/2: one or more characters of an HTTP token
+/// (RFC 9110 section 5.1), none of them upper case, with one colon before the name of a
+/// pseudo-header field (RFC 9113 section 8.2.1).
 pub fn is_valid_name(name: &[u8]) -> bool {
     let token = name.strip_prefix(b":").unwrap_or(name);
     !token.is_empty()
@@ -95,8 +97,8 @@ pub fn is_valid_name(name: &[u8]) -> bool {
             .fold(true, |valid, &byte| valid & NAME_BYTES[usize::from(byte)])
 }
 
-/// Whether the bytes may stand as a field value in HTTP/2: no NUL, CR or LF anywhere, and neither space nor tab at
-/// either end (RFC 9113 section 8.2.1).
+/// Whether the bytes may stand as a field value in HTTP/2: no NUL, CR or LF anywhere, and neither
+/// space nor tab at either end (RFC 9113 section 8.2.1).
 #[inline]
 pub fn is_valid_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));

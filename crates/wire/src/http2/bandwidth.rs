@@ -1,9 +1,11 @@
-//! Measures how much is in flight towards us, so that windows can be as large as that and no larger.
+//! Measures how much is in flight towards us, so that windows can be as large as that and no
+//! larger.
 //!
-//! A PING is sent when a stream has used half of its window, and what arrives until its answer is counted. A sender
-//! that the window holds up sends the rest of it in that time, less a frame or two, and waits. So if a fifth of the
-//! window has come, it may be in the way, and is doubled; if two fifths have, it is doubled twice, and so on. It stops
-//! growing at five to ten times what is in flight.
+//! A PING is sent when a stream has used half of its window, and what arrives until its answer is
+//! counted. A sender that the window holds up sends the rest of it in that time, less a frame or
+//! two, and waits. So if a fifth of the window has come, it may be in the way, and is doubled; if
+//! two fifths have, it is doubled twice, and so on. It stops growing at five to ten times what is
+//! in flight.
 
 use crate::limits;
 
@@ -57,7 +59,8 @@ impl Bandwidth {
         self.window.max(limits::STREAM_WINDOW_BYTES)
     }
 
-    /// How large the window of the connection should be, so that two such streams go on at full speed.
+    /// How large the window of the connection should be, so that two such streams go on at full
+    /// speed.
     pub(crate) fn connection_window(&self) -> u32 {
         (self.window * 2).clamp(
             limits::CONNECTION_WINDOW_BYTES,

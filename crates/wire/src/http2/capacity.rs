@@ -1,8 +1,9 @@
 //! Send capacity: what the calls of a connection may produce for a peer that has yet to read it.
 //!
-//! A call produces only while the connection has capacity. Without it nothing fails: the first message of a call is kept
-//! back, so that the call has nothing to do yet, and a call that streams waits for a [`Event::Writable`]. When the peer
-//! has read on, those that wait get their turn in the order in which they came.
+//! A call produces only while the connection has capacity. Without it nothing fails: the first
+//! message of a call is kept back, so that the call has nothing to do yet, and a call that streams
+//! waits for a [`Event::Writable`]. When the peer has read on, those that wait get their turn in
+//! the order in which they came.
 
 use std::collections::VecDeque;
 
@@ -91,8 +92,8 @@ impl Capacity {
 
 impl Connection {
     /// Returns whether calls may produce something for the peer: less than
-    /// [`max_unsent_bytes`](super::Config::max_unsent_bytes) wait or are set aside, and the layer above has not paused
-    /// it.
+    /// [`max_unsent_bytes`](super::Config::max_unsent_bytes) wait or are set aside, and the layer
+    /// above has not paused it.
     #[inline]
     pub fn has_capacity(&self) -> bool {
         self.capacity.pause != Pause::All
@@ -105,21 +106,22 @@ impl Connection {
         self.capacity.pause == Pause::No && self.has_capacity()
     }
 
-    /// Holds back what is produced for this peer, since more is held for all peers than may be; or lets it go on.
-    /// Afterwards `poll_event` may have events.
+    /// Holds back what is produced for this peer, since more is held for all peers than may be; or
+    /// lets it go on. Afterwards `poll_event` may have events.
     pub fn set_pause(&mut self, pause: Pause) {
         self.capacity.pause = pause;
     }
 
-    /// Bounds what calls may send that is not handed up yet, below [`max_gathered_bytes`](super::Config), until this is
-    /// called again: while there is no memory for more, a call that sends beyond it ends with UNAVAILABLE, unless it is
-    /// the turn of its message, or its window is bounded ([`Connection::limit_window`]).
+    /// Bounds what calls may send that is not handed up yet, below
+    /// [`max_gathered_bytes`](super::Config), until this is called again: while there is no memory
+    /// for more, a call that sends beyond it ends with UNAVAILABLE, unless it is the turn of its
+    /// message, or its window is bounded ([`Connection::limit_window`]).
     pub fn set_gather_bound(&mut self, bytes: usize) {
         self.gather_bound = bytes;
     }
 
-    /// Returns whether a stream's call may send another message, and a large one. If not, a Writable event follows as
-    /// soon as it may, unless the stream ends before.
+    /// Returns whether a stream's call may send another message, and a large one. If not, a
+    /// Writable event follows as soon as it may, unless the stream ends before.
     pub fn can_send_large(&mut self, stream: StreamKey) -> bool {
         if self.has_large_capacity() || !self.can_send(stream) {
             return self.can_send(stream);
@@ -137,10 +139,11 @@ impl Connection {
         false
     }
 
-    /// Returns whether a stream's call that holds nothing [ready](Self::hold_ready) may send a message and hold something
-    /// from then on: while the layer above holds something back, calls of a connection that hold more than
-    /// [`limits::READY_BYTES`] together are to come to their ends first. If not, a Writable event follows as soon as it
-    /// may, unless the stream ends before.
+    /// Returns whether a stream's call that holds nothing [ready](Self::hold_ready) may send a
+    /// message and hold something from then on: while the layer above holds something back, calls
+    /// of a connection that hold more than [`limits::READY_BYTES`] together are to come to their
+    /// ends first. If not, a Writable event follows as soon as it may, unless the stream ends
+    /// before.
     pub fn can_begin(&mut self, stream: StreamKey) -> bool {
         if self.may_begin() || !self.can_send(stream) {
             return self.can_send(stream);
@@ -163,8 +166,8 @@ impl Connection {
         self.has_capacity() && (self.capacity.pause == Pause::No || is_little)
     }
 
-    /// Returns whether a stream's call may send another message. If not, a Writable event follows as soon as it may,
-    /// unless the stream ends before.
+    /// Returns whether a stream's call may send another message. If not, a Writable event follows
+    /// as soon as it may, unless the stream ends before.
     pub fn can_send(&mut self, stream: StreamKey) -> bool {
         if !self.is_writable(stream) {
             return false;
@@ -181,12 +184,14 @@ impl Connection {
     }
 
     /// Returns the bytes that the connection holds for its peer, or waits for from it: as
-    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full, and without what is only set aside.
+    /// [`buffered_bytes`](Self::buffered_bytes), but with shared bodies in full, and without what
+    /// is only set aside.
     pub fn held_bytes(&self) -> usize {
         self.buffered_bytes() + self.capacity.shared_bytes - self.capacity.reserved_bytes
     }
 
-    /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in full.
+    /// Returns the bytes that wait to be sent, or are set aside for it; shared bodies count in
+    /// full.
     pub fn unsent_bytes(&self) -> usize {
         self.unsent_bytes + self.capacity.reserved_bytes
     }
@@ -197,8 +202,9 @@ impl Connection {
         self.unsent_bytes
     }
 
-    /// Returns whether a message was [put back](Connection::put_back), and waits until large messages may be produced. Passes
-    /// over those of streams that have ended, which stay in the queue until it is gone on with.
+    /// Returns whether a message was [put back](Connection::put_back), and waits until large
+    /// messages may be produced. Passes over those of streams that have ended, which stay in the
+    /// queue until it is gone on with.
     pub fn has_put_back(&self) -> bool {
         let mut waiting = self.capacity.put_back.iter();
         waiting.any(|&key| self.is_alive(key))
@@ -209,7 +215,8 @@ impl Connection {
         self.sent_bytes
     }
 
-    /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event follows.
+    /// Returns whether less than a stream's share waits to be sent on it. If not, a Writable event
+    /// follows.
     pub fn is_writable(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some_and(|found| {
             !found.is_dead()
@@ -218,8 +225,8 @@ impl Connection {
         })
     }
 
-    /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside for it before. They
-    /// are given back when it sends, and when it ends.
+    /// Sets aside bytes for what the call of a stream will send next, instead of what was set aside
+    /// for it before. They are given back when it sends, and when it ends.
     pub fn reserve_send(&mut self, stream: StreamKey, bytes: usize) {
         if !self.is_alive(stream) {
             return;
@@ -229,8 +236,9 @@ impl Connection {
         self.capacity.reserved_bytes = self.capacity.reserved_bytes - before + bytes;
     }
 
-    /// Sets aside more bytes for the call of a stream, beside what is set aside for it: what it holds elsewhere until it
-    /// sends. They are given back as those of [`Connection::reserve_send`].
+    /// Sets aside more bytes for the call of a stream, beside what is set aside for it: what it
+    /// holds elsewhere until it sends. They are given back as those of
+    /// [`Connection::reserve_send`].
     #[inline]
     pub fn reserve_more(&mut self, stream: StreamKey, bytes: usize) {
         if self.is_alive(stream) {
@@ -251,16 +259,16 @@ impl Connection {
         self.capacity.kept_bytes -= kept;
     }
 
-    /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge` is kept until the
-    /// last byte has been sent, or never will be.
+    /// Charges the shared body that was sent last on a stream, if some of it still waits: `charge`
+    /// is kept until the last byte has been sent, or never will be.
     pub fn charge_shared(&mut self, stream: StreamKey, charge: impl FnOnce() -> Box<dyn Charge>) {
         if self.streams.contains(stream) {
             self.streams[stream.slot].outbound.charge_last(charge);
         }
     }
 
-    /// Returns whether the first message of a stream is to be kept back: there is no capacity for what it would make its
-    /// call produce, or others were kept back before it.
+    /// Returns whether the first message of a stream is to be kept back: there is no capacity for
+    /// what it would make its call produce, or others were kept back before it.
     #[inline]
     pub(super) fn defers_first_message(&self, slot: u32) -> bool {
         let may_go_on = self.has_capacity() && self.capacity.deferred.is_empty();
@@ -287,7 +295,8 @@ impl Connection {
         }
     }
 
-    /// Lets the stream go on whose message was put back first, if large messages may be produced: its backlog is next.
+    /// Lets the stream go on whose message was put back first, if large messages may be produced:
+    /// its backlog is next.
     pub(super) fn resume_put_back(&mut self) -> bool {
         while self.has_large_capacity() {
             let Some(key) = self.capacity.put_back.pop_front() else {
@@ -331,7 +340,8 @@ impl Connection {
             || (!self.capacity.waiting_room.is_empty() && self.has_free_room())
     }
 
-    /// Lets the stream go on whose first message has waited longest, if there is capacity: its backlog is next.
+    /// Lets the stream go on whose first message has waited longest, if there is capacity: its
+    /// backlog is next.
     pub(super) fn resume_deferred(&mut self) -> bool {
         while self.has_capacity() {
             let Some(key) = self.capacity.deferred.pop_front() else {
@@ -371,7 +381,8 @@ impl Connection {
     }
 }
 
-/// Puts a stream at the end of a queue, and removes those that have ended if it is longer than it can be without them.
+/// Puts a stream at the end of a queue, and removes those that have ended if it is longer than it
+/// can be without them.
 pub(super) fn enter(
     queue: &mut VecDeque<StreamKey>,
     stream: StreamKey,

@@ -104,7 +104,8 @@ impl std::error::Error for OpenError {}
 type Handled = Result<Option<Event>, ConnectionError>;
 
 impl Connection {
-    /// Begins a request. The stream ends with `forget` after Finished or Cancelled, or with `reset`.
+    /// Begins a request. The stream ends with `forget` after Finished or Cancelled, or with
+    /// `reset`.
     ///
     /// # Errors
     /// If no stream can be opened.
@@ -172,7 +173,8 @@ impl Connection {
         frame::write_header(out, 0, kind::HEADERS, flag::END_HEADERS, id);
         let changes = self.encoder.changes();
         match self.request_memo.find(head, changes) {
-            // A size update has changed the table, so that nothing is found before it has been sent.
+            // A size update has changed the table, so that nothing is found before it has been
+            // sent.
             Some(block) if !self.encoder.has_size_update() => out.extend_from_slice(block),
             _ => {
                 let block_start = out.len();
@@ -314,7 +316,8 @@ impl Connection {
             };
         }
         self.streams[slot].head_received = true;
-        // A head that is all of the answer: if the request has been sent too, there is nothing left to reset.
+        // A head that is all of the answer: if the request has been sent too, there is nothing left
+        // to reset.
         self.streams[slot].receive_closed |= end;
         if self.streams[slot].kind == Kind::Grpc {
             if let Some(status) = self.not_grpc(&info) {
@@ -406,7 +409,8 @@ impl Connection {
         self.finish_call(stream, status, out)
     }
 
-    /// The call is over. A server that ended it before we had sent all is told that nothing follows.
+    /// The call is over. A server that ended it before we had sent all is told that nothing
+    /// follows.
     pub(super) fn finish_call(
         &mut self,
         stream: StreamKey,
@@ -442,7 +446,8 @@ impl Connection {
 }
 
 fn write_metadata(encoder: &mut Encoder, name: &str, value: &[u8], out: &mut Vec<u8>) {
-    // Short secrets must not be guessed by what a table does to the length of a block (RFC 7541 section 7.1.3).
+    // Short secrets must not be guessed by what a table does to the length of a block (RFC 7541
+    // section 7.1.3).
     let indexing = if name == "authorization" {
         Indexing::Never
     } else {

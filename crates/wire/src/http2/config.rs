@@ -11,14 +11,17 @@ pub enum Role {
     Client,
 }
 
-/// The role, and the limits that can be chosen. Each default stands with its reason in [`crate::limits`].
+/// The role, and the limits that can be chosen. Each default stands with its reason in
+/// [`crate::limits`].
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Which side we are.
     pub role: Role,
-    /// Streams that the peer may have open at once, and calls that may run. [`limits::MAX_STREAMS`].
+    /// Streams that the peer may have open at once, and calls that may run.
+    /// [`limits::MAX_STREAMS`].
     pub max_streams: u32,
-    /// The receive window of each stream, fixed; `None` lets it grow with the bandwidth-delay product.
+    /// The receive window of each stream, fixed; `None` lets it grow with the bandwidth-delay
+    /// product.
     pub stream_window: Option<u32>,
     /// The receive window of the connection, fixed (at least 65 535); `None` lets it grow.
     pub connection_window: Option<u32>,
@@ -41,14 +44,15 @@ pub struct Config {
     pub output_bound_bytes: usize,
     /// Silence after which a PING is sent, in milliseconds; 0 sends none. [`limits::KEEPALIVE_MS`].
     pub keepalive_ms: u64,
-    /// How long waiting data may make no progress, in milliseconds. [`limits::NO_PROGRESS_TIMEOUT_MS`].
+    /// How long waiting data may make no progress, in milliseconds.
+    /// [`limits::NO_PROGRESS_TIMEOUT_MS`].
     pub no_progress_timeout_ms: u64,
     /// Resets at once. [`limits::RESET_BURST`].
     pub reset_burst: u32,
     /// Resets each second. [`limits::RESETS_PER_SECOND`].
     pub resets_per_second: u32,
-    /// Whether repeated header blocks and the usual response headers take the short way. Only a test that compares it
-    /// with the long way turns it off.
+    /// Whether repeated header blocks and the usual response headers take the short way. Only a
+    /// test that compares it with the long way turns it off.
     pub short_ways: bool,
 }
 

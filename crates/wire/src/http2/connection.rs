@@ -214,7 +214,8 @@ fn usual_pool_bytes(role: Role) -> usize {
 }
 
 impl Connection {
-    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes back.
+    /// A connection on which nothing has been sent. `now_ns` counts from any origin, and never goes
+    /// back.
     pub fn new(config: &Config, now_ns: u64) -> Connection {
         let phase = if config.role == Role::Server {
             Phase::Preface
@@ -272,7 +273,8 @@ impl Connection {
         }
     }
 
-    /// Appends what is sent first: a client's preface, SETTINGS, and the connection's window. To be called once.
+    /// Appends what is sent first: a client's preface, SETTINGS, and the connection's window. To be
+    /// called once.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         if self.config.role == Role::Client {
             out.extend_from_slice(PREFACE);
@@ -282,8 +284,8 @@ impl Connection {
             .config
             .connection_window
             .unwrap_or(limits::CONNECTION_WINDOW_BYTES);
-        // "The connection flow-control window can only be changed using WINDOW_UPDATE frames" (RFC 9113 section
-        // 6.9.2), so that it is never smaller than the default.
+        // "The connection flow-control window can only be changed using WINDOW_UPDATE frames" (RFC
+        // 9113 section 6.9.2), so that it is never smaller than the default.
         self.receive_window.grow_to(window.min(frame::MAX_31_BIT));
         if let Some(increment) = self.receive_window.announce_all() {
             frame::write_window_update(out, 0, increment);
@@ -292,10 +294,10 @@ impl Connection {
 
     /// Looks at the input for the next event.
     ///
-    /// To be called with the same `input`, and `consumed` at 0 at first, until it answers `None`; then the first
-    /// `consumed` bytes are to be dropped. A frame that has not arrived whole is left in the input, which must
-    /// therefore be able to hold [`limits::MAX_FRAME_BYTES`] and a header. Answers and acknowledgements that need no
-    /// decision are appended to `out`.
+    /// To be called with the same `input`, and `consumed` at 0 at first, until it answers `None`;
+    /// then the first `consumed` bytes are to be dropped. A frame that has not arrived whole is
+    /// left in the input, which must therefore be able to hold [`limits::MAX_FRAME_BYTES`] and a
+    /// header. Answers and acknowledgements that need no decision are appended to `out`.
     pub fn poll_event(
         &mut self,
         input: &[u8],
@@ -399,7 +401,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// The head of the last Request or Response event; for Finished, its trailers. Valid until the next `poll_event`.
+    /// The head of the last Request or Response event; for Finished, its trailers. Valid until the
+    /// next `poll_event`.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         match self.head_at {
@@ -417,7 +420,8 @@ impl Connection {
         }
     }
 
-    /// What [`Connection::set_head_route`] noted for a head that was byte by byte the same as the last one.
+    /// What [`Connection::set_head_route`] noted for a head that was byte by byte the same as the
+    /// last one.
     #[inline]
     pub fn head_route(&self) -> Option<u32> {
         match self.head_at {
@@ -426,7 +430,8 @@ impl Connection {
         }
     }
 
-    /// Notes where the last head leads, so that the room above need not find it again when the same block comes.
+    /// Notes where the last head leads, so that the room above need not find it again when the same
+    /// block comes.
     pub fn set_head_route(&mut self, route: u32) {
         match self.head_at {
             HeadAt::Fields => self.route = Some(route),
@@ -434,8 +439,8 @@ impl Connection {
         }
     }
 
-    /// The bytes of the last Message or Body event. `input` is the same slice that `poll_event` was given. Valid until
-    /// the next `poll_event` and the stream's last call.
+    /// The bytes of the last Message or Body event. `input` is the same slice that `poll_event` was
+    /// given. Valid until the next `poll_event` and the stream's last call.
     #[inline]
     pub fn message<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
         match &self.message_at {
@@ -446,8 +451,8 @@ impl Connection {
         }
     }
 
-    /// Takes the bytes of the last Message or Body event out of the connection, so that they can be read while the
-    /// connection is used. To be given back.
+    /// Takes the bytes of the last Message or Body event out of the connection, so that they can be
+    /// read while the connection is used. To be given back.
     #[inline]
     pub fn take_message(&mut self) -> TakenMessage {
         match std::mem::replace(&mut self.message_at, MessageAt::Nowhere) {
@@ -477,7 +482,8 @@ impl Connection {
         self.was_compressed
     }
 
-    /// Returns what the last message became when it was decompressed on being found, in bytes; 0 if it was not.
+    /// Returns what the last message became when it was decompressed on being found, in bytes; 0 if
+    /// it was not.
     #[inline]
     pub fn unpacked_bytes(&self) -> usize {
         match self.message_at {
@@ -486,7 +492,8 @@ impl Connection {
         }
     }
 
-    /// Client: how the call of the last Finished event ended. Trailing metadata stand in [`Connection::head`].
+    /// Client: how the call of the last Finished event ended. Trailing metadata stand in
+    /// [`Connection::head`].
     pub fn status(&self) -> &Status {
         &self.status
     }
@@ -505,8 +512,8 @@ impl Connection {
         self.streams.get(stream).map_or(0, |stream| stream.token)
     }
 
-    /// Set once the connection has ended: the output is to be written and the socket closed. The streams that it took
-    /// with it come out of `poll_event` as Cancelled.
+    /// Set once the connection has ended: the output is to be written and the socket closed. The
+    /// streams that it took with it come out of `poll_event` as Cancelled.
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.close_reason.as_ref()
     }
@@ -529,9 +536,11 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Returns the bytes of memory that the connection keeps, or has set aside, for its streams: unfinished messages,
-    /// backlogs, what waits to be sent and is not shared with others, what is reserved for it, metadata of answers, and the buffers that it
-    /// keeps for streams which bring much, and what the messages whose turn it is still lack. Shared bodies are charged where they are shared ([`SharedBytes`]).
+    /// Returns the bytes of memory that the connection keeps, or has set aside, for its streams:
+    /// unfinished messages, backlogs, what waits to be sent and is not shared with others, what is
+    /// reserved for it, metadata of answers, and the buffers that it keeps for streams which bring
+    /// much, and what the messages whose turn it is still lack. Shared bodies are charged where
+    /// they are shared ([`SharedBytes`]).
     ///
     /// [`SharedBytes`]: super::SharedBytes
     pub fn buffered_bytes(&self) -> usize {
@@ -588,7 +597,8 @@ mod tests {
         assert!(size_of::<Stream>() <= 384, "{}", size_of::<Stream>());
     }
 
-    /// Whatever part of a connection allocates, the sum grows by as much; and again when the part grows once more.
+    /// Whatever part of a connection allocates, the sum grows by as much; and again when the part
+    /// grows once more.
     #[test]
     fn what_the_parts_hold_is_counted_to_the_byte() {
         type Step = fn(&mut Connection, usize);

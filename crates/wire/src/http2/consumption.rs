@@ -1,4 +1,5 @@
-//! What the room above has consumed, and what it does not want yet: windows are given back, or stay shut.
+//! What the room above has consumed, and what it does not want yet: windows are given back, or stay
+//! shut.
 
 use super::connection::{Connection, DataFrame, MessageAt, Phase, TakenMessage};
 use super::error::ConnectionError;
@@ -31,9 +32,10 @@ impl Connection {
     }
 
     /// The room above cannot do yet what the last Message of the stream asks for: the message, as
-    /// [`Connection::take_message`] gave it, comes once more, as soon as large messages may be produced
-    /// ([`Connection::has_large_capacity`]). What follows it on the stream waits behind it. `last` is that of its event.
-    /// Instead of [`Connection::give_back`] and [`Connection::release`].
+    /// [`Connection::take_message`] gave it, comes once more, as soon as large messages may be
+    /// produced ([`Connection::has_large_capacity`]). What follows it on the stream waits behind
+    /// it. `last` is that of its event. Instead of [`Connection::give_back`] and
+    /// [`Connection::release`].
     #[cold]
     pub fn put_back(
         &mut self,
@@ -61,17 +63,18 @@ impl Connection {
         }
     }
 
-    /// From now on messages of the stream come in parts ([`Event::Part`]), unless they lie whole in what has arrived or are
-    /// compressed: for streams that bring large ones which need not be seen at once.
+    /// From now on messages of the stream come in parts ([`Event::Part`]), unless they lie whole in
+    /// what has arrived or are compressed: for streams that bring large ones which need not be seen
+    /// at once.
     pub fn take_parts(&mut self, stream: StreamKey) {
         if self.streams.contains(stream) {
             self.streams[stream.slot].inbound.takes_parts = true;
         }
     }
 
-    /// The room above needs a message as a whole of which the last event brought the first part, `part`, as
-    /// [`Connection::take_message`] gave it: it is gathered, and comes as a [`Event::Message`].
-    /// Instead of [`Connection::give_back`] and [`Connection::release`].
+    /// The room above needs a message as a whole of which the last event brought the first part,
+    /// `part`, as [`Connection::take_message`] gave it: it is gathered, and comes as a
+    /// [`Event::Message`]. Instead of [`Connection::give_back`] and [`Connection::release`].
     pub fn gather_message(
         &mut self,
         stream: StreamKey,
@@ -93,8 +96,8 @@ impl Connection {
         }
     }
 
-    /// Keeps the messages of a stream back and its window shut, or lets them come again. After the latter `poll_event`
-    /// is to be called, if only with an empty input.
+    /// Keeps the messages of a stream back and its window shut, or lets them come again. After the
+    /// latter `poll_event` is to be called, if only with an empty input.
     pub fn hold(&mut self, stream: StreamKey, hold: bool) {
         let Some(found) = self.streams.get(stream) else {
             return;
@@ -111,9 +114,10 @@ impl Connection {
         self.streams[stream.slot].held = hold;
     }
 
-    /// Bounds what the receive window of a stream may grow to: for streams that bring much, and are held while what they
-    /// brought is written elsewhere, since a held stream keeps a whole window. Some of it is open at once. A window that is
-    /// larger by now shrinks to it with what comes. Windows that are fixed stay as they are.
+    /// Bounds what the receive window of a stream may grow to: for streams that bring much, and are
+    /// held while what they brought is written elsewhere, since a held stream keeps a whole window.
+    /// Some of it is open at once. A window that is larger by now shrinks to it with what comes.
+    /// Windows that are fixed stay as they are.
     pub fn limit_window(&mut self, stream: StreamKey, bytes: u32, out: &mut Vec<u8>) {
         let Some(found) = self.streams.get(stream) else {
             return;
@@ -228,7 +232,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Handled {
         let end = *consumed + payload.len();
-        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no flood.
+        // Whether it ends a message is not looked at yet. It costs the peer its window, which is no
+        // flood.
         frame.was_useful |= !payload.is_empty();
         self.end_frame(frame, end, consumed)?;
         let stream = &mut self.streams[frame.stream.slot];
@@ -297,7 +302,8 @@ impl Connection {
         }
     }
 
-    /// The same for a body that is not gRPC, in pieces: a whole window would be a long step for those above.
+    /// The same for a body that is not gRPC, in pieces: a whole window would be a long step for
+    /// those above.
     fn body_of_backlog(&mut self, key: StreamKey, out: &mut Vec<u8>) -> Handled {
         let stream = &mut self.streams[key.slot];
         let inbound = &mut stream.inbound;
@@ -341,8 +347,9 @@ impl Connection {
     }
 }
 
-/// Sees to it that a backlog has room for so much more. It may grow to a window: where that is limited, since the stream
-/// brings much, it gets as much at once. Else it would be copied again and again while it grows, each time to fresh pages.
+/// Sees to it that a backlog has room for so much more. It may grow to a window: where that is
+/// limited, since the stream brings much, it gets as much at once. Else it would be copied again
+/// and again while it grows, each time to fresh pages.
 fn make_room(backlog: &mut Vec<u8>, bytes: usize, window_limit: u32, pool: &mut Pool) {
     if backlog.capacity() == 0 {
         *backlog = pool.take();

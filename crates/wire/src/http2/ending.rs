@@ -22,7 +22,8 @@ impl Connection {
         self.end_work(stream.slot);
     }
 
-    /// The room above has done with a stream that was cancelled or has finished. It is the last call for this stream.
+    /// The room above has done with a stream that was cancelled or has finished. It is the last
+    /// call for this stream.
     pub fn forget(&mut self, stream: StreamKey) {
         if let Some(found) = self.streams.get(stream) {
             debug_assert!(
@@ -47,9 +48,9 @@ impl Connection {
     }
 
     /// A call ends because of what the peer sent: the peer is told the status, the layer above the
-    /// cause. What is refused for a limit costs nothing, as with calls that the layer above refuses:
-    /// an honest client may meet a limit with each of its calls, and the work of a call that has
-    /// ended counts as running until it is over.
+    /// cause. What is refused for a limit costs nothing, as with calls that the layer above
+    /// refuses: an honest client may meet a limit with each of its calls, and the work of a call
+    /// that has ended counts as running until it is over.
     pub(super) fn end_call(
         &mut self,
         slot: u32,
@@ -123,9 +124,10 @@ impl Connection {
         self.close_if_over(slot, None);
     }
 
-    /// Lets a stream go on which both the room above and our sending side have done. A peer that has not ended its side
-    /// is told to: "the server MAY request that the client abort transmission of a request without error by sending a
-    /// RST_STREAM with an error code of NO_ERROR" (RFC 9113 section 8.1). A plain one is told a little later.
+    /// Lets a stream go on which both the room above and our sending side have done. A peer that
+    /// has not ended its side is told to: "the server MAY request that the client abort
+    /// transmission of a request without error by sending a RST_STREAM with an error code of
+    /// NO_ERROR" (RFC 9113 section 8.1). A plain one is told a little later.
     #[inline]
     pub(super) fn close_if_over(&mut self, slot: u32, out: Option<&mut Vec<u8>>) {
         let stream = &self.streams[slot];
@@ -236,7 +238,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with ENHANCE_YOUR_CALM, since the layer above cannot go on holding what its peer makes it hold.
+    /// Ends the connection with ENHANCE_YOUR_CALM, since the layer above cannot go on holding what
+    /// its peer makes it hold.
     pub fn abort(&mut self, why: &'static str, out: &mut Vec<u8>) {
         self.fail(ConnectionError::calm(why), out);
     }
@@ -255,7 +258,8 @@ impl Connection {
         self.resumed.clear();
         self.capacity.forget_waiting();
         self.pending_acks.clear();
-        // At once: taking each stream out of the list of turns would be work for the square of their number.
+        // At once: taking each stream out of the list of turns would be work for the square of
+        // their number.
         for key in std::mem::take(&mut self.ready) {
             self.streams[key.slot].in_ready = false;
         }
@@ -270,9 +274,10 @@ impl Connection {
         }
     }
 
-    /// Begins a graceful end. A server goes on taking requests until those that are on their way have arrived: GOAWAY
-    /// with the highest identifier, a PING, and when that is answered GOAWAY with the last stream that it takes (RFC 9113
-    /// section 6.8). When the last stream has ended, there is a close reason.
+    /// Begins a graceful end. A server goes on taking requests until those that are on their way
+    /// have arrived: GOAWAY with the highest identifier, a PING, and when that is answered GOAWAY
+    /// with the last stream that it takes (RFC 9113 section 6.8). When the last stream has ended,
+    /// there is a close reason.
     pub fn drain(&mut self, out: &mut Vec<u8>, now_ns: u64) {
         self.now_ns = now_ns;
         if self.phase == Phase::Closed || self.draining != Draining::No {

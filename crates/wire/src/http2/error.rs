@@ -26,8 +26,8 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Reads a code. Unknown codes "MAY be treated by an implementation as being equivalent to INTERNAL_ERROR"
-    /// (RFC 9113 section 7).
+    /// Reads a code. Unknown codes "MAY be treated by an implementation as being equivalent to
+    /// INTERNAL_ERROR" (RFC 9113 section 7).
     pub fn from_wire(code: u32) -> ErrorCode {
         const ALL: [ErrorCode; 14] = [
             ErrorCode::NoError,
@@ -58,15 +58,16 @@ pub enum Cause {
     Reset(ErrorCode),
     /// The peer broke a rule on this stream, and was sent RST_STREAM with this code.
     Violation(ErrorCode),
-    /// The server did not begin with this request, so that it can be sent again elsewhere: REFUSED_STREAM, or a stream
-    /// above the last one that its GOAWAY names. Client only.
+    /// The server did not begin with this request, so that it can be sent again elsewhere:
+    /// REFUSED_STREAM, or a stream above the last one that its GOAWAY names. Client only.
     Refused,
     /// A message was larger than the limit; the peer was told RESOURCE_EXHAUSTED.
     MessageTooLarge,
-    /// Too many bytes of unfinished messages wait on this connection; the peer was told RESOURCE_EXHAUSTED.
+    /// Too many bytes of unfinished messages wait on this connection; the peer was told
+    /// RESOURCE_EXHAUSTED.
     TooMuchUnfinished,
-    /// There is no memory for what the call sends ([`super::Connection::set_gather_bound`]); the peer was told
-    /// UNAVAILABLE.
+    /// There is no memory for what the call sends ([`super::Connection::set_gather_bound`]); the
+    /// peer was told UNAVAILABLE.
     NoMemory,
     /// A message was compressed in a way that we do not know; the peer was told UNIMPLEMENTED.
     UnknownEncoding,
@@ -91,7 +92,8 @@ impl Cause {
     }
 }
 
-/// Why a connection has ended. Once there is one, the output is to be written and the socket closed.
+/// Why a connection has ended. Once there is one, the output is to be written and the socket
+/// closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloseReason {
     /// All streams have ended after [`super::Connection::drain`], or after the peer's GOAWAY.

@@ -3,10 +3,12 @@
 use super::error::Cause;
 use super::streams::StreamKey;
 
-/// Something happened. Nothing in it borrows; see [`super::Connection::head`] and [`super::Connection::message`].
+/// Something happened. Nothing in it borrows; see [`super::Connection::head`] and
+/// [`super::Connection::message`].
 ///
-/// The room above ends every stream of which it has heard with exactly one last call: `respond`, `finish`, `send_plain`,
-/// `reset`, or, for a stream that is dead or finished, `forget`. Until then the stream counts as running work.
+/// The room above ends every stream of which it has heard with exactly one last call: `respond`,
+/// `finish`, `send_plain`, `reset`, or, for a stream that is dead or finished, `forget`. Until then
+/// the stream counts as running work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// Server: a request began; its head is complete.
@@ -30,8 +32,9 @@ pub enum Event {
         /// The peer has ended its side with it.
         last: bool,
     },
-    /// Some of a gRPC message, as it came, of a stream that takes parts ([`super::Connection::take_parts`]). The next one
-    /// goes on where it ends; behind the last, at which nothing is left, the message is complete.
+    /// Some of a gRPC message, as it came, of a stream that takes parts
+    /// ([`super::Connection::take_parts`]). The next one goes on where it ends; behind the last, at
+    /// which nothing is left, the message is complete.
     Part {
         /// The stream.
         stream: StreamKey,
@@ -52,7 +55,8 @@ pub enum Event {
         /// The stream.
         stream: StreamKey,
     },
-    /// Client: the response is complete; see [`super::Connection::status`]. Nothing follows for this stream.
+    /// Client: the response is complete; see [`super::Connection::status`]. Nothing follows for
+    /// this stream.
     Finished {
         /// The stream.
         stream: StreamKey,

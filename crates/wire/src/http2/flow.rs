@@ -11,7 +11,8 @@ pub(crate) struct ReceiveWindow {
     size: u32,
     /// Received and consumed, not yet given back.
     credit: u32,
-    /// What the peer may have in flight beyond `size`, since that was larger: not given back when it is consumed.
+    /// What the peer may have in flight beyond `size`, since that was larger: not given back when
+    /// it is consumed.
     excess: u32,
 }
 
@@ -25,8 +26,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// Accounts for a DATA frame. False: the peer has sent more than it may. A frame without a byte may always be sent,
-    /// also into a window that has become negative (RFC 9113 section 6.9.1).
+    /// Accounts for a DATA frame. False: the peer has sent more than it may. A frame without a byte
+    /// may always be sent, also into a window that has become negative (RFC 9113 section 6.9.1).
     #[inline]
     #[must_use]
     pub(crate) fn take(&mut self, bytes: u32) -> bool {
@@ -95,7 +96,8 @@ impl ReceiveWindow {
         self.size = size;
     }
 
-    /// Makes the window smaller, unless it is as small. The peer keeps what it was allowed, and is allowed less afterwards.
+    /// Makes the window smaller, unless it is as small. The peer keeps what it was allowed, and is
+    /// allowed less afterwards.
     pub(crate) fn shrink_to(&mut self, size: u32) {
         let Some(less) = self.size.checked_sub(size) else {
             return;
@@ -134,8 +136,8 @@ impl SendWindow {
         self.0 -= bytes as i64;
     }
 
-    /// A WINDOW_UPDATE or a change of the initial window. False: "a sender MUST NOT allow a flow-control window to
-    /// exceed 2^31-1 octets" (RFC 9113 section 6.9.1).
+    /// A WINDOW_UPDATE or a change of the initial window. False: "a sender MUST NOT allow a
+    /// flow-control window to exceed 2^31-1 octets" (RFC 9113 section 6.9.1).
     #[must_use]
     pub(crate) fn change(&mut self, by: i64) -> bool {
         self.0 += by;
@@ -179,7 +181,8 @@ mod tests {
         assert!(window.take(300));
     }
 
-    /// Whatever is grown, shrunk, sent and consumed: when all is consumed, the peer may send exactly a window.
+    /// Whatever is grown, shrunk, sent and consumed: when all is consumed, the peer may send
+    /// exactly a window.
     #[test]
     fn a_window_that_shrinks_and_grows_keeps_its_books() {
         let mut random = testkit::Random::new(42);

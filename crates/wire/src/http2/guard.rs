@@ -1,8 +1,9 @@
 //! The one place where odd behaviour is paid for.
 //!
-//! Every reset, whoever sends it, every glitch and every control frame takes a token from a bucket that refills with
-//! time, or with honest traffic. When a bucket is empty the connection ends with ENHANCE_YOUR_CALM. Charging in one place
-//! is a lesson of others: a fix for MadeYouReset that counted in one handler missed the next.
+//! Every reset, whoever sends it, every glitch and every control frame takes a token from a bucket
+//! that refills with time, or with honest traffic. When a bucket is empty the connection ends with
+//! ENHANCE_YOUR_CALM. Charging in one place is a lesson of others: a fix for MadeYouReset that
+//! counted in one handler missed the next.
 
 use super::config::Config;
 use super::error::ConnectionError;
@@ -11,8 +12,8 @@ use crate::limits;
 /// What is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Charge {
-    /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what the peer sent, unless
-    /// that was only more than a limit.
+    /// RST_STREAM, received or sent because of the peer, or a call that we ended because of what
+    /// the peer sent, unless that was only more than a limit.
     Reset,
     /// Odd but legal: PRIORITY, an unknown frame, a late frame.
     Glitch,
@@ -93,7 +94,8 @@ impl Guard {
         }
     }
 
-    /// A stream began, or a DATA frame brought a message to its end: work that is paid for elsewhere.
+    /// A stream began, or a DATA frame brought a message to its end: work that is paid for
+    /// elsewhere.
     #[inline]
     pub(crate) fn did_something(&mut self) {
         self.controls.earn(limits::CONTROLS_PER_STREAM);
@@ -107,7 +109,8 @@ impl Guard {
     }
 }
 
-/// A token bucket. It looks at the time only when it runs empty, so that its usual cost is a subtraction.
+/// A token bucket. It looks at the time only when it runs empty, so that its usual cost is a
+/// subtraction.
 #[derive(Debug)]
 struct Bucket {
     tokens: u32,
@@ -171,7 +174,8 @@ mod tests {
         assert_eq!((0..20).filter(|_| bucket.take(1, SECOND * 100)).count(), 10);
     }
 
-    /// Asked more often than it earns, and each time between two tokens: the rest of each interval counts too.
+    /// Asked more often than it earns, and each time between two tokens: the rest of each interval
+    /// counts too.
     #[test]
     fn many_short_intervals_earn_as_much_as_a_long_one() {
         for per_second in [1, 3, 7, 100, 999] {

@@ -283,8 +283,9 @@ impl<'a> Head<'a> {
         self.fields.iter()
     }
 
-    /// The fields that are neither pseudo-header fields nor fields that HTTP or gRPC give a meaning to: what gRPC calls
-    /// metadata. Values of names that end with `-bin` are still in base64; see [`crate::grpc::metadata`].
+    /// The fields that are neither pseudo-header fields nor fields that HTTP or gRPC give a meaning
+    /// to: what gRPC calls metadata. Values of names that end with `-bin` are still in base64; see
+    /// [`crate::grpc::metadata`].
     pub fn metadata(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.fields
             .fields()

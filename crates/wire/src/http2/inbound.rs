@@ -14,8 +14,8 @@ pub(crate) struct Inbound {
     pub(crate) backlog: Vec<u8>,
     /// How much of the backlog has been taken.
     pub(crate) backlog_at: usize,
-    /// Bytes at the front of it that were handed up before and put back: the stream's window was not given back for
-    /// them, and they take nothing more of it.
+    /// Bytes at the front of it that were handed up before and put back: the stream's window was
+    /// not given back for them, and they take nothing more of it.
     pub(crate) again_bytes: usize,
     /// END_STREAM came while the stream was held, or behind the backlog.
     pub(crate) end_waits: bool,
@@ -24,8 +24,9 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Drops what was taken of the backlog, if that is half of it: a peer that always fills its window may keep it from
-    /// ever being empty. So it has two windows at most, and each byte is moved once at most.
+    /// Drops what was taken of the backlog, if that is half of it: a peer that always fills its
+    /// window may keep it from ever being empty. So it has two windows at most, and each byte is
+    /// moved once at most.
     pub(crate) fn drop_taken(&mut self) {
         if self.backlog_at > 0 && 2 * self.backlog_at >= self.backlog.len() {
             self.backlog.drain(..self.backlog_at);
@@ -33,8 +34,8 @@ impl Inbound {
         }
     }
 
-    /// Puts a message in front of the backlog, from which it may have come; returns the bytes that are unfinished now and
-    /// were not before.
+    /// Puts a message in front of the backlog, from which it may have come; returns the bytes that
+    /// are unfinished now and were not before.
     pub(crate) fn put_back(&mut self, taken: &[u8]) -> usize {
         let length = u32::try_from(taken.len()).expect("a message has a length of four bytes");
         let prefix = message::prefix(length, false);
@@ -68,7 +69,8 @@ impl Inbound {
         }
     }
 
-    /// The same in the backlog. Parts are small: a whole window would be a long step for those above.
+    /// The same in the backlog. Parts are small: a whole window would be a long step for those
+    /// above.
     pub(crate) fn find_in_backlog(
         &mut self,
         at: &mut usize,
@@ -103,7 +105,8 @@ impl Inbound {
 mod tests {
     use super::*;
 
-    /// Whoever is held again before all is taken keeps what waits and as much again, however much follows.
+    /// Whoever is held again before all is taken keeps what waits and as much again, however much
+    /// follows.
     #[test]
     fn a_backlog_that_is_never_empty_does_not_grow() {
         let mut inbound = Inbound::default();

@@ -11,7 +11,8 @@ use crate::limits::{LINGERING_STREAMS, MAX_LATE_FRAMES, MAX_REMEMBERED_RESETS};
 pub(super) struct LateStreams {
     /// By id.
     ended: BTreeMap<u32, Late>,
-    /// Those whose peers were not told yet to send no more, and when they are: the first is due first.
+    /// Those whose peers were not told yet to send no more, and when they are: the first is due
+    /// first.
     lingering: VecDeque<(u32, u64)>,
 }
 
@@ -25,8 +26,8 @@ struct Late {
 }
 
 impl LateStreams {
-    /// Remembers a stream. One too many, and that with the lowest id is forgotten: its frames should have come longest
-    /// ago.
+    /// Remembers a stream. One too many, and that with the lowest id is forgotten: its frames
+    /// should have come longest ago.
     pub(super) fn insert(&mut self, id: u32) {
         if self.ended.len() == MAX_REMEMBERED_RESETS {
             self.ended.pop_first();
@@ -34,7 +35,8 @@ impl LateStreams {
         self.ended.insert(id, Late::default());
     }
 
-    /// The peer of a stream, which is remembered, is to be told later to send no more; false if there are too many.
+    /// The peer of a stream, which is remembered, is to be told later to send no more; false if
+    /// there are too many.
     pub(super) fn linger(&mut self, id: u32, due_ns: u64) -> bool {
         let has_room = self.lingering.len() < LINGERING_STREAMS;
         if has_room {
@@ -146,7 +148,8 @@ mod tests {
         assert!(late.contains(ids.last().expect("there are some")));
     }
 
-    /// The library does not say what a tree takes, so that it is an estimate: compared with the allocator.
+    /// The library does not say what a tree takes, so that it is an estimate: compared with the
+    /// allocator.
     #[test]
     fn the_estimate_of_what_is_remembered_is_about_what_is_allocated() {
         for count in [100, 1_000, MAX_REMEMBERED_RESETS] {

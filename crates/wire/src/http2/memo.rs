@@ -1,7 +1,8 @@
 //! Remembers header blocks that come again byte by byte.
 //!
-//! A client that repeats a call without a deadline sends the same few indexed bytes each time. Such a block means the
-//! same as before as long as the dynamic table has not changed; then there is nothing to decode, to check or to route.
+//! A client that repeats a call without a deadline sends the same few indexed bytes each time. Such
+//! a block means the same as before as long as the dynamic table has not changed; then there is
+//! nothing to decode, to check or to route.
 
 use super::headers::HeadInfo;
 use crate::hpack::Fields;
@@ -42,8 +43,9 @@ impl Memo {
         found
     }
 
-    /// Learns a block that was not found and has left the table as it was. Takes `fields` in exchange for others.
-    /// A peer whose blocks never come again is soon learned from only now and then.
+    /// Learns a block that was not found and has left the table as it was. Takes `fields` in
+    /// exchange for others. A peer whose blocks never come again is soon learned from only now and
+    /// then.
     pub(crate) fn learn(
         &mut self,
         block: &[u8],
@@ -148,7 +150,8 @@ mod tests {
         );
     }
 
-    /// As a connection does it: what is not found is learned. A single hit, and the peer is worth it again.
+    /// As a connection does it: what is not found is learned. A single hit, and the peer is worth
+    /// it again.
     #[test]
     fn a_block_that_repeats_renews_the_patience() {
         let mut memo = Memo::default();

@@ -1,9 +1,11 @@
 //! HTTP/2 (RFC 9113) with gRPC on it: one connection is one value.
 //!
-//! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and SETTINGS as bytes,
-//! the slab of streams, flow-control windows, the head of a message, the header memo; receiving (one file for header
-//! blocks, one for bodies, one for what the room above consumes of them, one for all other frames), sending (calls of the room above, answers to plain
-//! requests, the queue behind them), what the windows leave room for, the client's calls, the ways in which streams and connections end, and what happens by time.
+//! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and
+//! SETTINGS as bytes, the slab of streams, flow-control windows, the head of a message, the header
+//! memo; receiving (one file for header blocks, one for bodies, one for what the room above
+//! consumes of them, one for all other frames), sending (calls of the room above, answers to plain
+//! requests, the queue behind them), what the windows leave room for, the client's calls, the ways
+//! in which streams and connections end, and what happens by time.
 
 mod bandwidth;
 mod capacity;

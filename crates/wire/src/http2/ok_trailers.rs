@@ -1,5 +1,5 @@
-//! The trailers of a good answer, kept as bytes: nearly all that come are the same, and mean the same as long as the table
-//! has not changed. Then there is nothing to decode and to check.
+//! The trailers of a good answer, kept as bytes: nearly all that come are the same, and mean the
+//! same as long as the table has not changed. Then there is nothing to decode and to check.
 
 use crate::limits;
 

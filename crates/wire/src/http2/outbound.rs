@@ -20,14 +20,15 @@ pub(crate) enum End {
     Trailers(Vec<u8>),
 }
 
-/// What keeps a body charged as long as a connection holds it: dropped when the last byte has been sent, or never
-/// will be.
+/// What keeps a body charged as long as a connection holds it: dropped when the last byte has been
+/// sent, or never will be.
 pub trait Charge: std::fmt::Debug + Send {}
 
 /// Bytes that others hold, too: all of a piece, or some of it.
 #[derive(Debug)]
 pub struct SharedBytes {
-    /// Goes before the piece does: as long as it is there, nothing else can lie where the piece lies.
+    /// Goes before the piece does: as long as it is there, nothing else can lie where the piece
+    /// lies.
     charge: Option<Box<dyn Charge>>,
     piece: Bytes,
     range: Range<usize>,
@@ -112,7 +113,8 @@ impl Outbound {
         added
     }
 
-    /// Appends a body. It is not copied before it fits, unless it is short. Returns the bytes that stay shared.
+    /// Appends a body. It is not copied before it fits, unless it is short. Returns the bytes that
+    /// stay shared.
     pub(crate) fn share(&mut self, pool: &mut Pool, bytes: SharedBytes) -> usize {
         if bytes.len() < SHARE_FROM_BYTES {
             self.write(pool, |out| out.extend_from_slice(&bytes));
@@ -124,7 +126,8 @@ impl Outbound {
         shared
     }
 
-    /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody has yet.
+    /// Charges the body that was shared last, if it is the last piece, some of it waits, and nobody
+    /// has yet.
     pub(crate) fn charge_last(&mut self, charge: impl FnOnce() -> Box<dyn Charge>) {
         if let Some(Piece::Shared { bytes, .. }) = self.pieces.back_mut() {
             bytes.charge.get_or_insert_with(charge);
@@ -157,7 +160,8 @@ impl Outbound {
         shared
     }
 
-    /// Forgets everything, and keeps the memory where it is worth keeping. Returns how many shared bytes there were.
+    /// Forgets everything, and keeps the memory where it is worth keeping. Returns how many shared
+    /// bytes there were.
     pub(crate) fn clear(&mut self, pool: &mut Pool) -> usize {
         let left = |piece: &Piece| match piece {
             Piece::Owned { .. } => 0,

@@ -32,7 +32,8 @@ impl Pool {
         buffer
     }
 
-    /// Keeps a buffer for the next one who needs it, unless there are enough, or enough bytes in them.
+    /// Keeps a buffer for the next one who needs it, unless there are enough, or enough bytes in
+    /// them.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         let is_worth_keeping = capacity > 0

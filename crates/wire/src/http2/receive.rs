@@ -26,8 +26,8 @@ impl Connection {
         if self.block.stream != 0
             && (header.kind != kind::CONTINUATION || header.stream != self.block.stream)
         {
-            // "A HEADERS frame without the END_HEADERS flag set MUST be followed by a CONTINUATION frame for the same
-            // stream" (RFC 9113 section 6.2).
+            // "A HEADERS frame without the END_HEADERS flag set MUST be followed by a CONTINUATION
+            // frame for the same stream" (RFC 9113 section 6.2).
             return Err(ConnectionError::protocol(
                 "a frame stands inside a header block",
             ));
@@ -54,7 +54,8 @@ impl Connection {
             kind::PING => self.on_ping(header, payload, out).map(|()| None),
             kind::GOAWAY => self.on_goaway(header, payload).map(|()| None),
             kind::WINDOW_UPDATE => self.on_window_update(header, payload, out).map(|()| None),
-            // "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section 5.5).
+            // "Implementations MUST ignore and discard frames of unknown types" (RFC 9113 section
+            // 5.5).
             _ => self.charge(Charge::Glitch).map(|()| None),
         }
     }
@@ -70,7 +71,8 @@ impl Connection {
             return Err(ConnectionError::protocol("PRIORITY on stream 0"));
         }
         if payload.len() != 5 {
-            // A stream error in the RFC; an honest peer gains nothing from that, and another would get resets to order.
+            // A stream error in the RFC; an honest peer gains nothing from that, and another would
+            // get resets to order.
             return Err(ConnectionError::frame_size(
                 "the length of PRIORITY is not 5",
             ));
@@ -114,11 +116,13 @@ impl Connection {
             .find(header.stream)
             .filter(|&slot| !self.streams[slot].is_dead());
         let Some(slot) = found else {
-            // It crossed ours: the usual end of a call that we finished early. Nothing follows it, so that it is free once.
+            // It crossed ours: the usual end of a call that we finished early. Nothing follows it,
+            // so that it is free once.
             if self.late.remove(header.stream) {
                 return Ok(());
             }
-            // A server that answers before the request has ended resets the stream (RFC 9113 section 8.1).
+            // A server that answers before the request has ended resets the stream (RFC 9113
+            // section 8.1).
             if self.is_client() {
                 return Ok(());
             }
@@ -182,7 +186,8 @@ impl Connection {
             self.our_initial_window = to;
             for (_, stream) in self.streams.iter_mut() {
                 stream.receive_window.resize_initial(from, to);
-                // What was too little to be announced may be much for a smaller window, and the peer may wait for it.
+                // What was too little to be announced may be much for a smaller window, and the
+                // peer may wait for it.
                 if !stream.receive_closed
                     && let Some(increment) = stream.receive_window.announce()
                 {
@@ -192,7 +197,8 @@ impl Connection {
         }
     }
 
-    /// The initial window has changed, and with it the windows of all streams. RFC 9113 section 6.9.2.
+    /// The initial window has changed, and with it the windows of all streams. RFC 9113 section
+    /// 6.9.2.
     fn change_send_windows(&mut self, by: i64) -> Result<(), ConnectionError> {
         if by == 0 {
             return Ok(());
@@ -279,7 +285,8 @@ impl Connection {
             // We open no streams; the client goes when it has its answers.
             return Ok(());
         }
-        // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113 section 6.8).
+        // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113
+        // section 6.8).
         if self.peer_goaway.is_some_and(|before| last > before) {
             return Err(ConnectionError::protocol(
                 "a GOAWAY names a higher stream than the one before",
@@ -311,8 +318,8 @@ impl Connection {
         }
         self.charge(Charge::Control)?;
         let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
-        // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset (CVE-2025-8671). An honest
-        // peer never sends it, so that the connection ends.
+        // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset
+        // (CVE-2025-8671). An honest peer never sends it, so that the connection ends.
         if increment == 0 {
             return Err(ConnectionError::protocol(
                 "WINDOW_UPDATE with an increment of 0",
@@ -365,8 +372,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes from the budgets of the peer. A server may end the streams of a client as it likes: there are as many as
-    /// the client opens.
+    /// Takes from the budgets of the peer. A server may end the streams of a client as it likes:
+    /// there are as many as the client opens.
     #[inline]
     pub(super) fn charge(&mut self, charge: Charge) -> Result<(), ConnectionError> {
         if charge == Charge::Reset && self.is_client() {
@@ -399,8 +406,9 @@ impl Connection {
         }
     }
 
-    /// Whether we ended the stream before the peer did, so that frames may still be on their way. A client, which may
-    /// give up any number of calls at once, does not ask which of its old streams it was.
+    /// Whether we ended the stream before the peer did, so that frames may still be on their way. A
+    /// client, which may give up any number of calls at once, does not ask which of its old streams
+    /// it was.
     pub(super) fn was_reset(&self, id: u32) -> bool {
         if self.is_client() {
             return !self.is_idle(id);

@@ -1,4 +1,5 @@
-//! Bodies: DATA frames, and the gRPC messages in them. RFC 9113 section 6.1; gRPC over HTTP/2, "Length-Prefixed-Message".
+//! Bodies: DATA frames, and the gRPC messages in them. RFC 9113 section 6.1; gRPC over HTTP/2,
+//! "Length-Prefixed-Message".
 
 use std::ops::Range;
 
@@ -17,8 +18,8 @@ pub const PUSHBACK_TRAILER: &[u8] = b"grpc-retry-pushback-ms";
 type Handled = Result<Option<Event>, ConnectionError>;
 
 impl Connection {
-    /// DATA. `start` is where the payload begins; `consumed` already stands behind the frame and is set back if there
-    /// is something to take from it.
+    /// DATA. `start` is where the payload begins; `consumed` already stands behind the frame and is
+    /// set back if there is something to take from it.
     #[inline]
     pub(super) fn on_data(
         &mut self,
@@ -71,7 +72,8 @@ impl Connection {
         self.take_data(frame, input, consumed, out)
     }
 
-    /// The connection's window is given back on receipt: what waits is bounded by the windows of its stream.
+    /// The connection's window is given back on receipt: what waits is bounded by the windows of
+    /// its stream.
     #[inline]
     fn take_connection_window(
         &mut self,
@@ -128,12 +130,14 @@ impl Connection {
         Ok(None)
     }
 
-    /// DATA of a stream that we ended first, as with every call that is refused: it was on its way. The end of the stream
-    /// comes once and costs nothing, and neither do as many small messages as may have been under way, so that who keeps
-    /// calling an overloaded server does not lose the connection.
+    /// DATA of a stream that we ended first, as with every call that is refused: it was on its way.
+    /// The end of the stream comes once and costs nothing, and neither do as many small messages as
+    /// may have been under way, so that who keeps calling an overloaded server does not lose the
+    /// connection.
     fn take_late_data(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
         if self.is_client() {
-            // Who gives up many calls gets as many late answers. It chose its server, and could not know.
+            // Who gives up many calls gets as many late answers. It chose its server, and could not
+            // know.
             return Ok(());
         }
         if header.has(flag::END_STREAM) && self.late.end(header.stream) {
@@ -362,7 +366,8 @@ impl Connection {
         )
     }
 
-    /// The room above has no memory for what a call sends: it may be tried again, as nothing was done for it.
+    /// The room above has no memory for what a call sends: it may be tried again, as nothing was
+    /// done for it.
     #[cold]
     fn end_without_memory(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {
         const WHY: &str = "the memory for requests and unsent answers is used up";

@@ -133,8 +133,9 @@ impl Connection {
         if let Draining::Final(last) = self.draining
             && id > last
         {
-            // "the sender will ignore frames sent on streams initiated by the receiver if the stream has an identifier
-            // higher than the included last stream identifier" (RFC 9113 section 6.8).
+            // "the sender will ignore frames sent on streams initiated by the receiver if the
+            // stream has an identifier higher than the included last stream identifier" (RFC 9113
+            // section 6.8).
             return Ok(None);
         }
         if let Some(code) = self.reason_to_refuse(block_info, read) {
@@ -263,8 +264,8 @@ impl Connection {
             ));
         }
         if self.config.role == Role::Server && info.stream != self.highest_peer_id {
-            // "An endpoint that receives an unexpected stream identifier MUST respond with a connection error of type
-            // PROTOCOL_ERROR" (RFC 9113 section 5.1.1).
+            // "An endpoint that receives an unexpected stream identifier MUST respond with a
+            // connection error of type PROTOCOL_ERROR" (RFC 9113 section 5.1.1).
             return Err(ConnectionError::protocol(
                 "a stream identifier is lower than one before",
             ));
@@ -272,7 +273,8 @@ impl Connection {
         Err(ConnectionError::stream_closed("HEADERS on a closed stream"))
     }
 
-    /// A block that was on its way when we ended its stream: decoded, since the table depends on it, and dropped.
+    /// A block that was on its way when we ended its stream: decoded, since the table depends on
+    /// it, and dropped.
     fn drop_late_block(&mut self, block: &[u8]) -> Handled {
         self.charge(Charge::Glitch)?;
         self.decode(block)?;
@@ -310,7 +312,8 @@ impl Connection {
         Ok(Ok(()))
     }
 
-    /// Decodes a block into the fields. An error ends the connection: the two sides no longer agree about the table.
+    /// Decodes a block into the fields. An error ends the connection: the two sides no longer agree
+    /// about the table.
     fn decode(&mut self, block: &[u8]) -> Result<(), ConnectionError> {
         self.head_at = HeadAt::Fields;
         self.route = None;
@@ -334,7 +337,8 @@ impl Connection {
     fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) -> Handled {
         frame::write_rst_stream(out, id, code);
         self.remember_reset(id);
-        // Before it has seen our SETTINGS a peer cannot know how many streams are too many (RFC 9113 section 5.1.2).
+        // Before it has seen our SETTINGS a peer cannot know how many streams are too many (RFC
+        // 9113 section 5.1.2).
         if code == ErrorCode::RefusedStream && !self.settings_acked {
             return Ok(None);
         }
@@ -354,7 +358,8 @@ impl Connection {
     }
 }
 
-/// Takes padding and priority off the payload of HEADERS, and says whether the stream depends on itself.
+/// Takes padding and priority off the payload of HEADERS, and says whether the stream depends on
+/// itself.
 #[inline]
 fn strip(header: FrameHeader, payload: &[u8]) -> Result<(&[u8], bool), ConnectionError> {
     if header.flags & (flag::PADDED | flag::PRIORITY) == 0 {

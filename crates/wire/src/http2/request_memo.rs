@@ -1,8 +1,9 @@
 //! What the heads of a client's requests have in common, kept as bytes.
 //!
-//! Once the fields that most requests repeat stand in the peer's table, the same head is the same few bytes for as long
-//! as the table stands still. Looking each field up again would cost more than all the rest of a small call. Deadlines
-//! and metadata never enter the table; they are encoded behind the remembered bytes.
+//! Once the fields that most requests repeat stand in the peer's table, the same head is the same
+//! few bytes for as long as the table stands still. Looking each field up again would cost more
+//! than all the rest of a small call. Deadlines and metadata never enter the table; they are
+//! encoded behind the remembered bytes.
 
 use super::client::RequestHead;
 use crate::limits;

@@ -17,8 +17,8 @@ use crate::limits;
 impl Connection {
     /// Returns how many bytes the peer's windows would let out at once on a stream, behind what
     /// waits on it already and beside what is promised to other streams; while there is no
-    /// [capacity](Self::has_capacity), none until all has gone out that the windows let out. If none,
-    /// a Writable event follows when there are some, unless the stream ends before.
+    /// [capacity](Self::has_capacity), none until all has gone out that the windows let out. If
+    /// none, a Writable event follows when there are some, unless the stream ends before.
     pub fn send_room(&mut self, stream: StreamKey) -> usize {
         if !self.is_writable(stream) {
             return 0;
@@ -48,7 +48,8 @@ impl Connection {
         room
     }
 
-    /// Returns how many bytes the peer's windows would let out on a stream, behind what waits on it.
+    /// Returns how many bytes the peer's windows would let out on a stream, behind what waits on
+    /// it.
     pub fn window_room(&self, stream: StreamKey) -> usize {
         self.streams.get(stream).map_or(0, |found| {
             let window = found.send_window.available();
@@ -68,8 +69,8 @@ impl Connection {
         }
     }
 
-    /// Counts what a stream's call holds ready for the peer, instead of what it held before, as held
-    /// by the connection, until the call sends or ends. Unlike what is
+    /// Counts what a stream's call holds ready for the peer, instead of what it held before, as
+    /// held by the connection, until the call sends or ends. Unlike what is
     /// [reserved](Self::reserve_send), it keeps nobody from sending.
     pub fn hold_ready(&mut self, stream: StreamKey, bytes: usize) {
         if self.is_alive(stream) {
@@ -79,8 +80,9 @@ impl Connection {
         }
     }
 
-    /// Counts what a stream's call keeps of its request, instead of what it kept before, as held by the connection, until
-    /// the call sends or ends. Unlike what is [held ready](Self::hold_ready), it is no reason for another call not to begin.
+    /// Counts what a stream's call keeps of its request, instead of what it kept before, as held by
+    /// the connection, until the call sends or ends. Unlike what is [held ready](Self::hold_ready),
+    /// it is no reason for another call not to begin.
     pub fn hold_request(&mut self, stream: StreamKey, bytes: usize) {
         if self.is_alive(stream) {
             let found = &mut self.streams[stream.slot];
@@ -125,8 +127,8 @@ impl Connection {
         }
     }
 
-    /// Returns the event of the call that has waited longest for the connection's window, if some of
-    /// it is free.
+    /// Returns the event of the call that has waited longest for the connection's window, if some
+    /// of it is free.
     pub(super) fn next_with_room(&mut self) -> Option<Event> {
         while self.has_free_room() {
             let stream = self.capacity.waiting_room.pop_front()?;

@@ -9,8 +9,8 @@ use crate::hpack::{Encoder, Indexing};
 use crate::limits;
 use bytes::Bytes;
 
-/// `:status: 200` and `content-type: application/grpc`, by the static table and a literal that is not indexed, so that it
-/// is the same bytes on every connection at any time.
+/// `:status: 200` and `content-type: application/grpc`, by the static table and a literal that is
+/// not indexed, so that it is the same bytes on every connection at any time.
 const HEAD_BLOCK: &[u8; 20] = b"\x88\x0f\x10\x10application/grpc";
 
 /// `grpc-status: 0`.
@@ -239,8 +239,8 @@ impl Connection {
         self.close_if_over(slot, Some(out));
     }
 
-    /// Adds a field to the head of a response, if it has not been sent. `name` is in lower case; `value` is as it
-    /// travels, in base64 if the name ends with `-bin`.
+    /// Adds a field to the head of a response, if it has not been sent. `name` is in lower case;
+    /// `value` is as it travels, in base64 if the name ends with `-bin`.
     pub fn add_header(&mut self, stream: StreamKey, name: &[u8], value: &[u8]) {
         self.add_extra(stream, name, value, |extra| &mut extra.head);
     }
@@ -272,8 +272,8 @@ impl Connection {
         self.streams[stream.slot].extra = Some(extra);
     }
 
-    /// Whether messages from here on are compressed with gzip, if the peer reads it. Takes effect only if it is first
-    /// asked for before the head is sent, which has to name the encoding.
+    /// Whether messages from here on are compressed with gzip, if the peer reads it. Takes effect
+    /// only if it is first asked for before the head is sent, which has to name the encoding.
     pub fn set_compress(&mut self, stream: StreamKey, compress: bool) {
         if self
             .streams
@@ -287,7 +287,8 @@ impl Connection {
         }
     }
 
-    /// Whether the peer makes the call of a stream wait: it has not ended its side, or does not take what is sent to it.
+    /// Whether the peer makes the call of a stream wait: it has not ended its side, or does not
+    /// take what is sent to it.
     pub fn waits_for_peer(&self, stream: StreamKey) -> bool {
         !self.is_writable(stream)
             || self.streams.get(stream).is_some_and(|found| {
@@ -298,7 +299,8 @@ impl Connection {
             })
     }
 
-    /// Makes the stream ready for a message: sends the head if it has not been sent. False: the message goes nowhere.
+    /// Makes the stream ready for a message: sends the head if it has not been sent. False: the
+    /// message goes nowhere.
     #[inline]
     fn begin_message(&mut self, stream: StreamKey, out: &mut Vec<u8>) -> bool {
         let Some(found) = self.streams.get(stream) else {
@@ -329,8 +331,9 @@ impl Connection {
         self.config.short_ways && !self.encoder.has_size_update()
     }
 
-    /// A DATA frame with one message was written from `start` on, its headers left blank. Fills them in if the windows
-    /// allow the whole frame; otherwise moves the message to the queue and answers false.
+    /// A DATA frame with one message was written from `start` on, its headers left blank. Fills
+    /// them in if the windows allow the whole frame; otherwise moves the message to the queue and
+    /// answers false.
     #[inline]
     fn complete_data(&mut self, slot: u32, start: usize, out: &mut Vec<u8>) -> bool {
         set_prefix(out, start + HEADER_BYTES, false);
@@ -412,7 +415,8 @@ impl Connection {
         }
     }
 
-    /// Trailers, or head and trailers in one if nothing has been sent (gRPC over HTTP/2, "Trailers-Only").
+    /// Trailers, or head and trailers in one if nothing has been sent (gRPC over HTTP/2,
+    /// "Trailers-Only").
     pub(super) fn write_status(&mut self, slot: u32, status: &Status, out: &mut Vec<u8>) {
         let stream = &mut self.streams[slot];
         let (id, head_sent) = (stream.id, stream.head_sent);

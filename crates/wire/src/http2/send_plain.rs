@@ -7,8 +7,8 @@ use super::send::encode_field;
 use super::streams::StreamKey;
 
 impl Connection {
-    /// Answers a plain request. `headers` are to be in lower case; `content-length` is added. The last call for this
-    /// stream.
+    /// Answers a plain request. `headers` are to be in lower case; `content-length` is added. The
+    /// last call for this stream.
     pub fn send_plain(
         &mut self,
         stream: StreamKey,
@@ -34,8 +34,8 @@ impl Connection {
         }
     }
 
-    /// Tells who waits for it (`expect: 100-continue`) that the body of a plain request may come. Does nothing once the
-    /// answer has begun. RFC 9110 section 10.1.1.
+    /// Tells who waits for it (`expect: 100-continue`) that the body of a plain request may come.
+    /// Does nothing once the answer has begun. RFC 9110 section 10.1.1.
     pub fn send_continue(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         match self.streams.get(stream) {
             Some(found) if !found.is_dead() && !found.head_sent => {}
@@ -78,7 +78,8 @@ impl Connection {
         }
     }
 
-    /// Sends the last piece of the answer to a plain request, which may be empty. The last call for this stream.
+    /// Sends the last piece of the answer to a plain request, which may be empty. The last call for
+    /// this stream.
     pub fn end_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, body: &[u8]) {
         let Some(found) = self.streams.get(stream) else {
             return;

@@ -42,8 +42,9 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Applies the payload of a SETTINGS frame, entry after entry in the order in which they stand: "values in the
-    /// SETTINGS frame MUST be processed in the order they appear" (RFC 9113 section 6.5.3).
+    /// Applies the payload of a SETTINGS frame, entry after entry in the order in which they stand:
+    /// "values in the SETTINGS frame MUST be processed in the order they appear" (RFC 9113 section
+    /// 6.5.3).
     pub(crate) fn apply(&mut self, payload: &[u8], role: Role) -> Result<(), ConnectionError> {
         if !payload.len().is_multiple_of(6) {
             return Err(ConnectionError::frame_size(
@@ -78,8 +79,8 @@ impl PeerSettings {
     ) -> Result<(), ConnectionError> {
         match identifier {
             identifier::HEADER_TABLE_SIZE => self.header_table_bytes = value,
-            // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1 as a connection
-            // error" (RFC 9113 section 6.5.2).
+            // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1
+            // as a connection error" (RFC 9113 section 6.5.2).
             identifier::ENABLE_PUSH if value > 1 || (value == 1 && role == Role::Client) => {
                 return Err(ConnectionError::protocol(
                     "SETTINGS_ENABLE_PUSH has a value that is not allowed",
@@ -99,8 +100,8 @@ impl PeerSettings {
             }
             identifier::MAX_FRAME_SIZE => self.max_frame_bytes = value,
             identifier::MAX_HEADER_LIST_SIZE => self.max_header_list_bytes = value,
-            // "An endpoint that receives a SETTINGS frame with any unknown or unsupported identifier MUST ignore that
-            // setting" (RFC 9113 section 6.5.2).
+            // "An endpoint that receives a SETTINGS frame with any unknown or unsupported
+            // identifier MUST ignore that setting" (RFC 9113 section 6.5.2).
             _ => {}
         }
         Ok(())

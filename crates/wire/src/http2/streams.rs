@@ -9,8 +9,8 @@ use super::turns::Turn;
 use crate::grpc::Status;
 use crate::limits;
 
-/// Names a stream of one connection: the place in its slab, and the HTTP/2 stream identifier. As identifiers are never
-/// used again, a key that has outlived its stream finds nothing.
+/// Names a stream of one connection: the place in its slab, and the HTTP/2 stream identifier. As
+/// identifiers are never used again, a key that has outlived its stream finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     /// Place in the slab.
@@ -263,7 +263,8 @@ impl Stream {
         self.dead != Dead::No
     }
 
-    /// Whether the room above bounds its receive window ([`super::Connection::limit_window`]), and so what it gathers.
+    /// Whether the room above bounds its receive window ([`super::Connection::limit_window`]), and
+    /// so what it gathers.
     #[inline]
     pub(crate) fn is_bulk(&self) -> bool {
         self.window_limit != u32::MAX
@@ -414,11 +415,12 @@ impl IndexMut<u32> for Streams {
     }
 }
 
-/// From identifier to slot: open addressing with linear probing, where whoever is further from home stays ("Robin Hood").
+/// From identifier to slot: open addressing with linear probing, where whoever is further from home
+/// stays ("Robin Hood").
 ///
-/// The identifiers that are in use mostly follow each other, so that half of the identifier is a hash without
-/// collisions, and neighbours share a cache line. The order by distance lets a removal stop at the next entry that is
-/// at home; otherwise it would walk over all streams that are open.
+/// The identifiers that are in use mostly follow each other, so that half of the identifier is a
+/// hash without collisions, and neighbours share a cache line. The order by distance lets a removal
+/// stop at the next entry that is at home; otherwise it would walk over all streams that are open.
 #[derive(Debug, Default)]
 struct IdIndex {
     /// A power of two, at least twice the number of entries; empty at first.
@@ -507,7 +509,8 @@ impl IdIndex {
         }
     }
 
-    /// Removes an entry and moves those up that follow it and are not at home, so that no tombstones are needed.
+    /// Removes an entry and moves those up that follow it and are not at home, so that no
+    /// tombstones are needed.
     #[inline]
     fn remove(&mut self, id: u32) {
         let mut gap = self.home(id);
@@ -539,7 +542,8 @@ mod tests {
         let (mut index, mut model) = (IdIndex::default(), HashMap::new());
         let numbers = testkit::Random::new(0x2545_f491_4f6c_dd1d);
         for (step, random) in (0..20_000_u32).zip(numbers) {
-            // A small range of identifiers far apart by a power of two, so that collisions are common.
+            // A small range of identifiers far apart by a power of two, so that collisions are
+            // common.
             let id = (random % 64) as u32 * 32 + ((random >> 8) % 4) as u32 * 2 + 1;
             if model.remove(&id).is_some() {
                 index.remove(id);

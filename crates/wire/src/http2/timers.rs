@@ -15,8 +15,8 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 
 /// Bytes that must move: since when, and how many until the time begins anew.
 ///
-/// They are a share of what waits. If a single byte were enough, a peer that takes one a minute could keep all that may
-/// wait for as long as it likes.
+/// They are a share of what waits. If a single byte were enough, a peer that takes one a minute
+/// could keep all that may wait for as long as it likes.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     since_ns: u64,
@@ -274,7 +274,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// A 64th of what waits has to move, rounded up; then the time begins anew, for a share of what waits by then.
+    /// A 64th of what waits has to move, rounded up; then the time begins anew, for a share of what
+    /// waits by then.
     #[test]
     fn time_begins_anew_when_a_share_has_moved() {
         let config = Config::server();

@@ -1,4 +1,5 @@
-//! What waits to be sent, and how it goes out: stream after stream, a frame each, while windows and the output allow.
+//! What waits to be sent, and how it goes out: stream after stream, a frame each, while windows and
+//! the output allow.
 
 use super::connection::Connection;
 use super::event::Event;
@@ -8,17 +9,19 @@ use super::streams::StreamKey;
 use crate::limits;
 
 impl Connection {
-    /// Moves what waits to `out`, while windows and the output's bound allow. To be called when the driver has taken
-    /// from a full output; `poll_event` may have events afterwards.
+    /// Moves what waits to `out`, while windows and the output's bound allow. To be called when the
+    /// driver has taken from a full output; `poll_event` may have events afterwards.
     pub fn transmit(&mut self, out: &mut Vec<u8>, now_ns: u64) {
         self.now_ns = now_ns;
         self.pump(out);
     }
 
-    /// Lets the streams that are ready send in turns, one frame each, so that a large body holds up no other.
+    /// Lets the streams that are ready send in turns, one frame each, so that a large body holds up
+    /// no other.
     ///
-    /// Acknowledgements go before them: a peer counts on the windows of its SETTINGS from our acknowledgement on, and
-    /// takes what comes before it and needs them as a breach of flow control.
+    /// Acknowledgements go before them: a peer counts on the windows of its SETTINGS from our
+    /// acknowledgement on, and takes what comes before it and needs them as a breach of flow
+    /// control.
     pub(super) fn pump(&mut self, out: &mut Vec<u8>) {
         self.send_pending_acks(out);
         let before = self.unsent_bytes;

@@ -140,8 +140,8 @@ impl Connection {
         self.turns.allowance = bytes;
     }
 
-    /// Whether messages wait for their turn, or for memory to be decompressed, and none has it since
-    /// the layer above allows too little.
+    /// Whether messages wait for their turn, or for memory to be decompressed, and none has it
+    /// since the layer above allows too little.
     #[inline]
     pub fn waits_for_turn(&self) -> bool {
         let first = self.turns.waiting.front();

@@ -1,11 +1,12 @@
 //! Compressed messages.
 //!
-//! A small one is decompressed when it is found. A large one waits until there is memory for what it becomes, and is then
-//! decompressed in steps, as far as the layer above allows: other connections are served in between. One of a connection
-//! is under way at a time, in the order in which they came; what follows on its stream waits behind it.
+//! A small one is decompressed when it is found. A large one waits until there is memory for what
+//! it becomes, and is then decompressed in steps, as far as the layer above allows: other
+//! connections are served in between. One of a connection is under way at a time, in the order in
+//! which they came; what follows on its stream waits behind it.
 //!
-//! Invariants: `is_unpacked` of a stream is set exactly while it stands in `waiting`; only the first of them is granted
-//! memory, and counted with what it becomes.
+//! Invariants: `is_unpacked` of a stream is set exactly while it stands in `waiting`; only the
+//! first of them is granted memory, and counted with what it becomes.
 
 use std::collections::VecDeque;
 
@@ -129,8 +130,8 @@ impl Unpacks {
 }
 
 impl Connection {
-    /// Bounds what may be made of large compressed messages from now on, in bytes: in this way the layer above shares
-    /// its time among connections. Unbounded at first.
+    /// Bounds what may be made of large compressed messages from now on, in bytes: in this way the
+    /// layer above shares its time among connections. Unbounded at first.
     #[inline]
     pub fn set_unpack_allowance(&mut self, bytes: usize) {
         self.unpacks.allowance = bytes;
@@ -172,7 +173,8 @@ impl Connection {
             let error = InflateError::TooLarge { max_bytes };
             return self.end_packed(stream.slot, error, out);
         }
-        // Before it is made: what it becomes beyond honest ones is paid for, also if its call ends meanwhile.
+        // Before it is made: what it becomes beyond honest ones is paid for, also if its call ends
+        // meanwhile.
         let excess = announced.saturating_sub(usual_bytes);
         self.charge(Charge::Inflated(u32::try_from(excess).unwrap_or(u32::MAX)))?;
         if announced > limits::UNPACKED_AT_ONCE_BYTES && !self.is_client() {
@@ -240,7 +242,8 @@ impl Connection {
         self.pool.give(whole.packed);
         let found = &mut self.streams[stream.slot];
         if found.held {
-            // The room above has stopped the stream meanwhile: it takes the message when it lets it go on.
+            // The room above has stopped the stream meanwhile: it takes the message when it lets it
+            // go on.
             let added = found.inbound.put_back(&whole.unzipping.into_bytes());
             found.inbound.end_waits |= whole.last;
             self.gather(added);
@@ -299,7 +302,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// What came counts while it waits; only the first, and only once it has its memory, counts also with what it becomes.
+    /// What came counts while it waits; only the first, and only once it has its memory, counts
+    /// also with what it becomes.
     #[test]
     fn messages_hold_the_memory_that_they_report() {
         let mut unpacks = Unpacks::default();

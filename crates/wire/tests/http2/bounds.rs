@@ -61,7 +61,8 @@ fn unfinished_messages_may_fill_their_bound() {
     }
 }
 
-/// A stream whose window is bounded may fill it though there is no memory for others, up to the bound that all share.
+/// A stream whose window is bounded may fill it though there is no memory for others, up to the
+/// bound that all share.
 #[test]
 fn a_bounded_stream_may_fill_the_bound_of_all() {
     let config = Config {

@@ -1,4 +1,5 @@
-//! Send capacity: what a peer does not read keeps its calls from producing more, and fails none of them.
+//! Send capacity: what a peer does not read keeps its calls from producing more, and fails none of
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,7 +152,8 @@ fn a_reservation_counts_until_its_call_sends_or_ends() {
     assert_eq!(server.connection.buffered_bytes(), 0);
 }
 
-/// What is set aside by and by is one reservation: another in its place takes all of it back, and so does the end.
+/// What is set aside by and by is one reservation: another in its place takes all of it back, and
+/// so does the end.
 #[test]
 fn more_may_be_set_aside_beside_a_reservation() {
     let mut server = server(100_000);

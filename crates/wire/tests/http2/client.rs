@@ -28,7 +28,8 @@ fn ended(client: &Endpoint) -> (Code, String) {
     )
 }
 
-/// The last message carries the end of its stream if it goes out as one frame, be it empty; else a frame of its own does.
+/// The last message carries the end of its stream if it goes out as one frame, be it empty; else a
+/// frame of its own does.
 #[test]
 fn the_last_message_ends_its_stream_in_as_few_frames_as_it_can() {
     for (bytes, frames_expected) in [(0, 1), (1, 1), (16_000, 1), (20_000, 3)] {
@@ -197,7 +198,8 @@ fn a_server_that_answers_early_is_told_that_nothing_follows() {
     assert!(client.connection.token(stream) == 0 && client.output.is_empty());
 }
 
-/// Nothing is left to be reset: the server would count it as a late frame, and with many calls close the connection.
+/// Nothing is left to be reset: the server would count it as a late frame, and with many calls
+/// close the connection.
 #[test]
 fn a_call_that_ended_on_both_sides_is_not_reset() {
     for fields in [
@@ -458,8 +460,8 @@ fn held_answers_come_before_their_end() {
     assert_ne!(client.connection.status(), &Status::OK);
 }
 
-/// The same head again and again, others in between, changes of the table size: what a decoder reads is always what was
-/// asked for, and a head that is repeated is a few bytes.
+/// The same head again and again, others in between, changes of the table size: what a decoder
+/// reads is always what was asked for, and a head that is repeated is a few bytes.
 #[test]
 fn repeated_heads_are_remembered_and_stay_true() {
     let mut client = client();
@@ -497,7 +499,8 @@ fn repeated_heads_are_remembered_and_stay_true() {
     assert_eq!(lengths[1], lengths[2]);
 }
 
-/// The trailers of a good answer are remembered by their bytes, and mean something else when the table has changed.
+/// The trailers of a good answer are remembered by their bytes, and mean something else when the
+/// table has changed.
 #[test]
 fn repeated_trailers_are_remembered_and_stay_true() {
     // The first entry of the dynamic table: RFC 7541 sections 2.3.3 and 6.1.
@@ -537,7 +540,8 @@ fn repeated_trailers_are_remembered_and_stay_true() {
     assert_eq!(call(NEWEST), Code::Ok);
 }
 
-/// The smaller of both sides' limits, less what is open; never below zero when the server allows less later.
+/// The smaller of both sides' limits, less what is open; never below zero when the server allows
+/// less later.
 #[test]
 fn streams_are_left_up_to_the_smaller_limit() {
     let config = Config {

@@ -1,4 +1,5 @@
-//! The short ways (header memo, constant response headers) against the long ones: the same traffic through both.
+//! The short ways (header memo, constant response headers) against the long ones: the same traffic
+//! through both.
 
 use crate::support::*;
 use wire::grpc::{Code, Status};

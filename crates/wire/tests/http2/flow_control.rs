@@ -145,7 +145,8 @@ fn data_beyond_a_window_end_the_connection() {
     for _ in 0..4 {
         bytes.extend(data(1, &[0; 16_384], false));
     }
-    // Given back on receipt, so that only what has not been announced yet counts: never a whole window.
+    // Given back on receipt, so that only what has not been announced yet counts: never a whole
+    // window.
     server.feed(&bytes);
     assert_eq!(server.error(), None);
 }
@@ -203,7 +204,8 @@ fn padding_is_given_back_at_once() {
             .sum::<u32>();
         let messages = sent / 257 / 5 * 5;
         assert!(sent - given <= 65_535, "sent {sent}, given back {given}");
-        // Whole messages (five zero bytes) wait for their release, all else is given back when half a window is due.
+        // Whole messages (five zero bytes) wait for their release, all else is given back when half
+        // a window is due.
         assert!(given >= (sent - messages).saturating_sub(32_768 + 257));
     }
     assert_eq!(server.error(), None);
@@ -319,7 +321,8 @@ fn windows_can_be_fixed() {
             .any(|entry| entry[..2] == [0, 4] && number(&entry[2..]) == 1_000)
     );
     assert_eq!(number(&frames[1].payload), 200_000 - 65_535);
-    // Before it has seen our SETTINGS the client may use the default window; then it is smaller by the difference.
+    // Before it has seen our SETTINGS the client may use the default window; then it is smaller by
+    // the difference.
     let body = message(&[0; 2_000]);
     let start = [
         &wire::http2::frame::PREFACE[..],
@@ -336,7 +339,8 @@ fn windows_can_be_fixed() {
         }
         server.frames();
         server.feed(&frame(kind::SETTINGS, flag::ACK, 0, &[]));
-        // What was given back before, and was too little to be announced, is much for the smaller window.
+        // What was given back before, and was too little to be announced, is much for the smaller
+        // window.
         let given: u32 = server
             .frames_of_kind(kind::WINDOW_UPDATE)
             .iter()
@@ -372,7 +376,8 @@ fn windows_grow_for_a_stream_that_receives_much() {
         let stream = requests(&server.feed(&call(1)))[0];
         let (mut window, mut largest) = (65_535_i64, 0);
         let body = data(1, &message(&[0; 15_995]), false);
-        // Each round is a round trip: the sender uses its window, and hears at the end of it what it may send next.
+        // Each round is a round trip: the sender uses its window, and hears at the end of it what
+        // it may send next.
         for _ in 0..20 {
             largest = largest.max(window);
             while window >= 16_000 {
@@ -452,7 +457,8 @@ fn no_byte_of_random_padded_data_is_lost_from_a_window() {
     }
 }
 
-/// What a peer counts that holds its windows as it has announced them: its SETTINGS from their acknowledgement on.
+/// What a peer counts that holds its windows as it has announced them: its SETTINGS from their
+/// acknowledgement on.
 struct StrictPeer {
     connection: i64,
     initial: i64,
@@ -481,8 +487,8 @@ impl StrictPeer {
     }
 }
 
-/// The output is full and read in pieces, the peer's initial window goes up and down, and calls answer at any time: no
-/// byte needs SETTINGS that are not acknowledged before it.
+/// The output is full and read in pieces, the peer's initial window goes up and down, and calls
+/// answer at any time: no byte needs SETTINGS that are not acknowledged before it.
 #[test]
 fn data_never_comes_before_the_acknowledgement_of_the_settings_that_it_needs() {
     for seed in 0..rounds(300) {

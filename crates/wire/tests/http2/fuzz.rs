@@ -1,4 +1,5 @@
-//! Bytes that no honest peer sends: nothing panics, nothing grows without bound, every call ends exactly once.
+//! Bytes that no honest peer sends: nothing panics, nothing grows without bound, every call ends
+//! exactly once.
 //!
 //! `PELTON_FUZZ_ROUNDS` makes more rounds.
 
@@ -199,7 +200,8 @@ fn honest_stream(random: &mut Random, role: Role, id: u32) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Changes that leave the frames whole: their order, their number, their headers, single bytes of their payloads.
+/// Changes that leave the frames whole: their order, their number, their headers, single bytes of
+/// their payloads.
 fn mutate_frames(random: &mut Random, frames: &mut Vec<Vec<u8>>) {
     for _ in 0..random.below(5) {
         let (at, other) = (random.below(frames.len()), random.below(frames.len()));
@@ -328,7 +330,8 @@ fn round(seed: u64, role: Role) {
 }
 
 fn check_bounds(endpoint: &Endpoint, random: &Random) {
-    // What is gathered, what waits with one message on top, and what a hundred streams and their heads need.
+    // What is gathered, what waits with one message on top, and what a hundred streams and their
+    // heads need.
     let memory = endpoint.connection.memory_bytes();
     assert!(
         memory < (100_000 + 30_000) + (200_000 + 50_000) + (1 << 20),

@@ -85,7 +85,8 @@ fn running_work_counts_after_a_reset() {
 
 #[test]
 fn made_you_reset() {
-    // The server's own resets cost as much as the peer's. Six ways, of which four end the connection at once.
+    // The server's own resets cost as much as the peer's. Six ways, of which four end the
+    // connection at once.
     let mut server = Endpoint::server();
     let rounds = rounds_until_closed(&mut server, 5_000, |round| {
         [
@@ -437,8 +438,8 @@ fn window_updates_that_answer_data_are_welcome() {
     assert_eq!(server.error(), None);
 }
 
-/// Whether a frame goes out at once or has to wait for its window: it earns what it may be answered with, and what is
-/// earned has a bound.
+/// Whether a frame goes out at once or has to wait for its window: it earns what it may be answered
+/// with, and what is earned has a bound.
 #[test]
 fn each_frame_that_is_sent_earns_some_window_updates() {
     for waits in [false, true] {
@@ -468,7 +469,8 @@ fn each_frame_that_is_sent_earns_some_window_updates() {
 
 #[test]
 fn header_table_growth_and_churn() {
-    // Whatever the peer offers, our table stays small; two size updates may begin a block, not three.
+    // Whatever the peer offers, our table stays small; two size updates may begin a block, not
+    // three.
     let mut server = Endpoint::server_with(&Config::server(), &[(1, u32::MAX)]);
     let update = |count| [vec![0x20; count], block(&GET)].concat();
     let bytes = frame(
@@ -489,7 +491,8 @@ fn header_table_growth_and_churn() {
 
 #[test]
 fn streams_above_the_limit() {
-    // Before the client has seen our SETTINGS it cannot know better: refused one by one, and nothing is charged.
+    // Before the client has seen our SETTINGS it cannot know better: refused one by one, and
+    // nothing is charged.
     let config = Config {
         max_streams: 10,
         ..Config::server()

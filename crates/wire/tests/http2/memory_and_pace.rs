@@ -1,4 +1,5 @@
-//! What a peer can make us keep or do without sending much: memory that stays, work out of proportion, slowness.
+//! What a peer can make us keep or do without sending much: memory that stays, work out of
+//! proportion, slowness.
 
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
@@ -56,7 +57,8 @@ fn repeated_bombs_end_the_connection() {
     while server.error().is_none() {
         let id = taken * 2 + 1;
         let mut bytes = attack.clone();
-        // The same bytes on another stream: only the identifiers differ, in the fifth to eighth byte of each frame.
+        // The same bytes on another stream: only the identifiers differ, in the fifth to eighth
+        // byte of each frame.
         let mut at = 0;
         while at < bytes.len() {
             let length = number(&[0, bytes[at], bytes[at + 1], bytes[at + 2]]) as usize;
@@ -301,8 +303,8 @@ fn streams_that_were_ended_early_are_not_remembered_without_end() {
     assert!(bytes <= 128 << 10, "{bytes} bytes");
 }
 
-/// A stream that brings much keeps the buffer of its last long message for the next one. It is counted, and goes with the
-/// stream, or when memory is short.
+/// A stream that brings much keeps the buffer of its last long message for the next one. It is
+/// counted, and goes with the stream, or when memory is short.
 #[test]
 fn buffers_of_long_messages_are_counted_and_go() {
     const LONG: usize = 256 << 10;
@@ -392,7 +394,8 @@ fn some_of_the_window_of_much_is_open_at_once() {
     );
 }
 
-/// However small a limit is, a window stays as large as the protocol's default, so that a stream goes on.
+/// However small a limit is, a window stays as large as the protocol's default, so that a stream
+/// goes on.
 #[test]
 fn a_small_limit_of_a_window_starves_nobody() {
     let mut server = Endpoint::server();

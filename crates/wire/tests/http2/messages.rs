@@ -451,7 +451,8 @@ fn a_message_can_be_taken_out() {
     assert_eq!(taken, [&b"whole"[..], b"cut"]);
 }
 
-/// While a message is looked at, other streams may come to their ends, be they in the midst of theirs.
+/// While a message is looked at, other streams may come to their ends, be they in the midst of
+/// theirs.
 #[test]
 fn the_end_of_another_stream_leaves_the_last_message_where_it_is() {
     let mut server = Endpoint::server();
@@ -512,7 +513,8 @@ fn plain_bodies() {
     assert!(matches!(seen[1].event, Event::HalfClosed { .. }));
 }
 
-/// Programs write bodies in pieces as small as they like; frames without any content are a flood all the same.
+/// Programs write bodies in pieces as small as they like; frames without any content are a flood
+/// all the same.
 #[test]
 fn small_pieces_of_a_plain_body_are_no_flood() {
     let fields = [(":method", "PUT"), (":scheme", "http"), (":path", "/")];

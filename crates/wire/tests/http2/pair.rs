@@ -1,4 +1,5 @@
-//! A client and a server talk over bytes that are split at random, and every call ends exactly once as it should.
+//! A client and a server talk over bytes that are split at random, and every call ends exactly once
+//! as it should.
 
 use crate::support::*;
 use std::collections::{HashMap, VecDeque};
@@ -68,7 +69,8 @@ impl World {
             output_bound_bytes: [200, 5_000, 256 << 10][random.below(3)],
             stream_unsent_bytes: [100, 256 << 10][random.below(2)],
             short_ways: random.chance(80),
-            // Small pieces and small windows cost control frames; what they cost is tested elsewhere.
+            // Small pieces and small windows cost control frames; what they cost is tested
+            // elsewhere.
             ..config
         };
         let client = Endpoint::new(&config(&mut random, Config::client()));

@@ -1,4 +1,5 @@
-//! Messages that come in parts: whatever is cut, held or wanted as a whole, each byte comes once and in order.
+//! Messages that come in parts: whatever is cut, held or wanted as a whole, each byte comes once
+//! and in order.
 
 use wire::http2::frame::kind;
 use wire::{Cause, Config, ErrorCode, Event, StreamKey, TakenMessage};
@@ -37,7 +38,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes an event. `wants_whole`: a message of which this is the first part is wanted as a whole.
+    /// Takes an event. `wants_whole`: a message of which this is the first part is wanted as a
+    /// whole.
     fn take(
         &mut self,
         connection: &mut wire::Connection,
@@ -106,7 +108,8 @@ fn what_is_cut_held_or_wanted_whole_comes_once_and_in_order() {
     }
 }
 
-/// Sends the bytes in frames of any length, as far as the window lets them through, and ends the stream.
+/// Sends the bytes in frames of any length, as far as the window lets them through, and ends the
+/// stream.
 fn send_all(
     server: &mut Endpoint,
     stream: StreamKey,

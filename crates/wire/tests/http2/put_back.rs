@@ -1,4 +1,5 @@
-//! Messages that the layer above cannot take yet come once more, and nothing is lost, doubled or overtaken.
+//! Messages that the layer above cannot take yet come once more, and nothing is lost, doubled or
+//! overtaken.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -122,7 +123,8 @@ fn the_end_of_a_stream_takes_along_what_was_put_back() {
     }
 }
 
-/// Streams of messages of all sizes, in frames of all sizes, of which some are put back and some streams are held.
+/// Streams of messages of all sizes, in frames of all sizes, of which some are put back and some
+/// streams are held.
 #[test]
 fn whatever_is_put_back_all_messages_come_once_and_windows_are_given_back() {
     for seed in 0..rounds(60) {
@@ -265,7 +267,8 @@ impl Peer {
     }
 }
 
-/// A stream of which the room above bounds the window may fill it also while there is no memory for more: that was given.
+/// A stream of which the room above bounds the window may fill it also while there is no memory for
+/// more: that was given.
 #[test]
 fn without_memory_a_bounded_window_may_be_filled() {
     let mut server = Endpoint::server();
@@ -354,7 +357,8 @@ fn a_stream_that_is_held_and_let_go_on_waits_all_the_same() {
         assert_eq!(server.feed(b""), [seen[1].clone()]);
         end(&mut server, stream);
     }
-    // One that keeps nothing back has nothing to say when it goes on, and one that does says it once.
+    // One that keeps nothing back has nothing to say when it goes on, and one that does says it
+    // once.
     let stream = requests(&server.feed(&call(11)))[0];
     for _ in 0..2 {
         for hold in [true, true, false, false] {
@@ -373,7 +377,8 @@ fn a_stream_that_is_held_and_let_go_on_waits_all_the_same() {
     }
 }
 
-/// The end of a stream comes behind what is kept of it, and while it is held not at all, however it was sent.
+/// The end of a stream comes behind what is kept of it, and while it is held not at all, however it
+/// was sent.
 #[test]
 fn the_end_waits_behind_what_is_kept() {
     let ends = |id: u32| [data(id, b"", true), headers(id, &[("a", "b")], true)];

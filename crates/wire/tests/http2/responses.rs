@@ -209,7 +209,8 @@ fn a_peer_that_does_not_read_gzip_gets_none() {
     assert_eq!(frames[0].payload, message(&[1]));
 }
 
-/// A list may come in several fields (RFC 9110 section 5.3): whatever one of them names, the peer reads.
+/// A list may come in several fields (RFC 9110 section 5.3): whatever one of them names, the peer
+/// reads.
 #[test]
 fn a_peer_reads_gzip_if_any_of_its_fields_says_so() {
     for (values, reads_gzip) in [
@@ -314,7 +315,8 @@ fn plain_answers() {
 
 #[test]
 fn the_encoders_table_follows_the_peer() {
-    // A peer that shrinks the table has to be told by the next block (RFC 7541 section 4.2), so that it is not constant.
+    // A peer that shrinks the table has to be told by the next block (RFC 7541 section 4.2), so
+    // that it is not constant.
     let mut server = Endpoint::server_with(&Config::server(), &[(1, 0)]);
     let stream = requests(&server.feed(&unary(1, b"a")))[0];
     server
@@ -332,7 +334,8 @@ fn the_encoders_table_follows_the_peer() {
     assert_eq!(server.frames()[0].payload[0], 0x88);
 }
 
-/// The block that tells the peer so is whichever comes next, be it the trailers of a call whose head has gone.
+/// The block that tells the peer so is whichever comes next, be it the trailers of a call whose
+/// head has gone.
 #[test]
 fn trailers_may_have_to_tell_the_size_of_the_table() {
     let mut server = Endpoint::server();
@@ -351,7 +354,8 @@ fn trailers_may_have_to_tell_the_size_of_the_table() {
     }
 }
 
-/// Neither on a stream that the peer has given up, nor behind our own end, whether that has gone out or waits.
+/// Neither on a stream that the peer has given up, nor behind our own end, whether that has gone
+/// out or waits.
 #[test]
 fn nothing_is_sent_behind_the_end_of_a_stream() {
     let mut server = Endpoint::server();
@@ -484,7 +488,8 @@ fn an_answer_that_is_more_than_the_connection_may_hold_is_sent_whole() {
     assert_eq!(server.connection.buffered_bytes(), 0);
 }
 
-/// Metadata of an answer is there until its stream has ended, and counts until then, also if the peer takes nothing.
+/// Metadata of an answer is there until its stream has ended, and counts until then, also if the
+/// peer takes nothing.
 #[test]
 fn metadata_of_answers_counts_as_buffered() {
     for is_reset in [false, true] {

@@ -6,7 +6,8 @@ use wire::{Config, ErrorCode, Event, Pause, StreamKey};
 
 use crate::support::*;
 
-/// A server whose peer opens windows of so many bytes for streams; that of the connection has the usual 65 535.
+/// A server whose peer opens windows of so many bytes for streams; that of the connection has the
+/// usual 65 535.
 fn server(stream_window: u32) -> Endpoint {
     Endpoint::server_with(&Config::server(), &[(4, stream_window)])
 }
@@ -143,7 +144,8 @@ fn the_connections_window_goes_to_one_after_the_other() {
     }
 }
 
-/// While memory is short, calls that would begin to hold something wait for those that hold something already.
+/// While memory is short, calls that would begin to hold something wait for those that hold
+/// something already.
 #[test]
 fn calls_begin_to_hold_something_one_after_the_other_while_memory_is_short() {
     let mut server = server(1 << 20);

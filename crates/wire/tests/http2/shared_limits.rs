@@ -1,4 +1,5 @@
-//! What streams share, and what must be the same again afterwards: each case goes through its state twice.
+//! What streams share, and what must be the same again afterwards: each case goes through its state
+//! twice.
 
 use crate::support::*;
 use bytes::Bytes;
@@ -117,8 +118,8 @@ fn a_peer_that_shuts_its_windows_and_falls_silent_is_ended_and_nothing_is_left()
     }
 }
 
-/// Calls of every kind are begun, half sent, held, answered, given up, with small and shut windows, in any order; then all
-/// of them end.
+/// Calls of every kind are begun, half sent, held, answered, given up, with small and shut windows,
+/// in any order; then all of them end.
 #[test]
 fn counters_return_to_zero_after_any_mixture_of_calls() {
     for seed in 0..rounds(150) {
@@ -228,7 +229,8 @@ fn note(server: &mut Endpoint, open: &mut Vec<StreamKey>, seen: &[Seen]) {
     }
 }
 
-/// Whoever has no memory for a connection ends it, once: with all of its calls, and with a reason for the peer.
+/// Whoever has no memory for a connection ends it, once: with all of its calls, and with a reason
+/// for the peer.
 #[test]
 fn a_connection_may_be_given_up() {
     let mut server = Endpoint::server();

@@ -74,7 +74,8 @@ fn calls_to_which_nothing_is_owed_may_wait_forever() {
     assert_eq!((server.error(), server.connection.running()), (None, 1));
 }
 
-/// What a silent connection gives back is not what it must know: a stream may have been reset a moment before.
+/// What a silent connection gives back is not what it must know: a stream may have been reset a
+/// moment before.
 #[test]
 fn a_late_answer_is_dropped_also_after_a_silence() {
     let mut client = Endpoint::client_with(&Config::client(), &[]);
@@ -183,7 +184,8 @@ fn without_keepalive(config: Config) -> Config {
     }
 }
 
-/// Each of them goes when what it waits for has come, and stands again with the next: everything twice.
+/// Each of them goes when what it waits for has come, and stands again with the next: everything
+/// twice.
 #[test]
 fn a_deadline_stands_exactly_while_something_is_awaited() {
     let config = without_keepalive(Config::server());

@@ -568,7 +568,8 @@ fn streams_before_their_turn_share_a_bound() {
     assert_eq!(sender.done, [first]);
 }
 
-/// Those who wait for their turn and need none any more, since their peer or their call has ended, are passed over.
+/// Those who wait for their turn and need none any more, since their peer or their call has ended,
+/// are passed over.
 #[test]
 fn who_needs_no_turn_any_more_keeps_nobody_waiting() {
     for peer_ends in [true, false] {

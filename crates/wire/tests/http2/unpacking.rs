@@ -1,4 +1,5 @@
-//! Large compressed messages: decompressed in steps when there is memory, in order, and nothing stays of those that end.
+//! Large compressed messages: decompressed in steps when there is memory, in order, and nothing
+//! stays of those that end.
 
 use std::collections::BTreeMap;
 
@@ -322,8 +323,8 @@ fn packed_messages_that_wait_are_bounded_together() {
     }
 }
 
-/// Streams of small and large messages, compressed or not, with any allowance: all come whole and in order, and the
-/// connection holds nothing in the end.
+/// Streams of small and large messages, compressed or not, with any allowance: all come whole and
+/// in order, and the connection holds nothing in the end.
 #[test]
 fn whatever_is_allowed_all_messages_come_once_and_in_order() {
     for seed in 0..rounds(40) {

@@ -112,8 +112,8 @@ impl Transfers {
         }
     }
 
-    /// Tries until it succeeds, cannot, or so many attempts in a row have brought nothing. `attempt` moves the number
-    /// that it is given when it has come further.
+    /// Tries until it succeeds, cannot, or so many attempts in a row have brought nothing.
+    /// `attempt` moves the number that it is given when it has come further.
     pub(super) fn insist<R>(
         &self,
         mut attempt: impl FnMut(&mut u64) -> Result<R, Ended>,
@@ -147,8 +147,8 @@ impl Transfers {
         }
     }
 
-    /// Connects to the server. Where there was none before, there is none to wait for: that is told at once, as by all other
-    /// commands. One that has gone may come again.
+    /// Connects to the server. Where there was none before, there is none to wait for: that is told
+    /// at once, as by all other commands. One that has gone may come again.
     pub(super) fn connect(&self, arguments: &ConnectionArguments) -> Result<Caller, Ended> {
         self.check_interrupt()?;
         match Caller::connect(arguments) {
@@ -161,9 +161,10 @@ impl Transfers {
         }
     }
 
-    /// Does each piece of work, some at a time. What was begun is ended. Where something is missing the others are done all
-    /// the same; after another failure nothing more is begun. The answer is what was done, and a failure, the others are
-    /// told here; where there is more than one piece of work, it says which one failed, and which were not begun.
+    /// Does each piece of work, some at a time. What was begun is ended. Where something is missing
+    /// the others are done all the same; after another failure nothing more is begun. The answer is
+    /// what was done, and a failure, the others are told here; where there is more than one piece
+    /// of work, it says which one failed, and which were not begun.
     pub(super) fn all<W: Send, R: Send>(
         &self,
         work: Vec<W>,

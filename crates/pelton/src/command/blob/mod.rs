@@ -177,7 +177,8 @@ fn remove_all(
     })
 }
 
-/// Visits all names of a prefix, which are listed some at a time: calls may go to the server meanwhile.
+/// Visits all names of a prefix, which are listed some at a time: calls may go to the server
+/// meanwhile.
 fn each_name(
     caller: &mut Caller,
     database: &str,

@@ -1,8 +1,10 @@
-//! A download that is not complete: content in `NAME.part`, and in `NAME.part.state` of which blob it is, how much of it, and
-//! the checksum up to there. A later run of the program goes on from there, after Ctrl-C, a kill or a crash of the machine.
+//! A download that is not complete: content in `NAME.part`, and in `NAME.part.state` of which blob
+//! it is, how much of it, and the checksum up to there. A later run of the program goes on from
+//! there, after Ctrl-C, a kill or a crash of the machine.
 //!
-//! What the state says is written behind the content that it speaks of, and is compared with it before it is believed. What
-//! lies behind is not believed. Nobody waits for a sync before the end: what a crash of the machine has spoilt does not fit.
+//! What the state says is written behind the content that it speaks of, and is compared with it
+//! before it is believed. What lies behind is not believed. Nobody waits for a sync before the end:
+//! what a crash of the machine has spoilt does not fit.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -168,7 +170,8 @@ impl Part {
         Ok(())
     }
 
-    /// The content is complete, durable and gets its name; that of another file only if it may be replaced.
+    /// The content is complete, durable and gets its name; that of another file only if it may be
+    /// replaced.
     pub(super) fn complete(mut self, target: &Path, may_replace: bool) -> io::Result<()> {
         self.sync_ahead.end()?;
         self.file.sync_all()?;
@@ -213,7 +216,8 @@ fn lock(file: &File, path: &Path) -> io::Result<()> {
         .ok_or_else(taken)
 }
 
-/// Whether what was found at a path is the file that was opened there. An error says nothing of others.
+/// Whether what was found at a path is the file that was opened there. An error says nothing of
+/// others.
 fn is_still_there(found: io::Result<fs::Metadata>, inode: u64) -> io::Result<bool> {
     match found {
         Ok(there) => Ok(there.ino() == inode),
@@ -275,8 +279,8 @@ mod tests {
             self.open_of("d", "n")
         }
 
-        /// Other tests of this program begin processes, which hold all locks between fork and exec: a moment later the one that
-        /// was left is free.
+        /// Other tests of this program begin processes, which hold all locks between fork and exec:
+        /// a moment later the one that was left is free.
         fn open_of(&self, database: &str, name: &str) -> (Part, Option<State>) {
             let until = Instant::now() + Duration::from_secs(30);
             loop {

@@ -127,8 +127,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The file gets its name: everything is in it. What came to be there since the beginning stays, unless it may be
-    /// replaced.
+    /// The file gets its name: everything is in it. What came to be there since the beginning
+    /// stays, unless it may be replaced.
     pub(super) fn complete(self, may_replace: bool) -> Result<Fetched, Failure> {
         if let (Some(path), Some(part)) = (&self.target.path, self.part) {
             let completed = part.complete(path, may_replace);

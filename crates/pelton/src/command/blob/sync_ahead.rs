@@ -1,4 +1,5 @@
-//! Makes a file durable on a thread of its own while more is written to it, so that nobody waits for all of it at the end.
+//! Makes a file durable on a thread of its own while more is written to it, so that nobody waits
+//! for all of it at the end.
 
 use std::fs::File;
 use std::io;
@@ -39,7 +40,8 @@ impl SyncAhead {
         self.unasked_bytes = 0;
     }
 
-    /// Ends the thread; afterwards nobody else has the file. An error was told to it, and would be told to nobody again.
+    /// Ends the thread; afterwards nobody else has the file. An error was told to it, and would be
+    /// told to nobody again.
     pub(super) fn end(&mut self) -> io::Result<()> {
         let Some(Worker { requests, thread }) = self.worker.take() else {
             return Ok(());

@@ -279,8 +279,8 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The same for the same file as long as nobody has written to it, so that another run of the program goes on where one
-/// was interrupted.
+/// The same for the same file as long as nobody has written to it, so that another run of the
+/// program goes on where one was interrupted.
 fn upload_id(path: &Path, metadata: &std::fs::Metadata) -> Vec<u8> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = crc32c::crc32c(path.as_os_str().as_encoded_bytes());
@@ -341,7 +341,8 @@ impl Uploading<'_> {
             is_resumable |= matches!(ended, Err(Ended::Again(_)));
             ended
         });
-        // The connection was lost, or the upload interrupted: what is stored of it waits for the next attempt.
+        // The connection was lost, or the upload interrupted: what is stored of it waits for the
+        // next attempt.
         let may_go_on = is_resumable || self.transfers.interrupt.is_set();
         stored.map_err(|failure| match may_go_on && summed.bytes > 0 {
             true => failure.with(RESUMED),
@@ -349,7 +350,8 @@ impl Uploading<'_> {
         })
     }
 
-    /// One attempt to store a file: goes on where the server is. `reached` moves as more of it is stored.
+    /// One attempt to store a file: goes on where the server is. `reached` moves as more of it is
+    /// stored.
     fn attempt(
         &self,
         source: &Source,
@@ -361,8 +363,9 @@ impl Uploading<'_> {
     ) -> Result<Stored, Ended> {
         let mut caller = self.connect()?;
         let unfinished_bytes = self.stored_bytes(&mut caller, source)?;
-        // The last attempt may have been stored although its answer was lost. Not if the server has an unfinished
-        // upload of this file: the same content was there before, and that upload would be left behind.
+        // The last attempt may have been stored although its answer was lost. Not if the server has
+        // an unfinished upload of this file: the same content was there before, and that upload
+        // would be left behind.
         if !std::mem::take(is_first)
             && unfinished_bytes.is_none()
             && let Some(stored) = self.look(&mut caller, source, file, summed)?
@@ -515,7 +518,8 @@ impl Uploading<'_> {
         self.stored(source, summed, &answer.unwrap_or_default())
     }
 
-    /// How long nothing may move. The end of an upload waits for the disk of the server, which may take its time.
+    /// How long nothing may move. The end of an upload waits for the disk of the server, which may
+    /// take its time.
     fn patience(&self, timeout: Duration) -> Duration {
         timeout.max(Duration::from_secs(10)) * 3
     }
@@ -591,8 +595,8 @@ impl Ahead {
         }
     }
 
-    /// The next chunk, shorter only where no more could be read at once; empty: that was all. `read` is asked when all that
-    /// was read before has been taken.
+    /// The next chunk, shorter only where no more could be read at once; empty: that was all.
+    /// `read` is asked when all that was read before has been taken.
     fn next(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<&[u8]> {
         if self.from == self.to {
             (self.from, self.to) = (0, read(&mut self.buffer)?);

@@ -97,7 +97,8 @@ impl Owner for Nobody {
     }
 }
 
-/// What can be gone on with comes to what was sent, whatever the machine did: tried on a copy of its disk.
+/// What can be gone on with comes to what was sent, whatever the machine did: tried on a copy of
+/// its disk.
 pub fn check_unfinished(machine: &Machine, begun: &[Begun]) {
     let copy = machine.open_copy();
     let blobs = copy.store.blobs().expect("there is a log");

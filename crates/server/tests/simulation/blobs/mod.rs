@@ -1,8 +1,9 @@
 //! Blobs over a simulated network, on a simulated disk, with a server that dies.
 //!
-//! Clients upload in pieces, break off, go on, replace, delete, read ranges and list, each on names of its own and reading
-//! those of all, over gRPC and plain HTTP/2; one takes uploads of the others over. The server loses power in the midst of what the disk does, has
-//! failing writes and syncs, or is killed, and is started again; meanwhile backups are made, restored and looked at. Every
+//! Clients upload in pieces, break off, go on, replace, delete, read ranges and list, each on names
+//! of its own and reading those of all, over gRPC and plain HTTP/2; one takes uploads of the others
+//! over. The server loses power in the midst of what the disk does, has failing writes and syncs,
+//! or is killed, and is started again; meanwhile backups are made, restored and looked at. Every
 //! answer, and what each start finds, is held against the [`model`].
 
 mod backup;
@@ -331,7 +332,8 @@ impl Round {
         (found(&self.store), stored.collect())
     }
 
-    /// After a clean stop everything is as it was. But a file may be back whose removal was not on the device.
+    /// After a clean stop everything is as it was. But a file may be back whose removal was not on
+    /// the device.
     fn check_kept(&self, (visible, stored): &Kept) {
         let (visible_now, stored_now) = self.kept();
         assert_eq!(visible_now, *visible, "a clean stop keeps everything");

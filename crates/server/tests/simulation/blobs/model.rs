@@ -1,8 +1,8 @@
 //! What may be visible under each name, from what was asked and answered.
 //!
-//! Each name has one client that writes it, one call at a time, and many that read it. A write that was answered is
-//! there from then on, one whose answer was lost may be, and nothing else: no upload whose end was never sent, nothing
-//! that is older than the last answered write.
+//! Each name has one client that writes it, one call at a time, and many that read it. A write that
+//! was answered is there from then on, one whose answer was lost may be, and nothing else: no
+//! upload whose end was never sent, nothing that is older than the last answered write.
 
 use std::collections::BTreeMap;
 
@@ -163,8 +163,8 @@ impl Model {
         writes.iter().enumerate().filter_map(may_be).collect()
     }
 
-    /// The content that is there for sure, for whoever writes the name; `None`: that is not certain, or it may be written
-    /// once more and get another version.
+    /// The content that is there for sure, for whoever writes the name; `None`: that is not
+    /// certain, or it may be written once more and get another version.
     pub fn certain(&mut self, name: usize) -> Option<Option<Content>> {
         let now = self.now();
         if self.names[name]

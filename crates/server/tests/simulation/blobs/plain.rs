@@ -1,4 +1,5 @@
-//! Blobs over plain HTTP/2: what is asked for, and the answers in the form in which those of gRPC are looked at.
+//! Blobs over plain HTTP/2: what is asked for, and the answers in the form in which those of gRPC
+//! are looked at.
 
 use api::blob::{BlobDescription, DownloadResponse, UploadResponse};
 use wire::grpc::{Code, Metadata, Status};
@@ -100,7 +101,8 @@ impl Answer {
         }
     }
 
-    /// The status that a call over gRPC would have. `is_whole`: an upload, of which everything was sent.
+    /// The status that a call over gRPC would have. `is_whole`: an upload, of which everything was
+    /// sent.
     pub fn status(&self, is_whole: bool) -> Status {
         let code = match self.status {
             200 | 201 | 206 => Code::Ok,

@@ -17,7 +17,8 @@ pub struct Unfinished {
     pub is_contested: bool,
     /// The server has ended the stream and said why, so what it had is on the device by now.
     pub is_settled: bool,
-    /// How often it was begun at 0. A second time, the first may still be heard later, and begin it anew.
+    /// How often it was begun at 0. A second time, the first may still be heard later, and begin it
+    /// anew.
     pub begins: u32,
     /// What the server said it has, in which life, and what had happened when it was asked.
     pub told: Option<(usize, usize, Losses)>,
@@ -29,8 +30,9 @@ pub struct Unfinished {
     pub losses: Losses,
     /// What the server said it has.
     pub stored: Option<usize>,
-    /// The stream was reset on this connection, so whatever is asked there now is asked after its end. What it had is made
-    /// durable in the turn in which the server hears of that: it is, when something was asked and answered.
+    /// The stream was reset on this connection, so whatever is asked there now is asked after its
+    /// end. What it had is made durable in the turn in which the server hears of that: it is, when
+    /// something was asked and answered.
     pub reset_on: Option<net::ConnectionId>,
     pub was_asked: bool,
 }
@@ -181,8 +183,8 @@ impl Sending {
                 assert!(is_damaged || self.has_wrong_end, "{status}");
                 Outcome::Nothing
             }
-            // The stream before it, on a connection that was cut, was still heard; or another client's; or a fault has
-            // ended it.
+            // The stream before it, on a connection that was cut, was still heard; or another
+            // client's; or a fault has ended it.
             Code::OutOfRange | Code::Aborted | Code::Unavailable => {
                 let has_other = self.is_resumed || self.unfinished.is_contested;
                 let stops = status.code() == Code::Unavailable && world.may_stop(life);
@@ -226,8 +228,8 @@ impl Sending {
             (None, _) => assert!(answer.applied, "nothing was in its way"),
             (Some(_), None) => {}
             (Some(wanted), Some(before)) => {
-                // The version that it had when this was asked: another client may have seen the new one by now, which
-                // can have the same content.
+                // The version that it had when this was asked: another client may have seen the new
+                // one by now, which can have the same content.
                 let is_met = wanted > 0 || before.is_none();
                 assert_eq!(answer.applied, is_met, "if_version {wanted}: {before:?}");
             }

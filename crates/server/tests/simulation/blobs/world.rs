@@ -104,8 +104,8 @@ pub struct Losses {
     pub full_writes: u64,
 }
 
-/// An upload that two clients send. Its owner writes nothing else meanwhile, so that each name has one content in the
-/// making.
+/// An upload that two clients send. Its owner writes nothing else meanwhile, so that each name has
+/// one content in the making.
 struct Contest {
     owner: usize,
     /// Until the rival has seen it.

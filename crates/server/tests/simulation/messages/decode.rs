@@ -13,7 +13,8 @@ use crate::databases;
 use crate::history::{Answer, Asked, Page, Seen};
 use crate::keys::{self, Key};
 
-/// The longest content of each log of a database that anybody saw in one life. Every other must be a beginning of it.
+/// The longest content of each log of a database that anybody saw in one life. Every other must be
+/// a beginning of it.
 pub type Logs = Vec<Vec<u64>>;
 
 /// What the messages of a call say that ended well.

@@ -19,7 +19,8 @@ fn download(request: DownloadRequest<'_>, bench: &mut Bench) -> Vec<Sent> {
     bench.call(Method::BlobDownload, &encoded(|out| request.encode(out)))
 }
 
-/// The lengths of the pieces, and the content. The first message alone says what it is, and each has its checksum.
+/// The lengths of the pieces, and the content. The first message alone says what it is, and each
+/// has its checksum.
 #[track_caller]
 fn content(sent: &[Sent], size_bytes: usize) -> (Vec<usize>, Vec<u8>) {
     let (end, messages) = sent.split_last().expect("the call has ended");

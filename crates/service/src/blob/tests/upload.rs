@@ -367,8 +367,8 @@ fn messages_come_in_their_order() {
     let words = refused(&sent, Code::InvalidArgument);
     assert!(words.contains("field part"), "{words}");
     refused(&bench.upload(Method::BlobUpload, &[]), Code::Unimplemented);
-    // The caller may end its side with the last message, or behind it, also while something is still
-    // being written: nothing else happens then.
+    // The caller may end its side with the last message, or behind it, also while something is
+    // still being written: nothing else happens then.
     for ends_with_it in [true, false] {
         let mut fake = begun(BEGIN, &mut bench);
         send(&chunk(b"content"), &mut fake, &bench);
@@ -508,7 +508,8 @@ fn uploads_share_the_memory_for_what_waits() {
         assert_eq!(fake.actions.window_bytes, None, "it has not changed");
         open.push(fake);
     }
-    // With those that end the share of the others grows: they learn of it when something is written.
+    // With those that end the share of the others grows: they learn of it when something is
+    // written.
     open.truncate(2);
     send(&chunk(b"x"), &mut open[0], &bench);
     bench.work(&mut open[0]);

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use time::OffsetDateTime;
 
-/// Generates names: `gupload/20261121T205912.345Z-00000007-3f9a2c4b7e1d0a55`. The time makes them sort, the number tells
-/// apart those of one millisecond, and the start those of a server that was started anew while its clock went back.
+/// Generates names: `gupload/20261121T205912.345Z-00000007-3f9a2c4b7e1d0a55`. The time makes them
+/// sort, the number tells apart those of one millisecond, and the start those of a server that was
+/// started anew while its clock went back.
 #[derive(Debug, Default)]
 pub struct Names {
     start: u64,

@@ -82,7 +82,8 @@ impl Bench {
         self.work_for(fake, &(Arc::new(Nobody) as Arc<dyn Owner>));
     }
 
-    /// Does it as the peer takes more and more, and nothing while it takes nothing; returns what the call sends to its end.
+    /// Does it as the peer takes more and more, and nothing while it takes nothing; returns what
+    /// the call sends to its end.
     pub(crate) fn sent_as_room_comes(&mut self, fake: &mut Fake) -> Vec<Sent> {
         let mut sent = Vec::new();
         while !fake.actions.is_over {

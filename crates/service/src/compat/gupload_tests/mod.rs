@@ -173,7 +173,8 @@ fn what_is_no_chunk_or_too_large_is_refused_and_leaves_nothing() {
 fn an_upload_that_ends_early_leaves_nothing() {
     for method in [GuploadUpload, HttpGupload] {
         let mut bench = Bench::new();
-        // It goes away at once, while it is written, before its end is stored, and before it is described.
+        // It goes away at once, while it is written, before its end is stored, and before it is
+        // described.
         for steps in 0..4 {
             let mut fake = Fake::new(method, &bench.shared);
             if steps > 0 {

@@ -86,8 +86,8 @@ impl<'a> BatchRequest<'a> {
     }
 }
 
-/// Whether the message `Operation` may be anything but a Get. To be wrong for a strange or broken one does no harm: the
-/// committer serves Gets too, and what is broken is refused either way.
+/// Whether the message `Operation` may be anything but a Get. To be wrong for a strange or broken
+/// one does no harm: the committer serves Gets too, and what is broken is refused either way.
 #[inline]
 fn may_write(operation: &[u8]) -> bool {
     let mut reader = Reader::new(operation);

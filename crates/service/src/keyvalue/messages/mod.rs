@@ -1,7 +1,8 @@
-//! The messages of `pelton.v1.KeyValue`, both ways: what a server decodes a client encodes, and the other way round.
+//! The messages of `pelton.v1.KeyValue`, both ways: what a server decodes a client encodes, and the
+//! other way round.
 //!
-//! Everything borrows from the message it was decoded from. `proto/pelton/v1/kv.proto` says what the fields mean; here
-//! stand only their numbers.
+//! Everything borrows from the message it was decoded from. `proto/pelton/v1/kv.proto` says what
+//! the fields mean; here stand only their numbers.
 
 mod batch;
 mod operation;
@@ -45,8 +46,8 @@ pub enum Rule {
     Malformed(Fault),
     /// Its value is not allowed. The words continue "`field` …".
     Broken(&'static str),
-    /// It has its place in the API, but this version does not serve it. To pass over it in silence could break a
-    /// promise that the caller relies on.
+    /// It has its place in the API, but this version does not serve it. To pass over it in silence
+    /// could break a promise that the caller relies on.
     NotServed,
 }
 
@@ -58,7 +59,8 @@ impl Invalid {
         }
     }
 
-    /// The refusal of a field that is not served yet, if `number` is one: the same numbers in every request.
+    /// The refusal of a field that is not served yet, if `number` is one: the same numbers in every
+    /// request.
     #[inline]
     pub(crate) fn not_served(number: u32) -> Option<Invalid> {
         let field = match number {

@@ -1,6 +1,7 @@
 //! Get, Put, Delete, Append and Increment, alone and as operations of a batch.
 //!
-//! The request of each and the operation of the same name have the same field numbers, so one function reads both.
+//! The request of each and the operation of the same name have the same field numbers, so one
+//! function reads both.
 
 use store::{Condition, Expiry, Operation};
 
@@ -134,7 +135,8 @@ pub fn decode_operation(message: &[u8]) -> Result<(OperationKind, Operation<'_>)
     decode_operation_in_pieces(message)
 }
 
-/// [`decode_operation`] for a message that has other fields than one operation, or none, or is broken.
+/// [`decode_operation`] for a message that has other fields than one operation, or none, or is
+/// broken.
 #[cold]
 fn decode_operation_in_pieces(message: &[u8]) -> Result<(OperationKind, Operation<'_>), Invalid> {
     let mut chosen: Option<(OperationKind, Fields<'_>)> = None;
@@ -356,7 +358,8 @@ fn check_expiry(expiry: Expiry) -> Result<(), Invalid> {
     }
 }
 
-/// A condition that only a missing key meets leaves nothing to delete: surely not what the caller meant.
+/// A condition that only a missing key meets leaves nothing to delete: surely not what the caller
+/// meant.
 fn check_deletable(condition: Condition<'_>) -> Result<(), Invalid> {
     match condition {
         Condition::VersionIs(0) => Err(Invalid::rule(

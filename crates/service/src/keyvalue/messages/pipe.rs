@@ -15,7 +15,8 @@ pub enum PipeAnswers {
     FailuresOnly = 2,
 }
 
-/// One message of a Pipe: a batch, or, if it has no operations, the question up to where all is done.
+/// One message of a Pipe: a batch, or, if it has no operations, the question up to where all is
+/// done.
 #[derive(Clone, Copy, Debug)]
 pub struct PipeRequest<'a> {
     /// Its fields have the same numbers as those of a Batch.
@@ -25,7 +26,8 @@ pub struct PipeRequest<'a> {
 }
 
 impl<'a> PipeRequest<'a> {
-    /// Decodes all but the operations. For messages after the first one [`BatchRequest::decode`] is enough.
+    /// Decodes all but the operations. For messages after the first one [`BatchRequest::decode`] is
+    /// enough.
     pub fn decode(message: &'a [u8]) -> Result<PipeRequest<'a>, Invalid> {
         let batch = BatchRequest::decode(message)?;
         let mut answers = 0;
@@ -132,8 +134,8 @@ impl<'a> PipeResponse<'a> {
         writer::uint64(out, 1, done);
     }
 
-    /// Appends the answer to the batch `done`, which is the last that is done; `encode_batch` appends the inside of its
-    /// outcome.
+    /// Appends the answer to the batch `done`, which is the last that is done; `encode_batch`
+    /// appends the inside of its outcome.
     pub fn encode_batch(out: &mut Vec<u8>, done: u64, encode_batch: impl FnOnce(&mut Vec<u8>)) {
         PipeResponse::encode_head(out, done);
         writer::message(out, 3, encode_batch);

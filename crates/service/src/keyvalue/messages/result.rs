@@ -24,7 +24,8 @@ impl<'a> EntryMessage<'a> {
         out.extend_from_slice(self.value);
     }
 
-    /// Appends the inside of the message without the `value_bytes` bytes of its value, which must follow.
+    /// Appends the inside of the message without the `value_bytes` bytes of its value, which must
+    /// follow.
     #[inline]
     pub fn encode_head(&self, out: &mut Vec<u8>, value_bytes: usize) {
         writer::bytes(out, 1, self.key);

@@ -2,7 +2,8 @@
 
 use protobuf::{Fault, Value, writer};
 
-/// A commit of a server, by the history that its sequence belongs to: with another one the number means nothing.
+/// A commit of a server, by the history that its sequence belongs to: with another one the number
+/// means nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResumePoint {
     /// Names the history; 0: unknown.

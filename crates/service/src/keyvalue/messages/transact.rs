@@ -176,7 +176,8 @@ impl<'a> TransactResponse<'a> {
         Ok(response)
     }
 
-    /// Appends the answer; `encode_batch` appends the inside of its batch. `unmet_comparison` is `None` if all were met.
+    /// Appends the answer; `encode_batch` appends the inside of its batch. `unmet_comparison` is
+    /// `None` if all were met.
     pub fn encode(
         out: &mut Vec<u8>,
         unmet_comparison: Option<u32>,

@@ -207,7 +207,8 @@ fn a_value_grown_too_large_is_a_failure_in_words() {
     );
 }
 
-/// A server with little memory allows less than the caller can receive, and does not refuse what fits.
+/// A server with little memory allows less than the caller can receive, and does not refuse what
+/// fits.
 #[test]
 fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
     let mut bench = Bench::new();
@@ -254,7 +255,8 @@ fn an_answer_is_no_larger_than_the_memory_of_the_server_allows() {
     ended.refusal(Code::InvalidArgument);
 }
 
-/// An answer is refused from one byte beyond its bound on: of what each read may come to, and of what is kept for it.
+/// An answer is refused from one byte beyond its bound on: of what each read may come to, and of
+/// what is kept for it.
 #[test]
 fn answers_to_reads_come_up_to_their_bounds() {
     let mut bench = Bench::new();
@@ -288,7 +290,8 @@ fn answers_to_reads_come_up_to_their_bounds() {
     }
 }
 
-/// What a batch with a write may come to is the sum of what its results may, with words for each Append.
+/// What a batch with a write may come to is the sum of what its results may, with words for each
+/// Append.
 #[test]
 fn answers_to_writes_come_up_to_their_bounds() {
     let mut bench = Bench::new();
@@ -345,7 +348,8 @@ fn a_batch_of_writes_takes_memory_for_the_values_in_its_answer() {
     }
 }
 
-/// Memory for all that it may copy is taken once, when it has copied much, and the answer waits for it.
+/// Memory for all that it may copy is taken once, when it has copied much, and the answer waits for
+/// it.
 #[test]
 fn an_answer_that_copies_much_takes_memory_for_it() {
     let mut bench = Bench::new();

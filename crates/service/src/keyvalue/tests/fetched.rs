@@ -1,5 +1,5 @@
-//! Reads of databases on disk: what a call wishes is all that it looks at. Before each read the content of the store is
-//! put into a tree, and the call is shown what is fetched from there.
+//! Reads of databases on disk: what a call wishes is all that it looks at. Before each read the
+//! content of the store is put into a tree, and the call is shown what is fetched from there.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -128,7 +128,8 @@ impl Copy {
     }
 }
 
-/// A bench whose default database is on disk, with values of at most this many bytes, and no entries.
+/// A bench whose default database is on disk, with values of at most this many bytes, and no
+/// entries.
 fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
     let folder = Folder::new();
     let default_database = DatabaseConfig {
@@ -168,7 +169,8 @@ fn bench_on_disk(value_bytes: usize) -> (Bench, Folder) {
     (bench, folder)
 }
 
-/// Memory for all that may be fetched is taken before anything is done, and set aside until it is answered.
+/// Memory for all that may be fetched is taken before anything is done, and set aside until it is
+/// answered.
 #[test]
 fn a_batch_of_reads_takes_memory_for_what_is_fetched() {
     let (mut bench, _folder) = bench_on_disk(100_000);

@@ -89,8 +89,8 @@ const PLENTY: Memory = Memory {
     refusals: 0,
 };
 
-/// A message with as many values in its answer as it says, of at most [`SMALL_VALUE_BYTES`] each, takes memory for them
-/// before anything is done; one without takes none.
+/// A message with as many values in its answer as it says, of at most [`SMALL_VALUE_BYTES`] each,
+/// takes memory for them before anything is done; one without takes none.
 #[track_caller]
 fn takes_memory_for_values(method: Method, message: &[u8], values_bytes: usize) {
     let mut bench = Bench::new();
@@ -349,8 +349,8 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Brings a message while there is no memory for its answer, and, if it is put back, once more when there is. What
-    /// was put back has done nothing.
+    /// Brings a message while there is no memory for its answer, and, if it is put back, once more
+    /// when there is. What was put back has done nothing.
     fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
         let before = (self.batch.len(), self.batch.bytes(), self.messages.len());
         self.has_room = false;

@@ -260,7 +260,8 @@ pub(super) fn a_scan_sends_only_when_it_may() {
     assert!(ended.ticks > ended.messages.len(), "it waited in between");
 }
 
-/// What is kept of long keys between two pages is told, each time; and before it is kept, the call asks.
+/// What is kept of long keys between two pages is told, each time; and before it is kept, the call
+/// asks.
 #[test]
 fn a_scan_and_a_count_tell_what_they_keep() {
     let mut bench = Bench::new();

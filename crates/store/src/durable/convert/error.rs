@@ -29,7 +29,8 @@ pub enum ConvertError {
     Tree(TreeError),
     /// A write or sync of the log had failed before.
     LogFailed,
-    /// The commit was refused. With [`Refusal::OutcomeUnknown`] only a restart shows whether it took effect.
+    /// The commit was refused. With [`Refusal::OutcomeUnknown`] only a restart shows whether it
+    /// took effect.
     Refused(Refusal),
     /// It was given up by whoever wanted it.
     Cancelled,

@@ -1,11 +1,13 @@
 //! Conversion of a database between memory and disk, while everything else goes on.
 //!
-//! Writes to the database are refused meanwhile, reads go on. Its content is copied aside, as it is: with versions and
-//! expiries. Then one record in the log puts the copy in its place. Before that record is durable nothing has happened.
+//! Writes to the database are refused meanwhile, reads go on. Its content is copied aside, as it
+//! is: with versions and expiries. Then one record in the log puts the copy in its place. Before
+//! that record is durable nothing has happened.
 //!
-//! The committer does what takes no time: it freezes the database, and later logs the record. Folders are made, filled,
-//! named and opened by the thread that converts. So the name of a tree cannot have the sequence of the record, which is
-//! drawn when it is logged: it has one that was drawn when the database was frozen, and the record says which.
+//! The committer does what takes no time: it freezes the database, and later logs the record.
+//! Folders are made, filled, named and opened by the thread that converts. So the name of a tree
+//! cannot have the sequence of the record, which is drawn when it is logged: it has one that was
+//! drawn when the database was frozen, and the record says which.
 
 mod commit;
 mod copy;
@@ -120,8 +122,8 @@ pub(in crate::durable) struct Ready {
 }
 
 pub(in crate::durable) enum ReadyContent {
-    /// With what its entries take in memory: to add that up takes as long as there are entries, and everybody waits for
-    /// the committer.
+    /// With what its entries take in memory: to add that up takes as long as there are entries, and
+    /// everybody waits for the committer.
     Memory { index: Box<MemoryIndex>, bytes: u64 },
     /// On the device, and named. The log says soon that it is of use.
     Tree(Box<TreeWriter>),
@@ -176,8 +178,8 @@ impl DurableCommitter {
         }
         let sequence = store.next_sequence();
         let sequence = sequence.ok_or(ConvertError::Refused(Refusal::LogBehind))?;
-        // So that the log has this sequence, and what is copied is durable: what is on disk must never have what the log
-        // can lose.
+        // So that the log has this sequence, and what is copied is durable: what is on disk must
+        // never have what the log can lose.
         self.ask_for_mark();
         let freeze = Freeze(Arc::default());
         *self.frozen() = Some(Frozen {
@@ -381,8 +383,9 @@ impl CommitLoop {
 }
 
 impl Durable {
-    /// Makes a database one of another kind, while everything goes on but writes to it, which are refused with
-    /// [`Refusal::Converting`]. All or nothing, also if the process dies. Takes as long as it takes, on the thread that calls.
+    /// Makes a database one of another kind, while everything goes on but writes to it, which are
+    /// refused with [`Refusal::Converting`]. All or nothing, also if the process dies. Takes as
+    /// long as it takes, on the thread that calls.
     pub fn convert(
         &self,
         id: DatabaseId,

@@ -5,13 +5,14 @@ use crate::catalogue::DatabaseConfig;
 /// What the log says of a conversion.
 pub(in crate::durable) struct Converted {
     pub(in crate::durable) config: DatabaseConfig,
-    /// The sequence in the name of the tree. `None`: it is in memory, or the name has that of the record, as it was in
-    /// earlier versions.
+    /// The sequence in the name of the tree. `None`: it is in memory, or the name has that of the
+    /// record, as it was in earlier versions.
     pub(in crate::durable) tree_sequence: Option<u64>,
 }
 
 impl Converted {
-    /// As it is logged: the configuration, and behind it the sequence as a little-endian number of eight bytes.
+    /// As it is logged: the configuration, and behind it the sequence as a little-endian number of
+    /// eight bytes.
     pub(in crate::durable) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.config.encode().to_vec();
         bytes.extend(self.tree_sequence.map(u64::to_le_bytes).iter().flatten());
@@ -37,7 +38,8 @@ impl Converted {
 mod tests {
     use super::*;
 
-    /// With a name of the tree, as this version writes it; without, as earlier ones did; and nothing else.
+    /// With a name of the tree, as this version writes it; without, as earlier ones did; and
+    /// nothing else.
     #[test]
     fn what_the_log_says_of_a_conversion_is_read_in_both_forms() {
         let config = DatabaseConfig::default();

@@ -8,8 +8,8 @@ use crate::store::Store;
 use crate::tree::index::TreeIndex;
 
 impl Fetched {
-    /// Takes out of some wishes those of calls that look at single keys, all of which were read lately and have not changed
-    /// since. `None`: there are none. Never waits for the device.
+    /// Takes out of some wishes those of calls that look at single keys, all of which were read
+    /// lately and have not changed since. `None`: there are none. Never waits for the device.
     pub fn at_once(tree: &TreeIndex, wishes: &mut Wishes, store: &Store) -> Option<Fetched> {
         let sequence = tree.sequence();
         let mut entries = Vec::new();

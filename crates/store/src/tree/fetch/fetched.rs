@@ -220,7 +220,8 @@ pub(crate) struct FetchedView<'a> {
     fetched: &'a Fetched,
     wish: &'a Wish,
     brought: &'a Brought,
-    /// The key that is looked at next, if keys are looked at in the order in which they were wished.
+    /// The key that is looked at next, if keys are looked at in the order in which they were
+    /// wished.
     next: Cell<usize>,
 }
 
@@ -290,8 +291,8 @@ impl<'a> FetchedView<'a> {
         })
     }
 
-    /// How many entries there are in a part of a range; which key the count has passed, if not all was counted; whether
-    /// it is an estimate.
+    /// How many entries there are in a part of a range; which key the count has passed, if not all
+    /// was counted; whether it is an estimate.
     pub(crate) fn count(
         &self,
         range: &Range<'_>,

@@ -1,7 +1,9 @@
-//! Reads of a tree that are done ahead of the step that needs them, on a thread that may wait for the device.
+//! Reads of a tree that are done ahead of the step that needs them, on a thread that may wait for
+//! the device.
 //!
-//! A loop gathers the [`Wishes`] of its calls and makes a [`Fetch`] of them; somebody else runs it; the loop shows each
-//! call what was [`Fetched`] for it. All of this owns its bytes and holds no lock.
+//! A loop gathers the [`Wishes`] of its calls and makes a [`Fetch`] of them; somebody else runs it;
+//! the loop shows each call what was [`Fetched`] for it. All of this owns its bytes and holds no
+//! lock.
 
 mod at_once;
 mod fetched;
@@ -56,11 +58,13 @@ impl Fetch {
         self.next == self.wishes.len()
     }
 
-    /// Reads for the next calls, all from one view: at least for one call, and for no further one when what was brought
-    /// has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES). May wait for the device.
+    /// Reads for the next calls, all from one view: at least for one call, and for no further one
+    /// when what was brought has more than [`FETCHED_BYTES`](limits::FETCHED_BYTES). May wait for
+    /// the device.
     pub fn run(&mut self, store: &Store) -> Fetched {
         let view = self.tree.view();
-        // Behind the view, so that what had expired when one of its commits was decided does not come back.
+        // Behind the view, so that what had expired when one of its commits was decided does not
+        // come back.
         let now_ms = store.clock_ms(0);
         let mut run = Run {
             wishes: &self.wishes,

@@ -26,7 +26,8 @@ pub(super) struct CallWishes {
 pub(super) enum Wish {
     /// The call did not say.
     Nothing,
-    /// The entries of some keys, up to the one with which their values come to more than so many bytes.
+    /// The entries of some keys, up to the one with which their values come to more than so many
+    /// bytes.
     Keys {
         keys: Place<usize>,
         value_bytes: usize,
@@ -77,8 +78,8 @@ impl Wishes {
         self.keys(usize::MAX, std::iter::once(key));
     }
 
-    /// The call will look at the entries of these keys, in this order, until their values come to more than
-    /// `value_bytes` together.
+    /// The call will look at the entries of these keys, in this order, until their values come to
+    /// more than `value_bytes` together.
     #[inline]
     pub fn keys<'a>(&mut self, value_bytes: usize, keys: impl Iterator<Item = &'a [u8]>) {
         let first = self.keys.len();
@@ -96,8 +97,8 @@ impl Wishes {
         self.wish(Wish::Page { range, page });
     }
 
-    /// The call will count a part of a range: at most `rows` entries, but at least one. `may_estimate`: if these are not
-    /// all, an estimate of the whole range will do.
+    /// The call will count a part of a range: at most `rows` entries, but at least one.
+    /// `may_estimate`: if these are not all, an estimate of the whole range will do.
     pub fn count(&mut self, range: &Range<'_>, rows: u32, may_estimate: bool) {
         let range = self.keep_range(range);
         self.wish(Wish::Count {

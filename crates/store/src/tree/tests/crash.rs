@@ -4,8 +4,9 @@ use testkit::{Files, read_folder, write_folder};
 
 use super::*;
 
-/// States of the device in the midst of a change of the set of tables. Before `current` is replaced, everything new may be
-/// there, in part or whole; afterwards everything old may still be there.
+/// States of the device in the midst of a change of the set of tables. Before `current` is
+/// replaced, everything new may be there, in part or whole; afterwards everything old may still be
+/// there.
 fn between(random: &mut Random, before: &Files, after: &Files) -> Vec<Files> {
     let is_current = |name: &Path| name.file_name().is_some_and(|name| name == "current");
     let mut states = vec![before.clone(), after.clone()];
@@ -41,8 +42,8 @@ fn between(random: &mut Random, before: &Files, after: &Files) -> Vec<Files> {
     states
 }
 
-/// A start from such a state, with a log that may end at any commit from there on, is what the log says; and what is
-/// written afterwards stays too.
+/// A start from such a state, with a log that may end at any commit from there on, is what the log
+/// says; and what is written afterwards stays too.
 fn check_start(random: &mut Random, files: &Files, log: &[Logged], least: u64) {
     let folder = TempFolder::new("crash");
     write_folder(&folder.0, files);
@@ -74,8 +75,8 @@ fn check_start(random: &mut Random, files: &Files, log: &[Logged], least: u64) {
     }
 }
 
-/// Power is lost at each flush and compaction and in the midst of it; the log is any later one. 100 rounds and more,
-/// each of which writes after the start.
+/// Power is lost at each flush and compaction and in the midst of it; the log is any later one. 100
+/// rounds and more, each of which writes after the start.
 #[test]
 fn power_loss_leaves_what_the_log_says() {
     let mut rounds = 0;
@@ -105,7 +106,8 @@ fn power_loss_leaves_what_the_log_says() {
             states.extend(between(&mut random, &before, &flushed));
             while writer.index().compact().expect("there is room") {}
             let compacted = read_folder(&folder.0);
-            // One step each, as far as the device is concerned: what came between is among what is left over.
+            // One step each, as far as the device is concerned: what came between is among what is
+            // left over.
             states.extend(between(&mut random, &flushed, &compacted));
             for _ in 0..3 {
                 let commit = random_commit(&mut random, log[log.len() - 1].sequence);

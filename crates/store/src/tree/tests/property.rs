@@ -1,4 +1,5 @@
-//! Random histories: commits, seals, flushes, compactions, starts and clears, with views held across them.
+//! Random histories: commits, seals, flushes, compactions, starts and clears, with views held
+//! across them.
 
 use super::*;
 use crate::tree::Fate;
@@ -258,7 +259,8 @@ fn the_longest_keys_and_large_values_survive() {
     assert_eq!(all_of(&writer.index().view()), expected);
 }
 
-/// Compaction may change the set of tables as often as it likes while nobody commits: later commits are seen.
+/// Compaction may change the set of tables as often as it likes while nobody commits: later commits
+/// are seen.
 #[test]
 fn numbers_between_commits_do_not_run_out() {
     let folder = TempFolder::new("numbers");
@@ -285,8 +287,9 @@ fn numbers_between_commits_do_not_run_out() {
     assert!(!writer.index().compact().expect("there is room"));
 }
 
-/// Many versions of the set of tables between two commits, then a rotation between two more with the next sequences: the
-/// last commit must be seen in the newest version, not looked for in one of the many.
+/// Many versions of the set of tables between two commits, then a rotation between two more with
+/// the next sequences: the last commit must be seen in the newest version, not looked for in one of
+/// the many.
 #[test]
 fn a_commit_behind_many_versions_is_seen() {
     let folder = TempFolder::new("versions");
@@ -324,8 +327,8 @@ fn a_commit_behind_many_versions_is_seen() {
     }
 }
 
-/// While the engine installs tables, a memtable can be sealed and commits go on. Versions that the engine makes without
-/// knowing of them hide none of them, neither then nor afterwards.
+/// While the engine installs tables, a memtable can be sealed and commits go on. Versions that the
+/// engine makes without knowing of them hide none of them, neither then nor afterwards.
 #[test]
 fn a_seal_does_not_wait_for_the_engine() {
     let folder = TempFolder::new("ahead");

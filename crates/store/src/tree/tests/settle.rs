@@ -6,8 +6,9 @@ use testkit::{read_folder, write_folder};
 
 use super::*;
 
-/// What a flush leaves that fails when `current` was renamed: in `folder` it names a list, v9, with a table that the engine
-/// does not have. A folder of the name of its next list lets the flush itself fail.
+/// What a flush leaves that fails when `current` was renamed: in `folder` it names a list, v9, with
+/// a table that the engine does not have. A folder of the name of its next list lets the flush
+/// itself fail.
 fn publish_another_list(folder: &Path, log: &[Logged]) {
     let twin = TempFolder::new("settle-twin");
     write_folder(&twin.0, &read_folder(folder));
@@ -37,8 +38,8 @@ fn tables(folder: &Path) -> usize {
     tables.expect("each tree has it").count()
 }
 
-/// The tree goes on, and a start at any time finds it whole. Once with a folder that can be settled at once, and once with
-/// one that cannot.
+/// The tree goes on, and a start at any time finds it whole. Once with a folder that can be settled
+/// at once, and once with one that cannot.
 #[test]
 fn a_flush_that_fails_when_it_is_published_costs_nothing() {
     let mut random = Random::new(7);

@@ -99,8 +99,8 @@ fn views_show_whole_commits_while_everything_moves() {
     );
 }
 
-/// Looks at all keys but the one that the newest commits may lack, once without a reader and once with one. Answers the
-/// sequences of what it saw.
+/// Looks at all keys but the one that the newest commits may lack, once without a reader and once
+/// with one. Answers the sequences of what it saw.
 fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
     let mut wishes = Wishes::default();
     for key in 0..KEYS {

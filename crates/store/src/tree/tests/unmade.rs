@@ -3,7 +3,8 @@
 use super::*;
 use crate::tree::Fate;
 
-/// A tree is read and written before it is made, meanwhile and afterwards, by old views and new ones.
+/// A tree is read and written before it is made, meanwhile and afterwards, by old views and new
+/// ones.
 #[test]
 fn a_tree_equals_the_model_whenever_it_is_made() {
     for seed in 0..40 {

@@ -12,7 +12,8 @@ use wal::disk::{Disk, SimulatedDisk};
 use super::{Bench, config, content};
 use crate::bench::log_config;
 
-/// A backup in which `busy` does something between any two steps; returns what was visible at its cut.
+/// A backup in which `busy` does something between any two steps; returns what was visible at its
+/// cut.
 fn backup(
     bench: &mut Bench,
     target: &SimulatedDisk,
@@ -97,7 +98,8 @@ fn a_backup_has_the_content_of_each_blob_at_its_cut_whatever_is_replaced_meanwhi
 
     let name = bench.files(&target).pop().expect("there are contents");
     let path = format!("blobs/{name}");
-    // What no checksum covers: padding behind the name, between and behind the marks, and what was added.
+    // What no checksum covers: padding behind the name, between and behind the marks, and what was
+    // added.
     let whole = target.contents(&path);
     let padded = [1_000, 2_040, 2_900, 3_050, 4_000];
     for place in padded.into_iter().map(Some).chain([None]) {

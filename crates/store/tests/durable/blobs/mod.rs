@@ -1,5 +1,5 @@
-//! Blobs on a simulated disk: what is stored, resumed, replaced, deleted and collected, and what a loss of power at every
-//! step leaves. Here is what the tests share.
+//! Blobs on a simulated disk: what is stored, resumed, replaced, deleted and collected, and what a
+//! loss of power at every step leaves. Here is what the tests share.
 
 mod backups;
 mod bounds;

@@ -167,7 +167,8 @@ fn open_uploads_make_room_only_when_they_stand_still_and_their_peer_has_most() {
     assert_eq!(names(&bench).len(), PLACES);
 }
 
-/// A few peers that hold all places with a byte now and then leave one to each newcomer, and not a second one.
+/// A few peers that hold all places with a byte now and then leave one to each newcomer, and not a
+/// second one.
 #[test]
 fn a_newcomer_takes_the_place_of_an_upload_that_hardly_moves() {
     let disk = testkit::simulated_disk(3);

@@ -171,7 +171,8 @@ fn at_every_step(fault: Fault, seed: u64, count: usize, stride: usize) {
     let mut failed = 0;
     for at in (first..last).step_by(stride) {
         let what = format!("seed {seed}, {fault:?} at step {at}");
-        // A failed sync takes an upload, and so does a failed write, unless there was only no room for it.
+        // A failed sync takes an upload, and so does a failed write, unless there was only no room
+        // for it.
         let may_be_gone = match fault {
             Fault::Full => clean.steps()[at] != DiskStep::Write,
             _ => fault == Fault::Error,

@@ -48,7 +48,8 @@ fn a_full_database_takes_what_does_not_grow_it(make: Make<'_>) {
         panic!("{refusal:?}");
     };
     assert!(used_bytes <= 10_000 && used_bytes + added_bytes > 10_000 && added_bytes > 104);
-    // What is there can be read, overwritten in its size, made smaller, and deleted, which makes room.
+    // What is there can be read, overwritten in its size, made smaller, and deleted, which makes
+    // room.
     let first = 0u32.to_be_bytes();
     let second = 1u32.to_be_bytes();
     assert_eq!(bench.get(&first), Some(vec![0; 100]));

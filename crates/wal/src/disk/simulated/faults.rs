@@ -45,12 +45,13 @@ impl Step {
 /// What goes wrong in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An error. A write may have been done in part; of what a sync should have made durable, any part is, and the
-    /// rest counts as clean, so that a later sync passes over it.
+    /// An error. A write may have been done in part; of what a sync should have made durable, any
+    /// part is, and the rest counts as clean, so that a later sync passes over it.
     Error,
     /// A write or a read does less than it was asked for, and says so.
     Short,
-    /// A write finds no room. So may a sync, where room is looked for late; it leaves what an error leaves.
+    /// A write finds no room. So may a sync, where room is looked for late; it leaves what an error
+    /// leaves.
     Full,
     /// A step that needs a file descriptor gets none (EMFILE), and does nothing. Others go well.
     NoDescriptor,
@@ -85,8 +86,8 @@ counts! {
     kills,
     /// Files of which a loss of power took all that was written and not synced.
     lost_writes,
-    /// Files of which a loss of power took some blocks that were written and not synced, and left others, or left an
-    /// older content than the last.
+    /// Files of which a loss of power took some blocks that were written and not synced, and left
+    /// others, or left an older content than the last.
     torn_writes,
     /// Writes that failed, perhaps done in part.
     failed_writes,
@@ -114,9 +115,11 @@ counts! {
     short_reads,
     /// Folders that could not be listed, but for want of descriptors.
     failed_lists,
-    /// Files that were not made or opened, and folders that were not listed, for want of descriptors.
+    /// Files that were not made or opened, and folders that were not listed, for want of
+    /// descriptors.
     no_descriptors,
-    /// Files that were not made, opened, renamed or removed, and folders that were not listed, for want of permission.
+    /// Files that were not made, opened, renamed or removed, and folders that were not listed, for
+    /// want of permission.
     denied,
 }
 

@@ -28,7 +28,8 @@ pub(super) struct FileState {
     pub(super) dirty: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Which blocks have been given space: a hole has none.
     pub(super) allocated: Vec<bool>,
-    /// The least length since the last sync: what the device has beyond it is gone when the length is durable.
+    /// The least length since the last sync: what the device has beyond it is gone when the length
+    /// is durable.
     pub(super) shortest: usize,
 }
 
@@ -85,7 +86,8 @@ impl FileState {
         self.dirty.clear();
     }
 
-    /// Lets the device keep what it happens to have of the unsynced blocks, and forgets that they were unsynced.
+    /// Lets the device keep what it happens to have of the unsynced blocks, and forgets that they
+    /// were unsynced.
     pub(super) fn lose(&mut self, loss: Loss, random: &mut Numbers) -> Left {
         if loss.keeps(random) {
             self.sync_len();

@@ -1,9 +1,10 @@
 //! A disk for tests that does what a real one may do at its worst, by seed.
 //!
-//! A power loss ([`SimulatedDisk::lose_power`]) leaves of each unsynced block of 512 bytes the content that was last
-//! durable, or that of any write since; lengths and names of files likewise. Each step that changes something has a
-//! number, each [access](Step::is_access) has one of another row, and a [`Fault`] can be planned for each of them. Files
-//! that are open are counted, and can be bounded as the descriptors of a process are.
+//! A power loss ([`SimulatedDisk::lose_power`]) leaves of each unsynced block of 512 bytes the
+//! content that was last durable, or that of any write since; lengths and names of files likewise.
+//! Each step that changes something has a number, each [access](Step::is_access) has one of another
+//! row, and a [`Fault`] can be planned for each of them. Files that are open are counted, and can
+//! be bounded as the descriptors of a process are.
 
 mod faults;
 mod file;
@@ -26,7 +27,8 @@ use super::{Disk, DiskFile, FolderLock};
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     world: Arc<Mutex<World>>,
-    /// What stands before the names of this folder: nothing, or that of a folder within and a slash.
+    /// What stands before the names of this folder: nothing, or that of a folder within and a
+    /// slash.
     prefix: Arc<str>,
 }
 
@@ -72,8 +74,8 @@ impl SimulatedDisk {
         self.world().plan_of_accesses.insert(access, fault);
     }
 
-    /// Lets a step of one kind in this folder, or in one within, go wrong, after `before` of them that do not. Forgotten
-    /// when the process ends.
+    /// Lets a step of one kind in this folder, or in one within, go wrong, after `before` of them
+    /// that do not. Forgotten when the process ends.
     pub fn plan_next(&self, kind: Step, before: usize, fault: Fault) {
         let planned = Planned {
             prefix: Arc::clone(&self.prefix),
@@ -140,7 +142,8 @@ impl SimulatedDisk {
         self.world().handle_limit = handles;
     }
 
-    /// Takes what is not durable away, at random, and turns the power on again. All open files are dead.
+    /// Takes what is not durable away, at random, and turns the power on again. All open files are
+    /// dead.
     pub fn lose_power(&self) {
         self.world().lose_power();
     }
@@ -152,7 +155,8 @@ impl SimulatedDisk {
         world.end_life();
     }
 
-    /// Another disk that is as this one is now, of which nothing is open. What becomes of one is nothing to the other.
+    /// Another disk that is as this one is now, of which nothing is open. What becomes of one is
+    /// nothing to the other.
     pub fn fork(&self) -> SimulatedDisk {
         let mut world = self.world().clone();
         world.end_life();
@@ -162,7 +166,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// Lets the operating system forget what it believes to be on the device too, so that it is read again from there.
+    /// Lets the operating system forget what it believes to be on the device too, so that it is
+    /// read again from there.
     pub fn evict(&self) {
         for file in &mut self.world().files {
             file.evict();

@@ -235,7 +235,8 @@ fn what_is_done_is_said_when_asked_now_and_then_and_in_time() {
     assert!(open.take().is_empty(), "all is known");
 }
 
-/// The first batch that is not said to be done sets the alarm, and those behind it do not put it off.
+/// The first batch that is not said to be done sets the alarm, and those behind it do not put it
+/// off.
 #[test]
 fn an_alarm_is_set_once_and_only_for_what_is_not_said() {
     let mut bench = Bench::new();
