@@ -94,7 +94,7 @@ def test_halves_of_uploads_make_room_are_listed_and_discarded(binary, tmp_path):
         assert len(lines) == PLACES
         # After a restart the addresses are not known.
         assert {line.split("\t")[2] for line in lines} == {"-", "127.0.0.1"}
-        assert run(binary, server, "blob", "uploads", "--discard", "late-2") == ["discarded 1 uploads with 1 bytes"]
+        assert run(binary, server, "blob", "uploads", "--discard", "late-2") == ["discarded 1 upload with 1 byte"]
         run(binary, server, "blob", "uploads", "--discard", "late-2", code=1)
         assert run(binary, server, "blob", "uploads", "--idle", "1h") == []
         discarded = run(binary, server, "blob", "uploads", "--discard-all")

@@ -655,7 +655,7 @@ protobuf::message! {
         /// With with_previous, if there was one: the entry before, without its key.
         3 previous: message Entry<'a>,
         /// The entry has a value that is not here, so that the commit fits into max_answer_bytes:
-        /// read it with Get, whose version says whether it has changed since. Never set with
+        /// read it with Get, whose version returns whether it has changed since. Never set with
         /// keys_only.
         4 value_left_out: bool,
     }

@@ -369,7 +369,7 @@ impl Channel {
         }
     }
 
-    /// Takes what comes within `wait`, and says whether anything came.
+    /// Takes what comes within `wait`, and returns whether anything came.
     fn receive(&mut self, wait: Duration) -> bool {
         let (core, has_received) = (&mut self.core, &mut self.has_received);
         let mut foreign = None;

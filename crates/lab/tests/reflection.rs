@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use client::{Channel, ChannelOptions, Code};
-use common::{PATIENCE, Reply, Server};
+use common::{Reply, Server, TIMEOUT};
 use lab::{MethodError, MethodName, descriptors_of};
 use prost_reflect::prost::Message as _;
 use protobuf::{Reader, writer};
@@ -47,7 +47,7 @@ fn ask(server: &Server, timeout: Duration) -> Result<Vec<u8>, MethodError> {
 /// What is said of a server that answers each question so.
 fn refusal(reply: impl Fn() -> Reply + Send + Sync + 'static) -> String {
     let server = Server::new(move |_| reply());
-    match ask(&server, PATIENCE) {
+    match ask(&server, TIMEOUT) {
         Err(MethodError::NoReflection(reason)) => reason,
         other => panic!("{other:?}"),
     }
@@ -101,7 +101,7 @@ fn files_are_asked_for_until_none_is_missing() {
                 Reply::Message(answer)
             })
         };
-        let set = ask(&server, PATIENCE).expect("it has reflection");
+        let set = ask(&server, TIMEOUT).expect("it has reflection");
         assert_eq!(
             *asked.lock().expect("nobody panics"),
             ["t.T", "b.proto", "c.proto"]
@@ -117,7 +117,7 @@ fn files_are_asked_for_until_none_is_missing() {
 fn files_that_came_with_others_are_not_asked_for() {
     let all = compiled();
     let server = Server::new(move |_| Reply::Message(files(&all)));
-    ask(&server, PATIENCE).expect("it has reflection");
+    ask(&server, TIMEOUT).expect("it has reflection");
     assert_eq!(server.messages(), 1);
 }
 

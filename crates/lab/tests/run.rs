@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Code;
-use common::{Gate, PATIENCE, Reply, Script, Server, plan};
+use common::{Gate, Reply, Script, Server, TIMEOUT, plan};
 use lab::{
     Arrivals, FailureKind, Length, MetadataField, MetadataValue, Mode, Outcome, Pace, Plan,
     Progress, Report, RunError, SameRequest, Verdict, Workload, process_cpu_ns, run,
@@ -779,7 +779,7 @@ fn a_run_that_is_stopped_while_it_connects_has_no_result() {
         shown.len() < 2
     });
     assert!(
-        begin.elapsed() < PATIENCE,
+        begin.elapsed() < TIMEOUT,
         "it does not wait for the connection"
     );
     end.open();

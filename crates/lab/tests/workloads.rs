@@ -163,7 +163,7 @@ fn messages_of_a_pipe_are_batches() {
 
 #[test]
 fn answers_of_each_kind_are_judged() {
-    // The first field of each says whether it found, did or changed something.
+    // The first field of each returns whether it found, did or changed something.
     let (yes, no, garbage) = (&b"\x08\x01"[..], &b""[..], &b"\xff\xff"[..]);
     let single = PeltonWorkload::new(&load("get=100", PeltonShape::Single), 1, 0, 1);
     for kind in 0..6 {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use net::{Address, ConnectionId, Endpoint, Outgoing, Read, Ready, Written};
 
-const PATIENCE_NS: u64 = 10_000_000_000;
+const TIMEOUT_NS: u64 = 10_000_000_000;
 
 fn endpoint(text: &str) -> Endpoint {
     let address: Address = text.parse().expect(text);
@@ -16,7 +16,7 @@ fn endpoint(text: &str) -> Endpoint {
 /// Waits until something of this connection is reported.
 fn wait_for(outgoing: &mut Outgoing, id: ConnectionId) {
     for _ in 0..1_000 {
-        outgoing.wait(Some(PATIENCE_NS)).expect("waiting works");
+        outgoing.wait(Some(TIMEOUT_NS)).expect("waiting works");
         while let Some(ready) = outgoing.next_ready() {
             if ready.id == id {
                 return;

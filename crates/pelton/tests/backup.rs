@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Answer, PATIENCE, Server, pelton, run};
+use support::{Answer, Server, TIMEOUT, pelton, run};
 
 /// A place for folders, removed with the value.
 struct Folder(PathBuf);
@@ -335,7 +335,7 @@ fn interrupt(id: u32) {
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < until, "it never came to that");
         thread::sleep(Duration::from_millis(1));

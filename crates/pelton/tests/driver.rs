@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use client::{CallOptions, Channel, ChannelOptions, ServerStreaming};
-use support::{PATIENCE, Server, pelton};
+use support::{Server, TIMEOUT, pelton};
 
 /// A place for a data folder and a log, removed with the value.
 struct Folder(PathBuf);
@@ -32,7 +32,7 @@ impl Folder {
     }
 
     fn wait_for_log(&self, text: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let log = fs::read_to_string(self.0.join("log")).expect("the server writes it");
             if log.contains(text) {
@@ -100,7 +100,7 @@ fn get_k(channel: &mut Channel) -> Vec<u8> {
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < until, "it never is so");
         std::thread::sleep(std::time::Duration::from_millis(5));

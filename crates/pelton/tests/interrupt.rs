@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, PATIENCE, Server, pelton};
+use support::{Folder, Server, TIMEOUT, pelton};
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
@@ -33,7 +33,7 @@ fn spawn(command: &mut Command) -> Child {
 
 /// Waits until a process handles both signals, and a little longer: until it waits for its input.
 fn wait_until_listening(process: &Child) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let is_listening = || {
         let status = fs::read_to_string(format!("/proc/{}/status", process.id()))
             .expect("the process is there");
@@ -62,7 +62,7 @@ fn send(process: &Child, signal: i32) {
 
 /// The exit code and standard error of a process that has to end although its input stays open.
 fn ended(mut process: Child, what: &str) -> (Option<i32>, String) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while process.try_wait().expect("the child is ours").is_none() {
         if Instant::now() >= until {
             process.kill().expect("the child is ours");

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Answer, PATIENCE, Server, pelton, run};
+use support::{Answer, Server, TIMEOUT, pelton, run};
 
 /// A short load of the default database, if the flags name no other one; its result as JSON.
 fn load(server: &Server, flags: &[&str]) -> (Answer, Value) {
@@ -255,7 +255,7 @@ fn a_load_that_fails_or_is_interrupted_removes_its_database() {
         let mut load = server.command(words);
         let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
         let load = load.spawn().expect("the binary runs");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while databases(&server).len() < 2 {
             assert!(Instant::now() < until, "no database is made");
             thread::sleep(Duration::from_millis(10));
@@ -270,7 +270,7 @@ fn a_load_that_fails_or_is_interrupted_removes_its_database() {
 
 /// Waits until a database that a load has made has entries.
 fn await_entries(server: &Server) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let has_entries = || {
         let found = databases(server).into_iter().find(|name| !name.is_empty());
         found.is_some_and(|name| {
@@ -795,7 +795,7 @@ fn a_server_that_dies_in_the_midst_is_told() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while server.run(["count"]).text() == "0\n" {
         assert!(Instant::now() < until, "nothing arrives");
         thread::sleep(Duration::from_millis(10));

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use client::{CallOptions, Channel, ChannelOptions};
-use support::{Folder, PATIENCE, pelton, run};
+use support::{Folder, TIMEOUT, pelton, run};
 
 /// A server whose log is read here. Ended with the value.
 struct Logged {
@@ -79,7 +79,7 @@ impl Logged {
     /// Makes it refuse a connection.
     fn knock(&self) {
         let mut socket = TcpStream::connect(&self.address).expect("it listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a time");
         socket.write_all(b"\0\x01\x02\x03").expect("it reads");
         let _ = socket.read_to_end(&mut Vec::new());
     }
@@ -282,7 +282,7 @@ fn a_peer_that_speaks_something_else_is_named() {
         ),
     ] {
         let mut socket = TcpStream::connect(&server.address).expect("it listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a time");
         socket.write_all(said.as_bytes()).expect("it reads");
         let mut answered = String::new();
         socket.read_to_string(&mut answered).expect("text");
@@ -501,7 +501,7 @@ fn the_service_manager_is_told() {
     let name = format!("pelton-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("valid");
     let manager = UnixDatagram::bind_addr(&address).expect("the name is free");
-    manager.set_read_timeout(Some(PATIENCE)).expect("a time");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("a time");
     for driver in ["event-loop", "blocking"] {
         let folder = Folder::new(&format!("notify-{driver}"));
         let path = folder.0.join("pelton.toml");

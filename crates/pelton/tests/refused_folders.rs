@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, PATIENCE, Server, pelton, pelton_at, run, run_within_patience};
+use support::{Folder, Server, TIMEOUT, pelton, pelton_at, run, run_within_patience};
 
 /// Whoever has no rights: the user `nobody`, where these tests are run by root.
 const NOBODY: u32 = 65_534;
@@ -85,7 +85,7 @@ fn fill(server: &Server, count: usize) {
 
 /// Waits for a file whose name ends like this; the newest by name.
 fn wait_for(folder: &Path, end: &str) -> PathBuf {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Instant::now() < until {
         if let Some(path) = files(folder, end).pop() {
             return path;
@@ -209,7 +209,7 @@ fn a_folder_that_is_in_use() {
 
 /// Waits until a server has the next file of the log, and nothing half-made.
 fn settle(folder: &Path) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while files(folder, ".log").len() < 3 || !files(folder, ".new").is_empty() {
         assert!(
             Instant::now() < until,
@@ -456,7 +456,7 @@ fn a_damaged_database_on_disk() {
         content(folder).into_keys().filter(is_table).collect()
     };
     // The second one brings to the device what was there before the first.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let first = folder.data().join("00000000000000000001.log");
     while tables(&folder.data()).len() < 2 || first.exists() {
         assert!(Instant::now() < until, "nothing comes to the device");

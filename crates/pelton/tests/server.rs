@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Folder, PATIENCE, Server, pelton, run};
+use support::{Folder, Server, TIMEOUT, pelton, run};
 
 #[test]
 fn it_says_what_listens_where() {
@@ -260,7 +260,7 @@ fn strangers_are_told_what_this_port_is() {
     let server = Server::start();
     let mut stranger = TcpStream::connect(&server.addresses[0]).expect("it listens");
     stranger
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a time limit is possible");
     stranger
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -11,8 +11,8 @@ use crate::loop_state::LoopState;
 /// A loop that drains.
 pub(crate) struct Drain {
     /// Calls that wait for their peer then are ended.
-    patience_until_ns: u64,
-    patience_is_over: bool,
+    idle_until_ns: u64,
+    idle_time_is_over: bool,
     /// All calls that still run then are ended.
     last_call_ns: u64,
 }
@@ -21,11 +21,11 @@ impl LoopState {
     /// From now on nothing new begins.
     pub(crate) fn begin_drain(&mut self, now_ns: u64) {
         let drain_ms = self.settings.drain_ms;
-        let patience_ms = limits::DRAIN_PATIENCE_MS.min(drain_ms / 2);
+        let idle_ms = limits::DRAIN_IDLE_MS.min(drain_ms / 2);
         let last_call_ms = drain_ms - limits::LAST_CALL_MS.min(drain_ms / 4);
         self.drain = Some(Drain {
-            patience_until_ns: now_ns + patience_ms * 1_000_000,
-            patience_is_over: false,
+            idle_until_ns: now_ns + idle_ms * 1_000_000,
+            idle_time_is_over: false,
             last_call_ns: now_ns.saturating_add(last_call_ms.saturating_mul(1_000_000)),
         });
         self.shared.health.stop();
@@ -47,10 +47,10 @@ impl LoopState {
     }
 
     /// Whether peers have had the time that a drain gives them.
-    pub(crate) fn patience_is_over(&self) -> bool {
+    pub(crate) fn idle_time_is_over(&self) -> bool {
         self.drain
             .as_ref()
-            .is_some_and(|drain| drain.patience_is_over)
+            .is_some_and(|drain| drain.idle_time_is_over)
     }
 
     /// The calls that a drain has to look at: once when its patience ends, and all from the last
@@ -59,9 +59,9 @@ impl LoopState {
         let Some(drain) = &mut self.drain else {
             return Vec::new();
         };
-        let patience_ends = now_ns >= drain.patience_until_ns && !drain.patience_is_over;
-        drain.patience_is_over |= patience_ends;
-        if patience_ends || now_ns >= drain.last_call_ns {
+        let idle_time_ends = now_ns >= drain.idle_until_ns && !drain.idle_time_is_over;
+        drain.idle_time_is_over |= idle_time_ends;
+        if idle_time_ends || now_ns >= drain.last_call_ns {
             self.calls.ids().collect()
         } else {
             Vec::new()
@@ -73,9 +73,9 @@ impl LoopState {
     pub(crate) fn is_sending(&self, channel: &ConnectionState) -> bool {
         let now_ns = self.clock.tick_ns();
         let is_in_time = |drain: &Drain| now_ns < drain.last_call_ns;
-        let patience_ns = limits::DRAIN_PATIENCE_MS * 1_000_000;
+        let timeout_ns = limits::DRAIN_IDLE_MS * 1_000_000;
         (channel.holding.changed_ns())
-            .is_some_and(|changed_ns| now_ns.saturating_sub(changed_ns) < patience_ns)
+            .is_some_and(|changed_ns| now_ns.saturating_sub(changed_ns) < timeout_ns)
             && self.drain.as_ref().is_some_and(is_in_time)
     }
 
@@ -83,14 +83,14 @@ impl LoopState {
     /// calls.
     pub(crate) fn drain_deadline_ns(&self) -> Option<u64> {
         let drain = self.drain.as_ref()?;
-        if !drain.patience_is_over {
-            return Some(drain.patience_until_ns);
+        if !drain.idle_time_is_over {
+            return Some(drain.idle_until_ns);
         }
         if self.calls.len() > 0 {
             return Some(drain.last_call_ns);
         }
         // Nothing else may tell that a peer has stopped to take its answer.
-        Some(self.clock.tick_ns() + limits::DRAIN_PATIENCE_MS * 1_000_000)
+        Some(self.clock.tick_ns() + limits::DRAIN_IDLE_MS * 1_000_000)
     }
 
     /// Ends a call that waits for its peer or for an event, and from the last call on any call.

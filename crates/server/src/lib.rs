@@ -204,7 +204,7 @@ struct Parts {
     deferred_drop: DeferredDrop,
     /// Who reads databases on disk for event loops.
     readers: Readers,
-    /// Behind the databases that last.
+    /// Behind the durable databases.
     durable: Option<Arc<Durable>>,
     tasks: Arc<Tasks>,
 }
@@ -516,7 +516,7 @@ impl Parts {
         self.worker_with(mailbox, waker, role)
     }
 
-    /// A loop's part, with its mailbox to and from the committer of the databases that last, if
+    /// A loop's part, with its mailbox to and from the committer of the durable databases, if
     /// there is one.
     fn worker_with(
         &self,

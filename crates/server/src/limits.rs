@@ -69,7 +69,7 @@ pub const RETRY_PUSHBACK_MS: u64 = 100;
 /// After the stop signal, how long a call that waits for its peer may still go on before it is
 /// ended with UNAVAILABLE, in milliseconds. Calls that the server itself has still to answer go on
 /// until `--drain-timeout`.
-pub const DRAIN_PATIENCE_MS: u64 = 500;
+pub const DRAIN_IDLE_MS: u64 = 500;
 
 /// How long before the end of `--drain-timeout` the calls that still run are ended with
 /// UNAVAILABLE, in milliseconds: the time their statuses have to get out before connections are

@@ -209,7 +209,7 @@ impl LoopHandler {
     }
 
     /// While draining: ends the calls that only wait for their peer.
-    fn end_the_patient(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+    fn cancel_idle_calls(&mut self, connections: &mut dyn Connections, now_ns: u64) {
         for call in self.core.overstayed(now_ns) {
             self.with_call(connections, call, LoopState::end_for_stop);
         }
@@ -278,7 +278,7 @@ impl Handler for LoopHandler {
         self.tell_of_tasks(connections);
         self.wake_subscribers(connections);
         self.ring(connections, now_ns);
-        self.end_the_patient(connections, now_ns);
+        self.cancel_idle_calls(connections, now_ns);
         self.core.resume_turns();
         self.core.resume_unpacking();
         self.core.end_tick();
@@ -322,7 +322,7 @@ impl Handler for LoopHandler {
     fn is_drained(&self) -> bool {
         let mut channels = self.channels.iter().flatten();
         self.core.calls.len() == 0
-            && if self.core.patience_is_over() {
+            && if self.core.idle_time_is_over() {
                 !channels.any(|channel| self.core.is_sending(channel))
             } else {
                 channels.all(ConnectionState::is_drained)

@@ -62,7 +62,7 @@ pub(crate) struct LoopState {
     /// When it was last said that a database on disk could not be read.
     pub(crate) damage_told_ns: Option<u64>,
     pub(crate) admission: Admission,
-    /// To and from the committer of the databases that last.
+    /// To and from the committer of the durable databases.
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) tasks: LoopTasks,
     pub(crate) blobs: LoopBlobs,
@@ -107,7 +107,7 @@ pub(crate) struct LoopState {
 pub(crate) struct Helpers {
     pub deferred_drop: DeferredDrop,
     pub readers: LoopReaders,
-    /// To the committer of the databases that last, if there are any.
+    /// To the committer of the durable databases, if there are any.
     pub mailbox: Option<Mailbox>,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,

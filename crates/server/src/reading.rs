@@ -4,8 +4,8 @@
 use net::Connections;
 use service::State;
 use service::keyvalue::{no_reader, reads_wait};
-use store::tree::{Fetch, Fetched, TreeIndex, Wishes};
-use store::{Look, Shown, View};
+use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
+use store::{IndexView, ReadView, View};
 
 use crate::batch::{LongWork, Read, Reads, are_of_one, jobs_of};
 use crate::calls::CallId;
@@ -27,10 +27,10 @@ impl LoopHandler {
                 .take_while(|read| read.database == first.database)
                 .count();
             let (these, others) = rest.split_at(alike);
-            match store.look(first.database) {
-                Look::Memory(view) => self.serve_from_view(connections, &view, &reads, these),
-                Look::Disk(tree) => self.fetch(connections, &tree, &reads, these),
-                Look::Gone => self.serve_all(connections, None, &reads, these),
+            match store.index_view(first.database) {
+                IndexView::Memory(view) => self.serve_from_view(connections, &view, &reads, these),
+                IndexView::Disk(tree) => self.fetch(connections, &tree, &reads, these),
+                IndexView::Gone => self.serve_all(connections, None, &reads, these),
             }
             rest = others;
         }
@@ -45,7 +45,7 @@ impl LoopHandler {
         these: &[Read],
     ) {
         let hasher = self.core.shared.store.hasher().clone();
-        let shown = Shown::memory(view);
+        let shown = ReadView::memory(view);
         for these in these.chunks(limits::READS_WARMED_TOGETHER) {
             view.warm(these.iter().map(|read| hasher.hash(reads.kept(read))));
             self.serve_all(connections, Some(&shown), reads, these);
@@ -57,7 +57,7 @@ impl LoopHandler {
     fn serve_all(
         &mut self,
         connections: &mut dyn Connections,
-        shown: Option<&Shown<'_>>,
+        shown: Option<&ReadView<'_>>,
         reads: &Reads,
         these: &[Read],
     ) {
@@ -69,7 +69,7 @@ impl LoopHandler {
     fn serve_connection(
         &mut self,
         connections: &mut dyn Connections,
-        shown: Option<&Shown<'_>>,
+        shown: Option<&ReadView<'_>>,
         reads: &Reads,
         alike: &[Read],
     ) {
@@ -105,7 +105,7 @@ impl LoopHandler {
         these: &[Read],
     ) {
         for these in jobs_of(these) {
-            let mut wishes = Wishes::default();
+            let mut wishes = ReadPlan::default();
             for read in these {
                 if let Some(running) = self.core.calls.get_mut(read.call) {
                     running.reads_from = Some(read.database);
@@ -130,7 +130,7 @@ impl LoopHandler {
         }
     }
 
-    fn wish(&self, call: CallId, kept: &[u8], wishes: &mut Wishes) {
+    fn wish(&self, call: CallId, kept: &[u8], wishes: &mut ReadPlan) {
         if let Some(running) = self.core.calls.get(call) {
             wishes.begin(call.tag(), kept);
             running.call.wish(kept, wishes);
@@ -204,7 +204,7 @@ impl LoopHandler {
             };
             match work {
                 LongWork::Read(database) => {
-                    self.serve_long_read(connections, store.look(database), call);
+                    self.serve_long_read(connections, store.index_view(database), call);
                 }
                 LongWork::Step => self.with_call(connections, call, LoopState::wake),
             }
@@ -214,11 +214,16 @@ impl LoopHandler {
         }
     }
 
-    fn serve_long_read(&mut self, connections: &mut dyn Connections, look: Look<'_>, call: CallId) {
+    fn serve_long_read(
+        &mut self,
+        connections: &mut dyn Connections,
+        look: IndexView<'_>,
+        call: CallId,
+    ) {
         let shown = match &look {
-            Look::Memory(view) => Some(Shown::memory(view)),
-            Look::Gone => None,
-            Look::Disk(tree) => {
+            IndexView::Memory(view) => Some(ReadView::memory(view)),
+            IndexView::Gone => None,
+            IndexView::Disk(tree) => {
                 return self.fetch_slice(connections, tree, call);
             }
         };
@@ -232,7 +237,7 @@ impl LoopHandler {
         let Some(connection) = self.core.calls.get(call).map(|running| running.connection) else {
             return;
         };
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         self.wish(call, &[], &mut wishes);
         if !wishes.is_empty() {
             let job = Fetch::new(tree.clone(), &mut wishes);

@@ -6,7 +6,7 @@ use service::keyvalue::{database_gone, not_read};
 use service::method::Kind;
 use service::{Actions, Call, Code, Shared, State, Status};
 use store::tree::FetchedCall;
-use store::{CommitOutcome, Shown};
+use store::{CommitOutcome, ReadView};
 use wire::StreamKey;
 
 use crate::actions::{Effects, Step};
@@ -164,7 +164,7 @@ impl LoopState {
         channel: &mut ConnectionState,
         io: &mut Io,
         id: CallId,
-        shown: Option<&Shown<'_>>,
+        shown: Option<&ReadView<'_>>,
         kept: &[u8],
     ) {
         self.read_waits = false;
@@ -195,7 +195,7 @@ impl LoopState {
             // for so long.
             return self.defer_read(channel, (database, id), fetched.kept());
         }
-        match Shown::fetched(fetched) {
+        match ReadView::fetched(fetched) {
             Ok(shown) => {
                 self.read(channel, io, id, Some(&shown), fetched.kept());
                 if let (true, Some(database)) = (self.read_waits, reads_from) {

@@ -42,7 +42,7 @@ pub enum Storage {
 /// A store that is open.
 pub(crate) struct Opening {
     pub store: Store,
-    /// Of the databases that last; whoever has it must run it.
+    /// Of the durable databases; whoever has it must run it.
     pub committer: Option<DurableCommitter>,
     /// What the log held.
     pub recovered: Option<Recovered>,
@@ -109,7 +109,7 @@ pub(crate) fn open(config: &Config) -> Result<Opening, StartError> {
     })
 }
 
-/// Starts the threads behind the databases that last.
+/// Starts the threads behind the durable databases.
 pub(crate) fn start(committer: DurableCommitter, config: &Config) -> Result<Durable, StartError> {
     let clock = Unticked(Arc::clone(&config.time));
     let log = Arc::clone(&config.log);

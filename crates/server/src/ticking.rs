@@ -124,7 +124,7 @@ impl LoopState {
         self.clock.tick_ns().checked_add(wait_ns)
     }
 
-    /// Exchanges the list for outcomes of the databases that last, if some have come.
+    /// Exchanges the list for outcomes of the durable databases, if some have come.
     pub(crate) fn take_mail(&self, outcomes: &mut Outcomes) -> bool {
         let taken = |mailbox: &Mailbox| mailbox.take(outcomes);
         self.mailbox.as_ref().is_some_and(taken)

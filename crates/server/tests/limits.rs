@@ -615,7 +615,7 @@ fn a_drain_ends_every_call_once() {
         "what can be answered soon is"
     );
     assert!(!host.is_drained() && !host.is_closing(caller.id));
-    host.advance_ms(server::limits::DRAIN_PATIENCE_MS);
+    host.advance_ms(server::limits::DRAIN_IDLE_MS);
     caller.exchange(&mut host);
     for stream in [watch, stream, silent] {
         assert_eq!(caller.heard(stream).code(), Code::Unavailable);
@@ -625,7 +625,7 @@ fn a_drain_ends_every_call_once() {
         0,
         "it is the server's turn, and it still may"
     );
-    host.advance_ms(net::limits::DRAIN_MS - 101 - server::limits::DRAIN_PATIENCE_MS);
+    host.advance_ms(net::limits::DRAIN_MS - 101 - server::limits::DRAIN_IDLE_MS);
     caller.exchange(&mut host);
     assert_eq!(caller.heard(too_late).code(), Code::Unavailable);
     assert!(
@@ -639,7 +639,7 @@ fn a_drain_ends_every_call_once() {
 /// How long a stop waits for peers, and for its own work, whatever time it was given.
 #[test]
 fn the_times_of_a_stop_follow_from_how_long_it_may_take() {
-    for (drain_ms, patience_ms, last_call_ms) in [
+    for (drain_ms, idle_ms, last_call_ms) in [
         (10_000, 500, 9_750),
         (2_000, 500, 1_750),
         (1_000, 500, 750),
@@ -657,7 +657,7 @@ fn the_times_of_a_stop_follow_from_how_long_it_may_take() {
         host.stop();
         caller.exchange(&mut host);
         let begun_ns = host.now_ns;
-        for (stream, ends_ms) in [(waits_for_peer, patience_ms), (works, last_call_ms)] {
+        for (stream, ends_ms) in [(waits_for_peer, idle_ms), (works, last_call_ms)] {
             let ends_ns = begun_ns + ends_ms * MILLISECOND_NS;
             let left_ms = (ends_ns - host.now_ns) / MILLISECOND_NS;
             host.advance_ms(left_ms - 1);
@@ -687,7 +687,7 @@ fn a_drain_does_not_wait_for_peers_that_are_silent() {
     host.connect(false);
     host.stop();
     assert!(!host.is_drained(), "a request may be on its way");
-    host.advance_ms(server::limits::DRAIN_PATIENCE_MS + 1);
+    host.advance_ms(server::limits::DRAIN_IDLE_MS + 1);
     assert!(host.is_drained());
     drop(caller);
 }

@@ -1,16 +1,16 @@
 //! A call as a state machine: what comes in ([`State`]) and what it asks for ([`Actions`]).
 //!
-//! The room above makes a [`Call`] when a request head has arrived, feeds it what the caller sends,
-//! and carries out what the call asks for. A call keeps no borrowed bytes between two steps and
-//! never blocks. Once it has called [`Actions::respond`] or [`Actions::finish`] it is over: the
+//! The layer above makes a [`Call`] when a request head has arrived, feeds it what the caller
+//! sends, and carries out what the call asks for. A call keeps no borrowed bytes between two steps
+//! and never blocks. Once it has called [`Actions::respond`] or [`Actions::finish`] it is over: the
 //! room above drops it and brings it nothing more.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
-use store::tree::Wishes;
-use store::{Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Shown, Store};
+use store::tree::ReadPlan;
+use store::{Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, ReadView, Store};
 
 use crate::admin::AdminCall;
 use crate::blob::BlobCall;
@@ -85,13 +85,13 @@ impl MessageParts {
     }
 }
 
-/// What a call may ask of the room above. Generic, so that nothing is called through a pointer on
+/// What a call may ask of the layer above. Generic, so that nothing is called through a pointer on
 /// the way of a request.
 pub trait Actions {
     /// Asks for [`State::read`] with a view of `database`: later in this tick, or, if it is on
-    /// disk, when what the call [wishes](State::wish) was fetched. `keep`, usually a key, is copied
-    /// and comes back with it. If the database is gone by then, the room above ends the call with
-    /// [`database_gone`](crate::keyvalue::database_gone).
+    /// disk, when what the call [wishes](State::wish) was fetched. `keep`, usually a key, is
+    /// copied and comes back with it. If the database is gone by then, the layer above ends the
+    /// call with [`database_gone`](crate::keyvalue::database_gone).
     fn read(&mut self, database: DatabaseId, keep: &[u8]);
 
     /// The same for a read that may take long: it is served after the others, as time allows, and
@@ -287,7 +287,7 @@ pub enum Topic {
 #[derive(Clone, Copy)]
 pub struct CallHead<'a> {
     /// When the caller gives up, on the clock of [`Actions::now_ns`]; `u64::MAX` if it did not say.
-    /// The room above ends the call then; it is here for those who want to plan.
+    /// The layer above ends the call then; it is here for those who want to plan.
     pub deadline_ns: u64,
     /// From where the call comes.
     pub peer: PeerKind,
@@ -371,12 +371,12 @@ pub trait State {
 
     /// What [`State::read`] will look at, said beforehand: asked only of calls whose database is on
     /// disk. `kept` is what was to be kept.
-    fn wish(&self, _kept: &[u8], _wishes: &mut Wishes) {}
+    fn wish(&self, _kept: &[u8], _wishes: &mut ReadPlan) {}
 
     /// What [`Actions::read`] or [`Actions::read_long`] asked for. `kept` is what was to be kept.
     fn read(
         &mut self,
-        _shown: &Shown<'_>,
+        _shown: &ReadView<'_>,
         _kept: &[u8],
         _shared: &Shared,
         _actions: &mut impl Actions,
@@ -559,14 +559,14 @@ impl State for Call {
         step!(self, state => state.half_closed(shared, actions));
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
         step!(self, state => state.wish(kept, wishes));
     }
 
     #[inline]
     fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         kept: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,

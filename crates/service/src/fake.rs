@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use store::blob::{News, Sealed, Work};
 use store::{
-    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, Shown,
+    Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, Mode, Outcomes, ReadView,
     Store, StoreConfig, WriteBatch,
 };
 
@@ -415,7 +415,7 @@ impl Clock for Standing {
     }
 }
 
-/// One call and the room above it.
+/// One call and the layer above it.
 pub(crate) struct Fake {
     call: Call,
     pub actions: Recorder,
@@ -537,7 +537,7 @@ impl Fake {
     }
 
     /// What the call has asked to read.
-    pub(crate) fn read(&mut self, shown: &Shown<'_>, kept: &[u8], shared: &Shared) {
+    pub(crate) fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared) {
         self.check_alive();
         self.call.read(shown, kept, shared, &mut self.actions);
     }

@@ -1,5 +1,5 @@
 //! Random steps of calls that never touch the store: valid requests, damaged ones, in any order
-//! that the room above may bring. [`Fake`] watches that a call ends once and says nothing
+//! that the layer above may bring. [`Fake`] watches that a call ends once and says nothing
 //! afterwards; here is watched that it ends at all.
 
 use testkit::Random;

@@ -1,7 +1,7 @@
 //! What each RPC means, as pure state machines.
 //!
 //! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and
-//! [`State`] names the steps that the room above brings to it. What a call wants done it asks of
+//! [`State`] names the steps that the layer above brings to it. What a call wants done it asks of
 //! [`Actions`].
 
 // What ships does not panic: docs/internals/panics.md.

@@ -1,5 +1,5 @@
 //! Work that takes long: a call asks for it ([`Actions::start_task`](crate::Actions::start_task)),
-//! the room above does it beside its loops, one at a time, and tells the call how it goes
+//! the layer above does it beside its loops, one at a time, and tells the call how it goes
 //! ([`State::task`](crate::State::task)).
 
 use store::{DatabaseId, Kind};

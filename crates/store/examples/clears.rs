@@ -28,7 +28,7 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 const MEMTABLE_BYTES: u64 = 64 * 1024;
 
 /// Longest wait for an answer: only what hangs is ended by it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Between attempts to do what was refused for now.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -103,7 +103,7 @@ impl Writer {
     /// Carries out a command, and returns the sequence of its commit when it is durable. What was
     /// refused since a table is still being written is tried again.
     fn obey_patiently(&mut self, line: &str) -> Result<u64, Box<dyn Error>> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.obey(line)? {
                 Decision::Applied => return Ok(self.outcomes.get(0).sequence),
@@ -173,7 +173,7 @@ impl Writer {
             if self.mailbox.take(&mut self.outcomes) && !self.outcomes.is_empty() {
                 return Ok(self.outcomes.get(0).decision);
             }
-            self.woken.recv_timeout(PATIENCE)?;
+            self.woken.recv_timeout(TIMEOUT)?;
         }
     }
 }

@@ -330,7 +330,7 @@ impl Catalogue {
         self.next
     }
 
-    /// Numbers below this one were given out in earlier lives.
+    /// Numbers below this one were given out in previous runs.
     pub(crate) fn skip_numbers(&mut self, next: u32) {
         self.next = self.next.max(next);
     }
@@ -366,7 +366,7 @@ impl Catalogue {
     }
 
     /// Adds a database under an id that comes from [`check_insert`](Catalogue::check_insert), now
-    /// or in an earlier life. Ids grow.
+    /// or in an previous run. Ids grow.
     pub(crate) fn insert(&mut self, id: DatabaseId, database: Database) {
         debug_assert!(id.0 >= self.next, "ids are not reused");
         self.next = id.0 + 1;

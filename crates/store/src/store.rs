@@ -193,7 +193,7 @@ impl Store {
         self.shared.catalogue.read().check_remove(id)
     }
 
-    /// Makes a database that was checked, now or in an earlier life. One on disk comes with its
+    /// Makes a database that was checked, now or in an previous run. One on disk comes with its
     /// tree.
     pub(crate) fn insert_database(
         &self,
@@ -280,7 +280,7 @@ impl Store {
         self.shared.catalogue.read().next_number()
     }
 
-    /// Databases with numbers below this one were made in earlier lives.
+    /// Databases with numbers below this one were made in previous runs.
     pub(crate) fn skip_database_numbers(&self, next: u32) {
         self.shared.catalogue.write().skip_numbers(next);
     }
@@ -384,18 +384,18 @@ impl Store {
     /// A thread that holds a view must neither take another one of the same database nor run a
     /// committer.
     pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
-        match self.look(id) {
-            Look::Memory(view) => Some(view),
-            Look::Disk(_) | Look::Gone => None,
+        match self.index_view(id) {
+            IndexView::Memory(view) => Some(view),
+            IndexView::Disk(_) | IndexView::Gone => None,
         }
     }
 
     /// Figures of a database of either kind, without a look at the device. `None`: there is no such
     /// database (any more).
     pub fn statistics(&self, id: DatabaseId) -> Option<Statistics> {
-        match self.look(id) {
-            Look::Memory(view) => Some(view.statistics()),
-            Look::Disk(tree) => Some(Statistics {
+        match self.index_view(id) {
+            IndexView::Memory(view) => Some(view.statistics()),
+            IndexView::Disk(tree) => Some(Statistics {
                 entries: tree.entries(),
                 content_bytes: 0,
                 expiring: 0,
@@ -403,19 +403,19 @@ impl Store {
                 disk_bytes: tree.disk_bytes(),
                 sequence: tree.sequence(),
             }),
-            Look::Gone => None,
+            IndexView::Gone => None,
         }
     }
 
     /// Where the entries of a database are to be looked for now. The kind of a database can change
     /// while it is there.
-    pub fn look(&self, id: DatabaseId) -> Look<'_> {
+    pub fn index_view(&self, id: DatabaseId) -> IndexView<'_> {
         let Some(state) = self.read_state(id) else {
-            return Look::Gone;
+            return IndexView::Gone;
         };
         match state.index.tree() {
-            Some(tree) => Look::Disk(tree.clone()),
-            None => Look::Memory(View {
+            Some(tree) => IndexView::Disk(tree.clone()),
+            None => IndexView::Memory(View {
                 state,
                 history_id: self.history_id(),
                 store: PhantomData,
@@ -528,13 +528,13 @@ impl Store {
         self.shared.sequence.load(Ordering::Relaxed)
     }
 
-    /// Sequences up to this one were given out in earlier lives.
+    /// Sequences up to this one were given out in previous runs.
     pub(crate) fn skip_sequences(&self, through: u64) {
         self.shared.sequence.fetch_max(through, Ordering::Relaxed);
     }
 
     /// Lets the views of all databases say that they show everything up to a sequence. What was
-    /// answered in an earlier life may have had a later sequence than the last change, and for
+    /// answered in an previous run may have had a later sequence than the last change, and for
     /// nobody shall time go back.
     pub(crate) fn raise_views(&self, sequence: u64) {
         for (_, database) in self.shared.catalogue.read().iter() {
@@ -616,7 +616,7 @@ pub struct DatabaseInfo {
 
 /// Where the entries of a database are.
 #[derive(Debug)]
-pub enum Look<'a> {
+pub enum IndexView<'a> {
     /// Here.
     Memory(View<'a>),
     /// On disk: a thread that may wait for the device [fetches](crate::tree::Fetch) them.

@@ -42,7 +42,7 @@ const STREAMING_INPUT: &str = "/grpc.testing.TestService/StreamingInputCall";
 const STREAMING_OUTPUT: &str = "/grpc.testing.TestService/StreamingOutputCall";
 const FULL_DUPLEX: &str = "/grpc.testing.TestService/FullDuplexCall";
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const LARGE_REQUEST: usize = 271_828;
 const LARGE_RESPONSE: usize = 314_159;
 const REQUEST_SIZES: [usize; 4] = [27_182, 8, 1_828, 45_904];
@@ -50,7 +50,7 @@ const RESPONSE_SIZES: [usize; 4] = [31_415, 9, 2_653, 58_979];
 
 fn soon() -> CallOptions<'static> {
     CallOptions {
-        deadline: Some(Instant::now() + PATIENCE),
+        deadline: Some(Instant::now() + TIMEOUT),
         ..CallOptions::default()
     }
 }
@@ -134,7 +134,7 @@ fn server_compressed_unary(channel: &mut Channel) -> Outcome {
 /// The next message; the call must not end before it.
 fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
     loop {
-        match call.poll(PATIENCE)? {
+        match call.poll(TIMEOUT)? {
             Step::Message(message) => return Ok(message),
             Step::Nothing => {}
             Step::Ended => return Err("the call ended before its last message".into()),
@@ -144,7 +144,7 @@ fn next(call: &mut Streaming<'_>) -> Result<Vec<u8>, Trouble> {
 
 fn expect_end(call: &mut Streaming<'_>) -> Outcome {
     loop {
-        match call.poll(PATIENCE)? {
+        match call.poll(TIMEOUT)? {
             Step::Message(_) => return Err("a message too many".into()),
             Step::Nothing => {}
             Step::Ended => return Ok(()),
@@ -173,7 +173,7 @@ fn client_compressed_streaming(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(STREAMING_INPUT, &soon())?;
     call.send(request(27_182, true).encode());
     call.close_send();
-    expect_status(call.poll(PATIENCE), Code::InvalidArgument)?;
+    expect_status(call.poll(TIMEOUT), Code::InvalidArgument)?;
     drop(call);
 
     let options = CallOptions {
@@ -284,7 +284,7 @@ fn status_code_and_message(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &soon())?;
     call.send(request.encode());
     call.close_send();
-    let streamed = expect_status(call.poll(PATIENCE), Code::Unknown)?;
+    let streamed = expect_status(call.poll(TIMEOUT), Code::Unknown)?;
     expect(streamed.message() == MESSAGE, streamed.message())
 }
 
@@ -332,7 +332,7 @@ fn timeout_on_sleeping_server(channel: &mut Channel) -> Outcome {
     let mut call = channel.streaming(FULL_DUPLEX, &options)?;
     call.send(output_request(&[], 27_182).encode());
     loop {
-        match call.poll(PATIENCE) {
+        match call.poll(TIMEOUT) {
             // Either side may see it first.
             Err(CallError::DeadlineExceeded) => break,
             Err(CallError::Status(status)) if status.code() == Code::DeadlineExceeded => break,

@@ -6,7 +6,7 @@ use client::{
     Address, CallKey, CallStart, ChannelKey, Code, Ending, Happened, Local, LocalOptions,
 };
 
-const PATIENCE_NS: u64 = 20_000_000_000;
+const TIMEOUT_NS: u64 = 20_000_000_000;
 
 /// What was heard, without the borrowed parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl Face {
         self.local.flush(Face::now_ns());
         let now_ns = Face::now_ns();
         self.local
-            .wait(Some(PATIENCE_NS), now_ns)
+            .wait(Some(TIMEOUT_NS), now_ns)
             .expect("waiting works");
         let all = &mut self.heard;
         self.local
@@ -72,7 +72,7 @@ impl Face {
 
     /// Turns until something like this was heard.
     pub fn until(&mut self, mut is_it: impl FnMut(&Heard) -> bool) -> Heard {
-        let until_ns = Face::now_ns() + PATIENCE_NS;
+        let until_ns = Face::now_ns() + TIMEOUT_NS;
         loop {
             if let Some(found) = self.heard.iter().find(|heard| is_it(heard)) {
                 return found.clone();

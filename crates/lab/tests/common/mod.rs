@@ -16,7 +16,7 @@ use lab::{Length, Mode, Pace, Plan, WorkerPlan};
 use wire::{Connection, ErrorCode, Event, StreamKey};
 
 /// Far longer than anything here takes: only a test that fails waits for so long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What becomes of a message of a call.
 pub enum Reply {
@@ -274,11 +274,11 @@ impl Gate {
 
     /// Waits until it is open.
     pub fn pass(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut is_open = self.0.0.lock().expect("nobody panics with it");
         while !*is_open {
             assert!(Instant::now() < until, "nobody opens the gate");
-            let waited = self.0.1.wait_timeout(is_open, PATIENCE);
+            let waited = self.0.1.wait_timeout(is_open, TIMEOUT);
             is_open = waited.expect("nobody panics with it").0;
         }
     }
@@ -288,7 +288,7 @@ impl Gate {
 pub fn plan(server: &Server, length: Length) -> Plan {
     Plan {
         address: server.address.clone(),
-        connect_timeout: PATIENCE,
+        connect_timeout: TIMEOUT,
         tls: None,
         authority: None,
         threads: 1,

@@ -91,7 +91,7 @@ pub struct ServeArguments {
     )]
     pub tls_self_signed: Option<PathBuf>,
 
-    /// Folder for the log of all databases that last; made if there is none
+    /// Folder for the log of all durable databases; made if there is none
     ///
     /// With --durability volatile and without this flag no folder is used: then no database of the
     /// server can last. [default: pelton-data]

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The binary, without settings from the environment of whoever runs the tests.
 pub fn pelton() -> Command {
@@ -92,7 +92,7 @@ pub fn run(command: &mut Command) -> Answer {
 pub fn run_within_patience(command: &mut Command) -> Answer {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the binary runs");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while process.try_wait().expect("the child is ours").is_none() {
         if Instant::now() >= until {
             process.kill().expect("the child is ours");
@@ -240,14 +240,14 @@ impl Server {
     }
 
     fn wait(&mut self) -> i32 {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while Instant::now() < until {
             if let Some(status) = self.process.try_wait().expect("the child is ours") {
                 return status.code().expect("ended by itself, not by a signal");
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("the server did not end within {PATIENCE:?}");
+        panic!("the server did not end within {TIMEOUT:?}");
     }
 }
 

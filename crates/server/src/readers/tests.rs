@@ -11,7 +11,7 @@ use service::keyvalue::messages::{
     ScanRequest,
 };
 use store::durable::{CommitLoop, Opened, TreePlace};
-use store::tree::{TreeConfig, Wishes};
+use store::tree::{ReadPlan, TreeConfig};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Direction, Durability, Expiry, Kind, Operation,
     StoreConfig,
@@ -511,7 +511,7 @@ fn so_many_jobs_wait_and_no_more() {
     let inbox = Inbox::new(Arc::new(|| ()));
     let mut accepted = 0;
     loop {
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         wishes.begin(0, b"");
         wishes.key(b"key");
         let job = Job::Fetch {
@@ -634,7 +634,7 @@ fn large_answers_that_nobody_takes_hold_readers_back() {
     }));
     let jobs = 3 * limits::BROUGHT_BYTES / job_bytes;
     for tag in 0..jobs {
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         wishes.begin(tag as u64, b"");
         wishes.keys(usize::MAX, std::iter::repeat_n(&b"key"[..], times));
         let job = Job::Fetch {
@@ -935,7 +935,7 @@ fn nothing_is_read_for_a_connection_that_has_gone() {
         generation: 0,
     };
     let fetch = |tags: std::ops::Range<u64>| {
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         for tag in tags {
             let key = (tag as u32 % 40).to_be_bytes();
             wishes.begin(tag, &key);
@@ -995,7 +995,7 @@ fn a_read_without_a_thread_says_so() {
         generation: 0,
     };
     crate::threads::NO_THREADS.set(true);
-    let mut wishes = store::tree::Wishes::default();
+    let mut wishes = store::tree::ReadPlan::default();
     wishes.begin(1, b"");
     wishes.key(b"key");
     let asked = readers.fetch(id, store::tree::Fetch::new(tree, &mut wishes));

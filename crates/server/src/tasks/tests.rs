@@ -24,7 +24,7 @@ const SNAPSHOT: &str = "/pelton.v1.Admin/Snapshot";
 const NAMED_A: &[u8] = &[0x0a, 1, b'a'];
 
 /// How long anything may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a task is told to do next.
 enum Order {
@@ -117,7 +117,7 @@ impl Room {
 
     /// Turns until something has come for a stream.
     fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !self.events.iter().any(&wanted) {
             assert!(Instant::now() < until, "{:?}", self.events);
             std::thread::yield_now();
@@ -134,7 +134,7 @@ impl Room {
     }
 
     fn wait_for_stop(&self) -> Task {
-        self.stopped.recv_timeout(PATIENCE).expect("it stops")
+        self.stopped.recv_timeout(TIMEOUT).expect("it stops")
     }
 }
 
@@ -239,7 +239,7 @@ fn a_task_stops_when_its_caller_goes_away() {
     assert!(matches!(room.wait_for_stop(), Task::Backup { .. }));
 
     // Its connection is lost. What it still says reaches nobody.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while room.pair.tasks.lock().running.is_some() {
         assert!(Instant::now() < until, "the place becomes free");
         std::thread::yield_now();

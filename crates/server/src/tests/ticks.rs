@@ -85,7 +85,7 @@ fn a_loop_ticks_when_an_entry_is_to_be_removed_and_one_with_a_single_connection_
 
 #[test]
 fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
-    const PATIENCE_NS: u64 = limits::DRAIN_PATIENCE_MS * MILLISECOND_NS;
+    const TIMEOUT_NS: u64 = limits::DRAIN_IDLE_MS * MILLISECOND_NS;
     for has_call in [false, true] {
         let mut pair = Pair::open();
         // The alarm for the first bytes of the connection is over.
@@ -98,8 +98,8 @@ fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
         pair.turn();
         let stopped_ns = pair.now_ns;
         pair.stop();
-        assert_eq!(wait_ns(&pair), Some(PATIENCE_NS));
-        pair.now_ns += PATIENCE_NS;
+        assert_eq!(wait_ns(&pair), Some(TIMEOUT_NS));
+        pair.now_ns += TIMEOUT_NS;
         // The peer is silent.
         pair.sent.clear();
         pair.turn();
@@ -109,7 +109,7 @@ fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
             let expected_ns = match has_call {
                 true => stopped_ns + last_call_ns - pair.now_ns,
                 // Nothing else tells that a peer has stopped to take its answer.
-                false => PATIENCE_NS,
+                false => TIMEOUT_NS,
             };
             pair.sent.clear();
             pair.turn();
@@ -127,12 +127,12 @@ fn a_drain_ticks_when_its_patience_ends_and_when_its_last_calls_do() {
 /// An answer is sent on as long as its peer takes some of it, and no longer than calls may run.
 #[test]
 fn a_drain_waits_for_a_peer_as_long_as_it_takes_its_answer() {
-    const PATIENCE_NS: u64 = limits::DRAIN_PATIENCE_MS * MILLISECOND_NS;
+    const TIMEOUT_NS: u64 = limits::DRAIN_IDLE_MS * MILLISECOND_NS;
     const LAST_CALL_NS: u64 = (DRAIN_MS - limits::LAST_CALL_MS) * MILLISECOND_NS;
     // When it takes some for the last time, and when it is waited for no more.
     for (taken_ns, end_ns) in [
-        (0, PATIENCE_NS),
-        (300 * MILLISECOND_NS, PATIENCE_NS + 300 * MILLISECOND_NS),
+        (0, TIMEOUT_NS),
+        (300 * MILLISECOND_NS, TIMEOUT_NS + 300 * MILLISECOND_NS),
         (LAST_CALL_NS - 1, LAST_CALL_NS),
     ] {
         // Windows that do not grow: there is always something left.

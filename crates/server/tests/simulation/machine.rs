@@ -127,8 +127,8 @@ impl Machine {
     }
 
     /// Starts the server on what the disk has. Sometimes that fails at first: the power goes again,
-    /// or the disk has an error. Then `how` says what the last life has lost by now. Its sequences
-    /// were above `base`.
+    /// or the disk has an error. Then `how` says what the previous run has lost by now. Its
+    /// sequences were above `base`.
     pub fn start(&mut self, how: &mut How, base: u64) -> Started {
         self.disk.set_capacity_bytes(u64::MAX);
         self.mail.store(false, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! `proto/pelton/v1/admin.proto` is the promise that this module keeps. Calls are rare, so each is
 //! served whole in one step, although a list of many databases may take longer than a step of a
-//! request should. Backups, snapshots and conversions are tasks, which the room above does beside
+//! request should. Backups, snapshots and conversions are tasks, which the layer above does beside
 //! its loops.
 
 #[cfg(test)]

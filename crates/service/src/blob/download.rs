@@ -1,7 +1,7 @@
 //! Download over gRPC.
 
 use store::DatabaseId;
-use store::Shown;
+use store::ReadView;
 use store::blob::{News, key, limits};
 
 use super::reading::{Part, Reading};
@@ -66,7 +66,7 @@ impl Download {
     /// The view shows which blob it is.
     pub(super) fn open(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,
@@ -77,7 +77,12 @@ impl Download {
         }
     }
 
-    fn try_open(&mut self, shown: &Shown<'_>, key: &[u8], shared: &Shared) -> Result<(), Status> {
+    fn try_open(
+        &mut self,
+        shown: &ReadView<'_>,
+        key: &[u8],
+        shared: &Shared,
+    ) -> Result<(), Status> {
         let name = &self.name;
         let found = find(shown, key, shared)?;
         let (version, description) = found.ok_or_else(|| not_found(name))?;

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use store::blob::limits::{CONTENT_TYPE_BYTES, NAME_BYTES};
 use store::blob::{Description, key, split_key};
-use store::{DatabaseId, Direction, Range, ScanEnd, Shown};
+use store::{DatabaseId, Direction, Range, ReadView, ScanEnd};
 
 use super::refuse;
 use super::storing::with_description;
@@ -57,7 +57,7 @@ impl List {
     }
 
     /// Sends a page.
-    pub(super) fn read(&mut self, shown: &Shown<'_>, actions: &mut impl Actions) {
+    pub(super) fn read(&mut self, shown: &ReadView<'_>, actions: &mut impl Actions) {
         self.asked = false;
         if !actions.can_send() {
             return;
@@ -79,7 +79,7 @@ impl List {
     }
 
     /// Appends a page; returns whether it is the last. Its bytes are bounded by its rows.
-    fn encode_page(&mut self, shown: &Shown<'_>, out: &mut Vec<u8>) -> bool {
+    fn encode_page(&mut self, shown: &ReadView<'_>, out: &mut Vec<u8>) -> bool {
         let mut buffer = Vec::new();
         let mut range = Range::prefix(&self.prefix, &mut buffer);
         let passed = self.passed.take();

@@ -1,7 +1,7 @@
 //! `pelton.v1.Blob`, and blobs over plain HTTP/2. `proto/pelton/v1/blob.proto` is the promise that
 //! this module keeps.
 //!
-//! What waits for the disk is done by the room above ([`Actions::blob`]); [`Storing`] and
+//! What waits for the disk is done by the layer above ([`Actions::blob`]); [`Storing`] and
 //! [`Reading`] are what all protocols have in common.
 
 mod download;
@@ -19,7 +19,7 @@ mod uploads;
 
 use store::blob::{Description, News, key};
 use store::{
-    CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, Shown,
+    CommitOutcome, Condition, DatabaseId, Decision, Mode, Operation, OperationStatus, ReadView,
 };
 
 use crate::call::{Actions, Shared, State};
@@ -101,7 +101,7 @@ impl State for BlobCall {
 
     fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         kept: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,
@@ -208,7 +208,7 @@ impl BlobDescriptionOf {
 
 /// Looks a blob up in a view of the hidden index. `Err`: its description makes no sense.
 pub(crate) fn find<'v>(
-    shown: &'v Shown<'_>,
+    shown: &'v ReadView<'_>,
     key: &[u8],
     shared: &Shared,
 ) -> Result<Option<(u64, Description<'v>)>, Status> {
@@ -246,7 +246,7 @@ fn begin_stat(
 
 fn answer_stat(
     name: &str,
-    shown: &Shown<'_>,
+    shown: &ReadView<'_>,
     key: &[u8],
     shared: &Shared,
     actions: &mut impl Actions,

@@ -5,10 +5,10 @@
 //! original have no text, as clients may compare them; those that only this server can have say
 //! what is wrong.
 
-use store::tree::Wishes;
+use store::tree::ReadPlan;
 use store::{
     CommitOutcome, Condition, DatabaseId, Decision, Expiry, Mode, Operation, OperationStatus,
-    PushError, Refusal, Shown, Value,
+    PushError, ReadView, Refusal, Value,
 };
 
 use super::simulate::{Simulator, Turn};
@@ -42,7 +42,7 @@ enum Step {
     Expecting,
     /// The request waits for its simulated work to be done.
     Delayed(Box<Turn>),
-    /// A Retrieve waits for the tick's view; its key is kept by the room above.
+    /// A Retrieve waits for the tick's view; its key is kept by the layer above.
     Reading { hash: u64 },
     /// A write is with the committer.
     Writing,
@@ -155,13 +155,13 @@ impl State for KvstoreCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
         wishes.key(kept);
     }
 
     fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         kept: &[u8],
         _shared: &Shared,
         actions: &mut impl Actions,

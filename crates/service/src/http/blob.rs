@@ -1,7 +1,7 @@
 //! PUT, GET, HEAD and DELETE of `/blob/NAME`.
 
 use store::blob::{Begin, Description, End, News, key, limits};
-use store::{CommitOutcome, DatabaseId, Shown};
+use store::{CommitOutcome, DatabaseId, ReadView};
 
 use super::condition::{Found, Wanted, etag, of_change};
 use super::range::Part;
@@ -139,7 +139,7 @@ impl Get {
 
     pub(super) fn open(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,

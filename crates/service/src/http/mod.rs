@@ -2,7 +2,7 @@
 //! `/upload`, which [`compat::gupload`](crate::compat::gupload) serves.
 //!
 //! They are calls like others: [`route`] finds their [`Method`], and an error ends them with a
-//! [`Status`], which the room above puts into the words of HTTP.
+//! [`Status`], which the layer above puts into the words of HTTP.
 
 mod blob;
 mod condition;
@@ -12,7 +12,7 @@ mod target;
 mod tests;
 
 use store::blob::News;
-use store::{CommitOutcome, Shown};
+use store::{CommitOutcome, ReadView};
 
 use crate::call::{Actions, CallHead, Shared, State};
 use crate::method::Method;
@@ -96,7 +96,7 @@ impl State for HttpCall {
 
     fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         kept: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,

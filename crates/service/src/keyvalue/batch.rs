@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use store::limits::ANSWER_BYTES_PER_OPERATION as RESULT_BYTES;
-use store::tree::{NotFetched, Wishes};
+use store::tree::{NotFetched, ReadPlan};
 use store::{
-    Commit, CommitOutcome, DatabaseId, Decision, Entry, Look, Mode, Operation, OperationOutcome,
-    Refusal, Shown, Value,
+    Commit, CommitOutcome, DatabaseId, Decision, Entry, IndexView, Mode, Operation,
+    OperationOutcome, ReadView, Refusal, Value,
 };
 
 use super::messages::{
@@ -68,7 +68,7 @@ pub(super) fn begin(
         });
     }
     check_reads(&request)?;
-    let is_on_disk = matches!(shared.store.look(database), Look::Disk(_));
+    let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
     let (max_answer_bytes, expected_bytes) = match is_on_disk {
         true => {
             let bytes = bytes_to_fetch(&request, database, allowed_bytes, shared);
@@ -224,7 +224,7 @@ fn check_reads(request: &BatchRequest<'_>) -> Result<(), Status> {
 impl ReadBatch {
     /// Says which keys will be looked at: no further ones when their values come to more than the
     /// answer may have.
-    pub(super) fn wish(&self, wishes: &mut Wishes) {
+    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
         let bytes = usize::try_from(self.max_answer_bytes).unwrap_or(usize::MAX);
         wishes.keys(bytes, keys_of(&self.decoded()));
     }
@@ -236,7 +236,7 @@ impl ReadBatch {
     /// Answers all reads from one view.
     pub(super) fn read(
         &self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         shared: &Shared,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
@@ -366,7 +366,7 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
 }
 
 /// The view that a read was answered from.
-pub(super) fn point_of(shown: &Shown<'_>) -> ResumePoint {
+pub(super) fn point_of(shown: &ReadView<'_>) -> ResumePoint {
     ResumePoint {
         history_id: shown.history_id(),
         sequence: shown.sequence(),

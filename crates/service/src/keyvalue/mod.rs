@@ -14,8 +14,8 @@ mod refuse;
 pub(crate) mod tests;
 mod transact;
 
-use store::tree::{NotFetched, Wishes};
-use store::{CommitOutcome, DatabaseId, Decision, Mode, Shown, Value};
+use store::tree::{NotFetched, ReadPlan};
+use store::{CommitOutcome, DatabaseId, Decision, Mode, ReadView, Value};
 
 use crate::call::{Actions, Shared, State};
 use crate::method::Method;
@@ -35,7 +35,7 @@ pub struct KeyValueCall(Step);
 enum Step {
     /// The request has not arrived yet.
     Expecting(Method),
-    /// A Get waits for the tick's view; its key is kept by the room above.
+    /// A Get waits for the tick's view; its key is kept by the layer above.
     Get { hash: u64 },
     /// A single write is with the committer.
     Write(Pushed),
@@ -112,7 +112,7 @@ impl State for KeyValueCall {
         }
     }
 
-    fn wish(&self, kept: &[u8], wishes: &mut Wishes) {
+    fn wish(&self, kept: &[u8], wishes: &mut ReadPlan) {
         match &self.0 {
             Step::Get { .. } => wishes.key(kept),
             Step::ReadBatch(batch) => batch.wish(wishes),
@@ -125,7 +125,7 @@ impl State for KeyValueCall {
     #[inline]
     fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         kept: &[u8],
         shared: &Shared,
         actions: &mut impl Actions,
@@ -220,7 +220,7 @@ fn begin_get(bytes: &[u8], shared: &Shared, actions: &mut impl Actions) -> Resul
 
 #[inline]
 fn answer_get(
-    shown: &Shown<'_>,
+    shown: &ReadView<'_>,
     key: &[u8],
     hash: u64,
     actions: &mut impl Actions,

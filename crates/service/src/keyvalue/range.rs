@@ -3,8 +3,8 @@
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use store::tree::{NotFetched, PageWish, Wishes};
-use store::{DatabaseId, Direction, Entry, Range, ScanEnd, Shown, Value};
+use store::tree::{NotFetched, PageWish, ReadPlan};
+use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
 
 use super::batch::point_of;
 use super::messages::{
@@ -165,7 +165,7 @@ impl Scan {
     }
 
     /// Says which page will be looked at.
-    pub(super) fn wish(&self, wishes: &mut Wishes) {
+    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
         let page = PageWish {
             direction: self.direction,
             keys_only: self.keys_only,
@@ -179,7 +179,7 @@ impl Scan {
     /// Sends one page, and sees to it that the next one follows.
     pub(super) fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
         self.asked = false;
@@ -239,7 +239,7 @@ impl Scan {
     /// The first entry, if it fills a page by itself and need not be copied.
     fn large_first_entry<'v>(
         &self,
-        shown: &'v Shown<'_>,
+        shown: &'v ReadView<'_>,
         now_ms: u64,
     ) -> Result<Option<LargeEntry<'v>>, NotFetched> {
         if self.keys_only {
@@ -296,7 +296,7 @@ impl Scan {
     /// Appends a page of as many entries as `page_bytes` and the time of a step allow.
     fn encode_page<'v>(
         &self,
-        shown: &'v Shown<'_>,
+        shown: &'v ReadView<'_>,
         now_ms: u64,
         page_bytes: usize,
         out: &mut Vec<u8>,
@@ -382,7 +382,7 @@ impl Count {
     }
 
     /// Says which slice will be looked at.
-    pub(super) fn wish(&self, wishes: &mut Wishes) {
+    pub(super) fn wish(&self, wishes: &mut ReadPlan) {
         let rows = match self.may_estimate {
             true => EXACT_COUNT_ROWS,
             false => COUNT_SLICE_ROWS,
@@ -394,7 +394,7 @@ impl Count {
     /// estimate gets one too.
     pub(super) fn read(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &ReadView<'_>,
         actions: &mut impl Actions,
     ) -> Result<(), NotFetched> {
         let range = self.rest.range();

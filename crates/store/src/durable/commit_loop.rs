@@ -47,7 +47,7 @@ impl CommitLoop {
             }
         };
         committer.store().reserve().on_due(Box::new(ask));
-        // An earlier life may have ended before it came to that.
+        // An previous run may have ended before it came to that.
         hub.retire_through(committer.snapshots().replay_sequence());
         CommitLoop {
             committer,

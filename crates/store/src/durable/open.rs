@@ -172,7 +172,7 @@ impl Store {
         let trees_lost = lost.map(|(id, lost)| with_name(&store, id, lost)).collect();
         store.skip_sequences(recovered.next_sequence - 1);
         for (&id, writer) in &mut trees.writers {
-            // What was answered in an earlier life may have had a later sequence than the last
+            // What was answered in an previous run may have had a later sequence than the last
             // change.
             writer.end_commit(recovered.next_sequence - 1);
             store.set_tree(id, writer.index().clone());
@@ -336,7 +336,7 @@ fn wall_ms(snapshot: Option<&Summary>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.header.wall_ms)
 }
 
-/// Removes what an earlier life left. What cannot be removed now is tried again at the next start;
+/// Removes what an previous run left. What cannot be removed now is tried again at the next start;
 /// it does no harm.
 fn clear_away(disk: &dyn Disk, snapshot: Option<&Summary>) {
     let _ = snapshot::remove_unfinished(disk);

@@ -16,10 +16,10 @@ use crate::value::Entry;
 /// Is shown what a snapshot holds. What it makes of it counts only when the whole was read without
 /// an error.
 pub trait Visitor {
-    /// Shown first. An error says what makes no sense to the visitor.
+    /// ReadView first. An error says what makes no sense to the visitor.
     fn header(&mut self, header: &Header) -> Result<(), &'static str>;
 
-    /// Shown each entry, database by database, in the order of keys.
+    /// ReadView each entry, database by database, in the order of keys.
     fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str>;
 }
 

@@ -18,7 +18,7 @@ use crate::bench::{SEGMENT_BYTES, log_config, verify};
 use crate::snapshots::config;
 
 /// So long something is waited for that always comes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What the helper thread does at the rename that gives a segment its place.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Gate {
     fn wait_until(&self, is_held: bool) {
         let state = self.state.lock().expect("no panic");
         let waits = |state: &mut GateState| state.is_held != is_held;
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
+        let waited = self.changed.wait_timeout_while(state, TIMEOUT, waits);
         assert!(
             !waited.expect("no panic").1.timed_out(),
             "the helper is late"
@@ -345,7 +345,7 @@ impl Client {
 
     fn expect(&self, is_it: impl Fn(&Event) -> bool) {
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect("it is told");
+            let event = self.events.recv_timeout(TIMEOUT).expect("it is told");
             if is_it(&event) {
                 return;
             }
@@ -361,7 +361,7 @@ impl Gate {
     fn wait_until_taken(&self) {
         let state = self.state.lock().expect("no panic");
         let waits = |state: &mut GateState| state.verdict.is_some();
-        drop(self.changed.wait_timeout_while(state, PATIENCE, waits));
+        drop(self.changed.wait_timeout_while(state, TIMEOUT, waits));
     }
 }
 

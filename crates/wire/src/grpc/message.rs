@@ -1,4 +1,4 @@
-//! Messages in a stream of DATA payloads: one byte that says whether the message is compressed,
+//! Messages in a stream of DATA payloads: one byte that returns whether the message is compressed,
 //! four bytes of its length, the message (gRPC over HTTP/2, "Length-Prefixed-Message").
 
 use std::ops::Range;

@@ -362,8 +362,8 @@ impl Fields {
         }
     }
 
-    /// Appends a field of which at least the value came as a literal, and says whether the value is
-    /// valid.
+    /// Appends a field of which at least the value came as a literal, and returns whether the value
+    /// is valid.
     #[inline]
     pub(super) fn finish_literal(&mut self, name: Name, value: Span) -> bool {
         let value_is_valid = is_valid_value(self.bytes(value));

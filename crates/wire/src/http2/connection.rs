@@ -164,7 +164,7 @@ pub struct Connection {
     pub(super) settings_acked: bool,
     /// Bytes of unfinished messages and backlogs.
     pub(super) gathered_bytes: usize,
-    /// What the room above lets them be for now.
+    /// What the layer above lets them be for now.
     pub(super) gather_bound: usize,
     /// Which of the large messages may come.
     pub(super) turns: Turns,
@@ -191,7 +191,7 @@ pub struct Connection {
     pub(super) encoder: Encoder,
     pub(super) request_memo: RequestMemo,
     pub(super) send_window: SendWindow,
-    /// Streams whose windows the room above has limited, since they bring much.
+    /// Streams whose windows the layer above has limited, since they bring much.
     pub(super) bulk_streams: u32,
     /// Streams with something to send and a window for it, in the order of their turns.
     pub(super) ready: VecDeque<StreamKey>,
@@ -430,8 +430,8 @@ impl Connection {
         }
     }
 
-    /// Notes where the last head leads, so that the room above need not find it again when the same
-    /// block comes.
+    /// Notes where the last head leads, so that the layer above need not find it again when the
+    /// same block comes.
     pub fn set_head_route(&mut self, route: u32) {
         match self.head_at {
             HeadAt::Fields => self.route = Some(route),
@@ -498,7 +498,7 @@ impl Connection {
         &self.status
     }
 
-    /// Names the call of a stream in the words of the room above.
+    /// Names the call of a stream in the words of the layer above.
     #[inline]
     pub fn set_token(&mut self, stream: StreamKey, token: u32) {
         if self.streams.contains(stream) {

@@ -1,5 +1,5 @@
-//! What the room above has consumed, and what it does not want yet: windows are given back, or stay
-//! shut.
+//! What the layer above has consumed, and what it does not want yet: windows are given back, or
+//! stay shut.
 
 use super::connection::{Connection, DataFrame, MessageAt, Phase, TakenMessage};
 use super::error::ConnectionError;
@@ -31,7 +31,7 @@ impl Connection {
         self.give_window_back(stream.slot, bytes, out);
     }
 
-    /// The room above cannot do yet what the last Message of the stream asks for: the message, as
+    /// The layer above cannot do yet what the last Message of the stream asks for: the message, as
     /// [`Connection::take_message`] gave it, comes once more, as soon as large messages may be
     /// produced ([`Connection::has_large_capacity`]). What follows it on the stream waits behind
     /// it. `last` is that of its event. Instead of [`Connection::give_back`] and
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// The room above needs a message as a whole of which the last event brought the first part,
+    /// The layer above needs a message as a whole of which the last event brought the first part,
     /// `part`, as [`Connection::take_message`] gave it: it is gathered, and comes as a
     /// [`Event::Message`]. Instead of [`Connection::give_back`] and [`Connection::release`].
     pub fn gather_message(

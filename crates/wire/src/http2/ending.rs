@@ -22,7 +22,7 @@ impl Connection {
         self.end_work(stream.slot);
     }
 
-    /// The room above has done with a stream that was cancelled or has finished. It is the last
+    /// The layer above has done with a stream that was cancelled or has finished. It is the last
     /// call for this stream.
     pub fn forget(&mut self, stream: StreamKey) {
         if let Some(found) = self.streams.get(stream) {
@@ -69,7 +69,7 @@ impl Connection {
         self.charge(Charge::Reset).map(|()| None)
     }
 
-    /// Ends a call with a status, before the room above has done so.
+    /// Ends a call with a status, before the layer above has done so.
     pub(super) fn stop_call(
         &mut self,
         slot: u32,
@@ -104,7 +104,7 @@ impl Connection {
         stream.awaits_room = false;
     }
 
-    /// Tells the room above, if it is still at work, or else lets the stream go.
+    /// Tells the layer above, if it is still at work, or else lets the stream go.
     pub(super) fn report_death(&mut self, slot: u32, cause: Cause) {
         let stream = &self.streams[slot];
         if stream.work_done {
@@ -118,13 +118,13 @@ impl Connection {
         }
     }
 
-    /// The room above has made its last call.
+    /// The layer above has made its last call.
     pub(super) fn end_work(&mut self, slot: u32) {
         self.streams[slot].work_done = true;
         self.close_if_over(slot, None);
     }
 
-    /// Lets a stream go on which both the room above and our sending side have done. A peer that
+    /// Lets a stream go on which both the layer above and our sending side have done. A peer that
     /// has not ended its side is told to: "the server MAY request that the client abort
     /// transmission of a request without error by sending a RST_STREAM with an error code of
     /// NO_ERROR" (RFC 9113 section 8.1). A plain one is told a little later.

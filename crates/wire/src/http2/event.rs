@@ -1,4 +1,4 @@
-//! What a connection tells the room above.
+//! What a connection tells the layer above.
 
 use super::error::Cause;
 use super::streams::StreamKey;
@@ -6,7 +6,7 @@ use super::streams::StreamKey;
 /// Something happened. Nothing in it borrows; see [`super::Connection::head`] and
 /// [`super::Connection::message`].
 ///
-/// The room above ends every stream of which it has heard with exactly one last call: `respond`,
+/// The layer above ends every stream of which it has heard with exactly one last call: `respond`,
 /// `finish`, `send_plain`, `reset`, or, for a stream that is dead or finished, `forget`. Until then
 /// the stream counts as running work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

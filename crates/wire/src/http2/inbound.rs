@@ -1,4 +1,4 @@
-//! What a stream has received and the room above has not seen yet.
+//! What a stream has received and the layer above has not seen yet.
 
 use crate::grpc::message;
 use crate::grpc::{Deframer, MessageError, Step};

@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     changes: u64,
     pub(crate) fields: Fields,
     pub(crate) info: HeadInfo,
-    /// What the room above has noted.
+    /// What the layer above has noted.
     pub(crate) route: Option<u32>,
 }
 

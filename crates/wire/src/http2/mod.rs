@@ -2,8 +2,8 @@
 //!
 //! [`Connection`] is the state machine of both roles. Its parts, each in its own file: frames and
 //! SETTINGS as bytes, the slab of streams, flow-control windows, the head of a message, the header
-//! memo; receiving (one file for header blocks, one for bodies, one for what the room above
-//! consumes of them, one for all other frames), sending (calls of the room above, answers to plain
+//! memo; receiving (one file for header blocks, one for bodies, one for what the layer above
+//! consumes of them, one for all other frames), sending (calls of the layer above, answers to plain
 //! requests, the queue behind them), what the windows leave room for, the client's calls, the ways
 //! in which streams and connections end, and what happens by time.
 

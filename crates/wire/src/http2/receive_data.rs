@@ -366,7 +366,7 @@ impl Connection {
         )
     }
 
-    /// The room above has no memory for what a call sends: it may be tried again, as nothing was
+    /// The layer above has no memory for what a call sends: it may be tried again, as nothing was
     /// done for it.
     #[cold]
     fn end_without_memory(&mut self, slot: u32, out: &mut Vec<u8>) -> Handled {

@@ -333,7 +333,7 @@ impl Connection {
             })
     }
 
-    /// Ends a stream of which the room above has not heard.
+    /// Ends a stream of which the layer above has not heard.
     fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) -> Handled {
         frame::write_rst_stream(out, id, code);
         self.remember_reset(id);
@@ -350,7 +350,7 @@ impl Connection {
         self.charge(Charge::Reset).map(|()| None)
     }
 
-    /// The stream did something wrong: RST_STREAM, and the room above hears of it.
+    /// The stream did something wrong: RST_STREAM, and the layer above hears of it.
     pub(super) fn violation(&mut self, slot: u32, code: ErrorCode, out: &mut Vec<u8>) -> Handled {
         self.reset_stream(slot, code, out);
         self.report_death(slot, Cause::Violation(code));
@@ -358,7 +358,7 @@ impl Connection {
     }
 }
 
-/// Takes padding and priority off the payload of HEADERS, and says whether the stream depends on
+/// Takes padding and priority off the payload of HEADERS, and returns whether the stream depends on
 /// itself.
 #[inline]
 fn strip(header: FrameHeader, payload: &[u8]) -> Result<(&[u8], bool), ConnectionError> {

@@ -1,4 +1,4 @@
-//! Sending: the calls of the room above, and the header blocks that they need.
+//! Sending: the calls of the layer above, and the header blocks that they need.
 
 use super::connection::Connection;
 use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
@@ -501,7 +501,7 @@ impl Connection {
         true
     }
 
-    /// Answers a call of which the room above does not hear.
+    /// Answers a call of which the layer above does not hear.
     pub(super) fn reject(
         &mut self,
         id: u32,

@@ -44,7 +44,7 @@ pub(crate) enum Dead {
     ByUs,
 }
 
-/// Metadata that the room above adds to a response.
+/// Metadata that the layer above adds to a response.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) head: Vec<u8>,
@@ -84,13 +84,13 @@ pub(crate) struct Stream {
     pub(crate) receive_closed: bool,
     /// END_STREAM has been sent.
     pub(crate) send_closed: bool,
-    /// The room above has made its last call for this stream.
+    /// The layer above has made its last call for this stream.
     pub(crate) work_done: bool,
     /// Our HEADERS have been sent.
     pub(crate) head_sent: bool,
     /// Client: the final response head has been received.
     pub(crate) head_received: bool,
-    /// Messages stay in the backlog until the room above resumes the stream.
+    /// Messages stay in the backlog until the layer above resumes the stream.
     pub(crate) held: bool,
     /// Messages stay in the backlog until the one before them is decompressed.
     pub(crate) is_unpacked: bool,
@@ -263,7 +263,7 @@ impl Stream {
         self.dead != Dead::No
     }
 
-    /// Whether the room above bounds its receive window ([`super::Connection::limit_window`]), and
+    /// Whether the layer above bounds its receive window ([`super::Connection::limit_window`]), and
     /// so what it gathers.
     #[inline]
     pub(crate) fn is_bulk(&self) -> bool {

@@ -242,8 +242,8 @@ impl Connection {
         self.pool.give(whole.packed);
         let found = &mut self.streams[stream.slot];
         if found.held {
-            // The room above has stopped the stream meanwhile: it takes the message when it lets it
-            // go on.
+            // The layer above has stopped the stream meanwhile: it takes the message when it lets
+            // it go on.
             let added = found.inbound.put_back(&whole.unzipping.into_bytes());
             found.inbound.end_waits |= whole.last;
             self.gather(added);

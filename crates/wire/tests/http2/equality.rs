@@ -60,7 +60,7 @@ impl Traffic {
     }
 }
 
-/// What the room above does with an event, and what it saw. The same for the same seed.
+/// What the layer above does with an event, and what it saw. The same for the same seed.
 fn act(
     random: &mut Random,
     log: &mut Vec<String>,

@@ -184,7 +184,7 @@ fn a_message_that_does_not_go_on_ends_its_call() {
         server.tick();
         assert_eq!(server.feed(b""), []);
     }
-    // One that the room above holds is not late.
+    // One that the layer above holds is not late.
     let mut server = Endpoint::server();
     let stream = requests(&server.feed(&begun(1)))[0];
     server.connection.hold(stream, true);

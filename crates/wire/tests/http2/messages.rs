@@ -350,7 +350,7 @@ fn held_messages_wait_and_keep_their_order() {
         ]
         .concat();
         let mut taken = Vec::new();
-        // The room above takes one message at a time.
+        // The layer above takes one message at a time.
         let hold = |connection: &mut wire::Connection, seen: &Seen, _: &mut Vec<u8>| {
             if let Event::Message { stream, .. } = seen.event {
                 connection.hold(stream, true);

@@ -267,8 +267,8 @@ impl Peer {
     }
 }
 
-/// A stream of which the room above bounds the window may fill it also while there is no memory for
-/// more: that was given.
+/// A stream of which the layer above bounds the window may fill it also while there is no memory
+/// for more: that was given.
 #[test]
 fn without_memory_a_bounded_window_may_be_filled() {
     let mut server = Endpoint::server();

@@ -251,7 +251,7 @@ fn a_message_that_is_not_what_it_announced_ends_its_call_alone() {
     assert_eq!(messages(&seen), [content]);
 }
 
-/// The room above may stop a stream while its next message is decompressed.
+/// The layer above may stop a stream while its next message is decompressed.
 #[test]
 fn a_stream_that_is_held_meanwhile_gets_its_message_when_it_goes_on() {
     let mut server = Endpoint::server();

@@ -106,7 +106,7 @@ pub fn delete_blob(arguments: &DeleteBlobArguments) -> Result<Exit, Failure> {
     }
 }
 
-/// Asks the server to remove a blob; the answer says whether it was there, and its version.
+/// Asks the server to remove a blob; the answer returns whether it was there, and its version.
 fn remove(caller: &mut Caller, name: &str, database: &str) -> Result<(bool, u64), Failure> {
     let mut request = Vec::new();
     DeleteBlobRequest {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::blob::{Description, Owner, split_key};
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    Committer, DatabaseId, Direction, Durability, Outcomes, Range, Shown, Store, StoreConfig,
+    Committer, DatabaseId, Direction, Durability, Outcomes, Range, ReadView, Store, StoreConfig,
 };
 use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
@@ -135,7 +135,7 @@ impl Bench {
         let key = fake.actions.wanted_read.take();
         let key = key.expect("the call has asked to read");
         let view = self.shared.store.view(DatabaseId::BLOBS).expect("is there");
-        fake.read(&Shown::memory(&view), &key, &self.shared);
+        fake.read(&ReadView::memory(&view), &key, &self.shared);
     }
 
     /// Makes a call with one request, serves it to its end, and answers with what came back.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use store::durable::{CommitLoop, Opened, TreePlace};
-use store::tree::{Fetch, Generation, TreeConfig, TreeIndex, Trees, Wishes};
-use store::{Direction, Durability, Entry, Kind, Look, Range, View};
+use store::tree::{Fetch, Generation, ReadPlan, TreeConfig, TreeIndex, Trees};
+use store::{Direction, Durability, Entry, IndexView, Kind, Range, View};
 use testkit::suite::StandingClock;
 use wal::{LogConfig, LogId};
 
@@ -32,14 +32,14 @@ pub(super) fn read(
     room: &mut Room<'_>,
     copy: &mut Option<Copy>,
 ) {
-    if let Look::Disk(tree) = shared.store.look(database) {
+    if let IndexView::Disk(tree) = shared.store.index_view(database) {
         show(call, kept, tree, shared, room);
         return;
     }
     let view = shared.store.view(database);
     let view = view.expect("no database is dropped here");
     if !ON_DISK.get() {
-        return call.read(&Shown::memory(&view), kept, shared, room);
+        return call.read(&ReadView::memory(&view), kept, shared, room);
     }
     let is_old = |copy: &Copy| copy.of != (database, view.sequence());
     if copy.as_ref().is_none_or(is_old) {
@@ -61,7 +61,7 @@ fn show(
 ) -> u64 {
     // What is fetched is fetched by the clock of the store.
     shared.store.clock_ms(room.now_ms);
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     wishes.begin(1, kept);
     call.wish(kept, &mut wishes);
     let mut fetch = Fetch::new(tree, &mut wishes);
@@ -69,7 +69,7 @@ fn show(
     assert!(fetch.is_done());
     let brought = fetched.calls().next().expect("there is one call");
     assert_eq!((brought.tag(), brought.kept()), (1, kept));
-    let shown = Shown::fetched(&brought).expect("the tree is whole");
+    let shown = ReadView::fetched(&brought).expect("the tree is whole");
     call.read(&shown, brought.kept(), shared, room);
     shown.sequence()
 }

@@ -16,7 +16,7 @@ use super::messages;
 use bytes::Bytes;
 use store::{
     Clock, Commit, Committer, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Mode, Outcomes,
-    Shown, Store, StoreConfig, WriteBatch,
+    ReadView, Store, StoreConfig, WriteBatch,
 };
 
 use crate::call::{
@@ -291,7 +291,7 @@ impl Bench {
     }
 }
 
-/// What the room above does for one call.
+/// What the layer above does for one call.
 pub(crate) struct Room<'a> {
     batch: &'a mut WriteBatch,
     read: Option<(DatabaseId, Vec<u8>)>,

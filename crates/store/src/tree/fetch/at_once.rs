@@ -1,16 +1,16 @@
-//! Wishes that need nobody who waits for the device: all their keys were read lately.
+//! ReadPlan that need nobody who waits for the device: all their keys were read lately.
 
 use std::sync::Arc;
 
 use super::fetched::{Brought, Fetched, FetchedEntry};
-use super::wishes::{Wish, Wishes};
+use super::wishes::{PlannedRead, ReadPlan};
 use crate::store::Store;
 use crate::tree::index::TreeIndex;
 
 impl Fetched {
     /// Takes out of some wishes those of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device.
-    pub fn at_once(tree: &TreeIndex, wishes: &mut Wishes, store: &Store) -> Option<Fetched> {
+    pub fn at_once(tree: &TreeIndex, wishes: &mut ReadPlan, store: &Store) -> Option<Fetched> {
         let sequence = tree.sequence();
         let mut entries = Vec::new();
         let mut calls = Vec::new();
@@ -40,11 +40,11 @@ impl Fetched {
 /// The entries of a call's keys, in their order. `None`: not all of them are there.
 fn find(
     tree: &TreeIndex,
-    wishes: &Wishes,
-    wish: &Wish,
+    wishes: &ReadPlan,
+    wish: &PlannedRead,
     entries: &mut Vec<Option<FetchedEntry>>,
 ) -> Option<Brought> {
-    let Wish::Keys { keys, value_bytes } = wish else {
+    let PlannedRead::Keys { keys, value_bytes } = wish else {
         return None;
     };
     let first = entries.len();

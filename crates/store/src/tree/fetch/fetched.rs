@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lsm_tree::Slice;
 
-use super::wishes::{PageWish, Wish, Wishes};
+use super::wishes::{PageWish, PlannedRead, ReadPlan};
 use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::tree::error::TreeError;
@@ -19,7 +19,7 @@ use crate::value::{Entry, Value};
 
 /// What was brought for some calls.
 pub struct Fetched {
-    pub(super) wishes: Arc<Wishes>,
+    pub(super) wishes: Arc<ReadPlan>,
     pub(super) sequence: u64,
     pub(super) history_id: u64,
     /// The first call that this is for.
@@ -183,12 +183,12 @@ pub struct FetchedCall<'a> {
 }
 
 impl<'a> FetchedCall<'a> {
-    /// As given to [`Wishes::begin`].
+    /// As given to [`ReadPlan::begin`].
     pub fn tag(&self) -> u64 {
         self.fetched.wishes.calls[self.fetched.first + self.place].tag
     }
 
-    /// As given to [`Wishes::begin`].
+    /// As given to [`ReadPlan::begin`].
     pub fn kept(&self) -> &'a [u8] {
         self.fetched.wishes.kept(self.fetched.first + self.place)
     }
@@ -218,7 +218,7 @@ pub struct NotFetched;
 /// One call's sight of a tree, made of what was brought for it.
 pub(crate) struct FetchedView<'a> {
     fetched: &'a Fetched,
-    wish: &'a Wish,
+    wish: &'a PlannedRead,
     brought: &'a Brought,
     /// The key that is looked at next, if keys are looked at in the order in which they were
     /// wished.
@@ -261,7 +261,7 @@ impl<'a> FetchedView<'a> {
     ) -> Result<ScanEnd<'a>, NotFetched> {
         let (
             Brought::Page { entries, end },
-            Wish::Page {
+            PlannedRead::Page {
                 range: wished,
                 page,
             },
@@ -304,7 +304,7 @@ impl<'a> FetchedView<'a> {
                     passed,
                     is_estimate,
                 },
-                Wish::Count { range: wished, .. },
+                PlannedRead::Count { range: wished, .. },
             ) if self.fetched.wishes.range(wished) == *range => {
                 Ok((*count, passed.as_deref(), *is_estimate))
             }

@@ -1,9 +1,9 @@
 //! Reads of a tree that are done ahead of the step that needs them, on a thread that may wait for
 //! the device.
 //!
-//! A loop gathers the [`Wishes`] of its calls and makes a [`Fetch`] of them; somebody else runs it;
-//! the loop shows each call what was [`Fetched`] for it. All of this owns its bytes and holds no
-//! lock.
+//! A loop gathers the [`ReadPlan`] of its calls and makes a [`Fetch`] of them; somebody else runs
+//! it; the loop shows each call what was [`Fetched`] for it. All of this owns its bytes and holds
+//! no lock.
 
 mod at_once;
 mod fetched;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use fetched::{Brought, End};
 pub use fetched::{Fetched, FetchedCall, NotFetched};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
-use wishes::{PageWish as Page, Wish};
-pub use wishes::{PageWish, Wishes};
+use wishes::{PageWish as Page, PlannedRead};
+pub use wishes::{PageWish, ReadPlan};
 
 use super::error::TreeError;
 use super::index::TreeIndex;
@@ -33,14 +33,14 @@ use crate::value::is_expired;
 /// Reads of one tree for several calls.
 pub struct Fetch {
     tree: TreeIndex,
-    wishes: Arc<Wishes>,
+    wishes: Arc<ReadPlan>,
     /// The first call for which nothing was brought yet.
     next: usize,
 }
 
 impl Fetch {
     /// What these wishes need. They are taken out.
-    pub fn new(tree: TreeIndex, wishes: &mut Wishes) -> Fetch {
+    pub fn new(tree: TreeIndex, wishes: &mut ReadPlan) -> Fetch {
         Fetch {
             tree,
             wishes: Arc::new(std::mem::take(wishes)),
@@ -49,7 +49,7 @@ impl Fetch {
     }
 
     /// What is wished.
-    pub fn wishes(&self) -> &Wishes {
+    pub fn wishes(&self) -> &ReadPlan {
         &self.wishes
     }
 
@@ -107,7 +107,7 @@ impl fmt::Debug for Fetch {
 
 /// A fetch at work.
 struct Run<'a> {
-    wishes: &'a Wishes,
+    wishes: &'a ReadPlan,
     view: &'a TreeView,
     now_ms: u64,
     /// `None`: there is no entry of that key.
@@ -116,13 +116,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn call(&mut self, wish: &Wish) -> Brought {
+    fn call(&mut self, wish: &PlannedRead) -> Brought {
         let first = self.entries.len();
         let brought = match wish {
-            Wish::Nothing => Ok(Brought::Nothing),
-            Wish::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
-            Wish::Page { range, page } => self.page(&self.wishes.range(range), page),
-            Wish::Count {
+            PlannedRead::Nothing => Ok(Brought::Nothing),
+            PlannedRead::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
+            PlannedRead::Page { range, page } => self.page(&self.wishes.range(range), page),
+            PlannedRead::Count {
                 range,
                 rows,
                 may_estimate,

@@ -6,7 +6,7 @@ use testkit::Random;
 
 use super::*;
 use crate::range::Direction;
-use crate::shown::Shown;
+use crate::read_view::ReadView;
 use crate::store::StoreConfig;
 use crate::tree::tests::{
     Content, GENERATION, Logged, TempFolder, apply, content, random_commit, random_key, small,
@@ -67,7 +67,7 @@ impl Bench {
         content
     }
 
-    fn fetch(&self, wishes: &mut Wishes) -> Vec<Fetched> {
+    fn fetch(&self, wishes: &mut ReadPlan) -> Vec<Fetched> {
         let mut fetch = Fetch::new(self.writer.index().clone(), wishes);
         let mut parts = Vec::new();
         while !fetch.is_done() {
@@ -101,8 +101,8 @@ fn borrowed(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Range<'_> {
     }
 }
 
-fn shown<'a>(fetched: &'a FetchedCall<'a>) -> Shown<'a> {
-    Shown::fetched(fetched).expect("the tree is whole")
+fn shown<'a>(fetched: &'a FetchedCall<'a>) -> ReadView<'a> {
+    ReadView::fetched(fetched).expect("the tree is whole")
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn keys_of_several_calls_are_what_they_are() {
         let mut bench = Bench::new(seed);
         bench.commits(round);
         let live = bench.live();
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         let calls: Vec<Vec<Vec<u8>>> = (0..1 + bench.random.below(20))
             .map(|_| {
                 let keys = bench.random.below(5);
@@ -155,7 +155,7 @@ fn what_is_there_at_once_is_what_is_there() {
                 bench.commit();
             }
             let keys: Vec<Vec<u8>> = (0..6).map(|_| random_key(&mut bench.random)).collect();
-            let mut wishes = Wishes::default();
+            let mut wishes = ReadPlan::default();
             for (tag, keys) in keys.chunks(1 + bench.random.below(2)).enumerate() {
                 wishes.begin(tag as u64, &keys[0]);
                 wishes.keys(usize::MAX, keys.iter().map(Vec::as_slice));
@@ -226,7 +226,7 @@ fn walk(bench: &Bench, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), page: PageWish
             Some(key) => range.beyond(key, page.direction),
             None => range,
         };
-        let mut wishes = Wishes::default();
+        let mut wishes = ReadPlan::default();
         wishes.begin(7, b"");
         wishes.page(&range, page);
         let parts = bench.fetch(&mut wishes);
@@ -293,7 +293,7 @@ fn counted(
     rows: u32,
     may_estimate: bool,
 ) -> (u64, Option<Vec<u8>>, bool) {
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     wishes.begin(7, b"");
     wishes.count(range, rows, may_estimate);
     let parts = bench.fetch(&mut wishes);
@@ -344,7 +344,7 @@ fn what_is_brought_at_once_has_a_bound() {
     let changes = keys.iter().map(change).collect();
     let commit = Logged { sequence, changes };
     apply(&mut bench.writer, &commit);
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     for key in &keys {
         wishes.begin(1, key);
         wishes.key(key);
@@ -373,7 +373,7 @@ fn what_is_brought_at_once_has_a_bound() {
 #[test]
 fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
     let bench = Bench::new(3);
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     let long = vec![0; crate::limits::KEY_BYTES + 1];
     wishes.begin(1, b"");
     wishes.keys(usize::MAX, [&long[..], &[1; 65_535]].into_iter());
@@ -397,7 +397,7 @@ fn keys_and_ranges_that_no_tree_can_hold_are_answered() {
 #[test]
 fn a_call_that_wished_nothing_is_shown_nothing() {
     let bench = Bench::new(4);
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     wishes.begin(1, b"");
     let parts = bench.fetch(&mut wishes);
     let call = parts[0].calls().next().expect("one was begun");

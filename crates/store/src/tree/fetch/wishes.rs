@@ -6,7 +6,7 @@ use crate::range::{Direction, Range};
 
 /// What calls will look at in one database, call by call. Owns its bytes, so that it can travel.
 #[derive(Debug, Default)]
-pub struct Wishes {
+pub struct ReadPlan {
     pub(super) calls: Vec<CallWishes>,
     /// Where the single keys stand.
     keys: Vec<Place<usize>>,
@@ -18,12 +18,12 @@ pub struct Wishes {
 pub(super) struct CallWishes {
     pub(super) tag: u64,
     kept: Place<usize>,
-    pub(super) wish: Wish,
+    pub(super) wish: PlannedRead,
 }
 
 /// One of the ways to look at a database.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum PlannedRead {
     /// The call did not say.
     Nothing,
     /// The entries of some keys, up to the one with which their values come to more than so many
@@ -64,11 +64,11 @@ pub struct PageWish {
     pub bytes: usize,
 }
 
-impl Wishes {
+impl ReadPlan {
     /// Begins the wishes of the next call. `tag` and `kept` come back with what is brought for it.
     pub fn begin(&mut self, tag: u64, kept: &[u8]) {
         let kept = self.keep(kept);
-        let wish = Wish::Nothing;
+        let wish = PlannedRead::Nothing;
         self.calls.push(CallWishes { tag, kept, wish });
     }
 
@@ -88,20 +88,20 @@ impl Wishes {
             self.keys.push(key);
         }
         let keys = first..self.keys.len();
-        self.wish(Wish::Keys { keys, value_bytes });
+        self.wish(PlannedRead::Keys { keys, value_bytes });
     }
 
     /// The call will scan a part of a range.
     pub fn page(&mut self, range: &Range<'_>, page: PageWish) {
         let range = self.keep_range(range);
-        self.wish(Wish::Page { range, page });
+        self.wish(PlannedRead::Page { range, page });
     }
 
     /// The call will count a part of a range: at most `rows` entries, but at least one.
     /// `may_estimate`: if these are not all, an estimate of the whole range will do.
     pub fn count(&mut self, range: &Range<'_>, rows: u32, may_estimate: bool) {
         let range = self.keep_range(range);
-        self.wish(Wish::Count {
+        self.wish(PlannedRead::Count {
             range,
             rows,
             may_estimate,
@@ -109,7 +109,7 @@ impl Wishes {
     }
 
     /// Takes some calls out, by their places. Keys keep their places, here and there.
-    pub(super) fn take_out(&mut self, is_taken: &[bool]) -> Wishes {
+    pub(super) fn take_out(&mut self, is_taken: &[bool]) -> ReadPlan {
         debug_assert_eq!(is_taken.len(), self.calls.len(), "one word for each call");
         if is_taken.iter().all(|&is_taken| is_taken) {
             return std::mem::take(self);
@@ -123,7 +123,7 @@ impl Wishes {
             }
         }
         self.calls = left;
-        Wishes {
+        ReadPlan {
             calls: taken,
             keys: self.keys.clone(),
             bytes: self.bytes.clone(),
@@ -155,11 +155,11 @@ impl Wishes {
         self.calls.iter().map(|call| call.tag)
     }
 
-    fn wish(&mut self, wish: Wish) {
+    fn wish(&mut self, wish: PlannedRead) {
         let call = self.calls.last_mut();
         let call = call.expect("a call's wishes begin with `begin`");
         debug_assert!(
-            matches!(call.wish, Wish::Nothing),
+            matches!(call.wish, PlannedRead::Nothing),
             "a call looks at one thing in a step"
         );
         call.wish = wish;

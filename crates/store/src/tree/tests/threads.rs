@@ -7,9 +7,9 @@ use std::thread;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::shown::Shown;
+use crate::read_view::ReadView;
 use crate::store::{Store, StoreConfig};
-use crate::tree::{Fetch, Fetched, Keeper, KeeperEvent, TreeIndex, Wishes};
+use crate::tree::{Fetch, Fetched, Keeper, KeeperEvent, ReadPlan, TreeIndex};
 
 const KEYS: u64 = 16;
 
@@ -102,7 +102,7 @@ fn views_show_whole_commits_while_everything_moves() {
 /// Looks at all keys but the one that the newest commits may lack, once without a reader and once
 /// with one. Answers the sequences of what it saw.
 fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
-    let mut wishes = Wishes::default();
+    let mut wishes = ReadPlan::default();
     for key in 0..KEYS {
         wishes.begin(key, &key.to_be_bytes());
         wishes.key(&key.to_be_bytes());
@@ -113,7 +113,7 @@ fn look(index: &TreeIndex, store: &Store) -> [Option<u64>; 2] {
     [at_once, rest].map(|fetched| {
         let fetched = fetched?;
         for call in fetched.calls() {
-            let shown = Shown::fetched(&call).expect("the tree is whole");
+            let shown = ReadView::fetched(&call).expect("the tree is whole");
             let found = shown.get(call.kept(), 0, 0).expect("it was wished");
             let (version, sequence) = (found.map(|entry| entry.version), shown.sequence());
             assert!(sequence >= before, "older than what was there before");

@@ -1,4 +1,4 @@
-//! Pipe: step by step, as the room above is in no hurry here to run the committer.
+//! Pipe: step by step, as the layer above is in no hurry here to run the committer.
 
 mod anything;
 mod bounds;
@@ -9,7 +9,7 @@ use store::{Condition, Operation};
 use super::*;
 use crate::keyvalue::messages::*;
 
-/// An open Pipe and the room above it.
+/// An open Pipe and the layer above it.
 struct Open<'a> {
     call: Call,
     shared: &'a Shared,

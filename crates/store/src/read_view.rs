@@ -11,9 +11,9 @@ use crate::value::Entry;
 /// view.
 ///
 /// Of a database on disk there is only what the call said beforehand that it would look at
-/// ([`Wishes`](crate::tree::Wishes)); the rest is [`NotFetched`], which a database in memory never
-/// answers.
-pub struct Shown<'a>(Source<'a>);
+/// ([`ReadPlan`](crate::tree::ReadPlan)); the rest is [`NotFetched`], which a database in memory
+/// never answers.
+pub struct ReadView<'a>(Source<'a>);
 
 enum Source<'a> {
     Memory(&'a View<'a>),
@@ -32,19 +32,19 @@ pub struct Counted<'a> {
     pub is_estimate: bool,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ReadView<'a> {
     /// The index in memory.
     #[inline]
-    pub fn memory(view: &'a View<'a>) -> Shown<'a> {
-        Shown(Source::Memory(view))
+    pub fn memory(view: &'a View<'a>) -> ReadView<'a> {
+        ReadView(Source::Memory(view))
     }
 
     /// What was fetched for a call.
     ///
     /// # Errors
     /// If it could not be, as the tree is damaged or the device refused.
-    pub fn fetched(call: &FetchedCall<'a>) -> Result<Shown<'a>, &'a TreeError> {
-        Ok(Shown(Source::Fetched(call.view()?)))
+    pub fn fetched(call: &FetchedCall<'a>) -> Result<ReadView<'a>, &'a TreeError> {
+        Ok(ReadView(Source::Fetched(call.view()?)))
     }
 
     /// The sequence of the last commit that this shows (0: none).
