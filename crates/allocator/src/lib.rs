@@ -51,6 +51,9 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Allocator = Allocator;
 
+    /// Held by each test: what one frees is not to be taken for what another has filled.
+    static MEMORY: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     fn purge_delay_ms() -> std::ffi::c_long {
         // SAFETY: the option exists in this version; it is read by the thread that sets it.
         unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }
@@ -70,7 +73,8 @@ mod tests {
     fn growth_by_what_was_freed() -> usize {
         let before = resident_bytes();
         let filled: Vec<_> = (0..64).map(|_| vec![1_u8; 1 << 20]).collect();
-        assert!(resident_bytes() >= before + (60 << 20), "it is filled");
+        // Less than all of it: the system may take pages back meanwhile that were idle.
+        assert!(resident_bytes() >= before + (48 << 20), "it is filled");
         drop(std::hint::black_box(filled));
         resident_bytes().saturating_sub(before)
     }
@@ -78,6 +82,7 @@ mod tests {
     /// Any thread may, also one that has nothing, and nothing that is in use is touched.
     #[test]
     fn what_is_in_use_is_kept() {
+        let _memory = MEMORY.lock();
         let kept: Vec<_> = (0..2_000_usize).map(|at| vec![at; 100]).collect();
         for _ in 0..2 {
             let freed: Vec<_> = (0..2_000).map(|_| vec![7_usize; 100]).collect();
@@ -98,6 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_freed_goes_back_at_once() {
+        let _memory = MEMORY.lock();
         // The default of the option that is meant, and of none of its neighbours.
         assert_eq!(purge_delay_ms(), 1_000);
         for _ in 0..2 {
