@@ -338,7 +338,7 @@ pub struct CountArguments {
 
     /// About how many will do: at once where counting takes long, which is in databases on disk
     ///
-    /// With --output json, `exact` returns whether it is an estimate.
+    /// With --output json, `exact` is false for an estimate.
     #[arg(long)]
     pub estimate: bool,
 
