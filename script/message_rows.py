@@ -8,6 +8,7 @@ CPU cannot show what it costs when its cache lines move.
 """
 
 import contextlib
+import os
 import subprocess
 import time
 
@@ -26,7 +27,8 @@ KEYS = 32
 # within a short one.
 LEAST_MS = 3_000
 LEAST_MB_PER_S, TIMES = 300, 3
-SYNCED_WARM_UP_MS = 3_000
+# Before synced ones: the log of large values grows to 2 GiB before its files are used again.
+SYNCED_WARM_UP_MS = 12_000
 RUNS = 3
 GOAL = 0.6
 COPY_BYTES = 1 << 30
@@ -92,29 +94,37 @@ def measure_volatile(bench, row):
 
 
 def measure_synced(bench, row):
+    """One server for all cells of a run: its log has been around before the first one, so its files are used again, as on any
+    server that has run for a while."""
     with bare_copy(bench) as copy:
         for run in range(runs(bench)):
-            for size, value_bytes, shape, counts in cells(bench):
-                synced_cell(bench, row._replace(name=name_of(row, size, shape)), value_bytes, counts, run, copy)
+            with bench.fresh_folder() as folder:
+                data = folder / "data"
+                with contextlib.closing(bench.start("pelton", "synced", data, "--max-value", MAX_VALUE)) as process:
+                    go_round(bench, process)
+                    for size, value_bytes, shape, counts in cells(bench):
+                        synced_cell(bench, row._replace(name=name_of(row, size, shape)), process, data, value_bytes, counts, run, copy)
 
 
-def synced_cell(bench, row, value_bytes, counts, run, copy):
-    """One size and shape on a fresh server, then its groups on a bare log, and the copy."""
-    with bench.fresh_folder() as folder:
-        process = bench.start("pelton", "synced", folder / "data", "--max-value", MAX_VALUE)
-        with contextlib.closing(process):
-            # Until the log has been around once: then its files are used again, as on any server that has run for a while.
-            warm_up_ms = bench.options.warm_up_ms if bench.options.quick else SYNCED_WARM_UP_MS
-            from_ms = time.time() * 1e3 + warm_up_ms
-            figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1, warm_up_ms=warm_up_ms)
-            # As much of it as the log still has.
-            figures |= {"from_wall_ms": from_ms, "to_wall_ms": time.time() * 1e3}
-            process.process.kill()
-        groups = durable_rows.logged_groups(bench, folder / "data", figures)
-    if not groups:
+def go_round(bench, process):
+    """Has as much written as the log keeps of large values, several times."""
+    warm_up_ms = bench.options.warm_up_ms if bench.options.quick else SYNCED_WARM_UP_MS
+    put_figures(bench, process, MIB, 8, 4, seed=99, warm_up_ms=warm_up_ms)
+
+
+def synced_cell(bench, row, process, data, value_bytes, counts, run, copy):
+    """One size and shape, then its groups on a bare log, and the copy."""
+    from_ms = time.time() * 1e3 + bench.options.warm_up_ms
+    figures = put_figures(bench, process, value_bytes, *counts, seed=run + 1)
+    # As much of it as the log still has.
+    figures |= {"from_wall_ms": from_ms, "to_wall_ms": time.time() * 1e3}
+    with linked_log(bench, data) as linked:
+        groups = durable_rows.logged_groups(bench, linked, figures)
+    if len(groups) < 2:
         return
     elapsed_s = max(groups[-1][0] - groups[0][0], 1) / 1e3
-    sizes = [size_bytes for _, size_bytes, _ in groups]
+    # The moments are those at which a group was begun: the last one's time is not among them.
+    sizes = [size_bytes for _, size_bytes, _ in groups[:-1]]
     log_mb_per_s = sum(sizes) / durable_rows.bare_log_figures(bench, sizes)["elapsed_s"] / 1e6
     copy_mb_per_s = copy()["mb_per_s"]
     both_mb_per_s = 1 / (1 / log_mb_per_s + 1 / copy_mb_per_s)
@@ -123,6 +133,20 @@ def synced_cell(bench, row, value_bytes, counts, run, copy):
     figures["share_of_both"] = logged_mb_per_s / both_mb_per_s
     bench.record(row, "pelton", figures)
     bench.record(row, "bare", {"mb_per_s": log_mb_per_s, "copy_mb_per_s": copy_mb_per_s})
+
+
+@contextlib.contextmanager
+def linked_log(bench, data):
+    """The files of a log that is in use, under other names: its own folder belongs to the server."""
+    with bench.fresh_folder() as folder:
+        linked = folder / "linked"
+        linked.mkdir()
+        for file in sorted(data.iterdir()):
+            if file.suffix in (".log", ".snapshot") or file.name == "pelton-data":
+                # A snapshot that ends just now renames files.
+                with contextlib.suppress(FileNotFoundError):
+                    os.link(file, linked / file.name)
+        yield linked
 
 
 def measure_threads(bench, row):

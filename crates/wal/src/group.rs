@@ -357,6 +357,11 @@ impl GroupBuffer {
         self.records = self.records.checked_add(1).expect("memory ends before");
     }
 
+    /// Bytes of the values that are written from where they lie.
+    pub(super) fn large_bytes(&self) -> usize {
+        self.large_bytes
+    }
+
     /// Bytes of the header and the records.
     fn len(&self) -> usize {
         self.bytes.len() + self.large_bytes

@@ -101,6 +101,8 @@ pub struct LogWork {
     pub syncs: u64,
     /// Bytes of the groups.
     pub bytes: u64,
+    /// Bytes among these of values of [`limits::LARGE_VALUE_BYTES`] and more.
+    pub large_bytes: u64,
 }
 
 /// Where writing goes on.
@@ -336,6 +338,7 @@ impl LogWriter {
             self.used_bytes += piece.len() as u64;
         }
         self.work.bytes += self.used_bytes - begin;
+        self.work.large_bytes += group.large_bytes() as u64;
         self.chain = Chain::behind(&header, checksum);
         self.work.groups += 1;
         self.work.records += u64::from(header.records);

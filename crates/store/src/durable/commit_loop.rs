@@ -325,8 +325,8 @@ impl CommitLoop {
 
     /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.
     pub(super) fn snapshot_retry_ns(&self) -> u64 {
-        let written_bytes = self.committer.log().work().bytes;
-        self.committer.snapshots().retry_ns(written_bytes)
+        let written = self.committer.log().work();
+        self.committer.snapshots().retry_ns(written)
     }
 
     /// Makes a snapshot at a clean stop, if that is cheap, and lets segments go.

@@ -748,7 +748,7 @@ impl DurableCommitter {
         let durable_sequence = self.log.durable().sequence;
         self.trees
             .seal_older_than(self.snapshots.sequence(), durable_sequence);
-        self.snapshots.begin(self.log.work().bytes);
+        self.snapshots.begin(self.log.work());
         Some(header)
     }
 
@@ -779,12 +779,12 @@ impl DurableCommitter {
 
     /// Whether it is time for a snapshot that nobody has asked for.
     pub fn wants_snapshot(&self, clock: &mut dyn Clock) -> bool {
-        !self.failed && self.snapshots.is_due(self.log.work().bytes, clock)
+        !self.failed && self.snapshots.is_due(self.log.work(), clock)
     }
 
     /// Whether a snapshot at a clean stop is worth it.
     pub(super) fn wants_last_snapshot(&self) -> bool {
-        !self.failed && (self.snapshots).is_cheap(self.log.work().bytes, &self.store)
+        !self.failed && (self.snapshots).is_cheap(self.log.work(), &self.store)
     }
 
     /// A snapshot that began with [`snapshot_base`](DurableCommitter::snapshot_base) has come to

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wal::LogWork;
 use wal::disk::Disk;
 
 use crate::catalogue::Durability;
@@ -18,10 +19,10 @@ pub(super) struct SnapshotPlan {
     floor_bytes: u64,
     /// Bytes of log beyond the newest snapshot that were there at the start.
     replayed_bytes: u64,
-    /// Bytes written to the log at the base of the newest snapshot.
-    base_bytes: u64,
+    /// What was written to the log at the base of the newest snapshot.
+    base: LogWork,
     /// The same of the one that is made.
-    making_bytes: Option<u64>,
+    making: Option<LogWork>,
     /// The base of the newest snapshot; 0: there is none.
     sequence: u64,
     /// Up to which the log is of no use any more.
@@ -48,8 +49,8 @@ impl SnapshotPlan {
             disk,
             floor_bytes: limits::FLOOR_SEGMENTS * segment_bytes,
             replayed_bytes,
-            base_bytes: 0,
-            making_bytes: None,
+            base: LogWork::default(),
+            making: None,
             sequence: newest.map_or(0, |newest| newest.header.sequence),
             replay_sequence: newest.map_or(0, |newest| newest.header.replay_sequence),
             file_bytes: newest.map_or(0, |newest| newest.file_bytes),
@@ -92,16 +93,29 @@ impl SnapshotPlan {
     }
 
     /// When an attempt is due after one that has failed; `u64::MAX`: none is.
-    pub(super) fn retry_ns(&self, written_bytes: u64) -> u64 {
-        if self.retry_ns > 0 && self.making_bytes.is_none() && self.is_wanted(written_bytes) {
+    pub(super) fn retry_ns(&self, written: LogWork) -> u64 {
+        if self.retry_ns > 0 && self.making.is_none() && self.is_wanted(written) {
             self.retry_ns
         } else {
             u64::MAX
         }
     }
 
-    fn log_bytes(&self, written_bytes: u64) -> u64 {
-        self.replayed_bytes + written_bytes - self.base_bytes
+    fn log_bytes(&self, written: LogWork) -> u64 {
+        self.replayed_bytes + written.bytes - self.base.bytes
+    }
+
+    /// Bytes of the log since the newest snapshot, where those of large values count less.
+    fn replay_bytes(&self, written: LogWork) -> u64 {
+        let large_bytes = written.large_bytes - self.base.large_bytes;
+        self.log_bytes(written) - large_bytes + large_bytes / limits::LARGE_BYTES_LESS
+    }
+
+    /// Whether there is room on the disk for the log that large values may leave.
+    fn has_room(&self) -> bool {
+        let log_bytes = self.floor_bytes * limits::LARGE_BYTES_LESS;
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        free_bytes >= limits::LARGE_LOG_ROOM_TIMES * log_bytes
     }
 
     /// Wants one with everything up to this sequence: then what a database was converted from can
@@ -110,22 +124,25 @@ impl SnapshotPlan {
         self.wanted_sequence = self.wanted_sequence.max(sequence);
     }
 
-    fn is_wanted(&self, written_bytes: u64) -> bool {
-        self.sequence < self.wanted_sequence
-            || self.log_bytes(written_bytes) > self.file_bytes.max(self.floor_bytes)
+    fn is_wanted(&self, written: LogWork) -> bool {
+        if self.sequence < self.wanted_sequence {
+            return true;
+        }
+        self.log_bytes(written) > self.file_bytes.max(self.floor_bytes)
+            && (self.replay_bytes(written) > self.floor_bytes || !self.has_room())
     }
 
     /// Whether one is due.
-    pub(super) fn is_due(&self, written_bytes: u64, clock: &mut dyn Clock) -> bool {
-        self.making_bytes.is_none()
-            && self.is_wanted(written_bytes)
+    pub(super) fn is_due(&self, written: LogWork, clock: &mut dyn Clock) -> bool {
+        self.making.is_none()
+            && self.is_wanted(written)
             && (self.retry_ns == 0 || clock.now_ns() >= self.retry_ns)
     }
 
     /// Whether one is worth it at a clean stop: cheap, and cheaper to load than the log is to
     /// replay.
-    pub(super) fn is_cheap(&self, written_bytes: u64, store: &Store) -> bool {
-        let log_bytes = self.log_bytes(written_bytes);
+    pub(super) fn is_cheap(&self, written: LogWork, store: &Store) -> bool {
+        let log_bytes = self.log_bytes(written);
         if log_bytes <= limits::STOP_LOG_BYTES {
             return false;
         }
@@ -139,16 +156,16 @@ impl SnapshotPlan {
         content_bytes <= limits::STOP_BYTES.min(log_bytes)
     }
 
-    /// One is begun, at a moment when so many bytes are written.
-    pub(super) fn begin(&mut self, written_bytes: u64) {
-        debug_assert!(self.making_bytes.is_none(), "one is made at a time");
-        self.making_bytes = Some(written_bytes);
+    /// One is begun, at a moment when so much is written.
+    pub(super) fn begin(&mut self, written: LogWork) {
+        debug_assert!(self.making.is_none(), "one is made at a time");
+        self.making = Some(written);
     }
 
     /// The one that was made is there.
     pub(super) fn installed(&mut self, report: &SnapshotReport) {
-        if let Some(base_bytes) = self.making_bytes.take() {
-            self.base_bytes = base_bytes;
+        if let Some(base) = self.making.take() {
+            self.base = base;
             self.replayed_bytes = 0;
         }
         self.sequence = report.sequence;
@@ -165,7 +182,118 @@ impl SnapshotPlan {
 
     /// It came to nothing.
     pub(super) fn failed(&mut self, clock: &mut dyn Clock) {
-        self.making_bytes = None;
+        self.making = None;
         self.retry_ns = clock.now_ns() + limits::RETRY_MS * 1_000_000;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT_BYTES: u64 = 1 << 20;
+    const FLOOR_BYTES: u64 = limits::FLOOR_SEGMENTS * SEGMENT_BYTES;
+    const LARGE_FLOOR_BYTES: u64 = limits::LARGE_BYTES_LESS * FLOOR_BYTES;
+
+    struct Standing(u64);
+
+    impl Clock for Standing {
+        fn now_ns(&mut self) -> u64 {
+            self.0
+        }
+
+        fn now_ms(&mut self) -> u64 {
+            self.0 / 1_000_000
+        }
+    }
+
+    fn plan(free_bytes: u64) -> SnapshotPlan {
+        let disk = testkit::simulated_disk(1);
+        disk.set_capacity_bytes(free_bytes);
+        SnapshotPlan::new(Arc::new(disk), SEGMENT_BYTES, 0, None)
+    }
+
+    fn small(bytes: u64) -> LogWork {
+        LogWork {
+            bytes,
+            ..LogWork::default()
+        }
+    }
+
+    fn large(bytes: u64) -> LogWork {
+        LogWork {
+            large_bytes: bytes,
+            ..small(bytes)
+        }
+    }
+
+    fn install(plan: &mut SnapshotPlan, written: LogWork, file_bytes: u64) {
+        plan.begin(written);
+        assert!(!is_due(plan, small(u64::MAX / 2)), "one is made at a time");
+        plan.installed(&SnapshotReport {
+            file: String::new(),
+            sequence: plan.sequence + 1,
+            replay_sequence: plan.sequence + 1,
+            last_sequence: plan.sequence + 1,
+            entries: 0,
+            content_bytes: 0,
+            file_bytes,
+            longest_page_ns: 0,
+        });
+    }
+
+    fn is_due(plan: &SnapshotPlan, written: LogWork) -> bool {
+        plan.is_due(written, &mut Standing(1))
+    }
+
+    #[test]
+    fn small_values_have_one_made_beyond_the_floor_and_again_beyond_the_next() {
+        let mut plan = plan(u64::MAX);
+        for base_bytes in [0, FLOOR_BYTES + 1, 5 * FLOOR_BYTES] {
+            if base_bytes > 0 {
+                install(&mut plan, small(base_bytes), 10);
+            }
+            assert!(!is_due(&plan, small(base_bytes + FLOOR_BYTES)));
+            assert!(is_due(&plan, small(base_bytes + FLOOR_BYTES + 1)));
+        }
+    }
+
+    #[test]
+    fn large_values_count_less_since_they_are_replayed_fast() {
+        let mut plan = plan(u64::MAX);
+        for base_bytes in [0, LARGE_FLOOR_BYTES, 3 * LARGE_FLOOR_BYTES] {
+            if base_bytes > 0 {
+                install(&mut plan, large(base_bytes), 10);
+            }
+            assert!(!is_due(&plan, large(base_bytes + LARGE_FLOOR_BYTES)));
+            let beyond = base_bytes + LARGE_FLOOR_BYTES + limits::LARGE_BYTES_LESS;
+            assert!(is_due(&plan, large(beyond)));
+            // Half of them are small ones: those count in full.
+            let mixed = LogWork {
+                bytes: base_bytes + LARGE_FLOOR_BYTES,
+                large_bytes: base_bytes + LARGE_FLOOR_BYTES / 2,
+                ..LogWork::default()
+            };
+            assert!(is_due(&plan, mixed));
+        }
+    }
+
+    #[test]
+    fn large_values_count_like_others_while_the_disk_is_nearly_full() {
+        let room_bytes = limits::LARGE_LOG_ROOM_TIMES * LARGE_FLOOR_BYTES;
+        let written = large(FLOOR_BYTES + 1);
+        assert!(!is_due(&plan(room_bytes), written));
+        assert!(is_due(&plan(room_bytes - 1), written));
+        assert!(!is_due(&plan(0), large(FLOOR_BYTES)));
+    }
+
+    #[test]
+    fn the_log_is_longer_than_the_snapshot_whatever_is_in_it() {
+        let mut plan = plan(0);
+        install(&mut plan, small(0), 3 * LARGE_FLOOR_BYTES);
+        for work in [small, large] {
+            assert!(!is_due(&plan, work(3 * LARGE_FLOOR_BYTES)));
+            assert!(is_due(&plan, work(3 * LARGE_FLOOR_BYTES + 1)));
+        }
     }
 }

@@ -31,6 +31,15 @@ pub const REST_NS_MAX: u64 = 2_000_000;
 /// made by itself. Less would free no segment.
 pub const FLOOR_SEGMENTS: u64 = 2;
 
+/// What a byte of a large value counts less than another, where bytes of log are compared with
+/// [`FLOOR_SEGMENTS`]. The bound is for the time that a start takes to replay them, which is spent
+/// on records: a large value costs no more than to copy it. With all bytes counted alike, large
+/// values that are written over and over had a snapshot as long as the log written beside it.
+pub const LARGE_BYTES_LESS: u64 = 16;
+
+/// Large values count like others unless the disk has so many times the log free that is then kept.
+pub const LARGE_LOG_ROOM_TIMES: u64 = 2;
+
 /// Bytes of keys and values up to which a clean stop makes a snapshot, if the log since the last
 /// one is larger. So much is written in some tenths of a second.
 pub const STOP_BYTES: u64 = 64 * 1024 * 1024;
