@@ -94,16 +94,18 @@ def measure_volatile(bench, row):
 
 
 def measure_synced(bench, row):
-    """One server for all cells of a run: its log has been around before the first one, so its files are used again, as on any
-    server that has run for a while."""
+    """One server for all cells of a run: its log has been around before the first one, so its files
+    are used again, as on any server that has run for a while."""
     with bare_copy(bench) as copy:
         for run in range(runs(bench)):
             with bench.fresh_folder() as folder:
                 data = folder / "data"
-                with contextlib.closing(bench.start("pelton", "synced", data, "--max-value", MAX_VALUE)) as process:
+                server = bench.start("pelton", "synced", data, "--max-value", MAX_VALUE)
+                with contextlib.closing(server) as process:
                     go_round(bench, process)
                     for size, value_bytes, shape, counts in cells(bench):
-                        synced_cell(bench, row._replace(name=name_of(row, size, shape)), process, data, value_bytes, counts, run, copy)
+                        cell = row._replace(name=name_of(row, size, shape))
+                        synced_cell(bench, cell, process, data, value_bytes, counts, run, copy)
 
 
 def go_round(bench, process):
@@ -137,7 +139,7 @@ def synced_cell(bench, row, process, data, value_bytes, counts, run, copy):
 
 @contextlib.contextmanager
 def linked_log(bench, data):
-    """The files of a log that is in use, under other names: its own folder belongs to the server."""
+    """The files of a log that is in use, under other names: its folder is the server's."""
     with bench.fresh_folder() as folder:
         linked = folder / "linked"
         linked.mkdir()
