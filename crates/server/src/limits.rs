@@ -247,6 +247,10 @@ pub const IDLE_THREAD_MS: u64 = 5_000;
 /// sync, few enough that their memory and their share of the processors stay small.
 pub const BLOB_THREADS: usize = 4;
 
+/// Jobs for blobs that wait, from which on those of calls that are gone are looked for and dropped;
+/// after that, from twice as many as were left. A job takes some hundred bytes.
+pub const BLOB_JOBS_PRUNED: usize = 1_024;
+
 /// Bytes of blobs that are being read, or were and wait for their connection, of all connections
 /// together: enough for sixteen of the largest pieces at a time, far more than the threads read.
 /// Beyond it a connection has one small read.

@@ -11,7 +11,8 @@ use net::ConnectionId;
 use service::{Call, State as _};
 use store::CommitOutcome;
 use store::blob::{
-    Blobs, LostUpload, News, Observer, Owner, ReadError, Sealed, UploadError, UploadPeer, Work,
+    Blobs, CallJob, LostUpload, News, Observer, Owner, Permit, ReadError, Sealed, UploadError,
+    UploadPeer, Work,
 };
 
 use crate::SharedWaker;
@@ -37,6 +38,29 @@ impl Owner for CallOwner {
 
     fn peer(&self) -> UploadPeer {
         self.peer
+    }
+}
+
+/// What a call wants done.
+struct BlobJob {
+    work: Work,
+    blobs: Arc<Blobs>,
+    owner: CallOwner,
+}
+
+impl CallJob for BlobJob {
+    fn is_forsaken(&self) -> bool {
+        self.work.is_forsaken()
+    }
+
+    fn run(self: Box<BlobJob>, grant: Option<(usize, Permit)>) {
+        if self.is_forsaken() {
+            return;
+        }
+        let BlobJob { work, blobs, owner } = *self;
+        let (call, inbox) = (owner.call, Arc::clone(&owner.inbox));
+        let owner: Arc<dyn Owner> = Arc::new(owner);
+        inbox.put((call, work.run_granted(&blobs, &owner, grant)));
     }
 }
 
@@ -95,23 +119,21 @@ impl LoopBlobs {
             debug_assert!(false, "calls ask only where there are blobs");
             return;
         };
-        let inbox = Arc::clone(&self.inbox);
-        let (runner, read_bytes) = (blobs.runner(), work.read_bytes());
-        let job = move |grant| {
-            if work.is_forsaken() {
-                return;
-            }
-            let owner: Arc<dyn Owner> = Arc::new(CallOwner {
-                inbox: Arc::clone(&inbox),
-                call,
-                peer,
-            });
-            inbox.put((call, work.run_granted(&blobs, &owner, grant)));
+        let read_bytes = work.read_bytes();
+        let owner = CallOwner {
+            inbox: Arc::clone(&self.inbox),
+            call,
+            peer,
         };
+        let job = Box::new(BlobJob {
+            work,
+            blobs: Arc::clone(&blobs),
+            owner,
+        });
         let source = joined(self.number, from.slot);
         match read_bytes {
-            Some(bytes) => runner.run_read(source, bytes, Box::new(job)),
-            None => runner.run_for(source, Box::new(move || job(None))),
+            Some(bytes) => blobs.runner().run_read(source, bytes, job),
+            None => blobs.runner().run_for(source, job),
         }
     }
 

@@ -6,11 +6,14 @@
 //! source has a bound, and all together have one. A source with nothing under way may always have
 //! one read: a small one where the common bound is reached, or the account is full. So a download
 //! is served, however many others are not read.
+//!
+//! What a call asked for that is gone is dropped before it begins, and nothing of it stays: callers
+//! who come and go by the thousand would else leave more behind them than the disk can do.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use store::blob::{Job, ReadJob};
+use store::blob::CallJob;
 
 use crate::account::Account;
 use crate::limits;
@@ -23,12 +26,12 @@ pub(crate) const STORE: Source = u64::MAX;
 
 /// What comes out of the queue.
 pub(crate) enum Next {
-    Job(Job),
+    Job(Box<dyn CallJob>),
     /// A read, and how many bytes it may bring; they are to be [released](Queue::release).
     Read {
         source: Source,
         bytes: usize,
-        read: ReadJob,
+        read: Box<dyn CallJob>,
     },
 }
 
@@ -36,7 +39,7 @@ pub(crate) enum Next {
 pub(crate) struct Queue {
     /// Of which reads take memory.
     account: Arc<Account>,
-    jobs: HashMap<Source, VecDeque<Job>>,
+    jobs: HashMap<Source, VecDeque<Box<dyn CallJob>>>,
     reads: HashMap<Source, Reads>,
     /// Whose turn it is. Each source stands in it once for its jobs and once for its reads, if it
     /// has any that may begin.
@@ -44,6 +47,10 @@ pub(crate) struct Queue {
     /// Sources whose reads wait for room.
     blocked: VecDeque<Source>,
     read_bytes: usize,
+    /// Jobs and reads that wait.
+    waiting: usize,
+    /// With so many of them, it is time to look which are still wanted.
+    prune_at: usize,
     /// Nothing waits for room any more.
     has_no_bounds: bool,
 }
@@ -56,7 +63,7 @@ enum Turn {
 
 #[derive(Default)]
 struct Reads {
-    waiting: VecDeque<(usize, ReadJob)>,
+    waiting: VecDeque<(usize, Box<dyn CallJob>)>,
     /// Bytes that are being read, or were and have not been handed on.
     bytes: usize,
     /// It stands among the turns, or among the blocked.
@@ -72,11 +79,14 @@ impl Queue {
             turns: VecDeque::new(),
             blocked: VecDeque::new(),
             read_bytes: 0,
+            waiting: 0,
+            prune_at: limits::BLOB_JOBS_PRUNED,
             has_no_bounds: false,
         }
     }
 
-    pub fn push(&mut self, source: Source, job: Job) {
+    pub fn push(&mut self, source: Source, job: Box<dyn CallJob>) {
+        self.count_one();
         let jobs = self.jobs.entry(source).or_default();
         jobs.push_back(job);
         if jobs.len() == 1 {
@@ -84,12 +94,43 @@ impl Queue {
         }
     }
 
-    pub fn push_read(&mut self, source: Source, bytes: usize, read: ReadJob) {
+    pub fn push_read(&mut self, source: Source, bytes: usize, read: Box<dyn CallJob>) {
+        self.count_one();
         let reads = self.reads.entry(source).or_default();
         reads.waiting.push_back((bytes, read));
         if !std::mem::replace(&mut reads.is_queued, true) {
             self.turns.push_back(Turn::Read(source));
         }
+    }
+
+    /// Counts one more, after those that nobody wants any more have been dropped, if there may be
+    /// many of them. That is done so seldom that it costs each of them little.
+    fn count_one(&mut self) {
+        if self.waiting >= self.prune_at {
+            self.prune();
+            self.prune_at = limits::BLOB_JOBS_PRUNED.max(2 * self.waiting);
+        }
+        self.waiting += 1;
+    }
+
+    /// Drops what nobody wants any more. Sources that have no read left are passed over in their
+    /// turns.
+    fn prune(&mut self) {
+        for jobs in self.jobs.values_mut() {
+            jobs.retain(|job| !job.is_forsaken());
+        }
+        self.jobs.retain(|_, jobs| !jobs.is_empty());
+        let jobs = &self.jobs;
+        self.turns.retain(|turn| match turn {
+            Turn::Job(source) => jobs.contains_key(source),
+            Turn::Read(_) => true,
+        });
+        for reads in self.reads.values_mut() {
+            reads.waiting.retain(|(_, read)| !read.is_forsaken());
+        }
+        let jobs = self.jobs.values().map(VecDeque::len).sum::<usize>();
+        let reads = self.reads.values().map(|reads| reads.waiting.len());
+        self.waiting = jobs + reads.sum::<usize>();
     }
 
     /// Takes the next job that may begin.
@@ -113,7 +154,9 @@ impl Queue {
 
     fn pop_job(&mut self, source: Source) -> Option<Next> {
         let jobs = self.jobs.get_mut(&source)?;
-        let job = jobs.pop_front();
+        let before = jobs.len();
+        let job = next_wanted(jobs, |job| job.is_forsaken());
+        self.waiting -= before - jobs.len();
         match jobs.is_empty() {
             true => drop(self.jobs.remove(&source)),
             false => self.turns.push_back(Turn::Job(source)),
@@ -123,7 +166,16 @@ impl Queue {
 
     fn pop_read(&mut self, source: Source) -> Option<Next> {
         let reads = self.reads.get_mut(&source)?;
-        let wanted = reads.waiting.front().map_or(0, |(bytes, _)| *bytes);
+        let before = reads.waiting.len();
+        let next = next_wanted(&mut reads.waiting, |(_, read)| read.is_forsaken());
+        self.waiting -= before - reads.waiting.len();
+        let Some((wanted, read)) = next else {
+            reads.is_queued = false;
+            if reads.bytes == 0 {
+                self.reads.remove(&source);
+            }
+            return None;
+        };
         let is_full = self.read_bytes + wanted > limits::BLOB_READ_BYTES
             || (reads.bytes > 0 && reads.bytes + wanted > limits::BLOB_SOURCE_READ_BYTES);
         let bytes = if self.has_no_bounds {
@@ -137,10 +189,11 @@ impl Queue {
             little
         } else {
             // Something of it is under way: when that is out of the way, it is looked at again.
+            reads.waiting.push_front((wanted, read));
+            self.waiting += 1;
             self.blocked.push_back(source);
             return None;
         };
-        let (_, read) = reads.waiting.pop_front()?;
         reads.bytes += bytes;
         self.read_bytes += bytes;
         reads.is_queued = !reads.waiting.is_empty();
@@ -178,12 +231,25 @@ impl Queue {
     #[cfg(test)]
     fn holds_nothing(&self) -> bool {
         let is_idle = self.turns.is_empty() && self.blocked.is_empty();
-        is_idle && self.jobs.is_empty() && self.reads.is_empty() && self.read_bytes == 0
+        let has_none = self.jobs.is_empty() && self.reads.is_empty();
+        is_idle && has_none && self.waiting == 0 && self.read_bytes == 0
     }
+}
+
+/// Takes the first that somebody wants, and drops those before it.
+fn next_wanted<T>(waiting: &mut VecDeque<T>, is_forsaken: impl Fn(&T) -> bool) -> Option<T> {
+    while let Some(next) = waiting.pop_front() {
+        if !is_forsaken(&next) {
+            return Some(next);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
+    use store::blob::{Interest, Permit};
+
     use super::*;
 
     const LARGE: usize = 4 << 20;
@@ -193,8 +259,42 @@ mod tests {
         Queue::new(Account::new(1 << 30))
     }
 
-    fn read() -> ReadJob {
-        Box::new(|_| ())
+    /// A job of a caller who is there until the test lets go of `caller`.
+    struct Wanted {
+        caller: Interest,
+        run: Option<Box<dyn FnOnce() + Send>>,
+    }
+
+    impl CallJob for Wanted {
+        fn is_forsaken(&self) -> bool {
+            self.caller.is_lost()
+        }
+
+        fn run(self: Box<Wanted>, _grant: Option<(usize, Permit)>) {
+            if let Some(run) = self.run {
+                run();
+            }
+        }
+    }
+
+    fn of(caller: Interest) -> Box<dyn CallJob> {
+        Box::new(Wanted { caller, run: None })
+    }
+
+    thread_local! {
+        /// A caller who stays.
+        static STAYS: Interest = Interest::default();
+    }
+
+    fn read() -> Box<dyn CallJob> {
+        of(STAYS.with(Interest::clone))
+    }
+
+    fn job(run: impl FnOnce() + Send + 'static) -> Box<dyn CallJob> {
+        Box::new(Wanted {
+            caller: STAYS.with(Interest::clone),
+            run: Some(Box::new(run)),
+        })
     }
 
     /// The reads that may begin now, in their order.
@@ -217,19 +317,83 @@ mod tests {
             for (source, count) in [(1, 100), (2, 2), (STORE, 1)] {
                 for number in 0..count {
                     let order = std::sync::Arc::clone(&order);
-                    let job = move || order.lock().expect("no panic").push((source, number));
-                    queue.push(source, Box::new(job));
+                    let push = move || order.lock().expect("no panic").push((source, number));
+                    queue.push(source, job(push));
                 }
             }
             assert_eq!(queue.len(), 3, "one of each source may begin");
             while let Some(Next::Job(job)) = queue.pop() {
-                job();
+                job.run(None);
             }
             assert_eq!(queue.len(), 0);
             let done = std::mem::take(&mut *order.lock().expect("no panic"));
             let first = [(1, 0), (2, 0), (STORE, 0), (1, 1), (2, 1), (1, 2), (1, 3)];
             assert_eq!(done[..7], first);
             assert_eq!(done.len(), 103);
+            assert!(queue.holds_nothing());
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_dropped_in_its_turn() {
+        let mut queue = queue();
+        let callers: Vec<_> = (0..9).map(|_| Interest::default()).collect();
+        for _ in 0..2 {
+            for caller in &callers {
+                queue.push(1, of(caller.clone()));
+                queue.push_read(2, LARGE, of(caller.clone()));
+            }
+            // Nobody keeps the other end of these.
+            for _ in 0..9 {
+                queue.push(1, of(Interest::default()));
+                queue.push(3, of(Interest::default()));
+                queue.push_read(2, LARGE, of(Interest::default()));
+                queue.push_read(4, LARGE, of(Interest::default()));
+            }
+            let (mut jobs, mut reads) = (0, 0);
+            while let Some(next) = queue.pop() {
+                match next {
+                    Next::Job(_) => jobs += 1,
+                    Next::Read { source, bytes, .. } => {
+                        reads += 1;
+                        queue.release(source, bytes);
+                    }
+                }
+            }
+            assert_eq!((jobs, reads), (callers.len(), callers.len()));
+            assert!(queue.holds_nothing());
+        }
+    }
+
+    /// Callers come and go while the disk does nothing at all.
+    #[test]
+    fn what_callers_leave_behind_has_a_bound_while_nothing_is_done() {
+        let mut queue = queue();
+        let caller = Interest::default();
+        let kept = 2 * limits::BLOB_JOBS_PRUNED;
+        for _ in 0..2 {
+            for number in 0..20 * limits::BLOB_JOBS_PRUNED {
+                let source = number as u64 % 5;
+                queue.push(source, of(Interest::default()));
+                queue.push_read(source, 1, of(Interest::default()));
+                if number < kept {
+                    queue.push(source, of(caller.clone()));
+                }
+                let bound = 2 * (kept + 2) + limits::BLOB_JOBS_PRUNED;
+                let held = queue.jobs.values().map(VecDeque::len).sum::<usize>()
+                    + (queue.reads.values().map(|reads| reads.waiting.len())).sum::<usize>();
+                assert!(held <= bound, "{held} wait after {number}");
+                assert_eq!(held, queue.waiting);
+                assert!(
+                    queue.turns.len() <= 10,
+                    "a source has one turn of each kind"
+                );
+            }
+            let mut jobs = 0;
+            while let Some(Next::Job(_)) = queue.pop() {
+                jobs += 1;
+            }
+            assert_eq!(jobs, kept);
             assert!(queue.holds_nothing());
         }
     }

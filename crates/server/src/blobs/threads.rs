@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::blob::{Job, Permit, ReadJob, Runner};
+use store::blob::{CallJob, Job, Permit, Runner};
 
 use super::queue::{Next, Queue, STORE};
 use crate::account::Account;
@@ -19,15 +19,30 @@ pub(crate) struct Threads(pub Arc<BlobThreads>);
 
 impl Runner for Threads {
     fn run(&self, job: Job) {
-        self.0.0.submit(|jobs| jobs.push(STORE, job));
+        self.0
+            .0
+            .submit(|jobs| jobs.push(STORE, Box::new(StoreJob(job))));
     }
 
-    fn run_for(&self, source: u64, job: Job) {
+    fn run_for(&self, source: u64, job: Box<dyn CallJob>) {
         self.0.0.submit(|jobs| jobs.push(source, job));
     }
 
-    fn run_read(&self, source: u64, bytes: usize, read: ReadJob) {
+    fn run_read(&self, source: u64, bytes: usize, read: Box<dyn CallJob>) {
         self.0.0.submit(|jobs| jobs.push_read(source, bytes, read));
+    }
+}
+
+/// What the store itself wants done.
+struct StoreJob(Job);
+
+impl CallJob for StoreJob {
+    fn is_forsaken(&self) -> bool {
+        false
+    }
+
+    fn run(self: Box<StoreJob>, _grant: Option<(usize, Permit)>) {
+        (self.0)();
     }
 }
 
@@ -62,7 +77,7 @@ impl JobQueue for Queue {
 
     fn run(pool: &Arc<ThreadPool<Queue>>, next: Next) {
         match next {
-            Next::Job(job) => job(),
+            Next::Job(job) => job.run(None),
             Next::Read {
                 source,
                 bytes,
@@ -71,7 +86,7 @@ impl JobQueue for Queue {
                 let pool = Arc::clone(pool);
                 // What was read is out of the way: others may begin.
                 let release = move || pool.submit(|jobs| jobs.release(source, bytes));
-                read(Some((bytes, Permit::new(release))));
+                read.run(Some((bytes, Permit::new(release))));
             }
         }
     }
@@ -103,8 +118,8 @@ mod tests {
                 // Of the store, of a connection, and a read.
                 match number % 3 {
                     0 => runner.run(Box::new(meet)),
-                    1 => runner.run_for(number, Box::new(meet)),
-                    _ => runner.run_read(number, 1, Box::new(move |_| meet())),
+                    1 => runner.run_for(number, Box::new(StoreJob(Box::new(meet)))),
+                    _ => runner.run_read(number, 1, Box::new(StoreJob(Box::new(meet)))),
                 }
             }
             for _ in 0..limits::BLOB_THREADS {
@@ -120,8 +135,8 @@ mod tests {
         let mut queue = Queue::new(Account::new(1 << 30));
         for source in 0..3 {
             assert_eq!(JobQueue::len(&queue), source as usize);
-            queue.push(source, Box::new(|| ()));
-            queue.push(source, Box::new(|| ()));
+            queue.push(source, Box::new(StoreJob(Box::new(|| ()))));
+            queue.push(source, Box::new(StoreJob(Box::new(|| ()))));
         }
         for left in [3, 3, 3, 2, 1, 0] {
             assert!(JobQueue::pop(&mut queue).is_some());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use protobuf::writer;
 use service::Method;
 use service::keyvalue::messages::{Keys, Request, ScanRequest};
-use store::blob::{Job, ReadJob, Runner};
+use store::blob::{CallJob, Job, Runner};
 use store::{Condition, Direction, Expiry, Operation};
 use wire::{ErrorCode, Event, RequestHead, SharedBytes, StreamKey};
 
@@ -450,14 +450,14 @@ fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
 
 /// Reads of blobs that wait until the test lets them begin; other jobs are done at once.
 #[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<Vec<ReadJob>>>);
+struct Waiting(Arc<Mutex<Vec<Box<dyn CallJob>>>>);
 
 impl Runner for Waiting {
     fn run(&self, job: Job) {
         job();
     }
 
-    fn run_read(&self, _source: u64, _bytes: usize, read: ReadJob) {
+    fn run_read(&self, _source: u64, _bytes: usize, read: Box<dyn CallJob>) {
         self.0.lock().expect("one thread").push(read);
     }
 }
@@ -467,7 +467,7 @@ impl Waiting {
     fn read(&self) -> usize {
         let reads = std::mem::take(&mut *self.0.lock().expect("one thread"));
         let count = reads.len();
-        reads.into_iter().for_each(|read| read(None));
+        reads.into_iter().for_each(|read| read.run(None));
         count
     }
 }

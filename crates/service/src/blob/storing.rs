@@ -1,6 +1,6 @@
 //! An upload, whatever protocol brings it: chunks are gathered while others are being stored.
 
-use store::blob::{Begin, Chunk, Description, End, News, UploadError, Work};
+use store::blob::{Begin, Chunk, Description, End, Interest, News, UploadError, Work};
 use store::{CommitOutcome, Condition, Decision, OperationStatus};
 
 use crate::call::Actions;
@@ -15,6 +15,8 @@ use crate::status::Status;
 pub(crate) struct Storing {
     name: Box<str>,
     if_version: Option<u64>,
+    /// Until it has begun, this is what says that it still should.
+    _interest: Interest,
     /// Here while nothing is done with it.
     upload: Option<Box<store::blob::Upload>>,
     gathered: Gathered,
@@ -70,9 +72,11 @@ impl Storing {
         if_version: Option<u64>,
         actions: &mut impl Actions,
     ) -> Storing {
+        let interest = Interest::default();
         let storing = Storing {
             name: begin.name.clone(),
             if_version,
+            _interest: interest.clone(),
             upload: None,
             gathered: Gathered::default(),
             spare: Gathered::default(),
@@ -81,7 +85,7 @@ impl Storing {
             end: None,
         };
         actions.limit_window(UPLOAD_WINDOW_BYTES);
-        actions.blob(Work::Begin(begin));
+        actions.blob(Work::Begin { begin, interest });
         storing
     }
 

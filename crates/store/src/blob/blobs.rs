@@ -60,8 +60,15 @@ impl Default for BlobConfig {
 /// Something to be done where waiting for a disk disturbs nobody.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A read, given what it may bring and what that takes of a bound; `None`: nothing is bounded.
-pub type ReadJob = Box<dyn FnOnce(Option<(usize, Permit)>) + Send>;
+/// Something to be done for a call, which may be gone before it is begun.
+pub trait CallJob: Send {
+    /// Whether nobody waits for it any more, so that it need not be done.
+    fn is_forsaken(&self) -> bool;
+
+    /// Does it. A read is given what it may bring, and what that takes of a bound; `None`: nothing
+    /// is bounded.
+    fn run(self: Box<Self>, grant: Option<(usize, Permit)>);
+}
 
 /// Who does jobs.
 pub trait Runner: Send + Sync {
@@ -69,14 +76,14 @@ pub trait Runner: Send + Sync {
     fn run(&self, job: Job);
 
     /// The same for one of many sources, none of which is to hold up the others.
-    fn run_for(&self, _source: u64, job: Job) {
-        self.run(job);
+    fn run_for(&self, _source: u64, job: Box<dyn CallJob>) {
+        self.run(Box::new(move || job.run(None)));
     }
 
     /// The same for a read of so many bytes, which may have to wait until what was read before is
     /// out of the way.
-    fn run_read(&self, _source: u64, _bytes: usize, read: ReadJob) {
-        self.run(Box::new(move || read(None)));
+    fn run_read(&self, _source: u64, _bytes: usize, read: Box<dyn CallJob>) {
+        self.run(Box::new(move || read.run(None)));
     }
 }
 

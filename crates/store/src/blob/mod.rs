@@ -25,7 +25,7 @@ mod writer;
 
 pub(crate) use blobs::BlobHold;
 pub use blobs::{
-    BlobConfig, BlobStatistics, BlobUse, Blobs, Inline, Job, LostUpload, Observer, ReadJob, Runner,
+    BlobConfig, BlobStatistics, BlobUse, Blobs, CallJob, Inline, Job, LostUpload, Observer, Runner,
 };
 pub use content::{Content, Piece};
 pub use crc32c::crc32c;
@@ -39,7 +39,7 @@ pub use peer::UploadPeer;
 pub use sealed::{Sealed, Settled};
 pub use upload::{Begin, End, Owner, Upload};
 pub(crate) use walk::{CheckError, Walk, check_form};
-pub use work::{Chunk, News, Permit, Work};
+pub use work::{Chunk, Interest, News, Permit, Work};
 
 /// The folder of the contents, in the data folder and in a backup.
 pub(crate) const FOLDER: &str = "blobs";

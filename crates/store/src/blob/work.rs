@@ -50,11 +50,28 @@ impl fmt::Debug for Permit {
     }
 }
 
+/// Shows whether somebody still waits for what he asked for: he keeps one, and what he asked for
+/// has a clone of it.
+#[derive(Clone, Debug, Default)]
+pub struct Interest(Arc<()>);
+
+impl Interest {
+    /// Whether the other one is gone.
+    pub fn is_lost(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
 /// What a call wants done.
 #[derive(Debug)]
 pub enum Work {
     /// Begin an upload.
-    Begin(Box<Begin>),
+    Begin {
+        /// Which.
+        begin: Box<Begin>,
+        /// Lost if its stream ends before: then it is not begun.
+        interest: Interest,
+    },
     /// Store chunks.
     Write {
         /// Of this upload.
@@ -141,9 +158,11 @@ impl Work {
         }
     }
 
-    /// Whether nobody is left who wants it: the call that asked for a read is gone.
+    /// Whether nobody is left who wants it: the call that asked for it is gone. What changes an
+    /// upload that has begun is done all the same.
     pub fn is_forsaken(&self) -> bool {
         match self {
+            Work::Begin { interest, .. } => interest.is_lost(),
             Work::Read { content, .. } => Arc::strong_count(content) == 1,
             _ => false,
         }
@@ -171,7 +190,7 @@ impl Work {
     /// Does it. Waits for the disk.
     pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> News {
         match self {
-            Work::Begin(begin) => match blobs.begin_upload(&begin, Arc::clone(owner)) {
+            Work::Begin { begin, .. } => match blobs.begin_upload(&begin, Arc::clone(owner)) {
                 Ok(upload) => News::Begun(Box::new(upload)),
                 Err(error) => News::NotStored(error),
             },
