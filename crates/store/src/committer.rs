@@ -19,7 +19,9 @@ use bytes::Bytes;
 use parking_lot::RwLockWriteGuard;
 
 use crate::batch::WriteBatch;
-use crate::catalogue::{CreateError, Database, DatabaseConfig, DatabaseLimits, State};
+use crate::catalogue::{Database, State};
+use crate::clock::Clock;
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits};
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::garbage::Garbage;
@@ -27,14 +29,6 @@ use crate::limits;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
-
-/// Where a committer takes the time from.
-pub trait Clock {
-    /// Monotonic nanoseconds of any origin. Read about every ten microseconds.
-    fn now_ns(&mut self) -> u64;
-    /// Milliseconds since 1970. Read once per run.
-    fn now_ms(&mut self) -> u64;
-}
 
 /// Carries out write batches. A value without a thread: volatile databases are served by the loop
 /// that has the writes, each loop with a committer of its own.
@@ -45,6 +39,13 @@ pub struct Committer {
     /// Large values that were overwritten: freed when the lock is not held.
     old_values: Vec<Bytes>,
     slices: u64,
+}
+
+impl Store {
+    /// A committer for one thread.
+    pub fn committer(&self) -> Committer {
+        Committer::new(self)
+    }
 }
 
 impl Committer {
@@ -256,7 +257,7 @@ impl Committer {
             self.old_values.extend(old_value);
         }
         if first_expiry_ms != u64::MAX {
-            self.store.schedule().expect(first_expiry_ms);
+            self.store.sweep_schedule().expect(first_expiry_ms);
         }
         let memory_bytes = state
             .memory_bytes
@@ -346,7 +347,7 @@ fn refuse_unknown(commits: &[CommitRecord], outcomes: &mut Outcomes) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database_id::DatabaseId;
     use crate::store::StoreConfig;
 
     struct Standing;

@@ -56,15 +56,22 @@ pub mod tree;
 
 mod aside;
 mod batch;
+mod blob_index;
 mod catalogue;
+mod clock;
 mod committer;
+mod database;
+mod database_id;
 mod decide;
+mod descriptor_budget;
 mod effects;
 mod garbage;
 mod hash;
 mod index;
+mod log_statistics;
 mod memory;
 mod operation;
+mod operations;
 mod outcome;
 mod payload;
 mod range;
@@ -72,16 +79,19 @@ mod read_before;
 mod read_room;
 mod read_view;
 mod record;
+mod reserve;
 mod store;
 mod sweep;
+mod sweep_schedule;
+mod tree_sweep;
 mod value;
 
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
-pub use catalogue::{
-    CreateError, DatabaseConfig, DatabaseId, DatabaseLimits, DropError, Durability, Kind,
-};
-pub use committer::{Clock, Committer};
+pub use clock::Clock;
+pub use committer::Committer;
+pub use database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+pub use database_id::DatabaseId;
 pub use garbage::Garbage;
 pub use hash::KeyHasher;
 pub use operation::{Condition, Expiry, List, Mode, Operation};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use wal::{Group, GroupBuffer, RawRecord, RecordError};
 
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
 
 /// What a record says has happened.

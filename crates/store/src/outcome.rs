@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use crate::catalogue::{CreateError, DatabaseId, DropError};
+use crate::database::{CreateError, DropError};
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::record::CommitRecord;
 use crate::value::Value;

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 
 use crate::range::{Direction, Range, ScanEnd};
-use crate::store::View;
-use crate::tree::{FetchedCall, FetchedView, NotFetched, TreeError};
+use crate::store::{Store, View};
+use crate::tree::{
+    Fetch, Fetched, FetchedCall, FetchedView, NotFetched, ReadPlan, TreeError, TreeIndex,
+};
 use crate::value::Entry;
 
 /// One database between two commits, as one call is shown it. All that it answers comes from one
@@ -115,5 +117,22 @@ impl<'a> ReadView<'a> {
             passed,
             is_estimate,
         })
+    }
+}
+
+impl Fetch {
+    /// Reads for the next calls, all from one view: at least for one call, and for no further one
+    /// when what was brought has more than
+    /// [`FETCHED_BYTES`](crate::tree::limits::FETCHED_BYTES). May wait for the device.
+    pub fn run(&mut self, store: &Store) -> Fetched {
+        self.run_in(store.history_id(), || store.clock_ms(0))
+    }
+}
+
+impl Fetched {
+    /// Takes out of some wishes those of calls that look at single keys, all of which were read
+    /// lately and have not changed since. `None`: there are none. Never waits for the device.
+    pub fn at_once(tree: &TreeIndex, wishes: &mut ReadPlan, store: &Store) -> Option<Fetched> {
+        Fetched::at_once_in(tree, wishes, store.history_id())
     }
 }

@@ -9,22 +9,20 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
-use crate::batch::WriteBatch;
 use crate::blob::{BlobConfig, BlobUse, Blobs};
-use crate::catalogue::{
-    Catalogue, CreateError, Database, DatabaseConfig, DatabaseId, DatabaseLimits, DropError,
-    Durability, Kind, State,
-};
-use crate::committer::Committer;
-use crate::durable::{LogStatistics, Reserve};
+use crate::catalogue::{Catalogue, Database, State};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+use crate::database_id::DatabaseId;
 use crate::garbage::Garbage;
 use crate::hash::KeyHasher;
 use crate::index::Index;
-use crate::memory::MemoryIndex;
+use crate::log_statistics::LogStatistics;
+use crate::memory::{MemoryIndex, PassedExpiry};
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
 use crate::read_room::ReadRoom;
-use crate::sweep::{Passed, Schedule};
-use crate::tree::{Generation, TreeIndex, TreeSweep, Trees};
+use crate::reserve::Reserve;
+use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
+use crate::tree::{Generation, TreeIndex, Trees};
 use crate::value::Entry;
 
 /// What a store is made with.
@@ -79,8 +77,8 @@ struct Shared {
     read_room: Arc<ReadRoom>,
     /// Commits refused since the store was full.
     memory_refusals: AtomicU64,
-    schedule: Schedule,
-    tree_sweep: TreeSweep,
+    sweep_schedule: SweepSchedule,
+    tree_sweep_schedule: TreeSweepSchedule,
     reserve: Reserve,
     has_log: bool,
     /// Where databases on disk are.
@@ -123,8 +121,8 @@ impl Store {
             memory_limit_bytes: config.memory_bytes,
             read_room: ReadRoom::new(config.memory_bytes),
             memory_refusals: AtomicU64::new(0),
-            schedule: Schedule::new(),
-            tree_sweep: TreeSweep::new(trees.is_some()),
+            sweep_schedule: SweepSchedule::new(),
+            tree_sweep_schedule: TreeSweepSchedule::new(trees.is_some()),
             reserve: Reserve::unbounded(),
             has_log,
             trees,
@@ -250,7 +248,7 @@ impl Store {
         state.memory_bytes = 0;
         self.shared.conversions.fetch_add(1, Ordering::Release);
         // What expires has not been looked for there.
-        self.schedule().expect(0);
+        self.sweep_schedule().expect(0);
         std::mem::replace(
             &mut state.index,
             Index::Memory(MemoryIndex::new(self.hasher().clone())),
@@ -438,16 +436,6 @@ impl Store {
         }
     }
 
-    /// A committer for one thread.
-    pub fn committer(&self) -> Committer {
-        Committer::new(self)
-    }
-
-    /// A write buffer for one thread.
-    pub fn write_batch(&self) -> WriteBatch {
-        WriteBatch::new(self)
-    }
-
     /// The hash of keys in this store.
     pub fn hasher(&self) -> &KeyHasher {
         &self.shared.hasher
@@ -502,12 +490,12 @@ impl Store {
         self.shared.catalogue.read().get(id).cloned()
     }
 
-    pub(crate) fn tree_sweep(&self) -> &TreeSweep {
-        &self.shared.tree_sweep
+    pub(crate) fn tree_sweep_schedule(&self) -> &TreeSweepSchedule {
+        &self.shared.tree_sweep_schedule
     }
 
-    pub(crate) fn schedule(&self) -> &Schedule {
-        &self.shared.schedule
+    pub(crate) fn sweep_schedule(&self) -> &SweepSchedule {
+        &self.shared.sweep_schedule
     }
 
     pub(crate) fn database_ids_from(&self, first: DatabaseId) -> Vec<DatabaseId> {
@@ -696,7 +684,7 @@ impl View<'_> {
     pub(crate) fn expired_after(
         &self,
         now_ms: u64,
-        passed: Option<&Passed>,
+        passed: Option<&PassedExpiry>,
     ) -> impl Iterator<Item = (u64, &[u8])> {
         self.state.index.memory().expired_after(now_ms, passed)
     }

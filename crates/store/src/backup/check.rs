@@ -12,7 +12,7 @@ use super::copy::ReadFile;
 use super::error::RestoreError;
 use super::manifest::{self, FileEntry, MANIFEST_NAME, Manifest};
 use crate::blob::{self, CheckError};
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::log::records;
 use crate::snapshot::{self, Header, Visitor};
 use crate::value::Entry;

@@ -16,8 +16,8 @@ use super::error::RestoreError;
 use super::manifest::{FileEntry, Manifest};
 use super::trees;
 use crate::blob;
-use crate::catalogue::Durability;
-use crate::committer::Clock;
+use crate::clock::Clock;
+use crate::database::Durability;
 use crate::durable::{CommitLoop, Event, FolderState, Opened, TreePlace, mark_folder, new_owner};
 use crate::store::{Store, StoreConfig};
 

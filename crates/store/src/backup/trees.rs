@@ -153,7 +153,7 @@ pub(super) fn create(trees: &Path, name: &str) -> io::Result<GrowingFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database_id::DatabaseId;
 
     #[test]
     fn names_lead_back_to_where_a_file_was() {

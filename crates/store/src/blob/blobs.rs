@@ -17,8 +17,8 @@ use super::limits;
 use super::unfinished::{Over, Unfinished};
 use super::work::Permit;
 use crate::aside::SetAside;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorBudget;
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorBudget;
 
 /// The bounds of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

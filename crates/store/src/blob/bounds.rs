@@ -15,8 +15,8 @@ use super::limits;
 use super::peer::UploadPeer;
 use super::unfinished::{Over, Unfinished};
 use super::upload::Begin;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorPermit;
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// Who asks for room, and when.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use super::limits;
 use super::reader::{ContentFile, aligned};
 use super::walk::CheckError;
 use super::work::Permit;
-use crate::descriptors::DescriptorPermit;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// A content that is read. Dropped, it may go.
 #[derive(Debug)]

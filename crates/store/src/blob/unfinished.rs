@@ -14,7 +14,7 @@ use super::limits;
 use super::peer::UploadPeer;
 use super::upload::{Begin, Owner};
 use super::writer::ContentWriter;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 
 /// An upload that is not complete.
 pub(super) struct Unfinished {

@@ -17,8 +17,8 @@ use super::sealed::Sealed;
 use super::unfinished::{Over, Progress, Unfinished};
 use super::work::Chunk;
 use super::writer::ContentWriter;
-use crate::catalogue::DatabaseId;
-use crate::descriptors::DescriptorPermit;
+use crate::database_id::DatabaseId;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// How a stream of an upload begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::listing::UploadState;
 use super::reader::aligned;
 use super::sealed::Sealed;
 use super::upload::{Begin, End, Owner, Upload};
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 
 /// A chunk among the bytes of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::layout::{
 use super::limits;
 use super::reader::ContentFile;
 use super::walk::CheckError;
-use crate::descriptors::DescriptorPermit;
+use crate::descriptor_budget::DescriptorPermit;
 
 /// A content file that grows.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::hold::LogHold;
 use super::mailbox::Hub;
 use super::thread::Durable;
 use crate::backup::{BackupError, BackupReport, Base, Making, Progress, Step};
-use crate::committer::Clock;
+use crate::clock::Clock;
 use crate::snapshot::limits;
 
 /// Whoever wants a backup: told how far it has come after each step, and may give it up.

@@ -9,7 +9,7 @@ use wal::{RetiredSegment, WriteError};
 use super::committer::{DurableCommitter, Event, Progress};
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
-use crate::committer::Clock;
+use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
 use crate::tree::TreeError;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::committer::DurableCommitter;
 use super::mailbox::Signal;
-use crate::committer::Clock;
+use crate::clock::Clock;
 
 type CommitterJob = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send>;
 

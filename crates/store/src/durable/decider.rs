@@ -13,8 +13,9 @@ use super::pending::{
 use super::shares::Shares;
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
-use crate::catalogue::{DatabaseId, State};
+use crate::catalogue::State;
 use crate::committer::Used;
+use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;

@@ -16,7 +16,9 @@ use super::replay_trees::{LostTree, ReplayTrees};
 use super::snapshot_plan::SnapshotPlan;
 use crate::aside::SetAside;
 use crate::blob::{self, Found};
-use crate::catalogue::{CreateError, DatabaseId};
+use crate::blob_index::read_descriptions;
+use crate::database::CreateError;
+use crate::database_id::DatabaseId;
 use crate::log::Record;
 use crate::snapshot::{self, Summary};
 use crate::store::{Store, StoreConfig};
@@ -242,12 +244,12 @@ fn look_for_blobs(
 ) -> Result<blob::Opening, OpenError> {
     let folder = || disk.describe(blob::FOLDER);
     let read = || {
+        let mut opening = read_descriptions(store);
         // It is made when it is certain that the server starts.
-        let blobs = match disk.has_subfolder(blob::FOLDER)? {
-            true => Some(disk.subfolder(blob::FOLDER)?),
-            false => None,
-        };
-        blob::Opening::read(store, blobs.as_deref(), removed, wall_ms)
+        if disk.has_subfolder(blob::FOLDER)? {
+            opening.read_folder(&*disk.subfolder(blob::FOLDER)?, removed, wall_ms)?;
+        }
+        Ok(opening)
     };
     let opening = read().map_err(|source| OpenError::Blobs {
         folder: folder(),

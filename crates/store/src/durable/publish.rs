@@ -5,8 +5,9 @@ use parking_lot::RwLockWriteGuard;
 
 use super::pending::{PendingCommit, PendingGroup, Rule, What};
 use super::trees::TreeWriters;
-use crate::catalogue::{Database, DatabaseConfig, Kind, State};
-use crate::committer::Clock;
+use crate::catalogue::{Database, State};
+use crate::clock::Clock;
+use crate::database::{DatabaseConfig, Kind};
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::limits;
@@ -213,7 +214,7 @@ impl Publisher {
         let old_value = match group.entry(place) {
             Some(entry) => {
                 if entry.expires_ms != 0 {
-                    self.store.schedule().expect(entry.expires_ms);
+                    self.store.sweep_schedule().expect(entry.expires_ms);
                 }
                 index.put(hash, &entry)
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::open::Named;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};
 

@@ -12,7 +12,7 @@ use wal::disk::Disk;
 use super::committer::{DurableCommitter, Event};
 use super::mailbox::{Hub, Signal};
 use crate::background::Background;
-use crate::committer::Clock;
+use crate::clock::Clock;
 use crate::snapshot::{self, Header, Making, SnapshotError, SnapshotReport, Step, limits};
 use crate::store::Store;
 

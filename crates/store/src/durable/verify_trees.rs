@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::convert::Converted;
 use super::open::Named;
-use crate::catalogue::{DatabaseConfig, DatabaseId, Kind};
+use crate::database::{DatabaseConfig, Kind};
+use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::snapshot::Header;
 use crate::tree::{Generation, TreeError, TreeReport, verify_tree};

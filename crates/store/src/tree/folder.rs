@@ -23,7 +23,7 @@ use super::rows::{Rows, TreeRows};
 use super::writer::TreeWriter;
 use super::{limits, manifest};
 use crate::aside;
-use crate::catalogue::DatabaseId;
+use crate::database_id::DatabaseId;
 
 /// Behind the name of a folder that is in the making.
 const UNFINISHED: &str = ".new";

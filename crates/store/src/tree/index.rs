@@ -451,9 +451,14 @@ impl TreeIndex {
     }
 
     /// Begins a walk that looks for entries with an expiry; `false`: there can be none. What the
-    /// walk sees, and what is put meanwhile, is [noted](Shared::note_expiry) again.
-    pub(super) fn begin_expiry_walk(&self) -> bool {
+    /// walk sees, and what is put meanwhile, is [noted](TreeIndex::note_expiry) again.
+    pub(crate) fn begin_expiry_walk(&self) -> bool {
         self.shared.may_expire.swap(false, Ordering::Relaxed)
+    }
+
+    /// Notes that there can be an entry with an expiry.
+    pub(crate) fn note_expiry(&self) {
+        self.shared.note_expiry();
     }
 
     /// Removes the folder when the last handle, view and writer of this tree is gone. That takes a

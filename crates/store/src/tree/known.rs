@@ -297,7 +297,7 @@ pub(super) fn checksum_of(path: &Path) -> io::Result<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::DatabaseId;
+    use crate::database_id::DatabaseId;
 
     const ORIGIN: Origin = Origin {
         generation: Generation {

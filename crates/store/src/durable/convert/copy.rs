@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::ConvertError;
-use crate::catalogue::{DatabaseConfig, DatabaseId};
+use crate::database::DatabaseConfig;
+use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::snapshot::limits::SLICE_ROWS;

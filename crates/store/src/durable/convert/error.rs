@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::catalogue::CreateError;
+use crate::database::CreateError;
 use crate::outcome::Refusal;
 use crate::tree::{self, TreeError};
 
