@@ -10,6 +10,9 @@ use wal::{Group, GroupBuffer, RawRecord, RecordError};
 use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
 
+/// The number of this server in the records.
+pub(crate) const ORIGIN: u32 = 0;
+
 /// What a record says has happened.
 ///
 /// Numbers from 32 on are set aside for request ids (32), leases (33), deleted ranges (34) and

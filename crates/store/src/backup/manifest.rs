@@ -26,10 +26,12 @@ use std::str::FromStr;
 use wal::Position;
 use wal::disk::{Disk, write_whole};
 
+use super::file_entry::FileEntry;
 use super::{limits, trees};
+use crate::durable::BACKUP_MANIFEST_NAME;
 
 /// The name of the file, which is there when everything else is on the device.
-pub const MANIFEST_NAME: &str = "MANIFEST";
+pub const MANIFEST_NAME: &str = BACKUP_MANIFEST_NAME;
 
 /// Its name while it is written.
 pub(super) const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
@@ -56,17 +58,6 @@ pub struct Manifest {
     pub volatile_databases: u64,
     /// Its files: the snapshot, then the log in order, then those of databases on disk.
     pub files: Vec<FileEntry>,
-}
-
-/// A file of a backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileEntry {
-    /// Its name, without a path.
-    pub name: String,
-    /// Its length.
-    pub bytes: u64,
-    /// CRC32C of all of it.
-    pub checksum: u32,
 }
 
 impl Manifest {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wal::disk::{Disk, RealDisk};
 
 use super::copy::{GrowingFile, ReadFile};
-use super::manifest::FileEntry;
+use super::file_entry::FileEntry;
 use crate::tree::{Generation, TreeError, TreeIndex};
 
 /// What the names of these files end with.

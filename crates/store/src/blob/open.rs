@@ -7,10 +7,11 @@ use std::sync::Arc;
 use wal::disk::Disk;
 
 use super::FOLDER;
-use super::blobs::{BlobConfig, Blobs, State, UploadKey};
+use super::blobs::{BlobConfig, Blobs, State};
 use super::description::{Description, split_key};
 use super::layout::{HEAD_BYTES, Identity, Mark, file_name, number_of};
 use super::limits;
+use super::stream::UploadKey;
 use super::unfinished::Unfinished;
 use crate::aside::SetAside;
 use crate::database_id::DatabaseId;

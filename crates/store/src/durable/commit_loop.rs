@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use wal::{RetiredSegment, WriteError};
 
-use super::committer::{DurableCommitter, Event, Progress};
+use super::committer::{DurableCommitter, Progress};
+use super::event::Event;
+use super::hold::Holds;
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
 use crate::clock::Clock;
@@ -40,15 +42,12 @@ impl CommitLoop {
     pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
-        let weak = Arc::downgrade(&hub);
-        let ask = move || {
-            if let Some(hub) = weak.upgrade() {
-                hub.signal.wake();
-            }
-        };
+        let signal = hub.signal().clone();
+        let ask = move || signal.wake();
         committer.store().reserve().on_due(Box::new(ask));
         // An previous run may have ended before it came to that.
-        hub.retire_through(committer.snapshots().replay_sequence());
+        hub.holds()
+            .retire_through(committer.snapshots().replay_sequence());
         CommitLoop {
             committer,
             _ending: Ending(hub.clone()),
@@ -66,7 +65,12 @@ impl CommitLoop {
         &self.hub
     }
 
-    pub(super) fn committer(&mut self) -> &mut DurableCommitter {
+    /// Which segments of the log may be retired.
+    pub(crate) fn holds(&self) -> &Arc<Holds> {
+        self.hub.holds()
+    }
+
+    pub(crate) fn committer(&mut self) -> &mut DurableCommitter {
         &mut self.committer
     }
 
@@ -89,11 +93,11 @@ impl CommitLoop {
 
     /// Whether a round has something to do, beside what is [due](CommitLoop::due_ns) at a time.
     pub fn has_work(&self) -> bool {
-        self.hub.signal.has_work() || self.committer.has_gathered() || self.committer.wants_mark()
+        self.hub.signal().has_work() || self.committer.has_gathered() || self.committer.wants_mark()
     }
 
     pub(super) fn round_with(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
-        if self.hub.signal.take_work() {
+        if self.hub.signal().take_work() {
             self.collect();
         }
         let committer = &mut self.committer;
@@ -173,10 +177,10 @@ impl CommitLoop {
     /// Segments that somebody has declared unnecessary.
     pub(super) fn take_retired(&mut self) -> Vec<RetiredSegment> {
         if self.committer.is_full() {
-            self.hub.break_holds();
+            self.hub.holds().break_all();
         }
         let log_bytes = self.committer.log().segment_bytes();
-        match self.hub.take_retire_sequence(log_bytes) {
+        match self.hub.holds().take_retire_sequence(log_bytes) {
             0 => Vec::new(),
             sequence => self.committer.retire_through(sequence),
         }
@@ -185,7 +189,7 @@ impl CommitLoop {
     /// Lets segments go that hold nothing beyond a sequence, up to which every index has everything
     /// on its own device.
     pub fn retire_through(&self, sequence: u64) {
-        self.hub.retire_through(sequence);
+        self.hub.holds().retire_through(sequence);
     }
 
     /// Whether a write or sync of the log has failed, so that writes are refused until a restart.
@@ -261,7 +265,7 @@ impl CommitLoop {
                 let disk = self.committer.snapshots().disk();
                 // What cannot be removed now is removed after the next one, or at the next start.
                 let _ = snapshot::remove_older(&**disk, report.sequence);
-                self.hub.retire_through(report.replay_sequence);
+                self.hub.holds().retire_through(report.replay_sequence);
                 self.committer.snapshot_ended(Ok(report), clock);
             }
             Err(error) => {
@@ -314,13 +318,12 @@ impl CommitLoop {
 
     /// What the committer's thread does for the one that makes snapshots.
     pub(super) fn serve_snapshots(&mut self, clock: &mut dyn Clock) {
-        self.hub.snapshot_queue.serve(&mut self.committer, clock);
+        self.hub.snapshot_queue().serve(&mut self.committer, clock);
     }
 
     /// What the committer's thread does for other threads that wait for it.
     pub(super) fn run_jobs(&mut self, clock: &mut dyn Clock) {
-        let hub = self.hub.clone();
-        hub.jobs.run(&mut self.committer, clock);
+        self.hub.run_jobs(&mut self.committer, clock);
     }
 
     /// When a snapshot is tried again after one that has failed; `u64::MAX`: none has.

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wal::disk::{FolderLock, NoRoom};
+use wal::disk::{Disk, FolderLock, NoRoom};
 use wal::limits::SEQUENCE_RESERVE;
 use wal::{
     ALIGN_BYTES, LogWriter, PrepareError, ReadySegment, RetiredSegment, SegmentStock,
     WantedSegment, WriteError,
 };
 
-use super::convert::{Conversion, Frozen};
-use super::decider::{Answers, Decider, ORIGIN};
+use super::conversion::{Conversions, Leftover};
+use super::decider::{Answers, Decider};
+use super::event::Event;
 use super::folder::FolderFile;
 use super::group_sizing::GroupSizing;
 use super::pending::Rule;
@@ -23,11 +24,9 @@ use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::clock::Clock;
 use crate::database::Durability;
-use crate::database_id::DatabaseId;
 use crate::durations::Durations;
 use crate::garbage::Garbage;
 use crate::index::Index;
-use crate::log::{Record, RecordKind};
 use crate::log_statistics::LogStatistics;
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::snapshot::{Header, SnapshotError, SnapshotReport};
@@ -72,7 +71,7 @@ pub struct DurableCommitter {
     trees: TreeWriters,
     /// Trees of which a snapshot has nothing yet, though what was in them is in memory now.
     retained: Vec<Retained>,
-    conversion: Option<Conversion>,
+    conversions: Conversions,
     /// How long to wait before the next group, so that the device keeps up with the trees.
     delay_ns: u64,
     /// Of the folder above them, which is unlocked behind this.
@@ -125,37 +124,6 @@ impl Gathered {
     }
 }
 
-/// Something that whoever runs the server should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A write or sync of the log has failed: writes are refused from now on.
-    Failed(String),
-    /// There is no room for more of the log: writes that need some are refused, until there is.
-    Full(String),
-    /// No more of the log can be made ready, for another reason: writes that need room are refused
-    /// until that is over.
-    NotReady(String),
-    /// There is room again, or what hindered is over.
-    RoomAgain,
-    /// Segments that nobody needs could not be removed: the folder grows until that is tried again,
-    /// with the next ones.
-    NotRetired(String),
-    /// There is a new snapshot.
-    SnapshotMade(SnapshotReport),
-    /// A snapshot could not be made: nothing is lost, but the log grows until one can.
-    SnapshotFailed(String),
-    /// A folder of a database on disk could not be made, or a flush or compaction of one has
-    /// failed. Nothing is lost; what failed is tried again.
-    TreeFailed(String),
-    /// The database on disk that had failed works again.
-    TreeWorks(String),
-    /// A thread whose work can wait has the priority of those that answer calls.
-    NoPriority(String),
-    /// The folder's own file was damaged, which was accepted: it was made anew, and an end of the
-    /// log that is missing was not noticed.
-    FolderRemade,
-}
-
 /// How far the writing of a group has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -180,7 +148,7 @@ impl DurableCommitter {
         let committer = DurableCommitter {
             trees,
             retained: parts.trees.retained,
-            conversion: None,
+            conversions: Conversions::default(),
             delay_ns: 0,
             store: store.clone(),
             group_sizing: GroupSizing::default(),
@@ -272,7 +240,7 @@ impl DurableCommitter {
 
     /// Whether there are commits that are not decided.
     pub fn has_gathered(&self) -> bool {
-        !self.gathered.is_empty() || self.conversion.is_some()
+        !self.gathered.is_empty() || self.conversions.is_pending()
     }
 
     /// Drops commits that are not decided: nobody waits for them any more.
@@ -288,8 +256,9 @@ impl DurableCommitter {
         let refusal = self.refusal();
         let gathered = self.gathered.iter().map(Gathered::operations).sum();
         let most_operations = self.group_sizing.begin(gathered, clock.now_ns());
+        let most_operations = most_operations.min(self.group_operations);
         self.decider
-            .begin(most_operations.min(self.group_operations));
+            .begin(most_operations, self.conversions.frozen());
         self.decide_conversion();
         self.decide_gathered(now_ms, refusal, done);
         if self.decider.rests_for_nobody() {
@@ -478,55 +447,49 @@ impl DurableCommitter {
         self.delay_ns
     }
 
-    /// The conversion that is on its way.
-    pub(super) fn conversion(&mut self) -> &mut Option<Conversion> {
-        &mut self.conversion
+    /// The conversions.
+    pub(super) fn conversions(&mut self) -> &mut Conversions {
+        &mut self.conversions
     }
 
-    /// The database that is being converted.
-    pub(super) fn frozen(&mut self) -> &mut Option<Frozen> {
-        self.decider.frozen()
+    /// Whether a database is being converted.
+    pub(crate) fn is_converting(&self) -> bool {
+        self.conversions.is_converting()
     }
 
-    /// Adds the record of a conversion to the group.
-    pub(super) fn add_conversion(
-        &mut self,
-        id: DatabaseId,
-        name: &str,
-        converted: &[u8],
-        sequence: u64,
-    ) {
-        let (kind, name) = (RecordKind::DatabaseConverted, name.as_bytes());
-        self.decider.add_conversion(&Record {
-            value: converted,
-            ..Record::of_key(kind, sequence, id, ORIGIN, name)
+    fn decide_conversion(&mut self) {
+        let (decider, conversions) = (&mut self.decider, &mut self.conversions);
+        let left = conversions.decide(&self.store, self.failed, &mut |record| {
+            decider.add_conversion(record);
         });
+        self.put_away(left);
     }
 
-    /// What a database was in until a commit converted it.
-    pub(super) fn retire_index(&mut self, index: Index, sequence: u64) {
-        match index {
-            Index::Memory(content) => self.publisher.garbage.add(content),
+    fn publish_conversion(&mut self) {
+        let left = self.conversions.publish(&self.store, &mut self.trees);
+        self.put_away(left);
+    }
+
+    /// Lets go what is left of a conversion, or keeps it as long as it is of use.
+    fn put_away(&mut self, left: Option<Leftover>) {
+        let garbage = &mut self.publisher.garbage;
+        match left {
+            None => {}
             // A start before the next snapshot needs it.
-            Index::Tree(tree) => {
+            Some(Leftover::Older {
+                index: Index::Tree(tree),
+                sequence,
+            }) => {
                 self.retained.push(Retained { sequence, tree });
                 // Until then it takes room on the device.
                 self.snapshots.want(sequence);
             }
+            Some(Leftover::Older { index, .. } | Leftover::Unused(index)) => match index {
+                Index::Memory(content) => garbage.add(content),
+                Index::Tree(tree) => garbage.add_tree(tree),
+            },
+            Some(Leftover::Unknown(tree)) => garbage.add_closed(tree),
         }
-    }
-
-    /// Lets go what is of no use to anybody.
-    pub(super) fn discard_index(&mut self, index: Index) {
-        match index {
-            Index::Memory(content) => self.publisher.garbage.add(content),
-            Index::Tree(tree) => self.publisher.garbage.add_tree(tree),
-        }
-    }
-
-    /// Lets go of a tree, whose folder stays.
-    pub(super) fn close_tree(&mut self, tree: TreeIndex) {
-        self.publisher.garbage.add_closed(tree);
     }
 
     /// The trees of the databases on disk.
@@ -625,7 +588,8 @@ impl DurableCommitter {
                 answers.of(rule).refuse_all(applied, other);
             }
         }
-        self.refuse_conversion(applied);
+        let left = self.conversions.refuse(applied);
+        self.put_away(left);
         // What was published already is over too.
         self.decider.reset();
     }
@@ -754,7 +718,7 @@ impl DurableCommitter {
     }
 
     /// The same for a copy that goes elsewhere: those in the data folder take no notice of it.
-    pub(super) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
+    pub(crate) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
         assert!(
             self.decider.group().is_empty(),
             "a snapshot begins between two groups"
@@ -771,6 +735,16 @@ impl DurableCommitter {
             databases: self.store.all_databases(),
             tree_lists: self.trees.lists(),
         })
+    }
+
+    /// The data folder.
+    pub(crate) fn folder(&self) -> &Arc<dyn Disk> {
+        self.snapshots.disk()
+    }
+
+    /// The trees of all databases on disk.
+    pub(crate) fn tree_indexes(&self) -> Vec<TreeIndex> {
+        self.trees.indexes().cloned().collect()
     }
 
     /// When a snapshot is made, and of which folder.

@@ -1,13 +1,13 @@
 //! Decides commits that create and drop databases.
 
-use super::decider::{Answers, ORIGIN, Work};
+use super::decider::{Answers, Work};
 use super::pending::{PendingCommit, Rule, What};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::blob::BlobUse;
 use crate::database::{CreateError, DatabaseConfig, DropError, Kind};
 use crate::database_id::DatabaseId;
-use crate::log::{Record, RecordKind};
+use crate::log::{ORIGIN, Record, RecordKind};
 use crate::outcome::{Decision, Refusal};
 use crate::record::{CommitRecord, Whole};
 use crate::tree::TreeWriter;

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use wal::{GroupBuffer, RawRecord};
 
-use super::convert::Frozen;
 use super::pending::{
     PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
 };
@@ -19,15 +18,12 @@ use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
-use crate::log::{Record, RecordKind, push_entry};
+use crate::log::{ORIGIN, Record, RecordKind, push_entry};
 use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
 use crate::tree::{Arena, Pressure, TreeWriter, Trouble};
-
-/// The number of this server in the records.
-pub(super) const ORIGIN: u32 = 0;
 
 /// The outcomes of one loop's commits in a group.
 #[derive(Debug, Default)]
@@ -79,7 +75,7 @@ pub(super) struct Work {
     /// Why commits that grow a database are refused.
     pub(super) refusal: Option<Refusal>,
     /// A database that nothing is written to, since it is being converted.
-    pub(super) frozen: Option<Frozen>,
+    frozen: Option<DatabaseId>,
 }
 
 /// A commit where it is decided.
@@ -197,10 +193,12 @@ impl Decider {
         self.work.needs_sync = false;
     }
 
-    /// Begins a group that is complete with so many operations.
-    pub(super) fn begin(&mut self, most_operations: usize) {
+    /// Begins a group that is complete with so many operations. Nothing is written to the database
+    /// that is frozen.
+    pub(super) fn begin(&mut self, most_operations: usize, frozen: Option<DatabaseId>) {
         debug_assert!(most_operations > 0, "or no group would ever have a commit");
         self.work.most_operations = most_operations;
+        self.work.frozen = frozen;
         self.work.is_over = false;
     }
 
@@ -223,11 +221,6 @@ impl Decider {
     /// The same, by their ids.
     pub(super) fn touched_ids(&self) -> impl Iterator<Item = DatabaseId> {
         self.touched.iter().copied()
-    }
-
-    /// The database that is being converted.
-    pub(super) fn frozen(&mut self) -> &mut Option<Frozen> {
-        &mut self.work.frozen
     }
 
     /// Adds the record of a conversion, which completes the group.
@@ -417,7 +410,7 @@ impl Decider {
 impl Work {
     /// Whether nothing is written to a database at the moment.
     pub(super) fn is_frozen(&self, id: DatabaseId) -> bool {
-        (self.frozen.as_ref()).is_some_and(|frozen| frozen.is_frozen(id))
+        self.frozen == Some(id)
     }
 
     fn is_complete(&self) -> bool {

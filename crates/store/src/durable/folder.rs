@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 use wal::disk::{Disk, FolderLock, RealDisk, is_full, write_whole};
 use wal::{Known, LogId, SegmentListener, is_segment};
 
-use crate::backup::MANIFEST_NAME;
 use crate::snapshot;
+
+/// The file that makes a folder a backup, which no server takes.
+pub(crate) const BACKUP_MANIFEST_NAME: &str = "MANIFEST";
 
 /// The version of the folder's layout that this code writes.
 pub const FOLDER_VERSION: u32 = 4;
@@ -199,7 +201,7 @@ fn check(disk: &dyn Disk) -> Result<Option<FolderState>, FolderError> {
         source,
     };
     let names = disk.list().map_err(failed)?;
-    if names.iter().any(|name| name == MANIFEST_NAME) {
+    if names.iter().any(|name| name == BACKUP_MANIFEST_NAME) {
         return Err(FolderError::Backup { folder: folder() });
     }
     // Before anything is written: else the start would fail when the log is open, and changed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use super::open::Named;
+use super::database_name::Named;
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::tree::{Anew, Fate, Generation, Held, TreeError, TreeIndex, TreeWriter, Trees};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::convert::Converted;
-use super::open::Named;
+use super::conversion::Converted;
+use super::database_name::Named;
 use crate::database::{DatabaseConfig, Kind};
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};

@@ -17,9 +17,8 @@ use std::str::FromStr;
 use lsm_tree::{AbstractTree, Table, Tree};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::check;
 use super::error::TreeError;
-use super::folder::Generation;
+use super::generation::Generation;
 use super::limits;
 
 /// The file, within the folder of a tree.
@@ -228,18 +227,6 @@ pub(super) fn check_origin(folder: &Path, origin: Origin) -> Result<(), TreeErro
     match noted {
         Some(noted) if !noted.origin.goes_with(&origin) => Err(of_another(folder)),
         _ => Ok(()),
-    }
-}
-
-/// Why the engine has not opened a tree: with the file that is to blame, where it can be found.
-pub(super) fn not_opened(folder: &Path, error: lsm_tree::Error) -> TreeError {
-    let error = TreeError::engine(folder, error);
-    if !error.is_of_damage() && !error.may_be_of_content() {
-        return error;
-    }
-    match check::find_wrong(folder) {
-        Some(wrong) => TreeError::damaged(folder, wrong),
-        None => error,
     }
 }
 
