@@ -85,6 +85,7 @@ mod sweep;
 mod sweep_schedule;
 mod tree_sweep;
 mod value;
+mod view;
 
 pub use aside::SET_ASIDE_FOLDER;
 pub use batch::{Commit, Limit, PushError, WriteBatch};
@@ -102,6 +103,7 @@ pub use range::{CountSlice, Direction, Range, ScanEnd};
 pub use read_before::ReadAhead;
 pub use read_view::{Counted, ReadView};
 pub use record::Source;
-pub use store::{DatabaseInfo, IndexView, Statistics, Store, StoreConfig, View};
+pub use store::{DatabaseInfo, Store, StoreConfig};
 pub use sweep::SWEEP_TAG;
 pub use value::{Entry, Value};
+pub use view::{IndexView, Statistics, View};

@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use crate::range::{Direction, Range, ScanEnd};
-use crate::store::{Store, View};
+use crate::store::Store;
 use crate::tree::{
     Fetch, Fetched, FetchedCall, FetchedView, NotFetched, ReadPlan, TreeError, TreeIndex,
 };
 use crate::value::Entry;
+use crate::view::View;
 
 /// One database between two commits, as one call is shown it. All that it answers comes from one
 /// view.

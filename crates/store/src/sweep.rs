@@ -11,8 +11,9 @@ use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::memory::PassedExpiry;
 use crate::operation::{Mode, Operation};
-use crate::store::{Store, View};
+use crate::store::Store;
 use crate::sweep_schedule::SweepRounds;
+use crate::view::View;
 
 /// The tag of the commits that sweep. Nobody waits for their outcomes.
 pub const SWEEP_TAG: u64 = u64::MAX;

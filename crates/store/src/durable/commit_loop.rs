@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wal::{RetiredSegment, WriteError};
 
-use super::committer::{DurableCommitter, Progress};
+use super::committer::{DurableCommitter, GroupProgress};
 use super::event::Event;
 use super::hold::Holds;
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
@@ -130,7 +130,7 @@ impl CommitLoop {
                 slot.give_back(batch);
             }
         });
-        while committer.write(clock) == Progress::NeedsSegment {
+        while committer.write(clock) == GroupProgress::NeedsSegment {
             bring(committer, clock);
         }
         self.publish(Rule::Written, clock);

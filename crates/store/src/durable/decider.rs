@@ -11,19 +11,18 @@ use super::pending::{
 };
 use super::shares::Shares;
 use super::trees::TreeWriters;
+use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
-use crate::catalogue::State;
 use crate::committer::Used;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
 use crate::log::{ORIGIN, Record, RecordKind, push_entry};
-use crate::memory::MemoryIndex;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
-use crate::tree::{Arena, Pressure, TreeWriter, Trouble};
+use crate::tree::Arena;
 
 /// The outcomes of one loop's commits in a group.
 #[derive(Debug, Default)]
@@ -84,69 +83,6 @@ struct Place<'a> {
     commit: &'a CommitRecord,
     now_ms: u64,
     sequence: u64,
-}
-
-/// What readers see of a database.
-struct Visible<'a> {
-    index: VisibleIndex<'a>,
-    /// What it takes of what it may take.
-    used_bytes: u64,
-    /// Why commits that grow it are refused.
-    refusal: Option<Refusal>,
-    /// Why all commits that change keys are refused.
-    full_refusal: Option<Refusal>,
-}
-
-#[derive(Clone, Copy)]
-enum VisibleIndex<'a> {
-    Memory(&'a MemoryIndex),
-    Tree(&'a TreeWriter),
-}
-
-impl<'a> Visible<'a> {
-    fn new(state: &'a State, tree: Option<&'a TreeWriter>) -> Visible<'a> {
-        let Some(tree) = tree else {
-            return Visible {
-                index: VisibleIndex::Memory(state.index.memory()),
-                used_bytes: state.memory_bytes,
-                refusal: None,
-                full_refusal: None,
-            };
-        };
-        let index = tree.index();
-        let is_behind = index.pressure() == Pressure::Refuse;
-        let why = match index.trouble() {
-            Trouble::None => Refusal::DiskBehind,
-            Trouble::NoRoom => Refusal::DiskFull,
-            Trouble::Failed => Refusal::DiskFailed,
-        };
-        Visible {
-            index: VisibleIndex::Tree(tree),
-            used_bytes: index.disk_bytes() + index.memtable_bytes(),
-            refusal: is_behind.then_some(why),
-            full_refusal: (is_behind && index.is_overfull()).then_some(why),
-        }
-    }
-
-    fn tree(&self) -> Option<&'a TreeWriter> {
-        match self.index {
-            VisibleIndex::Memory(_) => None,
-            VisibleIndex::Tree(tree) => Some(tree),
-        }
-    }
-
-    fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        if let VisibleIndex::Memory(index) = self.index {
-            index.warm(hashes);
-        }
-    }
-
-    fn entries(&self) -> u64 {
-        match self.index {
-            VisibleIndex::Memory(index) => index.len() as u64,
-            VisibleIndex::Tree(tree) => tree.index().statistics().entries,
-        }
-    }
 }
 
 impl Decider {
@@ -515,7 +451,7 @@ impl Work {
         };
         let (batch, commit, effects) = (place.batch, place.commit, &mut self.effects);
         let (overlay, group) = (&pending.overlay, &self.group);
-        match visible.index {
+        match visible.index() {
             VisibleIndex::Memory(index) => {
                 let view = PendingView {
                     overlay,
@@ -546,19 +482,21 @@ impl Work {
         visible: &Visible<'_>,
     ) -> Result<(), Refusal> {
         let growth_bytes = self.effects.growth_bytes();
-        if let Some(refusal) = visible.full_refusal
+        if let Some(refusal) = visible.full_refusal()
             && self.effects.iter().next().is_some()
         {
             return Err(refusal);
         }
-        let refusal = self.refusal.or(visible.refusal);
+        let refusal = self.refusal.or(visible.refusal());
         if growth_bytes > 0
             && let Some(refusal) = refusal
         {
             return Err(refusal);
         }
         let used = Used {
-            database_bytes: visible.used_bytes.wrapping_add_signed(pending.growth_bytes),
+            database_bytes: visible
+                .used_bytes()
+                .wrapping_add_signed(pending.growth_bytes),
             store_bytes: (self.store.memory_bytes()).saturating_add_signed(self.growth_bytes),
         };
         used.check_growth(growth_bytes, &pending.database.config.limits, &self.store)
@@ -602,7 +540,9 @@ impl Work {
             self.needs_sync = true;
             self.is_complete = true;
         }
-        let used_bytes = visible.used_bytes.wrapping_add_signed(pending.growth_bytes);
+        let used_bytes = visible
+            .used_bytes()
+            .wrapping_add_signed(pending.growth_bytes);
         pending.growth_entries -= removed;
         pending.clear();
         (Decision::Applied.into(), What::Clear, -(used_bytes as i64))
