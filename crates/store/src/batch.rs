@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::database::{DatabaseConfig, DatabaseLimits, Durability, Kind};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, Durability, Kind};
 use crate::database_id::DatabaseId;
 use crate::hash::KeyHasher;
 use crate::limits;
@@ -325,6 +325,18 @@ impl WriteBatch {
         self.wants_reads |= other.wants_reads;
         self.before.append(&mut other.before, operations);
         other.clear();
+    }
+
+    /// The name and the configuration of a database that a commit is to make.
+    pub(crate) fn database_to_create(
+        &self,
+        commit: &CommitRecord,
+    ) -> Result<(&str, DatabaseConfig), CreateError> {
+        let operation = self.operation(commit.first);
+        let config = DatabaseConfig::decode(&self.value(operation));
+        let config = config.ok_or(CreateError::BadConfig)?;
+        let name = std::str::from_utf8(self.key(operation));
+        Ok((name.map_err(|_| CreateError::BadName)?, config))
     }
 
     /// The operations of all commits.

@@ -30,6 +30,24 @@
 //! assert_eq!(entry.version, outcomes.get(0).sequence);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Layers
+//!
+//! A module imports only from layers below its own, or from its own without a circle:
+//!
+//! | layer | modules |
+//! |---|---|
+//! | copies | `backup` |
+//! | commits | `committer` for volatile databases, `durable` for those with a log |
+//! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs |
+//! | views | `snapshot`, `read_view` |
+//! | the store | `store`, which has the `catalogue` of all databases; `view` |
+//! | databases | `database`, `index`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
+//! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
+//! | basics | ids, operations, ranges, values, limits, the clock, budgets |
+//!
+//! What a lower layer must know of a higher one comes as an argument. Methods of a type may stand
+//! in a higher module that they need, as [`Store::committer`] and [`blob::Blobs::collect`] do.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -54,6 +72,7 @@ pub mod log;
 pub mod snapshot;
 pub mod tree;
 
+mod apply;
 mod aside;
 mod batch;
 mod blob_index;
@@ -70,6 +89,7 @@ mod hash;
 mod index;
 mod log_statistics;
 mod memory;
+mod memory_use;
 mod operation;
 mod operations;
 mod outcome;

@@ -86,6 +86,12 @@ impl Outcomes {
         }
     }
 
+    /// Refuses a commit of which nothing was decided.
+    pub(crate) fn refuse(&mut self, commit: &CommitRecord, refusal: Refusal) {
+        let verdict = Decision::Refused(refusal).into();
+        self.finish(&self.mark(), commit, 0, verdict);
+    }
+
     /// Where the outcomes of the next commit begin.
     pub(crate) fn mark(&self) -> Mark {
         Mark {

@@ -123,7 +123,7 @@ impl<'a> ReadView<'a> {
 
 impl Fetch {
     /// Reads for the next calls, all from one view: at least for one call, and for no further one
-    /// when what was brought has more than
+    /// when what was fetched has more than
     /// [`FETCHED_BYTES`](crate::tree::limits::FETCHED_BYTES). May wait for the device.
     pub fn run(&mut self, store: &Store) -> Fetched {
         self.run_in(store.history_id(), || store.clock_ms(0))
@@ -131,9 +131,9 @@ impl Fetch {
 }
 
 impl Fetched {
-    /// Takes out of some wishes those of calls that look at single keys, all of which were read
+    /// Takes out of a plan the reads of calls that look at single keys, all of which were read
     /// lately and have not changed since. `None`: there are none. Never waits for the device.
-    pub fn at_once(tree: &TreeIndex, wishes: &mut ReadPlan, store: &Store) -> Option<Fetched> {
-        Fetched::at_once_in(tree, wishes, store.history_id())
+    pub fn at_once(tree: &TreeIndex, plan: &mut ReadPlan, store: &Store) -> Option<Fetched> {
+        Fetched::at_once_in(tree, plan, store.history_id())
     }
 }

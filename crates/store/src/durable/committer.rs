@@ -1,6 +1,6 @@
 //! The durable committer as a value: each step is a call.
 //!
-//! It joins parts that know nothing of each other: the [`GroupBuilder`], the log with its
+//! It joins parts, each of which can be tested alone: the [`GroupBuilder`], the log with its
 //! [segments](LogSegments), the [publisher](Publisher), the trees, and what says when to
 //! [sync](SyncPlan), when to make a [snapshot](SnapshotPlan) and how a
 //! [conversion](Conversions) goes on.
@@ -345,7 +345,7 @@ impl DurableCommitter {
 
     /// Lets go what is left of a conversion, or keeps it as long as it is of use.
     fn put_away(&mut self, left: Option<Leftover>) {
-        let garbage = &mut self.publisher.garbage;
+        let garbage = self.publisher.garbage();
         match left {
             None => {}
             // A start before the next snapshot needs it.
@@ -474,12 +474,12 @@ impl DurableCommitter {
 
     /// What was cleared: drop it on a thread that may pause.
     pub(super) fn take_garbage(&mut self) -> Garbage {
-        std::mem::take(&mut self.publisher.garbage)
+        std::mem::take(self.publisher.garbage())
     }
 
     /// Takes back what could not be freed yet.
     pub(super) fn keep_garbage(&mut self, garbage: Garbage) {
-        self.publisher.garbage.append(garbage);
+        self.publisher.garbage().append(garbage);
     }
 
     // --- segments
@@ -623,7 +623,7 @@ impl DurableCommitter {
             Ok(report) => {
                 // It has what was in trees that databases came into memory from.
                 for tree in self.retained.release_through(report.sequence) {
-                    self.publisher.garbage.add_tree(tree);
+                    self.publisher.garbage().add_tree(tree);
                 }
                 self.snapshots.installed(&report);
                 self.events.push(Event::SnapshotMade(report));

@@ -13,12 +13,12 @@ use super::shares::Shares;
 use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
 use crate::batch::WriteBatch;
-use crate::committer::Used;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide};
 use crate::effects::Effects;
 use crate::limits;
 use crate::log::{ORIGIN, Record, RecordKind, push_entry};
+use crate::memory_use::MemoryUse;
 use crate::outcome::{Decision, KeyState, OperationStatus, Outcomes, Refusal, Verdict};
 use crate::record::{CommitRecord, Whole};
 use crate::store::Store;
@@ -48,12 +48,12 @@ pub(super) struct Decider {
     touched: Vec<DatabaseId>,
     /// Commits of the batch that are passed over.
     held: Vec<CommitRecord>,
-    work: Work,
+    work: GroupWork,
 }
 
 /// All of a decider but the databases.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct GroupWork {
     pub(super) store: Store,
     pub(super) effects: Effects,
     pub(super) group: PendingGroup,
@@ -78,7 +78,7 @@ pub(super) struct Work {
 }
 
 /// A commit where it is decided.
-struct Place<'a> {
+struct CommitPlace<'a> {
     batch: &'a WriteBatch,
     commit: &'a CommitRecord,
     now_ms: u64,
@@ -91,7 +91,7 @@ impl Decider {
             databases: BTreeMap::new(),
             touched: Vec::new(),
             held: Vec::new(),
-            work: Work {
+            work: GroupWork {
                 store: store.clone(),
                 effects: Effects::default(),
                 group: PendingGroup::default(),
@@ -240,9 +240,7 @@ impl Decider {
         let id = commits[0].database;
         if let Some(refusal) = self.cannot_touch(id) {
             for commit in commits {
-                let mark = answers.written.mark();
-                let verdict = Decision::Refused(refusal).into();
-                answers.written.finish(&mark, commit, 0, verdict);
+                answers.written.refuse(commit, refusal);
             }
             return commits.len();
         }
@@ -258,9 +256,7 @@ impl Decider {
                 return index;
             }
             if commit.is_abandoned {
-                let verdict = Decision::Refused(Refusal::Abandoned).into();
-                let mark = answers.written.mark();
-                answers.written.finish(&mark, commit, 0, verdict);
+                answers.written.refuse(commit, Refusal::Abandoned);
                 continue;
             }
             if work.passes_over(from, commit) {
@@ -275,7 +271,7 @@ impl Decider {
             let Some(sequence) = work.next_sequence() else {
                 return index;
             };
-            let place = Place {
+            let place = CommitPlace {
                 batch,
                 commit,
                 now_ms,
@@ -343,7 +339,7 @@ impl Decider {
     }
 }
 
-impl Work {
+impl GroupWork {
     /// Whether nothing is written to a database at the moment.
     pub(super) fn is_frozen(&self, id: DatabaseId) -> bool {
         self.frozen == Some(id)
@@ -376,7 +372,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         answers: &mut Answers,
     ) {
         let mut rule = Rule::of(pending.database.config.durability);
@@ -409,7 +405,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let mark = outcomes.mark();
@@ -441,7 +437,7 @@ impl Work {
         &mut self,
         pending: &PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> Result<Verdict, Refusal> {
         let context = Context {
@@ -493,7 +489,7 @@ impl Work {
         {
             return Err(refusal);
         }
-        let used = Used {
+        let used = MemoryUse {
             database_bytes: visible
                 .used_bytes()
                 .wrapping_add_signed(pending.growth_bytes),
@@ -525,7 +521,7 @@ impl Work {
         &mut self,
         pending: &mut PendingDatabase,
         visible: &Visible<'_>,
-        place: &Place<'_>,
+        place: &CommitPlace<'_>,
         outcomes: &mut Outcomes,
     ) -> (Verdict, What, i64) {
         let (database, sequence) = (place.commit.database, place.sequence);

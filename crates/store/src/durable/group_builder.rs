@@ -12,7 +12,7 @@ use crate::batch::WriteBatch;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::log::Record;
-use crate::outcome::{Decision, Outcomes, Refusal};
+use crate::outcome::{Outcomes, Refusal};
 use crate::store::Store;
 
 /// What was gathered from the loops, and the group that is made of it.
@@ -255,8 +255,7 @@ impl GroupBuilder {
 /// Refuses what is left of a batch.
 fn refuse(batch: &WriteBatch, next: &mut usize, refusal: Refusal, outcomes: &mut Outcomes) {
     for commit in &batch.logged()[*next..] {
-        let verdict = Decision::Refused(refusal).into();
-        outcomes.finish(&outcomes.mark(), commit, 0, verdict);
+        outcomes.refuse(commit, refusal);
     }
     *next = batch.logged().len();
 }
@@ -265,6 +264,7 @@ fn refuse(batch: &WriteBatch, next: &mut usize, refusal: Refusal, outcomes: &mut
 mod tests {
     use super::*;
     use crate::operation::{Condition, Expiry, Mode, Operation};
+    use crate::outcome::Decision;
     use crate::store::StoreConfig;
 
     struct Fixture {

@@ -186,14 +186,14 @@ mod tests {
     use super::*;
     use crate::store::StoreConfig;
 
-    type Answer = Receiver<Result<ConvertReport, ConvertError>>;
+    type Answered = Receiver<Result<ConvertReport, ConvertError>>;
 
     fn store() -> Store {
         Store::new(StoreConfig::new(1), true, None).expect("the defaults are well")
     }
 
     /// A copy of the default database with one entry, and where its end is reported.
-    fn copy(store: &Store, freeze: Freeze) -> (ReadyCopy, Answer) {
+    fn copy(store: &Store, freeze: Freeze) -> (ReadyCopy, Answered) {
         let (answer, answered) = sync_channel(1);
         (ReadyCopy::with_one_entry(store, answer, freeze), answered)
     }
