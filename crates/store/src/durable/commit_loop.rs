@@ -11,9 +11,10 @@ use super::event::Event;
 use super::hold::Holds;
 use super::mailbox::{Hub, Mailbox, Slot, Waker};
 use super::pending::Rule;
+use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
 use crate::garbage::Garbage;
-use crate::snapshot::{self, Making, SnapshotError, SnapshotReport, Step};
+use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
 /// The durable committer with the mailboxes of the loops, a round at a time: what its thread runs,
@@ -29,7 +30,7 @@ pub struct CommitLoop {
     answered: Vec<usize>,
     /// Somebody has asked for a snapshot.
     snapshot_asked: bool,
-    making: Option<Making>,
+    snapshot: Option<SnapshotJob>,
     slice_rows: u32,
     _ending: Ending,
 }
@@ -56,7 +57,7 @@ impl CommitLoop {
             submitted: Vec::new(),
             answered: Vec::new(),
             snapshot_asked: false,
-            making: None,
+            snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
         }
     }
@@ -256,22 +257,21 @@ impl CommitLoop {
     /// Does a little of a snapshot that somebody has asked for, or that is due; returns whether
     /// there was anything to do. Call it between rounds, in turns with them.
     pub fn step_snapshot(&mut self, clock: &mut dyn Clock) -> bool {
-        let Some(mut making) = self.making.take() else {
+        let Some(job) = self.snapshot.take() else {
             return self.begin_snapshot(clock);
         };
-        match self.step_making(&mut making, clock) {
-            Ok(None) => self.making = Some(making),
-            Ok(Some(report)) => {
-                let disk = self.committer.snapshots().disk();
-                // What cannot be removed now is removed after the next one, or at the next start.
-                let _ = snapshot::remove_older(&**disk, report.sequence);
-                self.hub.holds().retire_through(report.replay_sequence);
-                self.committer.snapshot_ended(Ok(report), clock);
+        let committer = &mut self.committer;
+        let stepped = job.step(clock, || {
+            committer.sync();
+            match committer.has_failed() {
+                true => Err(SnapshotError::LogFailed),
+                false => Ok(committer.log().durable().sequence),
             }
-            Err(error) => {
-                making.discard();
-                self.committer.snapshot_ended(Err(error), clock);
-            }
+        });
+        match stepped {
+            Ok(SnapshotStep::Worked(job) | SnapshotStep::Synced(job)) => self.snapshot = Some(job),
+            Ok(SnapshotStep::Complete(report)) => committer.snapshot_ended(Ok(report), clock),
+            Err(error) => committer.snapshot_ended(Err(error), clock),
         }
         true
     }
@@ -281,39 +281,17 @@ impl CommitLoop {
             return false;
         }
         self.snapshot_asked = false;
-        let store = self.committer.store().clone();
-        let disk = self.committer.snapshots().disk().clone();
-        let base = self.committer.snapshot_base(clock);
-        let making = base
-            .ok_or(SnapshotError::LogFailed)
-            .and_then(|base| Making::new(&store, base, disk));
-        match making {
-            Ok(mut making) => {
-                making.set_slice_rows(self.slice_rows);
-                self.making = Some(making);
+        let committer = &mut self.committer;
+        let base = committer.snapshot_base(clock);
+        let disk = committer.snapshots().disk();
+        match SnapshotJob::begin(committer.store(), base, disk, self.hub.holds()) {
+            Ok(mut job) => {
+                job.set_slice_rows(self.slice_rows);
+                self.snapshot = Some(job);
             }
-            Err(error) => self.committer.snapshot_ended(Err(error), clock),
+            Err(error) => committer.snapshot_ended(Err(error), clock),
         }
         true
-    }
-
-    fn step_making(
-        &mut self,
-        making: &mut Making,
-        clock: &mut dyn Clock,
-    ) -> Result<Option<SnapshotReport>, SnapshotError> {
-        match making.step(clock)? {
-            Step::More => Ok(None),
-            Step::Installed(report) => Ok(Some(report)),
-            Step::SyncLog => {
-                self.committer.sync();
-                if self.committer.has_failed() {
-                    return Err(SnapshotError::LogFailed);
-                }
-                making.log_synced(self.committer.log().durable().sequence);
-                Ok(None)
-            }
-        }
     }
 
     /// What the committer's thread does for the one that makes snapshots.
@@ -334,8 +312,8 @@ impl CommitLoop {
 
     /// Makes a snapshot at a clean stop, if that is cheap, and lets segments go.
     fn last_snapshot(&mut self, clock: &mut dyn Clock) {
-        if let Some(making) = self.making.take() {
-            making.discard();
+        if let Some(job) = self.snapshot.take() {
+            job.discard();
         } else if self.committer.wants_last_snapshot() {
             self.snapshot_asked = true;
             while self.step_snapshot(clock) {}

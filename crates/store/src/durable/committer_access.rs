@@ -19,8 +19,8 @@ pub(crate) trait CommitterAccess {
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R>;
 
-    /// Waits for a sync that begins after this call. Returns up to where the log is durable then;
-    /// `None`: it failed.
+    /// Waits until what was asked for between two groups, such as a mark, is in the log and synced.
+    /// Returns up to where the log is durable then; `None`: it failed.
     fn sync(&mut self) -> Option<u64>;
 
     /// Waits for what a group brings. `None`: nothing comes any more.

@@ -1,6 +1,17 @@
 //! Databases that last: their commits go through the log.
 //!
-//! Design: docs/internals/commit-and-log.md, "The committer".
+//! Design: docs/internals/commit-and-log.md, "The committer". Layers, from below:
+//!
+//! 1. Parts of the committer, which can be tested alone: building of groups (`group_builder`,
+//!    `decider`, `databases`, `pending`, `shares`, `group_sizing`), the log with its `segments`,
+//!    `publish`, `trees`, `conversion`, `retained`, and what says when: `sync_plan`,
+//!    `snapshot_plan`.
+//! 2. `committer`, which joins them; `folder`, `replay` and `open`, which make one at a start.
+//! 3. Where others reach it: `mailbox`, `committer_jobs`, `snapshot_queue`, `hold`.
+//! 4. `commit_loop`, which runs it step by step, on a thread or in a simulation.
+//! 5. Background jobs, each written once for both: `snapshot_job`, `convert`, and
+//!    [`backup`](crate::backup), by way of `committer_access`.
+//! 6. `thread`, `snapshot_thread`, `reclaim`: the threads of a server.
 
 mod ahead;
 mod commit_loop;
@@ -30,6 +41,7 @@ mod retained;
 mod segments;
 mod shares;
 mod signal;
+mod snapshot_job;
 mod snapshot_plan;
 mod snapshot_queue;
 mod snapshot_thread;

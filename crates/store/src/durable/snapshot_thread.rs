@@ -9,10 +9,11 @@ use wal::disk::Disk;
 
 use super::event::Event;
 use super::mailbox::Hub;
+use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use super::snapshot_queue::Outcome;
 use crate::background::Background;
 use crate::clock::Clock;
-use crate::snapshot::{self, Making, SnapshotError, Step, limits};
+use crate::snapshot::{SnapshotError, limits};
 use crate::store::Store;
 
 /// The thread, seen from the committer's. Dropped, it ends.
@@ -74,40 +75,34 @@ impl<C: Clock> Maker<C> {
         }
         while let Some(number) = hub.snapshot_queue().next() {
             let outcome = self.attempt();
-            if let Ok(report) = &outcome {
-                // What cannot be removed now is removed after the next one, or at the next start.
-                let _ = snapshot::remove_older(&*self.disk, report.sequence);
-                hub.holds().retire_through(report.replay_sequence);
-            }
             hub.snapshot_queue().answer(number, outcome, hub.signal());
         }
     }
 
     fn attempt(&mut self) -> Outcome {
-        let base = self.hub.snapshot_queue().base(self.hub.signal())?;
-        let mut making = Making::new(&self.store, base, self.disk.clone())?;
-        let outcome = self.make(&mut making);
-        if outcome.is_err() {
-            making.discard();
-        }
-        outcome
-    }
-
-    fn make(&mut self, making: &mut Making) -> Outcome {
+        let hub = self.hub.clone();
+        let base = hub.snapshot_queue().base(hub.signal())?;
+        let mut job = SnapshotJob::begin(&self.store, Some(base), &self.disk, hub.holds())?;
         loop {
-            self.hub.snapshot_queue().check_over()?;
-            let begin_ns = self.clock.now_ns();
-            match making.step(&mut self.clock)? {
-                Step::More => self.rest(begin_ns),
-                Step::SyncLog => match self.hub.sync() {
-                    Some(durable_sequence) => making.log_synced(durable_sequence),
-                    None => {
-                        self.hub.snapshot_queue().check_over()?;
-                        return Err(SnapshotError::LogFailed);
-                    }
-                },
-                Step::Installed(report) => return Ok(report),
+            if let Err(error) = hub.snapshot_queue().check_over() {
+                job.discard();
+                return Err(error);
             }
+            let begin_ns = self.clock.now_ns();
+            let step = job.step(&mut self.clock, || {
+                hub.sync().ok_or_else(|| {
+                    let over = hub.snapshot_queue().check_over();
+                    over.err().unwrap_or(SnapshotError::LogFailed)
+                })
+            });
+            job = match step? {
+                SnapshotStep::Worked(job) => {
+                    self.rest(begin_ns);
+                    job
+                }
+                SnapshotStep::Synced(job) => job,
+                SnapshotStep::Complete(report) => return Ok(report),
+            };
         }
     }
 
